@@ -1,0 +1,61 @@
+# How a folder becomes a target. Every folder calls one of these three; flags live on targets, never in globals.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+find_program(KVARENA_CCACHE ccache)
+if(KVARENA_CCACHE)
+  # Precompiled headers are cached only with these sloppiness flags and GCC's -fpch-preprocess.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${KVARENA_CCACHE})
+endif()
+
+# A libtorch program links in a tenth of the time with lld.
+find_program(KVARENA_LLD ld.lld)
+
+function(kvarena_flags target)
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno
+                                           $<$<BOOL:${KVARENA_WERROR}>:-Werror>
+                                           $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  if(KVARENA_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=address,undefined)
+  endif()
+  if(KVARENA_LLD)
+    target_link_options(${target} PRIVATE -fuse-ld=lld)
+  endif()
+endfunction()
+
+# kvarena_library(core SOURCES a.cpp b.cpp PUBLIC dep PRIVATE dep) -> target kvarena_core, alias kvarena::core
+function(kvarena_library name)
+  cmake_parse_arguments(ARG "OBJECT" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(kvarena_${name} $<IF:$<BOOL:${ARG_OBJECT}>,OBJECT,STATIC> ${ARG_SOURCES})
+  add_library(kvarena::${name} ALIAS kvarena_${name})
+  target_link_libraries(kvarena_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  kvarena_flags(kvarena_${name})
+endfunction()
+
+# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [LABEL slow]) -> one CTest entry per program:
+# a program linked to libtorch takes a fifth of a second just to start.
+function(kvarena_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE KVARENA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                             KVARENA_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  kvarena_flags(${name})
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABEL)
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL})
+  endif()
+endfunction()

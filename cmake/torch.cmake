@@ -1,0 +1,50 @@
+# Finds libtorch and defines kvarena::torch, which links only ATen's CPU library.
+#
+# find_package(Torch) is not used: the wheel's package file looks for a CUDA toolkit and links the CUDA
+# libraries, which a CPU-only machine neither has nor needs. Order of search: KVARENA_TORCH_DIR (a folder with
+# include/ and lib/, or the `torch` folder of a Python wheel), CMAKE_PREFIX_PATH, KVARENA_HOME, Debian's libtorch.
+
+set(KVARENA_TORCH_DIR "$ENV{KVARENA_TORCH_DIR}" CACHE PATH "Folder of a libtorch with include/ and lib/")
+if(DEFINED ENV{KVARENA_HOME})
+  set(KVARENA_HOME $ENV{KVARENA_HOME})
+else()
+  set(KVARENA_HOME $ENV{HOME}/.cache/kvarena)
+endif()
+
+set(torch_hints ${KVARENA_TORCH_DIR})
+foreach(prefix ${CMAKE_PREFIX_PATH})
+  list(APPEND torch_hints ${prefix} ${prefix}/torch)
+endforeach()
+list(APPEND torch_hints ${KVARENA_HOME}/libtorch-2.11.0/torch)
+
+find_path(TORCH_INCLUDE ATen/ATen.h HINTS ${torch_hints} PATH_SUFFIXES include NO_CACHE)
+find_library(TORCH_CPU torch_cpu HINTS ${torch_hints} PATH_SUFFIXES lib NO_CACHE)
+find_library(TORCH_C10 c10 HINTS ${torch_hints} PATH_SUFFIXES lib NO_CACHE)
+if(NOT TORCH_INCLUDE OR NOT TORCH_CPU OR NOT TORCH_C10)
+  message(FATAL_ERROR "libtorch not found: looked in KVARENA_TORCH_DIR, CMAKE_PREFIX_PATH, "
+                      "${KVARENA_HOME}/libtorch-2.11.0 and the system folders; run scripts/setup to install it")
+endif()
+
+# The version macros moved between headers from release to release.
+foreach(header torch/headeronly/version.h torch/csrc/api/include/torch/version.h torch/version.h)
+  if(EXISTS ${TORCH_INCLUDE}/${header} AND NOT KVARENA_TORCH_VERSION)
+    file(READ ${TORCH_INCLUDE}/${header} torch_version_text)
+    if(torch_version_text MATCHES "TORCH_VERSION_MAJOR ([0-9]+)")
+      set(KVARENA_TORCH_VERSION ${CMAKE_MATCH_1})
+      string(REGEX MATCH "TORCH_VERSION_MINOR ([0-9]+)" _ "${torch_version_text}")
+      string(APPEND KVARENA_TORCH_VERSION .${CMAKE_MATCH_1})
+      string(REGEX MATCH "TORCH_VERSION_PATCH ([0-9]+)" _ "${torch_version_text}")
+      string(APPEND KVARENA_TORCH_VERSION .${CMAKE_MATCH_1})
+    endif()
+  endif()
+endforeach()
+message(STATUS "libtorch ${KVARENA_TORCH_VERSION}: ${TORCH_CPU}")
+
+get_filename_component(TORCH_LIB_DIR ${TORCH_CPU} DIRECTORY)
+add_library(kvarena_torch INTERFACE)
+add_library(kvarena::torch ALIAS kvarena_torch)
+target_include_directories(kvarena_torch SYSTEM INTERFACE ${TORCH_INCLUDE} ${TORCH_INCLUDE}/torch/csrc/api/include)
+target_link_libraries(kvarena_torch INTERFACE ${TORCH_CPU} ${TORCH_C10})
+# The wheel's libtorch_cpu itself links two CUDA runtime libraries; its RPATH finds those that scripts/setup put
+# beside it. The linker need not resolve them.
+target_link_options(kvarena_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${TORCH_LIB_DIR})

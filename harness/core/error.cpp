@@ -1,0 +1,65 @@
+#include "harness/core/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace kvarena {
+namespace {
+
+/// Levenshtein distance, one row at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string describe(const ErrorParts& parts) {
+  std::string text = parts.place;
+  const auto add = [&](std::string_view separator, const std::string& part) {
+    if (part.empty()) return;
+    if (!text.empty()) text += separator;
+    text += part;
+  };
+  add(": ", parts.found.empty() ? "" : "found " + parts.found);
+  add(parts.found.empty() ? ": " : ", ", parts.expected.empty() ? "" : "expected " + parts.expected);
+  add("; ", parts.nearest.empty() ? "" : fmt::format("did you mean \"{}\"?", parts.nearest));
+  add(parts.nearest.empty() ? "; " : " ", parts.action);
+  return text;
+}
+
+void fail(const ErrorParts& parts) { throw UserError(describe(parts)); }
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+namespace detail {
+
+void raise_internal(const char* condition, const std::string& values, std::source_location where) {
+  throw InternalError(fmt::format("internal error at {}:{}: {} does not hold ({}); please report this",
+                                  where.file_name(), where.line(), condition, values));
+}
+
+}  // namespace detail
+}  // namespace kvarena
