@@ -35,7 +35,11 @@ endfunction()
 # kvarena_library(core SOURCES a.cpp b.cpp PUBLIC dep PRIVATE dep) -> target kvarena_core, alias kvarena::core
 function(kvarena_library name)
   cmake_parse_arguments(ARG "OBJECT" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-  add_library(kvarena_${name} $<IF:$<BOOL:${ARG_OBJECT}>,OBJECT,STATIC> ${ARG_SOURCES})
+  if(ARG_OBJECT)  # a static library would lose files that only register themselves
+    add_library(kvarena_${name} OBJECT ${ARG_SOURCES})
+  else()
+    add_library(kvarena_${name} STATIC ${ARG_SOURCES})
+  endif()
   add_library(kvarena::${name} ALIAS kvarena_${name})
   target_link_libraries(kvarena_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   kvarena_flags(kvarena_${name})
