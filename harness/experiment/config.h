@@ -1,0 +1,133 @@
+#pragma once
+// An experiment as a user writes it: one JSON file. README.md of this folder shows one; configs/schema.json describes
+// it.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/core/parameters.h"
+#include "harness/store/records.h"
+
+namespace kvarena::experiment {
+
+/// A checkpoint and how it is run. What configs/models/<name>.json says, overridden by the experiment's entry.
+struct ModelEntry {
+  std::string name;
+  std::string label;                   // unique; the name unless given
+  std::string path;                    // file or folder; relative to the cache folder (LoadOptions::home)
+  std::string dtype = "bf16";          // of weights and activations
+  std::string kv_dtype;                // of the full cache; "" = dtype
+  std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
+  std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
+
+  void parameters(ParameterVisitor& p);
+  /// path as an absolute path under `home`; absolute paths stay.
+  [[nodiscard]] std::filesystem::path file(const std::filesystem::path& home) const;
+};
+
+/// A workload, method or metric by its registered name with the settings written beside it.
+struct ComponentEntry {
+  std::string name;
+  std::string label;                 // unique in its list; "kivi bits=2" unless given
+  std::string settings_json = "{}";  // canonical JSON object, without name, label, limit, matrix, baseline
+  std::optional<int64_t> limit;      // workloads: at most so many samples
+  bool baseline = false;             // methods: the one others are paired with; exactly one is
+};
+
+struct EngineSettings {
+  int64_t threads = 0;  // 0 = one for each core
+  bool deterministic = true;
+  std::optional<int64_t> max_new_tokens;  // absent = the workload's own
+  int64_t seed = 0;
+  double temperature = 0;  // 0 = greedy
+  double top_p = 1;
+
+  void parameters(ParameterVisitor& p);
+};
+
+/// Present when cells of kind timing are wanted beside those of kind quality.
+struct TimingSettings {
+  int64_t repeats = 5;
+  int64_t warmup = 1;
+  int64_t samples = 1;                    // the first so many of each workload
+  std::optional<int64_t> max_new_tokens;  // absent = the engine's
+
+  void parameters(ParameterVisitor& p);
+};
+
+/// Paths are relative to the working folder.
+struct OutputSettings {
+  std::string database = "results.db";
+  std::string report = "report.html";
+
+  void parameters(ParameterVisitor& p);
+};
+
+/// The table that reports draw. Dimensions: experiment, model, workload, method, metric.
+struct TableShape {
+  std::vector<std::string> rows = {"model", "method"};
+  std::vector<std::string> columns = {"workload"};
+  std::string cell = "{mean} ± {interval}";  // may name: mean, interval, low, high, n, difference, published
+  bool average = false;                      // one more column: the mean over the others
+};
+
+struct ExperimentConfig {
+  std::string name;
+  std::string title;
+  std::vector<ModelEntry> models;
+  std::vector<ComponentEntry> workloads;
+  std::vector<ComponentEntry> methods;
+  std::vector<ComponentEntry> metrics;
+  EngineSettings engine;
+  std::optional<TimingSettings> timing;
+  OutputSettings output;
+  TableShape table;
+  std::vector<store::PublishedValue> published;
+
+  std::filesystem::path path;         // the file
+  std::string text;                   // the file, byte for byte
+  std::string overrides_json;         // what was asked on the command line
+  std::string canonical_json;         // with overrides applied and matrices expanded
+  std::vector<std::string> warnings;  // finished messages; published values that no cell can meet
+};
+
+/// Problems of one entry's settings, as finished messages that start with `place` and the key. `settings` holds the
+/// component's own keys only. An unknown name is a problem too (with the nearest known one).
+using Validator = std::function<std::vector<std::string>(const std::string& name, const nlohmann::json& settings,
+                                                         const std::string& place)>;
+
+/// What this folder does not know: which methods, workloads and metrics there are.
+struct Validators {
+  Validator methods;
+  Validator workloads;
+  Validator metrics;
+};
+
+/// From the command line.
+struct Overrides {
+  std::vector<std::string> set;     // "engine.seed=3", "methods[1].keep=0.2", "methods.snapkv.keep=0.2"
+  std::vector<std::string> models;  // names; not empty = instead of the config's
+  std::optional<int64_t> limit;     // for every workload
+  std::optional<std::string> database;
+};
+
+struct LoadOptions {
+  std::filesystem::path models_folder;  // configs/models
+  Overrides overrides;
+};
+
+/// Reads, overrides, expands and checks. Throws UserError with one problem a line, all of them at once; a syntax error
+/// names line and column.
+[[nodiscard]] ExperimentConfig load_config(const std::filesystem::path& path, const LoadOptions& options,
+                                           const Validators& validators);
+
+/// The same for text that is no file; `place` stands for the file in messages.
+[[nodiscard]] ExperimentConfig parse_config(const std::string& text, const std::string& place,
+                                            const LoadOptions& options, const Validators& validators);
+
+}  // namespace kvarena::experiment

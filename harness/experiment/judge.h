@@ -1,0 +1,52 @@
+#pragma once
+// The seam between the experiment loop and the engine: who really runs models implements Judge.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/plan.h"
+#include "harness/store/records.h"
+#include "harness/store/results_reader.h"
+
+namespace kvarena::experiment {
+
+/// One sample and the cells that still miss it.
+struct JudgeTask {
+  const ModelEntry& model;
+  const ComponentEntry& workload;
+  store::CellKind kind;
+  std::string sample_id;
+  int64_t sample_index = 0;  // place in Catalog::sample_ids
+  /// Never empty; all of the same model, workload and kind. A resumed run may ask for fewer than the run before.
+  std::span<const PlannedCell* const> cells;
+};
+
+/// What became of one cell's sample: a result, or the reason why there is none.
+struct Verdict {
+  store::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
+  std::string failure;         // not empty: the method failed and its cell is given up
+};
+
+/// Judges samples with one model at a time. Called from one thread. Values in and out only, so that a judge may live
+/// in another process.
+class Judge {
+ public:
+  virtual ~Judge() = default;
+
+  /// Before the first sample of a model that has anything left to do. Returns the files that decide numbers, for the
+  /// record. What it throws fails all cells of the model that are not finished, with the message as the reason.
+  virtual std::vector<store::RunInput> begin_model(const ModelEntry& model, const EngineSettings& engine) = 0;
+  virtual void end_model(const ModelEntry& model) = 0;
+
+  /// One verdict for each of task.cells, in their order. A result must not depend on which other cells are asked for
+  /// beside it, nor on samples judged before. For kind timing the judge does its own prefill, warm-up and repeats.
+  /// What it throws fails every cell of the task.
+  virtual std::vector<Verdict> judge(const JudgeTask& task) = 0;
+
+  /// Metrics of a whole cell once all its samples are there (corpus scores, fits). Called again after a kill, so it
+  /// depends on what the reader shows alone.
+  virtual std::vector<store::MetricValue> cell_values(const PlannedCell& cell, const store::ResultsReader& results) = 0;
+};
+
+}  // namespace kvarena::experiment

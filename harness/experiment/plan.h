@@ -1,0 +1,58 @@
+#pragma once
+// From a config to cells: which model answers which workload under which method, in an order and with ids that depend
+// on the config alone.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/config.h"
+#include "harness/store/results_reader.h"
+
+namespace kvarena::experiment {
+
+/// What the plan asks of those who know models, workloads and methods.
+class Catalog {
+ public:
+  virtual ~Catalog() = default;
+
+  /// Ids of the workload's samples for this model, in order, at most entry.limit. Deterministic.
+  virtual std::vector<std::string> sample_ids(const ModelEntry& model, const ComponentEntry& workload) = 0;
+
+  /// What moves scores beside the method: template and its hash, stop tokens, truncation, dtype, metric versions, data
+  /// hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with different cards
+  /// are different cells.
+  virtual std::string protocol_card(const ModelEntry& model, const ComponentEntry& workload,
+                                    const ComponentEntry& method, store::CellKind kind) = 0;
+};
+
+struct PlannedCell {
+  store::CellRecord record;
+  const ModelEntry* model = nullptr;  // these point into the Plan's config
+  const ComponentEntry* workload = nullptr;
+  const ComponentEntry* method = nullptr;
+};
+
+/// The cells of one model, workload and kind: they share samples and, for quality, the prefill of each.
+struct CellGroup {
+  const ModelEntry* model = nullptr;
+  const ComponentEntry* workload = nullptr;
+  store::CellKind kind = store::CellKind::quality;
+  std::vector<std::string> sample_ids;
+  std::vector<PlannedCell> cells;  // in the order of the config's methods
+};
+
+/// Groups in the order models, then workloads, then quality before timing.
+struct Plan {
+  std::unique_ptr<const ExperimentConfig> config;
+  std::vector<CellGroup> groups;
+
+  [[nodiscard]] int64_t judgements() const;  // samples times cells
+};
+
+[[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog);
+
+/// What `--dry-run` prints: every cell with its samples and, when `done` is given, how much of it is in the database.
+[[nodiscard]] std::string describe_plan(const Plan& plan, const store::ResultsReader* done);
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,46 @@
+#pragma once
+// The loop: what is missing of a plan is judged, sample by sample, and committed as it comes.
+
+#include <atomic>
+#include <string>
+
+#include "harness/core/progress.h"
+#include "harness/experiment/judge.h"
+#include "harness/experiment/plan.h"
+#include "harness/store/results_store.h"
+
+namespace kvarena::experiment {
+
+struct RunOptions {
+  bool retry_failed = false;  // give cells that failed in an earlier run another chance
+};
+
+struct RunSummary {
+  std::string run_id;
+  int64_t judged = 0;        // (cell, sample) pairs of this run
+  int64_t already_done = 0;  // found in the database
+  int64_t failed_cells = 0;  // in force after this run, also those of earlier runs
+  int64_t inactive_cells = 0;
+  bool interrupted = false;
+};
+
+/// Runs what the database lacks of `plan`. Each sample's results are committed together before the next sample begins,
+/// so a kill at any moment loses at most the sample in work, and running again ends with the same content. A method
+/// that fails costs its own cell. When `stop` turns true the loop ends after the sample in work. Throws UserError only
+/// when the database cannot be written; the run is then marked failed where that is still possible.
+RunSummary run_plan(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
+                    const std::atomic<bool>& stop, const RunOptions& options = {});
+
+/// While it lives, the first SIGINT or SIGTERM turns flag() true and the second ends the process as if not caught.
+/// At most one at a time.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  [[nodiscard]] static const std::atomic<bool>& flag();
+};
+
+}  // namespace kvarena::experiment
