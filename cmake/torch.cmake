@@ -43,8 +43,16 @@ message(STATUS "libtorch ${KVARENA_TORCH_VERSION}: ${TORCH_CPU}")
 get_filename_component(TORCH_LIB_DIR ${TORCH_CPU} DIRECTORY)
 add_library(kvarena_torch INTERFACE)
 add_library(kvarena::torch ALIAS kvarena_torch)
-target_include_directories(kvarena_torch SYSTEM INTERFACE ${TORCH_INCLUDE} ${TORCH_INCLUDE}/torch/csrc/api/include)
-target_link_libraries(kvarena_torch INTERFACE ${TORCH_CPU} ${TORCH_C10})
+# -idirafter, behind the system folders: libtorch brings a copy of fmt that must not hide the one we link.
+if(NOT TORCH_INCLUDE STREQUAL "/usr/include")
+  target_compile_options(kvarena_torch INTERFACE "SHELL:-idirafter ${TORCH_INCLUDE}")
+endif()
+# Named by -L and -l, and with an rpath of our own: CMake would warn of the libgomp.so.1 that the wheel carries beside the
+# compiler's. Both have one soname, so a program loads one of them.
+target_link_libraries(kvarena_torch INTERFACE -L${TORCH_LIB_DIR} -ltorch_cpu -lc10)
 # The wheel's libtorch_cpu itself links two CUDA runtime libraries; its RPATH finds those that scripts/setup put
 # beside it. The linker need not resolve them.
-target_link_options(kvarena_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${TORCH_LIB_DIR})
+target_link_options(kvarena_torch INTERFACE -Wl,--allow-shlib-undefined)
+if(NOT TORCH_LIB_DIR IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+  target_link_options(kvarena_torch INTERFACE -Wl,-rpath,${TORCH_LIB_DIR})
+endif()
