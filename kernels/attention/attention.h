@@ -1,0 +1,88 @@
+#pragma once
+// Attention of a few or many queries over one segment of cache entries, as a step of a fold.
+//
+// A layer's cache is a list of segments; each call adds one segment to a running state (un-normalised output, maximum,
+// sum), and finish_attention() divides. Dense, ragged and indexed segments differ only in the runs given.
+//
+// Order of the arithmetic (a promise: a query's bits depend on its own data alone, never on which or how many queries,
+// sequences or threads are in the call; decoding one token, verifying 20 and prefilling 2000 agree bit for bit):
+//   score(query, entry)   sum over channels ascending by fused multiply-add from 0, then times scale
+//   chunk                 512 consecutive listed entries counted from the start of the run; its maximum; p = exp(score
+//   -
+//                         maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes by a fixed
+//                         tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
+//   state                 chunks merged in ascending order by merge rule: m = max(m1, m2), both parts scaled by
+//                         exp(m_i - m)
+// An indexed run that lists every entry gives the bits of the dense run. Cutting a cache into segments anywhere but at
+// multiples of 512 changes the last bits. (The reference path: two passes in double, agrees within rounding.)
+//
+// Cost per call: 2 * q_heads * q_len * visible entries * (head_dim + value_dim) flops; keys and values are read once
+// per group of query heads and block of up to 48 query rows: entries * (head_dim + value_dim) * size bytes per kv head.
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cells/cells.h"
+#include "kernels/common/dtype.h"
+
+namespace kvarena::kernels {
+
+/// Entries a query sees at once before merging.
+inline constexpr int64_t kChunk = 512;
+
+/// One kv head's entries. Heads may have different counts (ragged); entries == 0 adds nothing.
+struct HeadRun {
+  const void* keys = nullptr;    // cells of `dtype`, head_dim channels
+  const void* values = nullptr;  // cells of `dtype`, value_dim channels
+  int64_t entries = 0;
+  const int32_t* index = nullptr;  // null: all entries; else the entries attended, strictly ascending, in 0..entries-1.
+                                   // Runs of whole cells (pages of 16) are read at the speed of a dense run.
+  int64_t index_count = 0;
+};
+
+/// What has been attended so far. All arrays dense, owned by the caller.
+struct AttentionState {
+  float* out = nullptr;  // [q_len, q_heads, value_dim], un-normalised until finish_attention
+  float* max = nullptr;  // [q_len, q_heads], -inf when nothing was seen
+  float* sum = nullptr;  // [q_len, q_heads]
+};
+
+/// One sequence's queries against one segment.
+struct AttendProblem {
+  const float* q = nullptr;  // [q_len, q_heads, head_dim]: (t, h, c) at q + t * q_token_stride + h * q_head_stride + c
+  int64_t q_len = 0;
+  int64_t q_token_stride = 0;
+  int64_t q_head_stride = 0;
+  const HeadRun* runs = nullptr;  // [kv_heads]
+  DType dtype = DType::f32;
+  /// true: the last q_len entries of every run belong to the queries in order, and query t sees the entries before
+  /// entries - (q_len - 1 - t). false: every query sees every entry.
+  bool causal = false;
+  /// Sliding window: of the entries it may see, a query sees the last `window` (by entry number). 0: no limit.
+  int64_t window = 0;
+  AttentionState state;
+};
+
+/// Several sequences of one layer (a ragged batch). Problems must not share state memory.
+struct AttendArgs {
+  std::span<const AttendProblem> problems;
+  int64_t q_heads = 0;  // multiple of kv_heads; query head h reads kv head h / (q_heads / kv_heads)
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;   // of queries and keys, multiple of 16
+  int64_t value_dim = 0;  // of values and output, multiple of 16; 0 means head_dim
+  float scale = 1;
+};
+
+/// out = 0, max = -inf, sum = 0.
+void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim);
+
+/// Folds one segment into every problem's state.
+void attend(const AttendArgs& args);
+
+/// Folds `from` into `into` by the merge rule above (rows = q_len * q_heads).
+void merge_attention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim);
+
+/// out /= sum; lse [q_len, q_heads] = max + log(sum) when not null. A query that saw nothing gets 0 and -inf.
+void finish_attention(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim, float* lse);
+
+}  // namespace kvarena::kernels

@@ -1,0 +1,288 @@
+// One chunk in three passes: scores (lanes over entries, several cells side by side so that the memory has several
+// streams), softmax weights, values (lanes over channels, 64 entries at a time so that many query rows find them in the
+// first-level cache). An indexed run computes the scores of every cell it touches whole and keeps the listed lanes: one
+// entry's key lies on as many cache lines as its cell, so nothing more is read, and dense and indexed bits agree.
+#include "kernels/attention/attention_paths.h"
+#include "kernels/common/simd.h"
+
+namespace kvarena::kernels {
+namespace {
+
+#if defined(KVARENA_SIMD_AVX512)
+constexpr int kScoreRows = 6, kScoreCells = 4;  // 24 accumulators
+constexpr int kValueRows = 6, kValueVecs = 4;
+#else
+constexpr int kScoreRows = 3, kScoreCells = 2;  // 12 half registers
+constexpr int kValueRows = 3, kValueVecs = 2;
+#endif
+constexpr int64_t kValueEntries = 64;
+
+/// Listed entries that lie in one cell: list positions position .. position+count-1.
+struct Touch {
+  int64_t cell;
+  int32_t position, count;
+};
+
+/// Cells behind list positions begin .. end-1 of the chunk.
+int find_touches(const ChunkArgs& args, int64_t begin, int64_t end, Touch* touches) {
+  int n = 0;
+  if (args.index == nullptr) {
+    for (int64_t p = begin / kCell * kCell; p < end; p += kCell) {
+      touches[n++] = {(args.first + p) / kCell, static_cast<int32_t>(p), kCell};
+    }
+    return n;
+  }
+  const int32_t* index = args.index + args.first;
+  for (int64_t p = begin; p < end;) {
+    const int64_t cell = index[p] / kCell;
+    int64_t stop = p + 1;
+    while (stop < end && index[stop] / kCell == cell) ++stop;
+    touches[n++] = {cell, static_cast<int32_t>(p), static_cast<int32_t>(stop - p)};
+    p = stop;
+  }
+  return n;
+}
+
+void store_scores(const ChunkArgs& args, int64_t row, const Touch& touch, F32x16 score) {
+  float* to = args.scores + row * kChunk + touch.position;
+  score = mul(score, set16(args.scale));
+  if (touch.count == kCell) return store16(to, score);
+  alignas(64) float lanes[kLanes];
+  store16(lanes, score);
+  const int32_t* index = args.index + args.first + touch.position;
+  for (int32_t i = 0; i < touch.count; ++i) to[i] = lanes[index[i] % kCell];
+}
+
+template <class T, int ROWS, int CELLS>
+void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches) {
+  const typename T::Stored* keys[CELLS];
+  for (int j = 0; j < CELLS; ++j) {
+    keys[j] = static_cast<const typename T::Stored*>(args.keys) + touches[j].cell * kCell * args.head_dim;
+  }
+  const float* q[ROWS];
+  for (int i = 0; i < ROWS; ++i) q[i] = args.q[row + i];
+  F32x16 acc[ROWS][CELLS];
+  for (auto& a : acc) {
+    for (auto& b : a) b = zero16();
+  }
+  for (int64_t c = 0; c < args.head_dim; ++c) {
+    F32x16 k[CELLS];
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) k[j] = load16(T{}, keys[j] + c * kCell);
+#pragma GCC unroll 6
+    for (int i = 0; i < ROWS; ++i) {
+      const F32x16 qc = set16(q[i][c]);
+#pragma GCC unroll 4
+      for (int j = 0; j < CELLS; ++j) acc[i][j] = fma(qc, k[j], acc[i][j]);
+    }
+  }
+  for (int i = 0; i < ROWS; ++i) {
+    for (int j = 0; j < CELLS; ++j) store_scores(args, row + i, touches[j], acc[i][j]);
+  }
+}
+
+template <class T, int CELLS>
+void score_rows(const ChunkArgs& args, int64_t row, int64_t rows, const Touch* touches) {
+  switch (rows) {
+    case 1: return score_tile<T, 1, CELLS>(args, row, touches);
+    case 2: return score_tile<T, 2, CELLS>(args, row, touches);
+#if defined(KVARENA_SIMD_AVX512)
+    case 3: return score_tile<T, 3, CELLS>(args, row, touches);
+    case 4: return score_tile<T, 4, CELLS>(args, row, touches);
+    case 5: return score_tile<T, 5, CELLS>(args, row, touches);
+#endif
+    default: return score_tile<T, kScoreRows, CELLS>(args, row, touches);
+  }
+}
+
+/// List positions that any of the rows sees.
+struct Span {
+  int64_t low, high;
+};
+Span seen_by_any(const ChunkArgs& args, int64_t row, int64_t rows) {
+  Span span{kChunk, 0};
+  for (int64_t r = row; r < row + rows; ++r) {
+    if (args.low[r] >= args.high[r]) continue;
+    span.low = min_of(span.low, args.low[r]);
+    span.high = max_of(span.high, args.high[r]);
+  }
+  return span;
+}
+
+template <class T>
+void score_chunk(const ChunkArgs& args, Span seen) {
+  Touch touches[kChunk];
+  const int n = find_touches(args, seen.low, seen.high, touches);
+  for (int t = 0; t < n;) {
+    const int cells = n - t >= kScoreCells ? kScoreCells : 1;
+    const int64_t begin = touches[t].position;
+    const int64_t end = touches[t + cells - 1].position + touches[t + cells - 1].count;
+    for (int64_t row = 0; row < args.rows; row += kScoreRows) {
+      const int64_t rows = min_of(kScoreRows, args.rows - row);
+      const Span needed = seen_by_any(args, row, rows);
+      if (needed.high <= begin || needed.low >= end) continue;
+      if (cells == kScoreCells) {
+        score_rows<T, kScoreCells>(args, row, rows, touches + t);
+      } else {
+        score_rows<T, 1>(args, row, rows, touches + t);
+      }
+    }
+    t += cells;
+  }
+}
+
+/// Scores to weights in place; weights outside the visible range are not defined.
+void softmax_row(const ChunkArgs& args, int64_t row) {
+  const int64_t low = args.low[row], high = args.high[row];
+  float* s = args.scores + row * kChunk;
+  const F32x16 nothing = set16(-__builtin_inff());
+  F32x16 maximum = nothing;
+  const int64_t begin = low / kLanes * kLanes;
+  const auto masked = [&](int64_t p) {
+    F32x16 v = load16(s + p);
+    if (p < low || p + kLanes > high) {
+      v = select(and_not(first_lanes(high - p), first_lanes(low - p)), v, nothing);
+    }
+    return v;
+  };
+  for (int64_t p = begin; p < high; p += kLanes) maximum = max(maximum, masked(p));
+  const float m = max_lanes(maximum);
+  const F32x16 shift = set16(m);
+  F32x16 total = zero16();
+  for (int64_t p = begin; p < high; p += kLanes) {
+    const F32x16 weight = exp16(sub(masked(p), shift));
+    total = add(total, weight);
+    store16(s + p, weight);
+  }
+  args.max[row] = m;
+  args.sum[row] = sum_lanes(total);
+}
+
+template <class T, int ROWS, int VECS>
+void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  const auto* values = static_cast<const typename T::Stored*>(args.values) + channel;
+  const int32_t* index = args.index == nullptr ? nullptr : args.index + args.first;
+  const float* weights = args.scores + row * kChunk;
+  float* out = args.out + row * args.value_dim + channel;
+  F32x16 acc[ROWS][VECS];
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) acc[i][v] = load16(out + i * args.value_dim + v * kLanes);
+  }
+  for (int64_t p = begin; p < end; ++p) {
+    const int64_t entry = index == nullptr ? args.first + p : index[p];
+    const auto* value = values + entry * args.value_dim;
+    F32x16 x[VECS];
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) x[v] = load16(T{}, value + v * kLanes);
+#pragma GCC unroll 6
+    for (int i = 0; i < ROWS; ++i) {
+      const F32x16 weight = set16(weights[i * kChunk + p]);
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) acc[i][v] = fma(weight, x[v], acc[i][v]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) store16(out + i * args.value_dim + v * kLanes, acc[i][v]);
+  }
+}
+
+/// All channels of ROWS rows over list positions begin .. end-1, which every one of them sees.
+template <class T, int ROWS>
+void value_channels(const ChunkArgs& args, int64_t row, int64_t begin, int64_t end) {
+  int64_t channel = 0;
+  for (; channel + kValueVecs * kLanes <= args.value_dim; channel += kValueVecs * kLanes) {
+    value_tile<T, ROWS, kValueVecs>(args, row, channel, begin, end);
+  }
+  for (; channel < args.value_dim; channel += kLanes) value_tile<T, ROWS, 1>(args, row, channel, begin, end);
+}
+
+template <class T>
+void value_rows(const ChunkArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+  switch (rows) {
+    case 1: return value_channels<T, 1>(args, row, begin, end);
+    case 2: return value_channels<T, 2>(args, row, begin, end);
+#if defined(KVARENA_SIMD_AVX512)
+    case 3: return value_channels<T, 3>(args, row, begin, end);
+    case 4: return value_channels<T, 4>(args, row, begin, end);
+    case 5: return value_channels<T, 5>(args, row, begin, end);
+#endif
+    default: return value_channels<T, kValueRows>(args, row, begin, end);
+  }
+}
+
+/// One row tile over one block of entries: what only some rows see is added row by row before and after what all see,
+/// so every row takes its entries in ascending order.
+template <class T>
+void value_block(const ChunkArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+  int64_t common_low = begin, common_high = end;
+  for (int64_t r = row; r < row + rows; ++r) {
+    common_low = max_of(common_low, args.low[r]);
+    common_high = min_of(common_high, args.high[r]);
+  }
+  if (common_low >= common_high) {
+    for (int64_t r = row; r < row + rows; ++r) {
+      value_rows<T>(args, r, 1, max_of(begin, args.low[r]), min_of(end, args.high[r]));
+    }
+    return;
+  }
+  for (int64_t r = row; r < row + rows; ++r) value_rows<T>(args, r, 1, max_of(begin, args.low[r]), common_low);
+  value_rows<T>(args, row, rows, common_low, common_high);
+  for (int64_t r = row; r < row + rows; ++r) value_rows<T>(args, r, 1, common_high, min_of(end, args.high[r]));
+}
+
+template <class T>
+void value_chunk(const ChunkArgs& args, Span seen) {
+  for (int64_t begin = seen.low; begin < seen.high; begin += kValueEntries) {
+    const int64_t end = min_of(seen.high, begin + kValueEntries);
+    for (int64_t row = 0; row < args.rows; row += kValueRows) {
+      value_block<T>(args, row, min_of(kValueRows, args.rows - row), begin, end);
+    }
+  }
+}
+
+template <class T>
+void chunk_format(const ChunkArgs& args) {
+  const Span seen = seen_by_any(args, 0, args.rows);
+  if (seen.low < seen.high) score_chunk<T>(args, seen);
+  for (int64_t row = 0; row < args.rows; ++row) {
+    if (args.low[row] < args.high[row]) {
+      softmax_row(args, row);
+    } else {
+      args.max[row] = -__builtin_inff();
+      args.sum[row] = 0;
+    }
+  }
+  for (int64_t i = 0; i < args.rows * args.value_dim; i += kLanes) store16(args.out + i, zero16());
+  if (seen.low < seen.high) value_chunk<T>(args, seen);
+}
+
+void chunk(const ChunkArgs& args) {
+  with_format(static_cast<int>(args.dtype), [&](auto format) { chunk_format<decltype(format)>(args); });
+}
+
+void merge(float* out, float* max_state, float* sum, const float* from_out, float from_max, float from_sum,
+           int64_t value_dim) {
+  const float m = from_max > *max_state ? from_max : *max_state;
+  const F32x16 a = exp16(set16(*max_state - m)), b = exp16(set16(from_max - m));
+  for (int64_t c = 0; c < value_dim; c += kLanes) {
+    store16(out + c, fma(load16(out + c), a, mul(load16(from_out + c), b)));
+  }
+  alignas(64) float merged[kLanes];
+  store16(merged, fma(set16(*sum), a, mul(set16(from_sum), b)));
+  *sum = merged[0];
+  *max_state = m;
+}
+
+}  // namespace
+
+namespace KVARENA_SIMD_PATH {
+extern const AttentionTable attention_table;
+const AttentionTable attention_table = {chunk, merge};
+}  // namespace KVARENA_SIMD_PATH
+
+}  // namespace kvarena::kernels

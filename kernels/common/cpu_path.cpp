@@ -1,0 +1,67 @@
+#include "kernels/common/cpu_path.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace kvarena::kernels {
+namespace {
+
+std::vector<CpuPath> find_paths() {
+  std::vector<CpuPath> paths{CpuPath::reference};
+#if defined(KVARENA_X86_PATHS)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+    paths.push_back(CpuPath::avx2);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq")) {
+      paths.push_back(CpuPath::avx512);
+    }
+  }
+#endif
+  return paths;
+}
+
+CpuPath choose() {
+  const char* wanted = std::getenv("KVARENA_CPU");
+  return wanted != nullptr && *wanted != '\0' ? parse_cpu_path(wanted) : available_cpu_paths().back();
+}
+
+std::atomic<CpuPath>& active() {
+  static std::atomic<CpuPath> path{choose()};
+  return path;
+}
+
+}  // namespace
+
+const char* name_of(CpuPath path) {
+  switch (path) {
+    case CpuPath::reference: return "reference";
+    case CpuPath::avx2: return "avx2";
+    case CpuPath::avx512: return "avx512";
+  }
+  return "?";
+}
+
+const std::vector<CpuPath>& available_cpu_paths() {
+  static const std::vector<CpuPath> paths = find_paths();
+  return paths;
+}
+
+CpuPath parse_cpu_path(std::string_view name) {
+  std::string allowed;
+  for (const CpuPath path : available_cpu_paths()) {
+    if (name == name_of(path)) return path;
+    allowed += allowed.empty() ? name_of(path) : std::string(", ") + name_of(path);
+  }
+  throw std::invalid_argument("environment variable KVARENA_CPU: found \"" + std::string(name) +
+                              "\", expected one of the paths this build and CPU have: " + allowed +
+                              "; unset it to take the fastest");
+}
+
+CpuPath active_cpu_path() { return active().load(std::memory_order_relaxed); }
+
+ScopedCpuPath::ScopedCpuPath(CpuPath path) : before_(active_cpu_path()) { active().store(path); }
+ScopedCpuPath::~ScopedCpuPath() { active().store(before_); }
+
+}  // namespace kvarena::kernels

@@ -1,0 +1,38 @@
+#pragma once
+// Which instruction set the kernels use. Chosen once, at the first call, from what this CPU has.
+
+#include <string_view>
+#include <vector>
+
+namespace kvarena::kernels {
+
+/// `reference` is plain C++ and serves every machine; `avx2` needs AVX2, FMA and F16C; `avx512` needs AVX-512
+/// F, BW, VL and DQ. avx2 and avx512 run the same operations in the same order on 16 lanes: their results are equal
+/// bit for bit. The reference computes in another order and precision and agrees within rounding.
+enum class CpuPath { reference, avx2, avx512 };
+
+[[nodiscard]] const char* name_of(CpuPath path);
+
+/// The paths this build contains and this CPU can run, slowest first; `reference` is always there.
+[[nodiscard]] const std::vector<CpuPath>& available_cpu_paths();
+
+/// The path in force: the widest available, or what the environment variable KVARENA_CPU (reference, avx2, avx512)
+/// asks for. Throws std::invalid_argument when that names an unknown path or one this CPU cannot run.
+[[nodiscard]] CpuPath active_cpu_path();
+
+/// The path that `name` asks for; throws std::invalid_argument as active_cpu_path() does.
+[[nodiscard]] CpuPath parse_cpu_path(std::string_view name);
+
+/// Forces a path while it lives. For tests and benchmarks: not to be used while other threads run kernels.
+class ScopedCpuPath {
+ public:
+  explicit ScopedCpuPath(CpuPath path);
+  ~ScopedCpuPath();
+  ScopedCpuPath(const ScopedCpuPath&) = delete;
+  ScopedCpuPath& operator=(const ScopedCpuPath&) = delete;
+
+ private:
+  CpuPath before_;
+};
+
+}  // namespace kvarena::kernels

@@ -1,0 +1,37 @@
+#pragma once
+// How a kernel finds the functions of the path in force.
+
+#include "kernels/common/cpu_path.h"
+
+namespace kvarena::kernels {
+
+/// The table of the active path; null on the reference path.
+template <class Table>
+[[nodiscard]] const Table* active_table(const Table& avx2, const Table& avx512) {
+  switch (active_cpu_path()) {
+    case CpuPath::reference: return nullptr;
+    case CpuPath::avx2: return &avx2;
+    case CpuPath::avx512: return &avx512;
+  }
+  return nullptr;
+}
+
+}  // namespace kvarena::kernels
+
+// Each kernel declares a struct of function pointers and one object of it per path:
+//   KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
+//   if (const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table)) ...
+#define KVARENA_DECLARE_TABLE(type, name) \
+  namespace avx2 {                        \
+  extern const type name;                 \
+  }                                       \
+  namespace avx512 {                      \
+  extern const type name;                 \
+  }                                       \
+  static_assert(true)
+
+#if defined(KVARENA_X86_PATHS)
+#define KVARENA_ACTIVE_TABLE(name) ::kvarena::kernels::active_table(avx2::name, avx512::name)
+#else
+#define KVARENA_ACTIVE_TABLE(name) static_cast<decltype(&avx2::name)>(nullptr)
+#endif

@@ -1,0 +1,245 @@
+#pragma once
+// Sixteen float lanes, as one AVX-512 register or two AVX2 registers. Only for the files that the build compiles once
+// per instruction set (`*_simd.cpp`).
+//
+// Every operation rounds alike on both, exp included, so that both paths give equal bits. Everything has internal
+// linkage: an inline function shared between paths could be linked into code that runs on a machine without them. For
+// the same reason those files use no templates of the standard library.
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#if defined(__AVX512F__) && defined(KVARENA_SIMD_AVX512)
+#define KVARENA_SIMD_PATH avx512
+#elif defined(__AVX2__)
+#define KVARENA_SIMD_PATH avx2
+#else
+#error "simd.h is for sources compiled through the kernels' per-path targets"
+#endif
+
+#define KVARENA_INLINE [[gnu::always_inline, maybe_unused]] inline
+
+namespace kvarena::kernels {
+namespace {
+
+constexpr int kLanes = 16;
+
+// Tags for the stored formats.
+struct F32 {
+  using Stored = float;
+};
+struct F16 {
+  using Stored = uint16_t;
+};
+struct BF16 {
+  using Stored = uint16_t;
+};
+
+KVARENA_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+KVARENA_INLINE int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#if defined(KVARENA_SIMD_AVX512)
+
+struct F32x16 {
+  __m512 v;
+};
+struct Mask16 {
+  __mmask16 m;
+};
+
+KVARENA_INLINE F32x16 zero16() { return {_mm512_setzero_ps()}; }
+KVARENA_INLINE F32x16 set16(float x) { return {_mm512_set1_ps(x)}; }
+KVARENA_INLINE F32x16 load16(const float* p) { return {_mm512_loadu_ps(p)}; }
+KVARENA_INLINE void store16(float* p, F32x16 a) { _mm512_storeu_ps(p, a.v); }
+KVARENA_INLINE F32x16 add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+KVARENA_INLINE F32x16 sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+KVARENA_INLINE F32x16 mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+KVARENA_INLINE F32x16 div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+/// a * b + c, rounded once.
+KVARENA_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+/// b where either is NaN.
+KVARENA_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+KVARENA_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+/// Lanes 0 .. n-1.
+KVARENA_INLINE Mask16 first_lanes(int64_t n) {
+  return {static_cast<__mmask16>(n <= 0 ? 0u : n >= 16 ? 0xffffu : (1u << n) - 1u)};
+}
+KVARENA_INLINE Mask16 and_not(Mask16 a, Mask16 b) { return {static_cast<__mmask16>(a.m & ~b.m)}; }
+KVARENA_INLINE Mask16 less(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+/// yes where the mask is set, else no.
+KVARENA_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) { return {_mm512_mask_blend_ps(m.m, no.v, yes.v)}; }
+/// Touches only memory of set lanes; other lanes are zero.
+KVARENA_INLINE F32x16 load16(const float* p, Mask16 m) { return {_mm512_maskz_loadu_ps(m.m, p)}; }
+KVARENA_INLINE void store16(float* p, F32x16 a, Mask16 m) { _mm512_mask_storeu_ps(p, m.m, a.v); }
+
+KVARENA_INLINE F32x16 load16(F32, const float* p) { return load16(p); }
+KVARENA_INLINE F32x16 load16(BF16, const uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+KVARENA_INLINE F32x16 load16(F16, const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+KVARENA_INLINE void store16(F32, float* p, F32x16 a) { store16(p, a); }
+KVARENA_INLINE void store16(BF16, uint16_t* p, F32x16 a) {
+  const __m512i u = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+  const __m512i kept = _mm512_mask_blend_epi32(nan, rounded, _mm512_or_si512(u, _mm512_set1_epi32(0x400000)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+}
+KVARENA_INLINE void store16(F16, uint16_t* p, F32x16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+/// Nearest integer, ties to even, as float.
+KVARENA_INLINE F32x16 round16(F32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
+/// x * 2^n for integral n in -126 .. 127 by adding to the exponent; a zero or overflowing result is not handled.
+KVARENA_INLINE F32x16 add_exponent(F32x16 x, F32x16 n) {
+  const __m512i shift = _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.v), shift))};
+}
+/// Halves of eight lanes.
+KVARENA_INLINE __m256 low8(F32x16 a) { return _mm512_castps512_ps256(a.v); }
+KVARENA_INLINE __m256 high8(F32x16 a) { return _mm512_extractf32x8_ps(a.v, 1); }
+
+#else  // AVX2
+
+struct F32x16 {
+  __m256 l, h;
+};
+struct Mask16 {
+  __m256 l, h;
+};
+
+KVARENA_INLINE F32x16 zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+KVARENA_INLINE F32x16 set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+KVARENA_INLINE F32x16 load16(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+KVARENA_INLINE void store16(float* p, F32x16 a) {
+  _mm256_storeu_ps(p, a.l);
+  _mm256_storeu_ps(p + 8, a.h);
+}
+KVARENA_INLINE F32x16 add(F32x16 a, F32x16 b) { return {_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
+KVARENA_INLINE F32x16 sub(F32x16 a, F32x16 b) { return {_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
+KVARENA_INLINE F32x16 mul(F32x16 a, F32x16 b) { return {_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+KVARENA_INLINE F32x16 div(F32x16 a, F32x16 b) { return {_mm256_div_ps(a.l, b.l), _mm256_div_ps(a.h, b.h)}; }
+KVARENA_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
+}
+KVARENA_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm256_max_ps(a.l, b.l), _mm256_max_ps(a.h, b.h)}; }
+KVARENA_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.l, b.l), _mm256_min_ps(a.h, b.h)}; }
+KVARENA_INLINE Mask16 first_lanes(int64_t n) {
+  const __m256i count = _mm256_set1_epi32(static_cast<int>(n < 0 ? 0 : n > 16 ? 16 : n));
+  const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i high = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
+  return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(count, low)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(count, high))};
+}
+KVARENA_INLINE Mask16 and_not(Mask16 a, Mask16 b) { return {_mm256_andnot_ps(b.l, a.l), _mm256_andnot_ps(b.h, a.h)}; }
+KVARENA_INLINE Mask16 less(F32x16 a, F32x16 b) {
+  return {_mm256_cmp_ps(a.l, b.l, _CMP_LT_OQ), _mm256_cmp_ps(a.h, b.h, _CMP_LT_OQ)};
+}
+KVARENA_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) {
+  return {_mm256_blendv_ps(no.l, yes.l, m.l), _mm256_blendv_ps(no.h, yes.h, m.h)};
+}
+KVARENA_INLINE F32x16 load16(const float* p, Mask16 m) {
+  return {_mm256_maskload_ps(p, _mm256_castps_si256(m.l)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.h))};
+}
+KVARENA_INLINE void store16(float* p, F32x16 a, Mask16 m) {
+  _mm256_maskstore_ps(p, _mm256_castps_si256(m.l), a.l);
+  _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.h), a.h);
+}
+
+KVARENA_INLINE F32x16 load16(F32, const float* p) { return load16(p); }
+KVARENA_INLINE F32x16 load16(BF16, const uint16_t* p) {
+  const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(low), 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(high), 16))};
+}
+KVARENA_INLINE F32x16 load16(F16, const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+KVARENA_INLINE void store16(F32, float* p, F32x16 a) { store16(p, a); }
+KVARENA_INLINE __m256i bf16_bits(__m256 a) {
+  const __m256i u = _mm256_castps_si256(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+  const __m256 nan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+  const __m256 kept = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), nan);
+  return _mm256_srli_epi32(_mm256_castps_si256(kept), 16);
+}
+KVARENA_INLINE void store16(BF16, uint16_t* p, F32x16 a) {
+  const __m256i packed = _mm256_packus_epi32(bf16_bits(a.l), bf16_bits(a.h));  // 128-bit lanes interleave
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+KVARENA_INLINE void store16(F16, uint16_t* p, F32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.l, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.h, _MM_FROUND_TO_NEAREST_INT));
+}
+KVARENA_INLINE F32x16 round16(F32x16 a) {
+  return {_mm256_round_ps(a.l, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+          _mm256_round_ps(a.h, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+KVARENA_INLINE __m256 add_exponent8(__m256 x, __m256 n) {
+  const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), shift));
+}
+KVARENA_INLINE F32x16 add_exponent(F32x16 x, F32x16 n) { return {add_exponent8(x.l, n.l), add_exponent8(x.h, n.h)}; }
+KVARENA_INLINE __m256 low8(F32x16 a) { return a.l; }
+KVARENA_INLINE __m256 high8(F32x16 a) { return a.h; }
+
+#endif
+
+/// The lanes' sum by one fixed tree: i with i+8, then i+4, i+2, i+1.
+KVARENA_INLINE float sum_lanes(F32x16 a) {
+  const __m256 eight = _mm256_add_ps(low8(a), high8(a));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+KVARENA_INLINE float max_lanes(F32x16 a) {
+  const __m256 eight = _mm256_max_ps(low8(a), high8(a));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+/// e^x within 2 units in the last place (a polynomial of degree 7 on [-ln2/2, ln2/2], Taylor coefficients). Below
+/// -87.33 the result is 0, above 88.37 it stays at e^88.37; NaN stays NaN.
+KVARENA_INLINE F32x16 exp16(F32x16 x) {
+  const F32x16 lowest = set16(-87.336544f);
+  const Mask16 vanishes = less(x, lowest);
+  const F32x16 clamped = max(lowest, min(set16(88.37f), x));
+  const F32x16 n = round16(mul(clamped, set16(1.44269504f)));
+  F32x16 r = fma(n, set16(-0.693359375f), clamped);
+  r = fma(n, set16(2.12194440e-4f), r);
+  F32x16 p = set16(1.0f / 5040);
+  p = fma(p, r, set16(1.0f / 720));
+  p = fma(p, r, set16(1.0f / 120));
+  p = fma(p, r, set16(1.0f / 24));
+  p = fma(p, r, set16(1.0f / 6));
+  p = fma(p, r, set16(0.5f));
+  p = fma(p, r, set16(1.0f));
+  p = fma(p, r, set16(1.0f));
+  return select(vanishes, zero16(), add_exponent(p, n));
+}
+
+/// The same operations on one number.
+KVARENA_INLINE float exp1(float x) { return _mm_cvtss_f32(_mm256_castps256_ps128(low8(exp16(set16(x))))); }
+
+/// Calls f(T{}) with the tag of the stored format.
+template <class F>
+KVARENA_INLINE void with_format(int dtype, const F& f) {  // 0 f32, 1 f16, 2 bf16: the order of DType
+  switch (dtype) {
+    case 0: f(F32{}); return;
+    case 1: f(F16{}); return;
+    default: f(BF16{}); return;
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::kernels

@@ -1,0 +1,54 @@
+#include "kernels/elementwise/elementwise.h"
+
+#include "kernels/common/parallel.h"
+#include "kernels/elementwise/elementwise_paths.h"
+
+namespace kvarena::kernels {
+namespace {
+
+constexpr int64_t kWorthThreads = 32 * 1024;  // elements
+
+const ElementwiseTable& table() {
+  const ElementwiseTable* fast = KVARENA_ACTIVE_TABLE(elementwise_table);
+  return fast != nullptr ? *fast : elementwise_reference;
+}
+
+template <class Body>
+void for_rows(int64_t rows, int64_t n, const Body& body) {
+  if (rows * n < kWorthThreads) {
+    for (int64_t r = 0; r < rows; ++r) body(r);
+    return;
+  }
+  constexpr int64_t kBlock = 8;
+  parallel_for((rows + kBlock - 1) / kBlock, [&](int64_t block) {
+    for (int64_t r = block * kBlock; r < std::min(rows, (block + 1) * kBlock); ++r) body(r);
+  });
+}
+
+}  // namespace
+
+void rms_norm(const RmsNormArgs& args) {
+  const ElementwiseTable& use = table();
+  for_rows(args.rows, args.n, [&](int64_t r) {
+    use.rms_norm(args.x + r * args.x_stride, args.weight, args.y + r * args.y_stride, args.n, args.eps);
+  });
+}
+
+void silu_mul(const SiluMulArgs& args) {
+  const ElementwiseTable& use = table();
+  for_rows(args.rows, args.n, [&](int64_t r) {
+    use.silu_mul(args.gate + r * args.gate_stride, args.up + r * args.up_stride, args.out + r * args.out_stride,
+                 args.n);
+  });
+}
+
+void add_into(float* x, const float* y, int64_t count) {
+  const ElementwiseTable& use = table();
+  constexpr int64_t kBlock = 4096;
+  for_rows((count + kBlock - 1) / kBlock, kBlock, [&](int64_t block) {
+    const int64_t begin = block * kBlock;
+    use.add_into(x + begin, y + begin, std::min(kBlock, count - begin));
+  });
+}
+
+}  // namespace kvarena::kernels

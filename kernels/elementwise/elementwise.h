@@ -1,0 +1,35 @@
+#pragma once
+// Row-wise pieces of a transformer layer. Every row's bits depend on that row alone. Rows at distance *_stride
+// elements.
+
+#include <cstdint>
+
+namespace kvarena::kernels {
+
+struct RmsNormArgs {
+  const float* x = nullptr;       // [rows, n]
+  const float* weight = nullptr;  // [n]
+  float* y = nullptr;             // [rows, n]; may be x
+  int64_t rows = 0, n = 0;
+  int64_t x_stride = 0, y_stride = 0;
+  float eps = 1e-5f;
+};
+
+/// y = x / sqrt(mean(x^2) + eps) * weight. The sum runs over 16 lanes (channel modulo 16, ascending, fused) and a fixed
+/// tree.
+void rms_norm(const RmsNormArgs& args);
+
+/// out[r, i] = silu(gate[r, i]) * up[r, i], silu(z) = z / (1 + exp(-z)). out may be gate or up.
+struct SiluMulArgs {
+  const float* gate = nullptr;  // [rows, n]
+  const float* up = nullptr;    // [rows, n]
+  float* out = nullptr;         // [rows, n]
+  int64_t rows = 0, n = 0;
+  int64_t gate_stride = 0, up_stride = 0, out_stride = 0;
+};
+void silu_mul(const SiluMulArgs& args);
+
+/// x[i] += y[i] for i in 0 .. count-1.
+void add_into(float* x, const float* y, int64_t count);
+
+}  // namespace kvarena::kernels

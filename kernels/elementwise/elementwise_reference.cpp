@@ -1,0 +1,30 @@
+#include <cmath>
+
+#include "kernels/elementwise/elementwise_paths.h"
+
+namespace kvarena::kernels {
+namespace {
+
+void rms_norm_row(const float* x, const float* weight, float* y, int64_t n, float eps) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  const double factor = 1 / std::sqrt(sum / static_cast<double>(n) + eps);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * factor * weight[i]);
+}
+
+void silu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double z = gate[i];
+    out[i] = static_cast<float>(z / (1 + std::exp(-z)) * up[i]);
+  }
+}
+
+void add_row(float* x, const float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
+}  // namespace
+
+const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, add_row};
+
+}  // namespace kvarena::kernels

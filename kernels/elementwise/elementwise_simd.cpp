@@ -1,0 +1,45 @@
+#include "kernels/common/simd.h"
+#include "kernels/elementwise/elementwise_paths.h"
+
+namespace kvarena::kernels {
+namespace {
+
+void rms_norm_row(const float* x, const float* weight, float* y, int64_t n, float eps) {
+  F32x16 squares = zero16();
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const F32x16 v = load16(x + i, first_lanes(n - i));
+    squares = fma(v, v, squares);
+  }
+  const float mean = sum_lanes(squares) / static_cast<float>(n);
+  const F32x16 factor = set16(1.0f / __builtin_sqrtf(mean + eps));
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    store16(y + i, mul(mul(load16(x + i, lanes), factor), load16(weight + i, lanes)), lanes);
+  }
+}
+
+void silu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
+  const F32x16 one = set16(1.0f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    const F32x16 z = load16(gate + i, lanes);
+    const F32x16 silu = div(z, add(one, exp16(sub(zero16(), z))));
+    store16(out + i, mul(silu, load16(up + i, lanes)), lanes);
+  }
+}
+
+void add_row(float* x, const float* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    store16(x + i, add(load16(x + i, lanes), load16(y + i, lanes)), lanes);
+  }
+}
+
+}  // namespace
+
+namespace KVARENA_SIMD_PATH {
+extern const ElementwiseTable elementwise_table;
+const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, add_row};
+}  // namespace KVARENA_SIMD_PATH
+
+}  // namespace kvarena::kernels

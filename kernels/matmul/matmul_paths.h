@@ -1,0 +1,42 @@
+#pragma once
+// Internal: the pieces of matmul that have a SIMD version, and the reference.
+
+#include "kernels/common/dispatch.h"
+#include "kernels/matmul/matmul.h"
+
+namespace kvarena::kernels {
+
+/// Rows that one pass over the weights serves when there are few rows.
+inline constexpr int64_t kStreamRows = 12;
+/// Depth of a cache block when there are many rows: kDepth * 32 floats of weights fit the first-level cache.
+inline constexpr int64_t kDepth = 256;
+
+/// MatmulArgs without classes: what the per-path files may touch (see simd.h on shared inline functions).
+struct StreamArgs {
+  const float* x;  // [m, k]
+  int64_t x_stride;
+  const void* data;  // [panels][k][32] of dtype
+  DType dtype;
+  int64_t n, k;
+  const float* bias;  // [n] or null
+  float* y;           // [m, n]
+  int64_t y_stride;
+};
+
+struct MatmulTable {
+  int64_t tile_rows;  // rows of x in one packed tile
+  /// y[row .. row+m-1, panel columns] for m <= kStreamRows, panels panel_begin .. panel_end-1, bias included.
+  void (*stream)(const StreamArgs& args, int64_t row, int64_t m, int64_t panel_begin, int64_t panel_end);
+  /// Rows of x as tiles: [tiles][k][tile_rows], missing rows zero.
+  void (*pack_tile)(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile);
+  /// Widens depth rows of one panel to float.
+  void (*widen)(const void* panel, DType dtype, int64_t depth, float* out);
+  /// c [tile_rows, 32] (+)= tile * panel over `depth` steps; starts from zero when `first`.
+  void (*tile)(const float* tile, const float* panel, int64_t depth, bool first, float* c);
+};
+KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
+
+/// One element per (i, j), accumulated in double.
+void matmul_reference(const MatmulArgs& args, int64_t row);
+
+}  // namespace kvarena::kernels

@@ -1,0 +1,87 @@
+#include "kernels/elementwise/elementwise.h"
+
+#include "tests/kernels/support.h"
+
+namespace kvarena::kernels {
+namespace {
+
+using test::expect_close;
+using test::expect_same_bits;
+using test::normal;
+
+/// All three operations on rows of n; strides larger than n leave the gap alone.
+std::vector<std::vector<float>> run_all(int64_t rows, int64_t n, int64_t stride, const std::vector<float>& x,
+                                        const std::vector<float>& z, const std::vector<float>& weight) {
+  std::vector<float> norm(x.size(), 9.0f), silu(x.size(), 9.0f), sum = x;
+  rms_norm({x.data(), weight.data(), norm.data(), rows, n, stride, stride, 1e-5f});
+  silu_mul({x.data(), z.data(), silu.data(), rows, n, stride, stride, stride});
+  add_into(sum.data(), z.data(), static_cast<int64_t>(x.size()));
+  return {norm, silu, sum};
+}
+
+TEST(Elementwise, EveryPathAgreesWithTheReference) {
+  for (const int64_t n : {1, 15, 16, 17, 576, 1001}) {
+    for (const int64_t rows : {0, 1, 5, 90}) {
+      const int64_t stride = n + 3;
+      const std::vector<float> x = normal(rows * stride, 1, 4.0f), z = normal(rows * stride, 2), w = normal(n, 3);
+      std::vector<std::vector<float>> want;
+      {
+        const ScopedCpuPath reference(CpuPath::reference);
+        want = run_all(rows, n, stride, x, z, w);
+      }
+      for (const CpuPath path : test::simd_paths()) {
+        const ScopedCpuPath forced(path);
+        const std::vector<std::vector<float>> got = run_all(rows, n, stride, x, z, w);
+        for (size_t i = 0; i < got.size(); ++i) {
+          expect_close(got[i], want[i], 1e-7, 2e-6, std::string(name_of(path)) + " operation " + std::to_string(i));
+        }
+      }
+    }
+  }
+}
+
+TEST(Elementwise, ARowHasTheSameBitsAloneInABatchAndOnEveryPath) {
+  constexpr int64_t rows = 80, n = 577;
+  const std::vector<float> x = normal(rows * n, 4), z = normal(rows * n, 5), w = normal(n, 6);
+  std::vector<std::vector<float>> first;
+  for (const CpuPath path : test::simd_paths()) {
+    const ScopedCpuPath forced(path);
+    for (const int threads : {1, 2}) {
+      const ScopedThreads scope(threads);
+      const auto all = run_all(rows, n, n, x, z, w);
+      if (first.empty()) first = all;
+      for (size_t i = 0; i < all.size(); ++i) expect_same_bits(all[i], first[i], name_of(path));
+    }
+    const auto slice = [](const std::vector<float>& v) {
+      return std::vector<float>(v.begin() + 41 * n, v.begin() + 42 * n);
+    };
+    const auto alone = run_all(1, n, n, slice(x), slice(z), w);
+    for (size_t i = 0; i < alone.size(); ++i) expect_same_bits(alone[i], slice(first[i]), "row 41 alone");
+  }
+}
+
+TEST(Elementwise, SiluGoesToZeroAndToItsArgument) {
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const std::vector<float> gate{-200.0f, -20.0f, 0.0f, 20.0f, 200.0f}, up(5, 1.0f);
+    std::vector<float> out(5);
+    silu_mul({gate.data(), up.data(), out.data(), 1, 5, 5, 5, 5});
+    EXPECT_NEAR(out[0], 0.0f, 1e-30);
+    EXPECT_NEAR(out[1], -20 / (1 + std::exp(20.0)), 1e-13);
+    EXPECT_EQ(out[2], 0.0f);
+    EXPECT_NEAR(out[3], 20.0f, 1e-5);
+    EXPECT_EQ(out[4], 200.0f);
+  }
+}
+
+TEST(Elementwise, NormMayRunInPlace) {
+  std::vector<float> x = normal(64, 7);
+  const std::vector<float> w(64, 1.0f);
+  std::vector<float> y(64);
+  rms_norm({x.data(), w.data(), y.data(), 1, 64, 64, 64, 1e-5f});
+  rms_norm({x.data(), w.data(), x.data(), 1, 64, 64, 64, 1e-5f});
+  expect_same_bits(x, y, "in place");
+}
+
+}  // namespace
+}  // namespace kvarena::kernels

@@ -1,0 +1,149 @@
+#include "kernels/matmul/matmul.h"
+
+#include "tests/kernels/support.h"
+
+namespace kvarena::kernels {
+namespace {
+
+using test::expect_close;
+using test::expect_same_bits;
+using test::normal;
+
+struct Case {
+  int64_t m, n, k;
+  int64_t x_pad = 0, y_pad = 0;
+  bool bias = false;
+};
+
+std::vector<float> run(const PackedMatrix& w, const std::vector<float>& x, int64_t m, int64_t x_stride,
+                       int64_t y_stride, const float* bias) {
+  std::vector<float> y(static_cast<size_t>(m * y_stride), -77.0f);
+  matmul({x.data(), m, x_stride, &w, bias, y.data(), y_stride});
+  return y;
+}
+
+std::string describe(const Case& c, DType dtype, CpuPath path) {
+  return std::string(name_of(path)) + " " + name_of(dtype) + " m=" + std::to_string(c.m) + " n=" + std::to_string(c.n) +
+         " k=" + std::to_string(c.k);
+}
+
+TEST(Matmul, EveryPathAgreesWithTheReference) {
+  const Case cases[] = {{1, 1, 1},
+                        {1, 32, 16},
+                        {1, 33, 17, 3, 5, true},
+                        {2, 100, 64},
+                        {3, 576, 576},
+                        {5, 31, 7, 1},
+                        {7, 192, 600, 0, 2},
+                        {12, 129, 33},
+                        {13, 65, 300},
+                        {64, 96, 257, 0, 0, true},
+                        {200, 70, 513},
+                        {385, 33, 40},
+                        {4, 0, 8},
+                        {0, 8, 8},
+                        {3, 5, 0, 0, 0, true}};
+  for (const Case& c : cases) {
+    const std::vector<float> w = normal(c.n * c.k, 1), x = normal(c.m * (c.k + c.x_pad), 2), bias = normal(c.n, 3);
+    for (const DType dtype : test::kDTypes) {
+      const PackedMatrix packed = pack_weights(w.data(), c.n, c.k, dtype);
+      const float* b = c.bias ? bias.data() : nullptr;
+      std::vector<float> want;
+      {
+        const ScopedCpuPath reference(CpuPath::reference);
+        want = run(packed, x, c.m, c.k + c.x_pad, c.n + c.y_pad, b);
+      }
+      for (const CpuPath path : test::simd_paths()) {
+        const ScopedCpuPath forced(path);
+        // k products of unit size: error grows as sqrt(k) roundings of a sum of size sqrt(k)
+        const double tolerance = 1e-6 * static_cast<double>(c.k + 1);
+        expect_close(run(packed, x, c.m, c.k + c.x_pad, c.n + c.y_pad, b), want, tolerance, 1e-6,
+                     describe(c, dtype, path));
+      }
+    }
+  }
+}
+
+TEST(Matmul, TheReferenceIsTheDefinition) {
+  const float w[] = {1, 2, 3, 4, 5, 6};  // [2, 3]
+  const float x[] = {1, 10, 100};
+  const float bias[] = {0.5f, -0.5f};
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const PackedMatrix packed = pack_weights(w, 2, 3, DType::bf16);
+    float y[2];
+    matmul({x, 1, 3, &packed, bias, y, 2});
+    EXPECT_EQ(y[0], 321.5f);
+    EXPECT_EQ(y[1], 653.5f);
+  }
+}
+
+TEST(Matmul, ARowHasTheSameBitsAloneAndInEveryBatch) {
+  constexpr int64_t n = 150, k = 530, most = 33;
+  const std::vector<float> w = normal(n * k, 11), x = normal(most * k, 12);
+  for (const CpuPath path : test::simd_paths()) {
+    const ScopedCpuPath forced(path);
+    for (const DType dtype : test::kDTypes) {
+      const PackedMatrix packed = pack_weights(w.data(), n, k, dtype);
+      std::vector<float> alone;
+      for (int64_t i = 0; i < most; ++i) {
+        const std::vector<float> row(x.begin() + i * k, x.begin() + (i + 1) * k);
+        const std::vector<float> y = run(packed, row, 1, k, n, nullptr);
+        alone.insert(alone.end(), y.begin(), y.end());
+      }
+      for (int64_t m = 1; m <= most; ++m) {
+        for (const int threads : {1, 2}) {
+          const ScopedThreads scope(threads);
+          const std::vector<float> y = run(packed, x, m, k, n, nullptr);
+          expect_same_bits(y, {alone.begin(), alone.begin() + m * n},
+                           std::string(name_of(path)) + " " + name_of(dtype) + " m=" + std::to_string(m) +
+                               " threads=" + std::to_string(threads));
+        }
+      }
+    }
+  }
+}
+
+TEST(Matmul, Avx2AndAvx512GiveEqualBits) {
+  if (test::simd_paths().size() < 2) GTEST_SKIP() << "this CPU has fewer than two SIMD paths";
+  constexpr int64_t n = 95, k = 333;
+  const std::vector<float> w = normal(n * k, 21), x = normal(40 * k, 22), bias = normal(n, 23);
+  const PackedMatrix packed = pack_weights(w.data(), n, k, DType::bf16);
+  for (const int64_t m : {1, 2, 5, 12, 40}) {
+    const auto with = [&](CpuPath path) {
+      const ScopedCpuPath forced(path);
+      return run(packed, x, m, k, n, bias.data());
+    };
+    expect_same_bits(with(CpuPath::avx2), with(CpuPath::avx512), "m=" + std::to_string(m));
+  }
+}
+
+TEST(PackedMatrix, RowRangesInAnyOrderEqualPackingAtOnce) {
+  constexpr int64_t n = 77, k = 130;
+  const std::vector<float> w = normal(n * k, 31);
+  for (const DType dtype : test::kDTypes) {
+    const PackedMatrix whole = pack_weights(w.data(), n, k, dtype);
+    PackedMatrix pieces(n, k, dtype);
+    for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{40, 77}, {0, 1}, {1, 40}}) {
+      pieces.pack_rows(begin, end - begin, w.data() + begin * k, k);
+    }
+    ASSERT_EQ(whole.bytes(), pieces.bytes());
+    EXPECT_EQ(std::memcmp(whole.data(), pieces.data(), static_cast<size_t>(whole.bytes())), 0);
+    std::vector<float> row(k);
+    whole.unpack_row(50, row.data());
+    for (int64_t c = 0; c < k; ++c) {
+      float stored = 0;
+      store_element(&stored, dtype, 0, w[static_cast<size_t>(50 * k + c)]);
+      EXPECT_EQ(row[static_cast<size_t>(c)], load_element(&stored, dtype, 0));
+    }
+  }
+}
+
+TEST(PackedMatrix, RowsOutsideTheMatrixAreRefused) {
+  PackedMatrix w(4, 4, DType::f32);
+  const std::vector<float> rows(16);
+  EXPECT_THROW(w.pack_rows(2, 3, rows.data(), 4), std::logic_error);
+}
+
+}  // namespace
+}  // namespace kvarena::kernels
