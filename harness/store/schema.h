@@ -27,8 +27,8 @@ inline constexpr int64_t kApplicationId = 0x6b766172;
 
 /// PRAGMA user_version of the file after checking that it is ours and not of a newer program; 0 = empty file.
 /// Throws UserError naming `place`.
-[[nodiscard]] int checked_version(SQLite::Database& database, const std::string& place,
-                                  std::span<const Migration> known = migrations());
+int checked_version(SQLite::Database& database, const std::string& place,
+                    std::span<const Migration> known = migrations());
 
 /// Applies what is missing, each migration in its own transaction together with its new user_version.
 void migrate(SQLite::Database& database, const std::string& place, std::span<const Migration> known = migrations());

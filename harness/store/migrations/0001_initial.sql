@@ -25,7 +25,7 @@ CREATE TABLE published (              -- values printed in papers, beside which 
 CREATE TABLE runs (                   -- one row each time `kvarena run` started
   run_id         TEXT NOT NULL PRIMARY KEY,  -- start time and random digits
   experiment     TEXT NOT NULL,
-  state          TEXT NOT NULL,       -- running, finished, interrupted, failed; 'running' for ever = killed
+  state          TEXT NOT NULL,       -- running, finished, interrupted (also: killed), failed
   config_path    TEXT NOT NULL,
   config_text    TEXT NOT NULL,       -- the file as it was, byte for byte
   config_sha256  TEXT NOT NULL,       -- of config_text

@@ -1,0 +1,76 @@
+#include "harness/store/writer_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "harness/core/error.h"
+
+namespace kvarena::store {
+namespace {
+
+/// Who the lock file says holds it: "process 4711 on host".
+std::string holder(int fd) {
+  std::array<char, 256> text{};
+  const ssize_t length = ::pread(fd, text.data(), text.size() - 1, 0);
+  return length > 0 ? std::string(text.data(), static_cast<size_t>(length)) : "another process";
+}
+
+void write_holder(int fd) {
+  std::array<char, 128> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::string text = fmt::format("process {} on {}", ::getpid(), host.data());
+  // Only for the message of whoever is refused; without it the lock holds all the same.
+  if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
+}
+
+/// False when the file was removed by its last holder between our opening and locking it.
+bool still_in_place(int fd, const std::filesystem::path& path) {
+  struct stat ours {
+  }, there{};
+  return ::fstat(fd, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino;
+}
+
+}  // namespace
+
+WriterLock::WriterLock(const std::filesystem::path& database) : path_(database.string() + "-lock") {
+  while (true) {
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd_ < 0) {
+      fail({.place = database.string(),
+            .found =
+                fmt::format("a place where {} cannot be made ({})", path_.filename().string(), std::strerror(errno)),
+            .expected = "a folder that exists and can be written",
+            .action = "make it so or choose another output.database"});
+    }
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      const std::string who = errno == EWOULDBLOCK ? holder(fd_) : std::strerror(errno);
+      ::close(std::exchange(fd_, -1));
+      fail({.place = database.string(),
+            .found = fmt::format("a database that another run writes to ({})", who),
+            .action = "wait for it to end, stop it, or choose another output.database"});
+    }
+    if (still_in_place(fd_, path_)) break;
+    ::close(std::exchange(fd_, -1));
+  }
+  write_holder(fd_);
+}
+
+WriterLock::~WriterLock() {
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());  // while the lock is held: whoever opened the old file notices in still_in_place()
+  ::close(fd_);
+}
+
+WriterLock::WriterLock(WriterLock&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+}  // namespace kvarena::store
