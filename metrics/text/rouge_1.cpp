@@ -1,0 +1,21 @@
+#include "metrics/algorithms/rouge.h"
+#include "metrics/per_answer.h"
+
+namespace kvarena {
+namespace {
+
+double rouge_1_of(std::string_view prediction, std::string_view answer, const nlohmann::json&) {
+  return pltrdy_rouge_n(prediction, answer, 1).f;
+}
+
+}  // namespace
+
+KVARENA_METRIC({.id = "rouge_1",
+                .title = "ROUGE-1 (pltrdy)",
+                .summary = "F over the sets of 1-grams of words of the whole text, as the Python package rouge 1.0.1 "
+                           "computes it; best over the answers.",
+                .source = "pltrdy/rouge @c1b90a78 rouge_n",
+                .score = best_over_references<rouge_1_of>,
+                .vectors = {{"rouge_1_pltrdy", recompute_per_answer<rouge_1_of>}}});
+
+}  // namespace kvarena

@@ -1,0 +1,77 @@
+#include "metrics/vectors.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/core/error.h"
+#include "metrics/registry.h"
+
+namespace kvarena {
+namespace {
+
+const std::filesystem::path kVectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "../shared/data/metric-vectors";
+
+std::filesystem::path temporary_file(const std::string& name, const std::string& content) {
+  const auto path = std::filesystem::temp_directory_path() / ("kvarena_" + name);
+  std::ofstream(path) << content;
+  return path;
+}
+
+std::string message_of(const std::filesystem::path& file) {
+  try {
+    (void)check_vectors(file);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Vectors, EveryOfficialRowIsReproducedToOneBillionth) {
+  if (!std::filesystem::exists(kVectors)) GTEST_SKIP() << "no metric vectors at " << kVectors;
+  int64_t rows = 0;
+  for (const MetricEntry* metric : all_metrics()) {
+    for (const auto& [name, recompute] : metric->vectors) {
+      const auto file = kVectors / (name + ".jsonl");
+      if (!std::filesystem::exists(file)) continue;
+      SCOPED_TRACE(name);
+      VectorReport report;
+      ASSERT_NO_THROW(report = check_vectors(file, {.tolerance = 1e-9}));
+      rows += report.rows;
+      for (const VectorMismatch& m : report.mismatches) {
+        ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
+      }
+    }
+  }
+  EXPECT_GE(rows, 100);
+}
+
+TEST(Vectors, AWrongExpectationIsReportedWithItsPlace) {
+  const auto file = temporary_file(
+      "wrong.jsonl",
+      "{\"id\": \"a\", \"metric\": \"qa_f1\", \"prediction\": \"x\", \"answers\": [\"x\"], \"expected\": 1.0}\n"
+      "{\"id\": \"b\", \"metric\": \"qa_f1\", \"prediction\": \"x\", \"answers\": [\"x\"], \"expected\": 0.999}\n");
+  const VectorReport report = check_vectors(file);
+  ASSERT_EQ(report.rows, 2);
+  ASSERT_EQ(report.mismatches.size(), 1u);
+  EXPECT_EQ(report.mismatches[0].place, "kvarena_wrong.jsonl:2 b");
+  EXPECT_EQ(report.mismatches[0].field, "expected");
+  EXPECT_EQ(report.mismatches[0].expected, "0.999");
+  EXPECT_EQ(report.mismatches[0].found, "1.0");
+}
+
+TEST(Vectors, ErrorsNameFileLineAndTheNearestMetric) {
+  const auto unknown = temporary_file("unknown.jsonl", "\n{\"metric\": \"qa_f2\", \"expected\": 1}\n");
+  EXPECT_NE(message_of(unknown).find("kvarena_unknown.jsonl:2"), std::string::npos);
+  EXPECT_NE(message_of(unknown).find("did you mean \"qa_f1\""), std::string::npos);
+  const auto no_input = temporary_file("no_input.jsonl", "{\"metric\": \"qa_f1\", \"prediction\": \"x\"}\n");
+  EXPECT_NE(message_of(no_input).find("kvarena_no_input.jsonl:1"), std::string::npos);
+  EXPECT_NE(message_of(no_input).find("answers"), std::string::npos);
+  const auto not_json = temporary_file("not_json.jsonl", "{\"metric\": \n");
+  EXPECT_NE(message_of(not_json).find("kvarena_not_json.jsonl:1"), std::string::npos);
+  EXPECT_NE(message_of("no/such/file.jsonl").find("no/such/file.jsonl"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvarena
