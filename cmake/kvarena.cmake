@@ -20,12 +20,16 @@ find_program(KVARENA_LLD ld.lld)
 
 function(kvarena_flags target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno
-                                           $<$<BOOL:${KVARENA_WERROR}>:-Werror>
-                                           $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-fno-math-errno>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${KVARENA_WERROR}>>:-Werror>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall>
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${KVARENA_WERROR}>>:-Werror=all-warnings>)
   if(KVARENA_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-omit-frame-pointer)
-    target_link_options(${target} PUBLIC -fsanitize=address,undefined)
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVARENA_SANITIZE};-fno-omit-frame-pointer>)
+    target_link_options(${target} PUBLIC -fsanitize=${KVARENA_SANITIZE})
   endif()
   if(KVARENA_LLD)
     target_link_options(${target} PRIVATE -fuse-ld=lld)

@@ -4,22 +4,23 @@
 # libraries, which a CPU-only machine neither has nor needs. Order of search: KVARENA_TORCH_DIR (a folder with
 # include/ and lib/, or the `torch` folder of a Python wheel), CMAKE_PREFIX_PATH, KVARENA_HOME, Debian's libtorch.
 
-set(KVARENA_TORCH_DIR "$ENV{KVARENA_TORCH_DIR}" CACHE PATH "Folder of a libtorch with include/ and lib/")
-if(DEFINED ENV{KVARENA_HOME})
+set(KVARENA_TORCH_DIR "" CACHE PATH "Folder of a libtorch with include/ and lib/")
+if(NOT "$ENV{KVARENA_HOME}" STREQUAL "")
   set(KVARENA_HOME $ENV{KVARENA_HOME})
 else()
   set(KVARENA_HOME $ENV{HOME}/.cache/kvarena)
 endif()
 
-set(torch_hints ${KVARENA_TORCH_DIR})
-foreach(prefix ${CMAKE_PREFIX_PATH})
+set(torch_hints ${KVARENA_TORCH_DIR} $ENV{KVARENA_TORCH_DIR})
+string(REPLACE ":" ";" torch_prefixes "${CMAKE_PREFIX_PATH};$ENV{CMAKE_PREFIX_PATH}")
+foreach(prefix ${torch_prefixes})
   list(APPEND torch_hints ${prefix} ${prefix}/torch)
 endforeach()
 list(APPEND torch_hints ${KVARENA_HOME}/libtorch-2.11.0/torch)
 
 find_path(TORCH_INCLUDE ATen/ATen.h HINTS ${torch_hints} PATH_SUFFIXES include NO_CACHE)
-find_library(TORCH_CPU torch_cpu HINTS ${torch_hints} PATH_SUFFIXES lib NO_CACHE)
-find_library(TORCH_C10 c10 HINTS ${torch_hints} PATH_SUFFIXES lib NO_CACHE)
+find_library(TORCH_CPU torch_cpu HINTS ${torch_hints} PATH_SUFFIXES lib lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_CACHE)
+find_library(TORCH_C10 c10 HINTS ${torch_hints} PATH_SUFFIXES lib lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_CACHE)
 if(NOT TORCH_INCLUDE OR NOT TORCH_CPU OR NOT TORCH_C10)
   message(FATAL_ERROR "libtorch not found: looked in KVARENA_TORCH_DIR, CMAKE_PREFIX_PATH, "
                       "${KVARENA_HOME}/libtorch-2.11.0 and the system folders; run scripts/setup to install it")

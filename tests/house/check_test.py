@@ -1,0 +1,163 @@
+"""Plants one breach of every house rule in a small sound tree and sees that exactly that rule finds it."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import check
+from tree import Source, Tree
+
+SOUND = {
+    "README.md": "kvarena\n",
+    "CMakePresets.json": '{"testPresets": [{"name": "release", "execution": {"noTestsAction": "error"}}]}',
+    "kernels/README.md": "Knows pointers.\n",
+    "kernels/rope/rope.h": "#pragma once\n#include <cstdint>\n",
+    "harness/README.md": "The floors.\n",
+    "harness/cache/README.md": "Knows segments.\n",
+    "harness/cache/segment.h": '#pragma once\n#include "kernels/rope/rope.h"\n',
+    "harness/engine/README.md": "Knows sessions.\n",
+    "harness/engine/session.cpp": '#include "harness/cache/segment.h"\n#include <ATen/ATen.h>\n'
+                                  '// snapkv would be kept full here\nint full = 0; const char* kText = "full KV";\n',
+    "methods/README.md": "One file a method.\n",
+    "methods/compression/README.md": "Dropping.\n",
+    "methods/compression/snapkv.cpp": '#include "harness/cache/segment.h"\n'
+                                      'KVARENA_SCORER(SnapKv, {.name = "snapkv",\n .title = "SnapKV"});\n',
+    "methods/reference/README.md": "Full KV.\n",
+    "methods/reference/full.cpp": 'KVARENA_METHOD(Full, Family::reference, {.name = "full"});\n',
+    "tests/README.md": "Same paths as the code.\n",
+    "tests/kernels/CMakeLists.txt": "kvarena_test(rope_test SOURCES rope_test.cpp)\n",
+    "tests/kernels/rope_test.cpp": 'TEST(Rope, Turns) { GTEST_SKIP() << "no AVX-512 on this CPU"; }\n',
+}
+
+
+class PlantedBreach(unittest.TestCase):
+    def breaches(self, planted):
+        """{rule: [breach]} of the sound tree with some files replaced, added, or (None) removed."""
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in {**SOUND, **planted}.items():
+                if text is None:
+                    continue
+                path = pathlib.Path(root) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            tree = Tree(root)
+            found = {rule.__name__: list(rule(tree)) for rule in check.CHECKS}
+            return {rule: lines for rule, lines in found.items() if lines}
+
+    def assert_found(self, planted, rule, place):
+        found = self.breaches(planted)
+        self.assertEqual([rule], list(found), found)
+        self.assertTrue(any(line.startswith(place) for line in found[rule]), found)
+
+    def test_sound_tree_has_no_breach(self):
+        self.assertEqual({}, self.breaches({}))
+
+    def test_include_that_points_up(self):
+        self.assert_found({"harness/cache/segment.h": '\n#include "harness/engine/session.h"\n'},
+                          "includes_point_one_way", "harness/cache/segment.h:2:")
+
+    def test_kernel_that_knows_the_cache(self):
+        self.assert_found({"kernels/rope/rope.h": '#include "harness/cache/segment.h"\n'},
+                          "includes_point_one_way", "kernels/rope/rope.h:1:")
+
+    def test_method_that_includes_another_method(self):
+        self.assert_found({"methods/reference/full.cpp":
+                           '#include "methods/compression/snapkv.h"\n' + SOUND["methods/reference/full.cpp"]},
+                          "includes_point_one_way", "methods/reference/full.cpp:1:")
+
+    def test_method_that_includes_the_engine(self):
+        self.assert_found({"methods/reference/full.cpp":
+                           '#include "harness/engine/session.h"\n' + SOUND["methods/reference/full.cpp"]},
+                          "includes_point_one_way", "methods/reference/full.cpp:1:")
+
+    def test_report_that_knows_more_of_metrics_than_statistics(self):
+        readme = {"reports/README.md": "Knows tables.\n"}
+        self.assertEqual({}, self.breaches({**readme, "reports/a.cpp": '#include "metrics/statistics.h"\n'}))
+        self.assert_found({**readme, "reports/a.cpp": '#include "metrics/registry.h"\n'},
+                          "includes_point_one_way", "reports/a.cpp:1:")
+
+    def test_program_that_includes_a_test_header(self):
+        self.assert_found({"kernels/rope/rope.h": '#include "tests/kernels/random.h"\n'},
+                          "includes_point_one_way", "kernels/rope/rope.h:1:")
+
+    def test_folder_without_a_place_in_the_graph(self):
+        self.assert_found({"harness/extra/README.md": "?\n", "harness/extra/a.cpp": "\n"},
+                          "includes_point_one_way", "harness/extra/a.cpp:1:")
+
+    def test_libtorch_in_the_cache(self):
+        self.assert_found({"harness/cache/segment.h": "#include <ATen/core/Tensor.h>\n"},
+                          "libtorch_stays_where_it_belongs", "harness/cache/segment.h:1:")
+
+    def test_method_file_that_registers_nothing(self):
+        self.assert_found({"methods/compression/idle.cpp": "int idle = 0;\n"},
+                          "every_method_file_registers", "methods/compression/idle.cpp:1:")
+
+    def test_method_named_in_a_string(self):
+        for text in ('bool b = name == "snapkv";', 'auto h = "try snapkv first";', 'auto r = R"(snapkv)";',
+                     'bool b = name == "full";'):
+            self.assert_found({"harness/engine/session.cpp": "\n" + text + "\n"},
+                              "no_method_is_named_outside", "harness/engine/session.cpp:2:")
+
+    def test_method_named_in_code(self):
+        for text in ("SnapKv method;", "int snapkv = 1;"):
+            self.assert_found({"harness/engine/session.cpp": text},
+                              "no_method_is_named_outside", "harness/engine/session.cpp:1:")
+
+    def test_method_named_in_a_comment_is_no_breach(self):
+        self.assertEqual({}, self.breaches({"harness/engine/session.cpp": '// as "snapkv" does\n/* SnapKv */\n'}))
+
+    def test_folder_without_readme(self):
+        self.assert_found({"harness/cache/README.md": None},
+                          "every_folder_says_what_it_knows", "harness/cache/README.md:1:")
+
+    def test_path_of_one_machine(self):
+        for path in ("/ro" + "ot/models/x.gguf", "/wo" + "rk/main", "/ho" + "me/ada/kv", "/tm" + "p/out.db"):
+            self.assert_found({"kernels/README.md": f"Look at {path}.\n"}, "no_path_of_one_machine",
+                              "kernels/README.md:1:")
+
+    def test_address_and_relative_path_are_no_machine_path(self):
+        self.assertEqual({}, self.breaches({"kernels/README.md": "https://host/work/x ../tmp/x build/tmp/x $HOME/tmp/x\n"}))
+
+    def test_mark_of_unfinished_work(self):
+        self.assert_found({"kernels/rope/rope.h": "// TO" + "DO: negative positions\n"},
+                          "nothing_is_left_undone", "kernels/rope/rope.h:1:")
+
+    def test_large_file(self):
+        self.assert_found({"kernels/big.txt": "x" * (check.LARGEST_FILE + 1)}, "no_file_is_large", "kernels/big.txt:1:")
+
+    def test_tests_that_cannot_fail(self):
+        for body in ("EXPECT_TRUE(true);", "GTEST_SKIP();", "SUCCEED();"):
+            self.assert_found({"tests/kernels/rope_test.cpp": "TEST(Rope, Turns) { " + body + " }\n"},
+                              "tests_can_fail", "tests/kernels/rope_test.cpp:1:")
+        self.assert_found({"tests/kernels/rope_test.cpp": "TEST(Rope, DISABLED_Turns) {}\n"},
+                          "tests_can_fail", "tests/kernels/rope_test.cpp:1:")
+
+    def test_test_that_no_program_builds(self):
+        self.assert_found({"tests/kernels/lost_test.cpp": "TEST(A, B) { EXPECT_EQ(1, f()); }\n"},
+                          "every_test_source_is_built", "tests/kernels/lost_test.cpp:1:")
+
+    def test_preset_that_accepts_a_run_without_tests(self):
+        self.assert_found({"CMakePresets.json": '{"testPresets": [{"name": "debug"}]}'},
+                          "test_presets_fail_without_tests", "CMakePresets.json:1:")
+
+    def test_empty_tree_fails(self):
+        with tempfile.TemporaryDirectory() as root:
+            run = subprocess.run([sys.executable, check.__file__, root], capture_output=True, text=True)
+            self.assertNotEqual(0, run.returncode)
+            self.assertIn("no sources", run.stderr)
+
+
+class Reading(unittest.TestCase):
+    def test_comment_marks_inside_strings_are_text(self):
+        source = Source("a.cpp", 'auto a = "http://x"; // "no"\nauto b = "y\\"z"; /* "no" */ char c = \'"\';\n')
+        self.assertEqual([(1, "http://x"), (2, 'y\\"z')], list(source.strings()))
+
+    def test_code_keeps_line_numbers(self):
+        source = Source("a.cpp", "/* two\nlines */ int snapkv;\n")
+        self.assertEqual(2, source.line_of(source.code.index("snapkv")))
+
+
+if __name__ == "__main__":
+    unittest.main()

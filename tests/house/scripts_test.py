@@ -1,0 +1,117 @@
+"""scripts/setup gives up with one clear sentence, and test_summary.py counts honestly. No download is made."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, text, mode=0o644):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+
+class Setup(Folder):
+    def set_up(self, **environment):
+        # An empty home, so that the models are wanted; a package list that is satisfied whatever the system.
+        self.write("bin/dpkg-query", "#!/bin/sh\nshift 3\nfor name; do echo \"ii  $name\"; done\n", 0o755)
+        settings = {**os.environ, "KVARENA_HOME": str(self.folder / "home"), "PIP_FIND_LINKS": "", "PIP_NO_INDEX": "",
+                    "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **environment}
+        for name in ("KVARENA_TORCH_DIR", "CMAKE_PREFIX_PATH", "CXX"):
+            if name not in environment:
+                settings.pop(name, None)
+        return subprocess.run([ROOT / "scripts/setup"], env=settings, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=250)
+
+    def assert_one_sentence(self, run, *words):
+        self.assertEqual(1, run.returncode, run.stdout + run.stderr)
+        self.assertEqual(1, len(run.stderr.strip().splitlines()), run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+
+    def give_models(self):
+        self.write("home/models/smollm2-135m/model.gguf", "")
+        self.write("home/models/all-minilm-l6-v2/model.safetensors", "")
+
+    def test_missing_compiler(self):
+        self.assert_one_sentence(self.set_up(CXX="no-such-compiler"), "no C++ compiler", "no-such-compiler", "apt-get")
+
+    def test_no_network(self):
+        run = self.set_up(PIP_INDEX_URL="http://127.0.0.1:9/simple")
+        self.assert_one_sentence(run, "cannot get the model packages", "network", "setup.log")
+        left = [path.name for path in (self.folder / "home").iterdir()]
+        self.assertEqual(["setup.log"], [name for name in left if not name.startswith(".setup.lock")])
+
+    def test_full_disk(self):
+        self.write("bin/df", '#!/bin/sh\necho header\necho "disk 100 80 20 80% /"\n', 0o755)
+        self.assert_one_sentence(self.set_up(), "disk is too full", "20 MB free", "KVARENA_HOME")
+
+    def test_home_that_cannot_be_made(self):
+        self.write("file", "")
+        self.assert_one_sentence(self.set_up(KVARENA_HOME=str(self.folder / "file/home")), "cannot write", "KVARENA_HOME")
+
+    def test_wrong_libtorch_folder(self):
+        self.give_models()
+        self.assert_one_sentence(self.set_up(KVARENA_TORCH_DIR=str(self.folder)), "KVARENA_TORCH_DIR", "ATen/ATen.h")
+
+    def test_libtorch_of_the_user_is_used(self):
+        self.give_models()
+        self.write("mine/torch/include/ATen/ATen.h", "")
+        self.write("mine/torch/lib/libtorch_cpu.so", "")
+        for name, value in (("KVARENA_TORCH_DIR", "mine/torch"), ("CMAKE_PREFIX_PATH", "mine")):
+            run = self.set_up(**{name: str(self.folder / value)})
+            self.assertEqual(0, run.returncode, run.stderr)
+            self.assertIn(f"yours, in {self.folder}/mine/torch", run.stdout)
+            self.assertIn("next:", run.stdout)
+
+    def test_missing_packages_without_root(self):
+        self.write("bin/dpkg-query", "#!/bin/sh\nexit 1\n", 0o755)
+        self.write("bin/id", "#!/bin/sh\necho 1000\n", 0o755)
+        self.write("bin/sudo", "#!/bin/sh\nexit 1\n", 0o755)
+        path = f"{self.folder}/bin:{os.environ['PATH']}"
+        run = subprocess.run([ROOT / "scripts/setup"], env={**os.environ, "PATH": path}, capture_output=True, text=True)
+        self.assert_one_sentence(run, "apt-get install", "ninja-build", "root")
+
+
+class Summary(Folder):
+    def summary(self):
+        return subprocess.run([sys.executable, ROOT / "scripts/test_summary.py", self.folder], capture_output=True, text=True)
+
+    def test_counts_cases_and_programs_and_names_reasons(self):
+        self.write("ctest.junit", '<testsuite><testcase name="a_test"/><testcase name="house"/>'
+                                  '<testcase name="crash_test"><failure/></testcase></testsuite>')
+        self.write("a_test.xml", '<testsuites><testsuite><testcase status="run" classname="A" name="x"/>'
+                                 '<testcase status="run" classname="A" name="y"><skipped message="f.cpp:3&#10;no GPU"/>'
+                                 '</testcase></testsuite></testsuites>')
+        run = self.summary()
+        self.assertIn("2 passed, 1 failed, 1 skipped", run.stdout)
+        self.assertIn("skipped 1: no GPU", run.stdout)
+
+    def test_program_that_dies_after_its_report_is_a_failure(self):
+        self.write("ctest.junit", '<testsuite><testcase name="a_test"><failure/></testcase></testsuite>')
+        self.write("a_test.xml", '<testsuites><testcase status="run" classname="A" name="x"/></testsuites>')
+        self.assertIn("1 passed, 1 failed, 0 skipped", self.summary().stdout)
+
+    def test_run_without_tests_fails(self):
+        self.assertNotEqual(0, self.summary().returncode)
+        self.write("ctest.junit", "<testsuite></testsuite>")
+        run = self.summary()
+        self.assertNotEqual(0, run.returncode)
+        self.assertIn("no test passed", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
