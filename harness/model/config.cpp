@@ -1,0 +1,78 @@
+#include "harness/model/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+
+std::string_view to_string(RopeScaling::Type type) {
+  switch (type) {
+    case RopeScaling::Type::none: return "none";
+    case RopeScaling::Type::linear: return "linear";
+    case RopeScaling::Type::dynamic: return "dynamic";
+    case RopeScaling::Type::llama3: return "llama3";
+    case RopeScaling::Type::yarn: return "yarn";
+    case RopeScaling::Type::factors: return "factors";
+  }
+  return "";
+}
+
+bool ModelConfig::is_sparse_layer(int64_t layer) const {
+  if (expert.experts == 0 || layer < expert.first_sparse_layer) return false;
+  if ((layer + 1) % expert.sparse_step != 0) return false;
+  return std::find(expert.dense_layers.begin(), expert.dense_layers.end(), layer) == expert.dense_layers.end();
+}
+
+bool ModelConfig::is_sliding_layer(int64_t layer) const { return sliding_window > 0 && layer >= sliding_first_layer; }
+
+void check_config(const ModelConfig& config, const std::string& place) {
+  // Far above any model, and low enough that products of two sizes stay inside 63 bits.
+  constexpr int64_t kMaxSize = int64_t{1} << 31;
+  const auto check = [&](const char* what, int64_t value) {
+    if (value >= 1 && value < kMaxSize) return;
+    fail({.place = place, .found = fmt::format("{} {}", what, value), .expected = "a size of at least 1"});
+  };
+  check("layers", config.layers);
+  check("hidden_size", config.hidden_size);
+  check("q_heads", config.q_heads);
+  check("kv_heads", config.kv_heads);
+  check("head_dim", config.head_dim);
+  check("intermediate_size", config.intermediate_size);
+  check("vocab_size", config.vocab_size);
+  check("max_position", config.max_position);
+  if (config.q_heads % config.kv_heads != 0) {
+    fail({.place = place,
+          .found = fmt::format("{} query heads and {} key/value heads", config.q_heads, config.kv_heads),
+          .expected = "a whole number of query heads for each key/value head"});
+  }
+  if (config.head_dim % 2 != 0) {
+    fail({.place = place, .found = fmt::format("head_dim {}", config.head_dim), .expected = "an even number"});
+  }
+  if (config.rms_norm_eps < 0 || config.rope_theta <= 0 || config.rope_scaling.factor <= 0) {
+    fail({.place = place,
+          .found = fmt::format("rms_norm_eps {}, rope_theta {}, rope factor {}", config.rms_norm_eps, config.rope_theta,
+                               config.rope_scaling.factor),
+          .expected = "positive numbers"});
+  }
+  const auto check_id = [&](const char* what, int32_t id) {
+    if (id >= 0 && id < config.vocab_size) return;
+    fail({.place = place,
+          .found = fmt::format("{} {}", what, id),
+          .expected = fmt::format("an id below vocab_size {}", config.vocab_size)});
+  };
+  if (config.bos) check_id("bos", *config.bos);
+  for (const int32_t id : config.eos) check_id("eos", id);
+  const ExpertConfig& expert = config.expert;
+  if (expert.experts > 0 && (expert.experts_per_token < 1 || expert.experts_per_token > expert.experts ||
+                             expert.intermediate_size < 1 || expert.sparse_step < 1)) {
+    fail({.place = place,
+          .found = fmt::format("{} experts, {} for each token, of size {}", expert.experts, expert.experts_per_token,
+                               expert.intermediate_size),
+          .expected = "at least one expert a token and no more than there are"});
+  }
+}
+
+}  // namespace kvarena

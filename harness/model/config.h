@@ -1,0 +1,113 @@
+#pragma once
+// What a transformer is made of, read from a checkpoint's own description.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/common/dtype.h"
+
+namespace kvarena {
+
+class GgufFile;
+
+/// How rotary frequencies are changed to reach past the window of pre-training. The numbers mean what they mean in the
+/// Hugging Face key of the same name.
+struct RopeScaling {
+  enum class Type : uint8_t {
+    none,
+    linear,   // positions divided by factor
+    dynamic,  // NTK-aware: theta grows once the sequence passes original_max_position
+    llama3,   // low frequencies divided by factor, high ones kept, in between smoothed
+    yarn,     // as llama3 by wavelength ramp, and attention scaled by attention_factor
+    factors,  // frequency i divided by frequency_factors[i] (GGUF's form of llama3)
+  };
+  Type type = Type::none;
+  double factor = 1.0;
+  int64_t original_max_position = 0;
+  double low_freq_factor = 1.0;            // llama3
+  double high_freq_factor = 4.0;           // llama3
+  double beta_fast = 32.0;                 // yarn
+  double beta_slow = 1.0;                  // yarn
+  std::optional<double> attention_factor;  // yarn; absent: 0.1 ln(factor) + 1, or from mscale and mscale_all_dim
+  double mscale = 0.0;                     // yarn in DeepSeek models
+  double mscale_all_dim = 0.0;             // yarn in DeepSeek models
+  bool truncate = true;                    // yarn: round the ramp's ends to whole dimensions
+  std::vector<float> frequency_factors;    // [rope_dim / 2], type factors
+};
+[[nodiscard]] std::string_view to_string(RopeScaling::Type type);
+
+/// Sparse feed-forward layers (Qwen3-MoE, DeepSeek).
+struct ExpertConfig {
+  int64_t experts = 0;  // 0: every layer is dense
+  int64_t experts_per_token = 0;
+  int64_t intermediate_size = 0;         // of one expert
+  int64_t shared_experts = 0;            // experts that every token visits
+  int64_t shared_intermediate_size = 0;  // of all shared experts together
+  int64_t first_sparse_layer = 0;        // layers before it are dense
+  int64_t sparse_step = 1;               // layer l is sparse when (l + 1) % sparse_step == 0
+  std::vector<int64_t> dense_layers;     // exceptions
+  bool normalize_weights = false;        // weights of the chosen experts divided by their sum
+  double weight_scale = 1.0;
+  bool sigmoid_scores = false;  // DeepSeek v3: sigmoid and a correction bias choose; otherwise softmax
+  int64_t groups = 1;           // experts are chosen from groups_per_token groups of `groups`
+  int64_t groups_per_token = 1;
+};
+
+/// Multi-head latent attention (DeepSeek): keys and values share a latent of kv_lora_rank.
+struct LatentAttentionConfig {
+  int64_t kv_lora_rank = 0;  // 0: ordinary attention
+  int64_t q_lora_rank = 0;   // 0: queries are projected directly
+  int64_t nope_head_dim = 0;
+  int64_t rope_head_dim = 0;
+  int64_t v_head_dim = 0;
+};
+
+struct ModelConfig {
+  std::string architecture;  // llama, mistral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3
+  std::string name;          // as the checkpoint calls itself; the folder's or file's name otherwise
+  int64_t layers = 0;
+  int64_t hidden_size = 0;
+  int64_t q_heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;  // of queries and keys; may differ from hidden_size / q_heads
+  int64_t intermediate_size = 0;
+  int64_t vocab_size = 0;
+  int64_t max_position = 0;  // the window: prompt and answer together
+  double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
+  bool rope_interleaved = false;  // rotation pairs are neighbours (DeepSeek) instead of i and i + head_dim / 2
+  double rms_norm_eps = 1e-6;
+  bool tie_embeddings = false;  // the output matrix is the embedding matrix
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;
+  bool qk_norm = false;             // RMS norm of each head's queries and keys (Qwen3)
+  int64_t sliding_window = 0;       // 0: every token sees all before it
+  int64_t sliding_first_layer = 0;  // layers before it see everything
+  ExpertConfig expert;
+  LatentAttentionConfig latent;
+  std::optional<int32_t> bos;
+  std::vector<int32_t> eos;                    // each of them ends an answer
+  kernels::DType dtype = kernels::DType::f32;  // of the weights as published; f32 for block-quantised ones
+
+  [[nodiscard]] int64_t group() const { return q_heads / kv_heads; }
+  [[nodiscard]] bool is_sparse_layer(int64_t layer) const;
+  [[nodiscard]] bool is_sliding_layer(int64_t layer) const;
+};
+
+/// From config.json, and the end-of-sequence ids of generation_config.json beside it when there is one.
+/// Throws UserError naming file and key: missing keys, wrong types, unknown architectures or rope types, sizes that
+/// contradict each other.
+[[nodiscard]] ModelConfig read_hf_config(const std::filesystem::path& config_json);
+
+/// From the metadata of a GGUF file. Same errors.
+[[nodiscard]] ModelConfig read_gguf_config(const GgufFile& file);
+
+/// Sizes positive, heads divisible, ids inside the vocabulary. `place` starts the message.
+void check_config(const ModelConfig& config, const std::string& place);
+
+}  // namespace kvarena

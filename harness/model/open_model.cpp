@@ -1,0 +1,91 @@
+#include "harness/model/open_model.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/model/gguf.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+std::string text_of(const Tokenizer& tokenizer, std::optional<int32_t> id) {
+  return id ? tokenizer.token_text(*id) : std::string();
+}
+
+/// Newer checkpoints have chat_template.jinja, others a key of tokenizer_config.json: a text, or a list of named ones.
+std::string read_jinja(const std::filesystem::path& folder) {
+  if (std::filesystem::exists(folder / "chat_template.jinja")) return read_file(folder / "chat_template.jinja");
+  const std::filesystem::path file = folder / "tokenizer_config.json";
+  if (!std::filesystem::exists(file)) return {};
+  try {
+    const json config = json::parse(read_file(file));
+    const json found = config.value("chat_template", json());
+    if (found.is_string()) return found.get<std::string>();
+    if (found.is_array()) {
+      for (const json& named : found) {
+        if (named.value("name", "") == "default") return named.value("template", "");
+      }
+    }
+    return {};
+  } catch (const json::exception& error) {
+    fail({.place = file.string(), .found = error.what(), .expected = "a tokenizer's settings in JSON"});
+  }
+}
+
+OpenedModel open_gguf(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const GgufFile>(path);
+  OpenedModel model;
+  model.config = read_gguf_config(*file);
+  model.tokenizer = load_gguf_tokenizer(*file);
+  const SpecialIds& ids = model.tokenizer->special_ids();
+  model.chat_template = ChatTemplate::from_text(file->find_string("tokenizer.chat_template").value_or(""),
+                                                text_of(*model.tokenizer, ids.bos), text_of(*model.tokenizer, ids.eos));
+  model.checkpoint = open_gguf_checkpoint(file);
+  return model;
+}
+
+OpenedModel open_folder(const std::filesystem::path& folder) {
+  OpenedModel model;
+  model.config = read_hf_config(folder / "config.json");
+  const std::filesystem::path tokenizer = folder / "tokenizer.json";
+  if (!std::filesystem::exists(tokenizer)) {
+    fail({.place = folder.string(),
+          .found = "no tokenizer.json",
+          .expected = "one beside config.json",
+          .action = "Load the tokenizer with transformers and save it as a fast tokenizer."});
+  }
+  model.tokenizer = load_tokenizer(tokenizer);
+  const SpecialIds& ids = model.tokenizer->special_ids();
+  model.chat_template = ChatTemplate::from_text(read_jinja(folder), text_of(*model.tokenizer, ids.bos),
+                                                text_of(*model.tokenizer, ids.eos));
+  model.checkpoint = open_checkpoint(folder);
+  return model;
+}
+
+}  // namespace
+
+OpenedModel open_model(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) {
+    if (path.extension() == ".gguf") return open_gguf(path);
+    fail({.place = path.string(),
+          .found = std::filesystem::exists(path) ? "a file" : "nothing",
+          .expected = "a folder in Hugging Face layout or a .gguf file"});
+  }
+  if (std::filesystem::exists(path / "config.json")) return open_folder(path);
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path);
+  if (checkpoint->path().extension() == ".gguf") return open_gguf(checkpoint->path());
+  fail({.place = path.string(), .found = "weights without config.json", .expected = "config.json beside them"});
+}
+
+ChatTemplate choose_chat_template(const OpenedModel& model, const std::string& chosen) {
+  if (chosen.empty()) return model.chat_template;
+  const SpecialIds& ids = model.tokenizer->special_ids();
+  return ChatTemplate::named(chosen, text_of(*model.tokenizer, ids.bos), text_of(*model.tokenizer, ids.eos));
+}
+
+}  // namespace kvarena

@@ -1,0 +1,28 @@
+#pragma once
+// A model on disk, whatever its layout.
+
+#include <filesystem>
+#include <memory>
+
+#include "harness/model/chat_template.h"
+#include "harness/model/checkpoint.h"
+#include "harness/model/config.h"
+#include "harness/model/tokenizer/tokenizer.h"
+
+namespace kvarena {
+
+struct OpenedModel {
+  ModelConfig config;
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<Tokenizer> tokenizer;
+  ChatTemplate chat_template;
+};
+
+/// Opens a folder in Hugging Face layout (config.json, safetensors, tokenizer.json), a folder with one .gguf file, or
+/// a .gguf file. Reads headers and the vocabulary, no weights. Throws UserError naming the file and what is wrong.
+[[nodiscard]] OpenedModel open_model(const std::filesystem::path& path);
+
+/// `chosen`, a name from a model's config, or the checkpoint's own template when it is empty.
+[[nodiscard]] ChatTemplate choose_chat_template(const OpenedModel& model, const std::string& chosen);
+
+}  // namespace kvarena

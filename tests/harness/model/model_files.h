@@ -1,0 +1,81 @@
+#pragma once
+// Where the tests of this folder find what they read and write.
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace kvarena::testing {
+
+inline std::filesystem::path golden_file(const std::string& name) {
+  return std::filesystem::path(KVARENA_SOURCE_DIR) / "tests" / "golden" / "model" / name;
+}
+
+/// Vocabularies and golden encodings that are too large for the tree.
+inline std::filesystem::path shared_tokenizers() {
+  return std::filesystem::path(KVARENA_SOURCE_DIR).parent_path() / "shared" / "data" / "tokenizers";
+}
+
+inline std::filesystem::path models_folder() {
+  if (const char* home = std::getenv("KVARENA_HOME"); home != nullptr) return std::filesystem::path(home) / "models";
+  const char* user = std::getenv("HOME");
+  return std::filesystem::path(user == nullptr ? "." : user) / ".cache" / "kvarena" / "models";
+}
+
+inline std::filesystem::path smollm2_file() {
+  return models_folder() / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+/// A folder of its own, removed with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    static int count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("kvarena-model-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  std::filesystem::path write(const std::string& name, std::string_view content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+    return path_ / name;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The lines of a JSONL file, plain or gzip.
+inline std::vector<nlohmann::json> read_jsonl(const std::filesystem::path& path) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  std::string text;
+  std::vector<char> buffer(1 << 16);
+  for (int got = 0; file && (got = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  std::vector<nlohmann::json> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at)
+      lines.push_back(
+          nlohmann::json::parse(text.begin() + static_cast<ptrdiff_t>(at), text.begin() + static_cast<ptrdiff_t>(end)));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace kvarena::testing

@@ -1,0 +1,62 @@
+// Encodings and decodings against Hugging Face `tokenizers`.
+
+#include <gtest/gtest.h>
+
+#include "harness/model/gguf.h"
+#include "harness/model/tokenizer/tokenizer.h"
+#include "tests/harness/model/model_files.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+constexpr EncodeOptions kPlain{.add_special = false};
+
+std::unique_ptr<Tokenizer> smollm2() { return load_gguf_tokenizer(GgufFile(testing::smollm2_file())); }
+
+std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool skip_special) {
+  Detokenizer stream(tokenizer, {.skip_special = skip_special});
+  std::string text;
+  for (const int32_t id : ids) text += stream.push(id);
+  return text + stream.finish();
+}
+
+TEST(SmolLm2Tokenizer, EncodesAndDecodesAsHuggingFaceDoes) {
+  if (!std::filesystem::exists(testing::smollm2_file())) GTEST_SKIP() << "no " << testing::smollm2_file();
+  const auto tokenizer = smollm2();
+  const std::vector<json> lines = testing::read_jsonl(testing::golden_file("smollm2_tokens.jsonl"));
+  ASSERT_GT(lines.size(), 150U);
+  for (const json& line : lines) {
+    if (line.contains("made_by")) continue;
+    const auto text = line["text"].get<std::string>();
+    const auto ids = line["ids"].get<std::vector<int32_t>>();
+    ASSERT_EQ(tokenizer->encode(text, kPlain), ids) << line["text"];
+    EXPECT_EQ(tokenizer->decode(ids, {.skip_special = false}), line["decoded"].get<std::string>()) << line["text"];
+    EXPECT_EQ(tokenizer->decode(ids), line["decoded_plain"].get<std::string>()) << line["text"];
+    EXPECT_EQ(streamed(*tokenizer, ids, false), line["decoded"].get<std::string>()) << line["text"];
+  }
+}
+
+class SharedGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SharedGolden, EveryLineEncodesAsHuggingFaceDoes) {
+  const std::filesystem::path folder = testing::shared_tokenizers();
+  if (!std::filesystem::exists(folder / "golden.jsonl.gz")) GTEST_SKIP() << "no " << folder;
+  const auto tokenizer = load_tokenizer(folder / GetParam() / "tokenizer.json.gz");
+  size_t compared = 0;
+  for (const json& line : testing::read_jsonl(folder / "golden.jsonl.gz")) {
+    const auto ids = line["ids"][GetParam()].get<std::vector<int32_t>>();
+    const auto text = line["text"].get<std::string>();
+    EXPECT_EQ(tokenizer->encode(text, kPlain), ids) << line["text"];
+    EXPECT_EQ(streamed(*tokenizer, ids, false), tokenizer->decode(ids, {.skip_special = false})) << line["text"];
+    ++compared;
+  }
+  EXPECT_EQ(compared, 506U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, SharedGolden, ::testing::Values("qwen3", "llama3", "deepseek_v3", "mistral_v1"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace kvarena
