@@ -1,0 +1,75 @@
+#include "datasets/data_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <tuple>
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+
+namespace fs = std::filesystem;
+
+fs::path samples_dir() { return fs::path(KVARENA_SOURCE_DIR) / "datasets" / "samples"; }
+
+fs::path data_dir(const fs::path& given) {
+  if (!given.empty()) return given;
+  const char* variable = std::getenv(kDataVariable);
+  return variable && *variable ? fs::path(variable) : samples_dir();
+}
+
+std::optional<DataFile> find_data_file(const WorkloadInfo& info, const fs::path& given) {
+  const fs::path root = data_dir(given);
+  const fs::path folder = root / info.folder;
+  std::vector<std::tuple<int, fs::path>> found;  // depth, path
+  std::error_code error;
+  auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry.depth() >= 3) entry.disable_recursion_pending();
+    if (std::find(info.files.begin(), info.files.end(), entry->path().filename().string()) != info.files.end() &&
+        entry->is_regular_file(error)) {
+      found.emplace_back(entry.depth(), entry->path());
+    }
+  }
+  if (found.empty()) return std::nullopt;
+  const fs::path path = std::get<1>(*std::min_element(found.begin(), found.end()));
+  const bool project_made = root == samples_dir();
+  return DataFile{path, project_made ? "project-made sample" : path.filename().string()};
+}
+
+DataFile require_data_file(const WorkloadInfo& info, const fs::path& given) {
+  if (auto file = find_data_file(info, given)) return *file;
+  const fs::path folder = data_dir(given) / info.folder;
+  fail({.place = info.name,
+        .found = fmt::format("no {} below {}", fmt::join(info.files, " or "), folder.string()),
+        .expected = fmt::format("an official file from {}", info.source),
+        .action = fmt::format("fetch it with: {}", info.download)});
+}
+
+std::vector<WorkloadListing> list_workloads(const fs::path& given) {
+  std::vector<WorkloadListing> lines;
+  for (const WorkloadEntry& entry : workloads()) {
+    const WorkloadInfo& info = entry.info;
+    WorkloadListing line{.name = info.name,
+                         .family = info.family,
+                         .title = info.title,
+                         .metrics = fmt::format("{}", fmt::join(info.metrics, ", ")),
+                         .samples = info.samples};
+    if (info.files.empty()) {
+      line.status = "generated";
+    } else if (const auto file = find_data_file(info, given)) {
+      line.status = file->origin == "project-made sample" ? file->origin : "present";
+      line.place = file->path.string();
+    } else {
+      line.status = "missing";
+      line.place = info.download;
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace kvarena

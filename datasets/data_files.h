@@ -1,0 +1,49 @@
+#pragma once
+// Where official files are looked for, and what `kvarena workloads` says about them.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "datasets/workload.h"
+
+namespace kvarena {
+
+/// Name of the environment variable with the data folder.
+inline constexpr const char* kDataVariable = "KVARENA_DATA";
+
+/// Folder with the small project-made files (datasets/samples in the source tree).
+[[nodiscard]] std::filesystem::path samples_dir();
+
+/// The data folder in force: `given`, else $KVARENA_DATA, else samples_dir().
+[[nodiscard]] std::filesystem::path data_dir(const std::filesystem::path& given);
+
+/// A data file of a workload.
+struct DataFile {
+  std::filesystem::path path;
+  std::string origin;  // "project-made sample", or the file's name
+};
+
+/// The file of a workload below <data folder>/<info.folder>: at most three folders deep; the shallowest, then the
+/// first by name, so that the answer does not depend on directory order. Nothing when there is none.
+[[nodiscard]] std::optional<DataFile> find_data_file(const WorkloadInfo& info, const std::filesystem::path& data_dir);
+
+/// The same, or a UserError that says what was looked for, where, and the command that fetches it.
+[[nodiscard]] DataFile require_data_file(const WorkloadInfo& info, const std::filesystem::path& data_dir);
+
+/// One line of `kvarena workloads`.
+struct WorkloadListing {
+  std::string name;
+  std::string family;
+  std::string title;
+  std::string metrics;  // "qa_f1, rouge_l"
+  std::string status;   // "generated", "present", "project-made sample", or "missing"
+  std::string place;    // the file, or the command that fetches it
+  int64_t samples = 0;  // in the official set, or with default parameters
+};
+
+/// All workloads, sorted by name, as seen from `data_dir` (empty: $KVARENA_DATA, else the project-made files).
+[[nodiscard]] std::vector<WorkloadListing> list_workloads(const std::filesystem::path& data_dir);
+
+}  // namespace kvarena

@@ -1,0 +1,193 @@
+#pragma once
+// The plugin API of workloads: one file in datasets/workloads/ and a registration line make a workload.
+//
+//   class Needle final : public Workload {
+//     void parameters(ParameterVisitor& p) override { p("seed", seed_).min(0).doc("..."); }
+//     std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override;
+//     int64_t seed_ = 1;
+//   };
+//   KVARENA_WORKLOAD(Needle, {.name = "needle", .family = "needle", ...});
+//
+// A user of workloads writes:
+//
+//   auto workload = make_workload("longbench/qasper", R"({})", "configs/a.json: workloads[0]");
+//   auto reader = workload->open({.data_dir = "/data", .tokens = &counter, .max_prompt_tokens = 7500});
+//   while (auto sample = reader.next()) ...
+//
+// Nothing here knows a model, a cache method or a metric: tokenizers come in as a TokenCounter, metrics are ids.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "datasets/token_counter.h"
+#include "harness/core/parameters.h"
+
+namespace kvarena {
+
+/// One turn of a conversation. Roles: "system", "user", "assistant", "tool".
+struct Message {
+  std::string role;
+  std::string content;  // UTF-8
+};
+
+/// How the answer is generated unless an experiment says otherwise.
+struct Generation {
+  int64_t max_new_tokens = 32;
+  int64_t min_new_tokens = 0;
+  /// Generation ends when the text so far contains one of these. End-of-sequence tokens always end it.
+  std::vector<std::string> stop;
+  /// Generation ends at the last token of encode(stop_token_of); empty = no such token. (samsum: "\n")
+  std::string stop_token_of;
+  double temperature = 0;  // 0 = greedy
+  double top_p = 1;
+};
+
+/// How a prompt above the limit is shortened (sections 1.5, 2.4 and 4 of the workload sheet).
+enum class TruncationRule {
+  none,           // prompts are never cut; one that does not fit the window is the engine's error
+  middle_halves,  // LongBench: first and last max/2 ids, two separate decodes joined as strings
+  middle_joined,  // LongBench v2: first max/2 and last max/2 ids (the tail one longer for odd max), one decode
+};
+
+/// What truncation did to one sample.
+struct TruncationRecord {
+  int64_t tokens_before = 0;   // of the rendered prompt, special tokens counted; 0 = was not counted
+  int64_t tokens_removed = 0;  // 0 = prompt unchanged
+};
+
+/// Where the question starts: everything before is context that a query-agnostic method compresses without having
+/// seen the question. A byte of 0 in message 0 means that the whole prompt is question.
+struct PromptPosition {
+  size_t message = 0;
+  size_t byte = 0;  // offset in messages[message].content, at a code point boundary
+};
+
+/// One prompt with everything needed to generate, score and cite the answer.
+struct Sample {
+  std::string id;  // unique in its workload
+  /// A plain prompt is a single user message and chat_template == false: its content is the whole prompt. Otherwise
+  /// the model's chat template is put around the messages.
+  std::vector<Message> messages;
+  bool chat_template = true;
+  std::string answer_prefix;  // starts the assistant's turn (after the template) and is not part of the prediction
+  PromptPosition question;
+  std::vector<std::string> references;  // accepted answers; form per metric is in datasets/README.md
+  std::string extras = "{}";            // JSON object: what metrics and reports need beside references
+  Generation generation;
+  TruncationRecord truncation;
+  std::string origin;         // "generated", "project-made sample", or the file's name
+  std::string data_sha256;    // of the row as it stands in the file; of the whole sample when generated
+  std::string prompt_sha256;  // see prompt_sha256(); after truncation, before the chat template
+};
+
+/// SHA-256 of the text of a plain prompt, or of the messages and answer prefix as compact JSON.
+[[nodiscard]] std::string prompt_sha256(const Sample& sample);
+
+/// What a workload says of itself; shown by `kvarena workloads`, stored with every run.
+struct WorkloadInfo {
+  std::string name;      // "longbench/qasper"
+  std::string family;    // "longbench"
+  std::string title;     // one line for people
+  std::string source;    // repository or data set where the official files come from; "generated" when there are none
+  std::string download;  // one command that fetches the files into $KVARENA_DATA; empty when generated
+  std::string licence;   // of the data
+  std::vector<std::string> metrics;  // ids of metrics; the first is the one that tables show
+  std::string folder;                // sub-folder of the data folder; empty when generated
+  std::vector<std::string> files;    // file names looked for below `folder`, any of them serves
+  int64_t samples = 0;               // in the official set, or with default parameters
+  bool chat_template = true;
+  Generation generation;
+  TruncationRule truncation = TruncationRule::none;
+};
+
+/// How to open a workload; what changes between runs of the same workload.
+struct OpenSettings {
+  /// Folder with official files. Empty: $KVARENA_DATA; when that is not set either, the small project-made files
+  /// that come with the source.
+  std::filesystem::path data_dir;
+  /// Required by workloads that count tokens and by truncation; a UserError says so when it is missing.
+  const TokenCounter* tokens = nullptr;
+  /// Limit for truncation in tokens of the rendered prompt; 0 = never truncate.
+  int64_t max_prompt_tokens = 0;
+};
+
+/// Makes samples one after another. Owned by a SampleReader.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  /// Fills the next sample, which arrives with the workload's defaults for chat_template and generation. Returns
+  /// false at the end. Throws UserError naming file and line for a bad row.
+  virtual bool next(Sample& sample) = 0;
+};
+
+/// Streams the finished samples of an open workload: truncated where asked, hashed, checked.
+class SampleReader {
+ public:
+  SampleReader(WorkloadInfo info, OpenSettings settings, std::unique_ptr<SampleSource> source);
+  /// The next sample, or nothing at the end. Errors are UserErrors as described at SampleSource::next.
+  [[nodiscard]] std::optional<Sample> next();
+
+ private:
+  WorkloadInfo info_;
+  OpenSettings settings_;
+  std::unique_ptr<SampleSource> source_;
+};
+
+/// A workload with its parameters. Made by make_workload; immutable once its parameters are read.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  /// Declares the parameters; members hold the defaults.
+  virtual void parameters(ParameterVisitor&) {}
+  /// Problems that only show when several parameters are seen together; each a sentence without a place.
+  [[nodiscard]] virtual std::vector<std::string> problems() const { return {}; }
+
+  [[nodiscard]] const WorkloadInfo& info() const { return info_; }
+  /// Opens for reading from the first sample. The same settings give the same samples, always. `settings.tokens`
+  /// must outlive the reader. Throws UserError when files are missing.
+  [[nodiscard]] SampleReader open(const OpenSettings& settings) const;
+
+ protected:
+  [[nodiscard]] virtual std::unique_ptr<SampleSource> source(const OpenSettings& settings) const = 0;
+
+ private:
+  friend std::unique_ptr<Workload> make_workload(const std::string&, const std::string&, const std::string&);
+  WorkloadInfo info_;
+};
+
+/// A registered workload.
+struct WorkloadEntry {
+  WorkloadInfo info;
+  std::function<std::unique_ptr<Workload>()> make;
+  std::string file;  // source file that registered it
+};
+
+/// All registered workloads, sorted by name.
+[[nodiscard]] const std::vector<WorkloadEntry>& workloads();
+/// Throws UserError with the nearest name when there is none; `place` says where the name was written.
+[[nodiscard]] const WorkloadEntry& find_workload(const std::string& name, const std::string& place);
+/// A workload with parameters from a JSON object (the key "name" is ignored). Throws UserError listing every problem.
+[[nodiscard]] std::unique_ptr<Workload> make_workload(const std::string& name, const std::string& parameters_json,
+                                                      const std::string& place);
+/// Descriptions of a workload's parameters with their defaults.
+[[nodiscard]] std::vector<ParameterInfo> workload_parameters(const WorkloadEntry& entry);
+
+/// Adds one entry at program start. Two entries of one name are an InternalError when workloads() is first called.
+struct WorkloadRegistration {
+  WorkloadRegistration(WorkloadInfo info, std::function<std::unique_ptr<Workload>()> make,
+                       std::source_location where = std::source_location::current());
+};
+
+#define KVARENA_WORKLOAD(Class, ...)                                              \
+  const ::kvarena::WorkloadRegistration registered_##Class {                      \
+    ::kvarena::WorkloadInfo __VA_ARGS__, [] { return std::make_unique<Class>(); } \
+  }
+
+}  // namespace kvarena
