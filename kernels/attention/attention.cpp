@@ -108,7 +108,9 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
     q[r] = problem.q + token * problem.q_token_stride + (block.kv_head * group + g) * problem.q_head_stride;
     visible[r] = r > 0 && g > 0 ? visible[r - 1] : visible_range(problem, run, token);
   }
-  float* scores = scratch.get(kBlockQueryRows * (kChunk + dim));
+  const bool packed = run.packed_key_count > 0 || run.packed_value_count > 0;
+  const int64_t work = packed ? packed_work_floats(args.head_dim, dim) : 0;
+  float* scores = scratch.get(kBlockQueryRows * (kChunk + dim) + work);
   float local_max[kBlockQueryRows], local_sum[kBlockQueryRows];
   int32_t low[kBlockQueryRows], high[kBlockQueryRows];
   for (int64_t chunk = item.first_chunk; chunk < item.last_chunk; ++chunk) {
@@ -122,8 +124,28 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
     float* out = keep ? slot : scores + kBlockQueryRows * kChunk;
     float* max = keep ? slot + block.rows * dim : local_max;
     float* sum = keep ? max + block.rows : local_sum;
-    fast.chunk({q, block.rows, run.keys, run.values, problem.dtype, args.head_dim, dim, args.scale, first, count,
-                run.index, low, high, scores, out, max, sum});
+    fast.chunk({q,
+                block.rows,
+                run.keys,
+                run.values,
+                run.packed_keys,
+                run.packed_key_count,
+                run.packed_values,
+                run.packed_value_count,
+                problem.dtype,
+                args.head_dim,
+                dim,
+                args.scale,
+                first,
+                count,
+                run.index,
+                low,
+                high,
+                scores,
+                scores + kBlockQueryRows * (kChunk + dim),
+                out,
+                max,
+                sum});
     if (keep) continue;
     for (int64_t r = 0; r < block.rows; ++r) fold_row(args, fast, block, r, out + r * dim, max[r], sum[r]);
   }

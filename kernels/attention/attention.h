@@ -11,6 +11,10 @@
 //   -
 //                         maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes by a fixed
 //                         tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
+//   packed keys           score = (sum over channels ascending of (q[c] s[c]) * code[c]) + (sum of q[c] lo[c] by 16
+//   lanes and
+//                         a fixed tree); packed values: o[c] += (p s) * code, and the sum of p lo is added to the
+//                         chunk's o
 //   state                 chunks merged in ascending order by merge rule: m = max(m1, m2), both parts scaled by
 //                         exp(m_i - m)
 // An indexed run that lists every entry gives the bits of the dense run. Cutting a cache into segments anywhere but at
@@ -24,6 +28,7 @@
 
 #include "kernels/cells/cells.h"
 #include "kernels/common/dtype.h"
+#include "kernels/quantize/quantize.h"
 
 namespace kvarena::kernels {
 
@@ -31,13 +36,22 @@ namespace kvarena::kernels {
 inline constexpr int64_t kChunk = 512;
 
 /// One kv head's entries. Heads may have different counts (ragged); entries == 0 adds nothing.
+///
+/// The first packed_key_count entries may have their keys, and the first packed_value_count entries their values, in
+/// packed form; the cells then begin with the entry after. The two boundaries are independent, because codecs group
+/// keys along entries and values within one (KIVI keeps 0..R-1 recent keys but exactly R recent values in 16 bit). The
+/// packed part is attended as it lies: scale and zero are factored out of the products, nothing is decoded to memory.
 struct HeadRun {
-  const void* keys = nullptr;    // cells of `dtype`, head_dim channels
-  const void* values = nullptr;  // cells of `dtype`, value_dim channels
-  int64_t entries = 0;
+  const void* keys = nullptr;      // cells of `dtype`, head_dim channels
+  const void* values = nullptr;    // cells of `dtype`, value_dim channels
+  int64_t entries = 0;             // packed ones included
   const int32_t* index = nullptr;  // null: all entries; else the entries attended, strictly ascending, in 0..entries-1.
                                    // Runs of whole cells (pages of 16) are read at the speed of a dense run.
   int64_t index_count = 0;
+  const PackedEntries* packed_keys = nullptr;
+  int64_t packed_key_count = 0;  // multiple of the format's group_size; 0 when packed_keys is null
+  const PackedEntries* packed_values = nullptr;
+  int64_t packed_value_count = 0;  // any number; 0 when packed_values is null
 };
 
 /// What has been attended so far. All arrays dense, owned by the caller.

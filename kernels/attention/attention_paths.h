@@ -1,8 +1,11 @@
 #pragma once
 // Internal: the unit of attention work, one chunk of one kv head against a block of query rows, and the reference.
 
+#include <vector>
+
 #include "kernels/attention/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/quantize/packed_work.h"
 
 namespace kvarena::kernels {
 
@@ -12,8 +15,12 @@ inline constexpr int64_t kBlockQueryRows = 48;
 struct ChunkArgs {
   const float* const* q;  // [rows] pointers to head_dim floats
   int64_t rows;           // 1 .. kBlockQueryRows
-  const void* keys;       // the run's cells
+  const void* keys;       // the run's cells, which begin after the packed entries
   const void* values;
+  const PackedEntries* packed_keys;  // or null
+  int64_t packed_key_count;
+  const PackedEntries* packed_values;  // or null
+  int64_t packed_value_count;
   DType dtype;
   int64_t head_dim, value_dim;
   float scale;
@@ -23,10 +30,19 @@ struct ChunkArgs {
   const int32_t* low;    // [rows] visible list positions low .. high-1, relative to `first`
   const int32_t* high;   // [rows]
   float* scores;         // scratch [rows][kChunk]
+  float* work;           // scratch of packed_work_floats()
   float* out;            // [rows][value_dim]
   float* max;            // [rows], -inf where the row sees nothing
   float* sum;            // [rows], 0 where the row sees nothing
 };
+
+/// Floats of ChunkArgs::work: unpacked keys and scaled queries, or unpacked values of a cell with weights and sums of
+/// zeros.
+[[nodiscard]] static constexpr int64_t packed_work_floats(int64_t head_dim, int64_t value_dim) {
+  const int64_t keys = packed_key_floats(head_dim);
+  const int64_t values = whole_codes(value_dim) * kCell + kBlockQueryRows * value_dim / kCell * 2 * kCell;
+  return keys > values ? keys : values;
+}
 
 struct AttentionTable {
   void (*chunk)(const ChunkArgs& args);
@@ -42,6 +58,9 @@ struct Visible {
 };
 [[nodiscard]] Visible visible_range(const AttendProblem& problem, const HeadRun& run, int64_t t);
 
+/// One entry's key or value as numbers, from wherever it lies.
+[[nodiscard]] std::vector<float> attention_entry_row(CellKind kind, const HeadRun& run, DType dtype, int64_t dim,
+                                                     int64_t entry);
 /// One query (token t, query head h) of one problem, folded into its state.
 void attend_query_reference(const AttendArgs& args, const AttendProblem& problem, int64_t t, int64_t h);
 void merge_row_reference(float* out, float* max, float* sum, const float* from_out, float from_max, float from_sum,

@@ -16,6 +16,21 @@ void merge_row_reference(float* out, float* max, float* sum, const float* from_o
   *max = m;
 }
 
+std::vector<float> attention_entry_row(CellKind kind, const HeadRun& run, DType dtype, int64_t dim, int64_t entry) {
+  std::vector<float> row(static_cast<size_t>(dim));
+  const bool keys = kind == CellKind::keys;
+  const int64_t packed = keys ? run.packed_key_count : run.packed_value_count;
+  if (entry < packed) {
+    decode_rows(keys ? *run.packed_keys : *run.packed_values, entry, 1, row.data(), dim);
+    return row;
+  }
+  for (int64_t c = 0; c < dim; ++c) {
+    const void* cells = keys ? run.keys : run.values;
+    row[static_cast<size_t>(c)] = load_element(cells, dtype, cell_offset(kind, dim, entry - packed, c));
+  }
+  return row;
+}
+
 void attend_query_reference(const AttendArgs& args, const AttendProblem& problem, int64_t t, int64_t h) {
   const int64_t value_dim = args.value_dim == 0 ? args.head_dim : args.value_dim;
   const HeadRun& run = problem.runs[h / (args.q_heads / args.kv_heads)];
@@ -27,11 +42,9 @@ void attend_query_reference(const AttendArgs& args, const AttendProblem& problem
   double max = -std::numeric_limits<double>::infinity();
   for (int64_t p = visible.low; p < visible.high; ++p) {
     const int64_t entry = run.index != nullptr ? run.index[p] : p;
+    const std::vector<float> key = attention_entry_row(CellKind::keys, run, problem.dtype, args.head_dim, entry);
     double score = 0;
-    for (int64_t c = 0; c < args.head_dim; ++c) {
-      const int64_t at = cell_offset(CellKind::keys, args.head_dim, entry, c);
-      score += static_cast<double>(q[c]) * load_element(run.keys, problem.dtype, at);
-    }
+    for (int64_t c = 0; c < args.head_dim; ++c) score += static_cast<double>(q[c]) * key[static_cast<size_t>(c)];
     scores.push_back(score * args.scale);
     max = std::fmax(max, scores.back());
   }
@@ -39,12 +52,10 @@ void attend_query_reference(const AttendArgs& args, const AttendProblem& problem
   std::vector<double> out(static_cast<size_t>(value_dim));
   for (int64_t p = visible.low; p < visible.high; ++p) {
     const int64_t entry = run.index != nullptr ? run.index[p] : p;
+    const std::vector<float> value = attention_entry_row(CellKind::values, run, problem.dtype, value_dim, entry);
     const double weight = std::exp(scores[static_cast<size_t>(p - visible.low)] - max);
     sum += weight;
-    for (int64_t c = 0; c < value_dim; ++c) {
-      const int64_t at = cell_offset(CellKind::values, value_dim, entry, c);
-      out[static_cast<size_t>(c)] += weight * load_element(run.values, problem.dtype, at);
-    }
+    for (size_t c = 0; c < out.size(); ++c) out[c] += weight * value[c];
   }
   const std::vector<float> rounded(out.begin(), out.end());
   const int64_t row = t * args.q_heads + h;

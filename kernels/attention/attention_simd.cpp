@@ -3,6 +3,8 @@
 // first-level cache). An indexed run computes the scores of every cell it touches whole and keeps the listed lanes: one
 // entry's key lies on as many cache lines as its cell, so nothing more is read, and dense and indexed bits agree.
 #include "kernels/attention/attention_paths.h"
+#include "kernels/attention/packed_simd.h"
+#include "kernels/cells/touch_simd.h"
 #include "kernels/common/simd.h"
 
 namespace kvarena::kernels {
@@ -17,67 +19,21 @@ constexpr int kValueRows = 3, kValueVecs = 2;
 #endif
 constexpr int64_t kValueEntries = 64;
 
-/// Listed entries that lie in one cell: list positions position .. position+count-1.
-struct Touch {
-  int64_t cell;
-  int32_t position, count;
-};
-
-/// Cells behind list positions begin .. end-1 of the chunk.
-int find_touches(const ChunkArgs& args, int64_t begin, int64_t end, Touch* touches) {
-  int n = 0;
-  if (args.index == nullptr) {
-    for (int64_t p = begin / kCell * kCell; p < end; p += kCell) {
-      touches[n++] = {(args.first + p) / kCell, static_cast<int32_t>(p), kCell};
-    }
-    return n;
-  }
-  const int32_t* index = args.index + args.first;
-  for (int64_t p = begin; p < end;) {
-    const int64_t cell = index[p] / kCell;
-    int64_t stop = p + 1;
-    while (stop < end && index[stop] / kCell == cell) ++stop;
-    touches[n++] = {cell, static_cast<int32_t>(p), static_cast<int32_t>(stop - p)};
-    p = stop;
-  }
-  return n;
-}
-
-void store_scores(const ChunkArgs& args, int64_t row, const Touch& touch, F32x16 score) {
-  float* to = args.scores + row * kChunk + touch.position;
-  score = mul(score, set16(args.scale));
-  if (touch.count == kCell) return store16(to, score);
-  alignas(64) float lanes[kLanes];
-  store16(lanes, score);
-  const int32_t* index = args.index + args.first + touch.position;
-  for (int32_t i = 0; i < touch.count; ++i) to[i] = lanes[index[i] % kCell];
-}
-
 template <class T, int ROWS, int CELLS>
 void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches) {
+  const int64_t packed_cells = args.packed_key_count / kCell;
   const typename T::Stored* keys[CELLS];
   for (int j = 0; j < CELLS; ++j) {
-    keys[j] = static_cast<const typename T::Stored*>(args.keys) + touches[j].cell * kCell * args.head_dim;
+    const int64_t cell = touches[j].cell - packed_cells;
+    keys[j] = static_cast<const typename T::Stored*>(args.keys) + cell * kCell * args.head_dim;
   }
-  const float* q[ROWS];
-  for (int i = 0; i < ROWS; ++i) q[i] = args.q[row + i];
   F32x16 acc[ROWS][CELLS];
-  for (auto& a : acc) {
-    for (auto& b : a) b = zero16();
-  }
-  for (int64_t c = 0; c < args.head_dim; ++c) {
-    F32x16 k[CELLS];
-#pragma GCC unroll 4
-    for (int j = 0; j < CELLS; ++j) k[j] = load16(T{}, keys[j] + c * kCell);
-#pragma GCC unroll 6
-    for (int i = 0; i < ROWS; ++i) {
-      const F32x16 qc = set16(q[i][c]);
-#pragma GCC unroll 4
-      for (int j = 0; j < CELLS; ++j) acc[i][j] = fma(qc, k[j], acc[i][j]);
-    }
-  }
+  dot_tile<T, ROWS, CELLS>(args.q + row, keys, args.head_dim, acc);
   for (int i = 0; i < ROWS; ++i) {
-    for (int j = 0; j < CELLS; ++j) store_scores(args, row + i, touches[j], acc[i][j]);
+    for (int j = 0; j < CELLS; ++j) {
+      float* to = args.scores + (row + i) * kChunk + touches[j].position;
+      store_listed(to, args.index, args.first, touches[j], mul(acc[i][j], set16(args.scale)));
+    }
   }
 }
 
@@ -109,26 +65,29 @@ Span seen_by_any(const ChunkArgs& args, int64_t row, int64_t rows) {
   return span;
 }
 
+/// All rows that see any of CELLS touched cells.
+template <class T, int CELLS>
+void score_cells(const ChunkArgs& args, const Touch* touches) {
+  const int64_t begin = touches[0].position, end = touches[CELLS - 1].position + touches[CELLS - 1].count;
+  for (int64_t row = 0; row < args.rows; row += kScoreRows) {
+    const int64_t rows = min_of(kScoreRows, args.rows - row);
+    const Span needed = seen_by_any(args, row, rows);
+    if (needed.high > begin && needed.low < end) score_rows<T, CELLS>(args, row, rows, touches);
+  }
+}
+
 template <class T>
 void score_chunk(const ChunkArgs& args, Span seen) {
   Touch touches[kChunk];
-  const int n = find_touches(args, seen.low, seen.high, touches);
-  for (int t = 0; t < n;) {
-    const int cells = n - t >= kScoreCells ? kScoreCells : 1;
-    const int64_t begin = touches[t].position;
-    const int64_t end = touches[t + cells - 1].position + touches[t + cells - 1].count;
-    for (int64_t row = 0; row < args.rows; row += kScoreRows) {
-      const int64_t rows = min_of(kScoreRows, args.rows - row);
-      const Span needed = seen_by_any(args, row, rows);
-      if (needed.high <= begin || needed.low >= end) continue;
-      if (cells == kScoreCells) {
-        score_rows<T, kScoreCells>(args, row, rows, touches + t);
-      } else {
-        score_rows<T, 1>(args, row, rows, touches + t);
-      }
-    }
-    t += cells;
+  const int n = find_touches(args.index, args.first, seen.low, seen.high, touches);
+  const int64_t packed_cells = args.packed_key_count / kCell;
+  int t = 0;
+  for (; t + kPackedCells <= n && touches[t + kPackedCells - 1].cell < packed_cells; t += kPackedCells) {
+    score_packed<kPackedCells>(args, touches + t);
   }
+  for (; t < n && touches[t].cell < packed_cells; ++t) score_packed<1>(args, touches + t);
+  for (; t + kScoreCells <= n; t += kScoreCells) score_cells<T, kScoreCells>(args, touches + t);
+  for (; t < n; ++t) score_cells<T, 1>(args, touches + t);
 }
 
 /// Scores to weights in place; weights outside the visible range are not defined.
@@ -173,7 +132,7 @@ void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t beg
   }
   for (int64_t p = begin; p < end; ++p) {
     const int64_t entry = index == nullptr ? args.first + p : index[p];
-    const auto* value = values + entry * args.value_dim;
+    const auto* value = values + (entry - args.packed_value_count) * args.value_dim;
     F32x16 x[VECS];
 #pragma GCC unroll 4
     for (int v = 0; v < VECS; ++v) x[v] = load16(T{}, value + v * kLanes);
@@ -235,9 +194,27 @@ void value_block(const ChunkArgs& args, int64_t row, int64_t rows, int64_t begin
   for (int64_t r = row; r < row + rows; ++r) value_rows<T>(args, r, 1, common_high, min_of(end, args.high[r]));
 }
 
+/// The first list position of the chunk whose value is not packed.
+int64_t first_unpacked(const ChunkArgs& args) {
+  if (args.packed_value_count == 0) return 0;
+  if (args.index == nullptr) return max_of(0, min_of(args.count, args.packed_value_count - args.first));
+  int64_t p = 0;
+  while (p < args.count && args.index[args.first + p] < args.packed_value_count) ++p;
+  return p;
+}
+
 template <class T>
 void value_chunk(const ChunkArgs& args, Span seen) {
-  for (int64_t begin = seen.low; begin < seen.high; begin += kValueEntries) {
+  const int64_t border = first_unpacked(args);
+  if (border > seen.low) {
+    const int64_t end = min_of(border, seen.high);
+    if (args.packed_values->format.meta == DType::bf16) {
+      value_packed<BF16>(args, seen.low, end);
+    } else {
+      value_packed<F16>(args, seen.low, end);
+    }
+  }
+  for (int64_t begin = max_of(seen.low, border); begin < seen.high; begin += kValueEntries) {
     const int64_t end = min_of(seen.high, begin + kValueEntries);
     for (int64_t row = 0; row < args.rows; row += kValueRows) {
       value_block<T>(args, row, min_of(kValueRows, args.rows - row), begin, end);

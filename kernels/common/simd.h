@@ -104,6 +104,27 @@ KVARENA_INLINE F32x16 add_exponent(F32x16 x, F32x16 n) {
 KVARENA_INLINE __m256 low8(F32x16 a) { return _mm512_castps512_ps256(a.v); }
 KVARENA_INLINE __m256 high8(F32x16 a) { return _mm512_extractf32x8_ps(a.v, 1); }
 
+/// Sixteen unsigned lanes.
+struct U32x16 {
+  __m512i v;
+};
+KVARENA_INLINE U32x16 load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+/// The lowest BITS bits of each lane as a number. Up to 4 bits by one look-up, which ignores the bits above itself.
+template <int BITS>
+KVARENA_INLINE F32x16 low_bits(U32x16 a) {
+  if constexpr (BITS <= 4) {
+    constexpr int m = (1 << BITS) - 1;
+    const __m512 table = _mm512_setr_ps(0, 1 & m, 2 & m, 3 & m, 4 & m, 5 & m, 6 & m, 7 & m, 8 & m, 9 & m, 10 & m,
+                                        11 & m, 12 & m, 13 & m, 14 & m, 15 & m);
+    return {_mm512_permutexvar_ps(a.v, table)};
+  } else {
+    return {_mm512_cvtepi32_ps(_mm512_and_si512(a.v, _mm512_set1_epi32((1 << BITS) - 1)))};
+  }
+}
+
 #else  // AVX2
 
 struct F32x16 {
@@ -191,6 +212,26 @@ KVARENA_INLINE F32x16 add_exponent(F32x16 x, F32x16 n) { return {add_exponent8(x
 KVARENA_INLINE __m256 low8(F32x16 a) { return a.l; }
 KVARENA_INLINE __m256 high8(F32x16 a) { return a.h; }
 
+struct U32x16 {
+  __m256i l, h;
+};
+KVARENA_INLINE U32x16 load_u32(const uint32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
+KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) {
+  return {_mm256_srl_epi32(a.l, _mm_cvtsi32_si128(n)), _mm256_srl_epi32(a.h, _mm_cvtsi32_si128(n))};
+}
+KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) {
+  return {_mm256_sll_epi32(a.l, _mm_cvtsi32_si128(n)), _mm256_sll_epi32(a.h, _mm_cvtsi32_si128(n))};
+}
+KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)}; }
+template <int BITS>
+KVARENA_INLINE F32x16 low_bits(U32x16 a) {
+  const __m256i mask = _mm256_set1_epi32((1 << BITS) - 1);
+  return {_mm256_cvtepi32_ps(_mm256_and_si256(a.l, mask)), _mm256_cvtepi32_ps(_mm256_and_si256(a.h, mask))};
+}
+
 #endif
 
 /// The lanes' sum by one fixed tree: i with i+8, then i+4, i+2, i+1.
@@ -230,6 +271,14 @@ KVARENA_INLINE F32x16 exp16(F32x16 x) {
 
 /// The same operations on one number.
 KVARENA_INLINE float exp1(float x) { return _mm_cvtss_f32(_mm256_castps256_ps128(low8(exp16(set16(x))))); }
+
+/// sum of x[c] * y[c] over 16 lanes (c modulo 16, ascending, fused) and the fixed tree; n a multiple of 16.
+template <class T>
+KVARENA_INLINE float dot_lanes(const float* x, T, const typename T::Stored* y, int64_t n) {
+  F32x16 sum = zero16();
+  for (int64_t c = 0; c < n; c += kLanes) sum = fma(load16(x + c), load16(T{}, y + c), sum);
+  return sum_lanes(sum);
+}
 
 /// Calls f(T{}) with the tag of the stored format.
 template <class F>

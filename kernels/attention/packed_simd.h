@@ -1,0 +1,134 @@
+#pragma once
+// Per-path internal: attention scores over packed keys and sums over packed values. As with keys, the codes of a cell
+// of values are unpacked once for all rows, and weights are scaled once per entry and group of channels.
+
+#include "kernels/attention/attention_paths.h"
+#include "kernels/quantize/packed_keys_simd.h"
+
+namespace kvarena::kernels {
+namespace {
+
+/// Scores of all rows against CELLS touched cells of packed keys.
+template <int CELLS>
+void score_packed(const ChunkArgs& args, const Touch* touches) {
+  float* codes = args.work;
+  float* queries = codes + kPackedCells * whole_codes(args.head_dim) * kLanes;
+  unpack_keys<CELLS>(*args.packed_keys, touches, codes);
+  for (int64_t row = 0; row < args.rows; row += kPackedRows) {
+    const int64_t rows = min_of(kPackedRows, args.rows - row);
+    dot_packed<CELLS>(*args.packed_keys, args.q + row, rows, touches, codes, queries, [&](int i, int j, F32x16 dot) {
+      float* to = args.scores + (row + i) * kChunk + touches[j].position;
+      store_listed(to, args.index, args.first, touches[j], mul(dot, set16(args.scale)));
+    });
+  }
+}
+
+/// out[row][channels of one group] += sum over the cell's listed entries of weight * code.
+template <int ROWS, int VECS>
+void packed_value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t entries, const float* codes,
+                       const float* weights, int64_t weight_stride) {
+  F32x16 acc[ROWS][VECS];
+  float* out = args.out + row * args.value_dim + channel;
+  for (int i = 0; i < ROWS; ++i) {
+    for (int v = 0; v < VECS; ++v) acc[i][v] = load16(out + i * args.value_dim + v * kLanes);
+  }
+  for (int64_t e = 0; e < entries; ++e) {
+    F32x16 x[VECS];
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) x[v] = load16(codes + e * args.value_dim + channel + v * kLanes);
+#pragma GCC unroll 3
+    for (int i = 0; i < ROWS; ++i) {
+      const F32x16 w = set16(weights[i * weight_stride + e]);
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS; ++v) acc[i][v] = fma(w, x[v], acc[i][v]);
+    }
+  }
+  for (int i = 0; i < ROWS; ++i) {
+    for (int v = 0; v < VECS; ++v) store16(out + i * args.value_dim + v * kLanes, acc[i][v]);
+  }
+}
+
+template <int VECS>
+void packed_value_rows(const ChunkArgs& args, int64_t channel, int64_t entries, const float* codes,
+                       const float* weights, int64_t weight_stride) {
+  int64_t row = 0;
+  for (; row + 3 <= args.rows; row += 3) {
+    packed_value_tile<3, VECS>(args, row, channel, entries, codes, weights + row * weight_stride, weight_stride);
+  }
+  for (; row < args.rows; ++row) {
+    packed_value_tile<1, VECS>(args, row, channel, entries, codes, weights + row * weight_stride, weight_stride);
+  }
+}
+
+/// The listed lanes of 16 scales or zeros, moved together.
+template <class M>
+KVARENA_INLINE F32x16 listed_meta(const uint16_t* meta, const ChunkArgs& args, const Touch& touch) {
+  const F32x16 all = load16(M{}, meta);
+  if (touch.count == kCell) return all;
+  alignas(64) float lanes[kLanes] = {};
+  store_listed(lanes, args.index, args.first, touch, all);
+  return load16(lanes);
+}
+
+/// One touched cell of packed values, for list positions before `limit`. zeros [rows][groups][16] collects p * lo.
+template <class M>
+void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit, float* codes, float* weights,
+                       float* zeros) {
+  const PackedEntries& values = *args.packed_values;
+  const int64_t d = args.value_dim, group = values.format.group_size, groups = d / group, vecs = d / kLanes;
+  const uint32_t* planes = values.codes + touch.cell * packed_planes(d, values.format.bits) * kLanes;
+  with_bits(values.format.bits, [&](auto width) {
+    constexpr int kBits = decltype(width)::value;
+    if (touch.count == kCell) return unpack_lanes<kBits>(planes, kCell * vecs, codes);
+    for (int32_t i = 0; i < touch.count; ++i) {
+      const int64_t lane = args.index[args.first + touch.position + i] % kCell;
+      unpack_some<kBits>(planes, lane * vecs, vecs, codes + i * d);
+    }
+  });
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t at = (touch.cell * groups + g) * kCell;
+    const F32x16 scale = listed_meta<M>(values.scale + at, args, touch);
+    const F32x16 zero = listed_meta<M>(values.zero + at, args, touch);
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const int64_t low = args.low[row] - touch.position, high = min_of(args.high[row], limit) - touch.position;
+      const Mask16 seen = and_not(first_lanes(min_of(high, touch.count)), first_lanes(low));
+      const F32x16 p = load16(args.scores + row * kChunk + touch.position, seen);
+      // select: what lies beyond the last entry may be NaN
+      store16(weights + (g * args.rows + row) * kLanes, select(seen, mul(p, scale), zero16()));
+      float* z = zeros + (row * groups + g) * kLanes;
+      store16(z, select(seen, fma(p, zero, load16(z)), load16(z)));
+    }
+    const float* w = weights + g * args.rows * kLanes;
+    int64_t channel = g * group;
+    const int64_t end = channel + group;
+    for (; channel + 2 * kLanes <= end; channel += 2 * kLanes) {
+      packed_value_rows<2>(args, channel, touch.count, codes, w, kLanes);
+    }
+    if (channel < end) packed_value_rows<1>(args, channel, touch.count, codes, w, kLanes);
+  }
+}
+
+/// All packed values behind list positions begin .. end-1.
+template <class M>
+void value_packed(const ChunkArgs& args, int64_t begin, int64_t end) {
+  const int64_t groups = args.value_dim / args.packed_values->format.group_size;
+  float* codes = args.work;
+  float* weights = codes + whole_codes(args.value_dim) * kCell;
+  float* zeros = weights + kBlockQueryRows * groups * kLanes;
+  for (int64_t i = 0; i < args.rows * groups; ++i) store16(zeros + i * kLanes, zero16());
+  Touch touches[kChunk];
+  const int n = find_touches(args.index, args.first, begin, end, touches);
+  for (int t = 0; t < n; ++t) value_packed_cell<M>(args, touches[t], end, codes, weights, zeros);
+  // The zeros' part joins before any 16-bit values of the chunk: ascending order of entries, whatever the rows.
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t c = 0; c < args.value_dim; c += kLanes) {
+      const int64_t g = c / args.packed_values->format.group_size;
+      const F32x16 sum = set16(sum_lanes(load16(zeros + (row * groups + g) * kLanes)));
+      float* out = args.out + row * args.value_dim + c;
+      store16(out, add(load16(out), sum));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::kernels

@@ -1,0 +1,77 @@
+#pragma once
+// Per-path internal: which cells a list of entries touches, and dot products of query rows with key cells.
+
+#include "kernels/cells/cells.h"
+#include "kernels/common/simd.h"
+
+namespace kvarena::kernels {
+namespace {
+
+/// Listed entries that lie in one cell: list positions position .. position+count-1 (relative to a base).
+struct Touch {
+  int64_t cell;
+  int32_t position, count;
+};
+
+/// Cells behind list positions base+begin .. base+end-1; base is a multiple of 16. Without an index the first touch
+/// begins at the cell's first lane and every touch is a whole cell, also the last; with one, a touch begins at the
+/// cell's first listed entry at or after the base, even if that is before `begin`: where a touch begins never depends
+/// on `begin`.
+[[maybe_unused]] int find_touches(const int32_t* index, int64_t base, int64_t begin, int64_t end, Touch* touches) {
+  int n = 0;
+  if (index == nullptr) {
+    for (int64_t p = begin / kCell * kCell; p < end; p += kCell) {
+      touches[n++] = {(base + p) / kCell, static_cast<int32_t>(p), kCell};
+    }
+    return n;
+  }
+  int64_t p = begin;
+  while (p > 0 && p < end && index[base + p - 1] / kCell == index[base + p] / kCell) --p;
+  while (p < end) {
+    const int64_t cell = index[base + p] / kCell;
+    int64_t stop = p + 1;
+    while (stop < end && index[base + stop] / kCell == cell) ++stop;
+    touches[n++] = {cell, static_cast<int32_t>(p), static_cast<int32_t>(stop - p)};
+    p = stop;
+  }
+  return n;
+}
+
+/// The listed lanes of a cell to to[0 .. count-1]; a whole cell is one store.
+KVARENA_INLINE void store_listed(float* to, const int32_t* index, int64_t base, const Touch& touch, F32x16 lanes) {
+  if (touch.count == kCell) return store16(to, lanes);
+  alignas(64) float all[kLanes];
+  store16(all, lanes);
+  for (int32_t i = 0; i < touch.count; ++i) to[i] = all[index[base + touch.position + i] % kCell];
+}
+
+/// acc[i][j] = sum over channels c ascending of q[i][c] * keys[j][c][lane], by fused multiply-add from 0.
+template <class T, int ROWS, int CELLS>
+KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored* const* cells, int64_t head_dim,
+                             F32x16 (&acc)[ROWS][CELLS]) {
+  const float* q[ROWS];
+  const typename T::Stored* keys[CELLS];
+  for (int i = 0; i < ROWS; ++i) q[i] = rows[i];
+  for (int j = 0; j < CELLS; ++j) keys[j] = cells[j];
+  F32x16 sum[ROWS][CELLS];
+  for (auto& a : sum) {
+    for (auto& b : a) b = zero16();
+  }
+  for (int64_t c = 0; c < head_dim; ++c) {
+    F32x16 k[CELLS];
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) k[j] = load16(T{}, keys[j] + c * kCell);
+#pragma GCC unroll 6
+    for (int i = 0; i < ROWS; ++i) {
+      const F32x16 qc = set16(q[i][c]);
+#pragma GCC unroll 4
+      for (int j = 0; j < CELLS; ++j) sum[i][j] = fma(qc, k[j], sum[i][j]);
+    }
+  }
+  for (int i = 0; i < ROWS; ++i) {
+    for (int j = 0; j < CELLS; ++j) acc[i][j] = sum[i][j];
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::kernels

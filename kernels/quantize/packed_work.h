@@ -1,0 +1,17 @@
+#pragma once
+// Internal: scratch that unpacking needs.
+
+#include "kernels/quantize/quantize.h"
+
+namespace kvarena::kernels {
+
+/// Code lanes are unpacked in steps of 32 codes.
+[[nodiscard]] static constexpr int64_t whole_codes(int64_t n) { return (n + 31) / 32 * 32; }
+/// Cells and rows that scores over packed keys handle at a time.
+inline constexpr int64_t kPackedCells = 4, kPackedRows = 6;
+/// Floats for the unpacked codes of kPackedCells cells of keys and for their scaled queries.
+[[nodiscard]] static constexpr int64_t packed_key_floats(int64_t head_dim) {
+  return kPackedCells * (whole_codes(head_dim) * kCell + kPackedRows * head_dim);
+}
+
+}  // namespace kvarena::kernels

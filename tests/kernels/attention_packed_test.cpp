@@ -1,0 +1,195 @@
+// Attention over runs whose older keys and values are packed, against attention over the decoded numbers.
+#include "tests/kernels/attention_support.h"
+#include "tests/kernels/packed_support.h"
+
+namespace kvarena::kernels {
+namespace {
+
+using test::expect_close;
+using test::expect_same_bits;
+using test::Layer;
+using test::normal;
+using test::PackedMemory;
+using test::Shape;
+using test::StateMemory;
+
+/// A layer of which the first keys and values are packed, and the same with those decoded to f32 cells.
+class PackedLayer {
+ public:
+  PackedLayer(const Shape& shape, const QuantFormat& format, int64_t entries, int64_t packed_keys,
+              int64_t packed_values, uint64_t seed)
+      : shape_(shape) {
+    for (int64_t h = 0; h < shape.kv_heads; ++h) {
+      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        const bool is_key = kind == CellKind::keys;
+        const int64_t packed = is_key ? packed_keys : packed_values, dim = is_key ? shape.head_dim : shape.value_dim;
+        std::vector<float> rows = normal(entries * dim, seed + static_cast<uint64_t>(2 * h + is_key));
+        packed_.emplace_back(kind, format, dim, packed);
+        encode_rows(packed_.back().view, 0, packed, rows.data(), dim);
+        rest_.push_back(cells(kind, shape.dtype, dim, rows.data() + packed * dim, entries - packed));
+        decode_rows(packed_.back().view, 0, packed, rows.data(), dim);
+        for (int64_t i = packed * dim; i < entries * dim; ++i) {
+          float stored = 0;
+          store_element(&stored, shape.dtype, 0, rows[static_cast<size_t>(i)]);
+          rows[static_cast<size_t>(i)] = load_element(&stored, shape.dtype, 0);
+        }
+        decoded_.push_back(cells(kind, DType::f32, dim, rows.data(), entries));
+      }
+    }
+    for (size_t h = 0; h < static_cast<size_t>(shape.kv_heads); ++h) {
+      packed_runs_.push_back({rest_[2 * h].data(), rest_[2 * h + 1].data(), entries, nullptr, 0, &packed_[2 * h].view,
+                              packed_keys, &packed_[2 * h + 1].view, packed_values});
+      decoded_runs_.push_back({decoded_[2 * h].data(), decoded_[2 * h + 1].data(), entries});
+    }
+  }
+  [[nodiscard]] std::vector<HeadRun> packed_runs() const { return packed_runs_; }
+  [[nodiscard]] std::vector<HeadRun> decoded_runs() const { return decoded_runs_; }
+  [[nodiscard]] Shape decoded_shape() const {
+    Shape s = shape_;
+    s.dtype = DType::f32;
+    return s;
+  }
+
+ private:
+  static std::vector<float> cells(CellKind kind, DType dtype, int64_t dim, const float* rows, int64_t n) {
+    std::vector<float> memory(static_cast<size_t>(cell_bytes(n, dim, dtype) / 4 + 1), std::nanf(""));
+    store_rows({kind, dtype, dim, memory.data()}, 0, n, rows, dim);
+    return memory;
+  }
+  Shape shape_;
+  std::vector<PackedMemory> packed_;
+  std::vector<std::vector<float>> rest_, decoded_;
+  std::vector<HeadRun> packed_runs_, decoded_runs_;
+};
+
+struct Result {
+  std::vector<float> out, lse;
+};
+
+Result run(const Shape& shape, const std::vector<float>& q, int64_t q_len, const std::vector<HeadRun>& runs,
+           bool causal = true, int64_t window = 0) {
+  StateMemory memory(shape, q_len);
+  AttendProblem p = test::problem(shape, q.data(), q_len, runs, causal, memory);
+  p.window = window;
+  test::attend_one(shape, p);
+  memory.finish();
+  return {memory.out, memory.lse};
+}
+
+TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
+  for (const int bits : {1, 2, 3, 4, 8}) {
+    for (const auto& [q_heads, kv_heads] : {std::pair<int64_t, int64_t>{6, 2}, {7, 1}, {2, 2}}) {
+      for (const int64_t head_dim : {64, 80, 128}) {
+        const Shape shape{q_heads, kv_heads, head_dim, head_dim, DType::bf16};
+        const QuantFormat format{.bits = bits,
+                                 .group_size = head_dim == 80 ? 16 : 32,
+                                 .meta = bits % 2 == 0 ? DType::f16 : DType::bf16,
+                                 .zero_point = bits == 1 ? ZeroPoint::midpoint : ZeroPoint::minimum};
+        // KIVI's boundaries for T = 300, R = 128: keys 256, values 172.
+        for (const auto& [n, keys, values] : {std::tuple<int64_t, int64_t, int64_t>{300, 256, 172},
+                                              {700, 640, 572},
+                                              {64, 64, 64},
+                                              {40, 32, 0},
+                                              {33, 0, 17}}) {
+          const PackedLayer layer(shape, format, n, keys, values, 7);
+          for (const int64_t q_len : {1, 5}) {
+            const std::vector<float> q = normal(q_len * q_heads * head_dim, 8);
+            const Shape decoded = layer.decoded_shape();
+            Result want;
+            {
+              const ScopedCpuPath reference(CpuPath::reference);
+              want = run(decoded, q, q_len, layer.decoded_runs());
+            }
+            for (const CpuPath path : available_cpu_paths()) {
+              const ScopedCpuPath forced(path);
+              const Result got = run(shape, q, q_len, layer.packed_runs());
+              const std::string what = std::string(name_of(path)) + " bits=" + std::to_string(bits) +
+                                       " d=" + std::to_string(head_dim) + " n=" + std::to_string(n);
+              expect_close(got.out, want.out, 3e-5, 1e-5, what);
+              expect_close(got.lse, want.lse, 3e-5, 1e-6, what);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionPacked, ARowHasTheSameBitsAloneInAPassAndOnBothPaths) {
+  const Shape shape{6, 2, 64, 64, DType::bf16};
+  constexpr int64_t n = 1300, q_len = 40;
+  const PackedLayer layer(shape, {.bits = 4}, n, 1216, 1172, 9);
+  const std::vector<float> q = normal(q_len * 384, 10);
+  Result first;
+  for (const CpuPath path : test::simd_paths()) {
+    const ScopedCpuPath forced(path);
+    for (const int64_t window : {0, 777}) {
+      const Result pass = run(shape, q, q_len, layer.packed_runs(), true, window);
+      if (window == 0) {
+        if (first.out.empty()) first = pass;
+        expect_same_bits(pass.out, first.out, name_of(path));
+      }
+      for (const int threads : {1, 2}) {
+        const ScopedThreads scope(threads);
+        for (const int64_t t : {0, 7, 39}) {
+          std::vector<HeadRun> runs = layer.packed_runs();
+          for (HeadRun& r : runs) r.entries = n - q_len + 1 + t;
+          const Result alone = run(shape, {q.begin() + t * 384, q.begin() + (t + 1) * 384}, 1, runs, true, window);
+          expect_same_bits(alone.out, {pass.out.begin() + t * 384, pass.out.begin() + (t + 1) * 384}, name_of(path));
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionPacked, AnIndexOfEverythingGivesTheBitsOfTheWholeRun) {
+  const Shape shape{6, 2, 64, 64, DType::f16};
+  const PackedLayer layer(shape, {.bits = 3}, 600, 512, 490, 11);
+  std::vector<int32_t> all(600);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
+  std::vector<HeadRun> indexed = layer.packed_runs();
+  for (HeadRun& r : indexed) {
+    r.index = all.data();
+    r.index_count = 600;
+  }
+  const std::vector<float> q = normal(384, 12);
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    expect_same_bits(run(shape, q, 1, indexed).out, run(shape, q, 1, layer.packed_runs()).out, name_of(path));
+  }
+}
+
+TEST(AttentionPacked, AnIndexLeavesOutWhatItDoesNotList) {
+  const Shape shape{6, 2, 64, 64, DType::bf16};
+  const PackedLayer layer(shape, {.bits = 2}, 900, 832, 800, 13);
+  std::vector<int32_t> index;  // all but a few scattered entries, as when prefetched ones are taken out
+  for (int32_t e = 0; e < 900; ++e) {
+    if (e % 37 != 5 && (e < 100 || e > 140)) index.push_back(e);
+  }
+  const auto with_index = [&](std::vector<HeadRun> runs) {
+    for (HeadRun& r : runs) {
+      r.index = index.data();
+      r.index_count = static_cast<int64_t>(index.size());
+    }
+    return runs;
+  };
+  for (const int64_t q_len : {1, 3}) {
+    const std::vector<float> q = normal(q_len * 384, 14);
+    for (const int64_t window : {0, 500}) {
+      Result want;
+      {
+        const ScopedCpuPath reference(CpuPath::reference);
+        want = run(layer.decoded_shape(), q, q_len, with_index(layer.decoded_runs()), true, window);
+      }
+      for (const CpuPath path : available_cpu_paths()) {
+        const ScopedCpuPath forced(path);
+        const Result got = run(shape, q, q_len, with_index(layer.packed_runs()), true, window);
+        expect_close(got.out, want.out, 3e-5, 1e-5, name_of(path));
+        expect_close(got.lse, want.lse, 3e-5, 1e-6, name_of(path));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::kernels

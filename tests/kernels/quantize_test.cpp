@@ -1,0 +1,172 @@
+#include "kernels/quantize/quantize.h"
+
+#include <set>
+
+#include "tests/kernels/packed_support.h"
+
+namespace kvarena::kernels {
+namespace {
+
+using test::expect_same_bits;
+using test::normal;
+using test::PackedMemory;
+
+std::vector<int> codes_of(const std::vector<float>& x, const QuantFormat& format, GroupMeta* meta = nullptr) {
+  std::vector<uint8_t> codes(x.size());
+  const GroupMeta got = quantize_group(x.data(), static_cast<int64_t>(x.size()), 1, format, codes.data());
+  if (meta != nullptr) *meta = got;
+  return {codes.begin(), codes.end()};
+}
+
+TEST(Quantize, TwoBitsOfFourEvenStepsAreExact) {
+  GroupMeta meta;
+  EXPECT_EQ(codes_of({-1, 0, 1, 2}, {.bits = 2}, &meta), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(meta.scale, 1.0f);
+  EXPECT_EQ(meta.zero, -1.0f);
+}
+
+TEST(Quantize, OneBitMidpointsSitAtTheQuarters) {
+  GroupMeta meta;
+  const QuantFormat format{.bits = 1, .zero_point = ZeroPoint::midpoint};
+  EXPECT_EQ(codes_of({0, 1.9f, 2.1f, 4}, format, &meta), (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(meta.scale, 2.0f);
+  EXPECT_EQ(meta.zero, 1.0f);
+}
+
+TEST(Quantize, TiesGoToTheEvenCode) {
+  // scale 1, zero 0: 0.5, 1.5 and 2.5 lie between codes
+  EXPECT_EQ(codes_of({0, 0.5f, 1.5f, 2.5f, 3}, {.bits = 2}), (std::vector<int>{0, 0, 2, 2, 3}));
+}
+
+TEST(Quantize, AConstantGroupComesBackExactly) {
+  for (const QuantFormat& format :
+       {QuantFormat{.bits = 4}, QuantFormat{.bits = 1, .zero_point = ZeroPoint::midpoint}}) {
+    GroupMeta meta;
+    EXPECT_EQ(codes_of({3.5f, 3.5f, 3.5f}, format, &meta), (std::vector<int>{0, 0, 0}));
+    EXPECT_EQ(meta.scale, 1.0f);
+    EXPECT_EQ(meta.zero, 3.5f);
+  }
+}
+
+TEST(Quantize, AnOffsetOfTheWholeGroupLeavesCodesAlone) {
+  std::vector<float> x{0, 0.25f, 0.5f, 1.75f, 3, 2.25f}, shifted = x;
+  for (float& v : shifted) v += 8;
+  EXPECT_EQ(codes_of(x, {.bits = 3}), codes_of(shifted, {.bits = 3}));
+}
+
+TEST(Quantize, NaNAndInfinityStillGiveCodesInRange) {
+  for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+    for (const int code : codes_of({1, bad, 2, 3}, {.bits = 2})) EXPECT_TRUE(code >= 0 && code <= 3);
+  }
+}
+
+TEST(Quantize, CodesArePackedLittleEndFirst) {
+  const std::vector<uint8_t> two{0, 1, 2, 3}, four{1, 2}, three{1, 2, 3, 4, 5, 6, 7, 0};
+  uint8_t bytes[3] = {};
+  pack_codes(two.data(), 4, 2, bytes);
+  EXPECT_EQ(bytes[0], 0xE4);
+  pack_codes(four.data(), 2, 4, bytes);
+  EXPECT_EQ(bytes[0], 0x21);
+  pack_codes(three.data(), 8, 3, bytes);
+  EXPECT_EQ(bytes[0] | bytes[1] << 8 | bytes[2] << 16, 1 | 2 << 3 | 3 << 6 | 4 << 9 | 5 << 12 | 6 << 15 | 7 << 18);
+  uint8_t back[8];
+  unpack_codes(bytes, 8, 3, back);
+  EXPECT_EQ(std::vector<uint8_t>(back, back + 8), three);
+}
+
+TEST(Quantize, ACellHoldsTheLanesThatTheLayoutNames) {
+  // One group of 16 keys: channel c of entry e gets code (c + e) % 16 with scale 1, zero 0.
+  PackedMemory keys(CellKind::keys, {.bits = 4, .group_size = 16}, 16, 16);
+  std::vector<float> rows(256);
+  for (int e = 0; e < 16; ++e) {
+    for (int c = 0; c < 16; ++c) rows[static_cast<size_t>(e * 16 + c)] = static_cast<float>((c + e) % 16);
+  }
+  encode_rows(keys.view, 0, 16, rows.data(), 16);
+  EXPECT_EQ(keys.codes[0], 0x76543210u);       // lane 0 = entry 0: channels 0..7
+  EXPECT_EQ(keys.codes[3], 0xA9876543u);       // lane 3 = entry 3
+  EXPECT_EQ(keys.codes[16 + 2], 0x10FEDCBAu);  // second plane: channels 8..15 of entry 2
+  PackedMemory values(CellKind::values, {.bits = 4, .group_size = 16}, 16, 16);
+  encode_rows(values.view, 0, 16, rows.data(), 16);
+  EXPECT_EQ(values.codes[0], 0x76543210u);  // lane 0 = channel 0: entries 0..7
+  EXPECT_EQ(values.codes[5], 0xCBA98765u);
+}
+
+TEST(Quantize, DecodedValuesLieWithinHalfAStep) {
+  for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+    for (const int bits : {1, 2, 3, 4, 8}) {
+      for (const int64_t head_dim : {64, 80, 128}) {
+        for (const DType meta : {DType::f16, DType::bf16}) {
+          const int64_t group = head_dim == 80 ? 16 : 32, n = 96;
+          PackedMemory packed(kind, {.bits = bits, .group_size = group, .meta = meta}, head_dim, n);
+          const std::vector<float> rows = normal(n * head_dim, 40 + static_cast<uint64_t>(bits));
+          encode_rows(packed.view, 0, n, rows.data(), head_dim);
+          std::vector<float> back(rows.size());
+          decode_rows(packed.view, 0, n, back.data(), head_dim);
+          for (int64_t e = 0; e < n; ++e) {
+            for (int64_t c = 0; c < head_dim; ++c) {
+              float low = 1e9f, high = -1e9f;
+              for (int64_t i = 0; i < group; ++i) {
+                const int64_t at = kind == CellKind::keys ? (e / group * group + i) * head_dim + c
+                                                          : e * head_dim + c / group * group + i;
+                low = std::min(low, rows[static_cast<size_t>(at)]);
+                high = std::max(high, rows[static_cast<size_t>(at)]);
+              }
+              // half a step, and what rounding scale and zero to 16 bits can move (8 bits of mantissa in bf16)
+              const float slack = (meta == DType::bf16 ? 0.004f : 0.0005f) * (std::fabs(low) + (high - low) + 1e-3f);
+              const size_t at = static_cast<size_t>(e * head_dim + c);
+              ASSERT_LE(std::fabs(back[at] - rows[at]), (high - low) / static_cast<float>((1 << bits) - 1) / 2 + slack)
+                  << "bits " << bits << " entry " << e << " channel " << c;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Quantize, EncodingTokenByTokenEqualsEncodingAtOnce) {
+  for (const int bits : {1, 2, 3, 4, 8}) {
+    PackedMemory at_once(CellKind::values, {.bits = bits}, 64, 50),
+        one_by_one(CellKind::values, {.bits = bits}, 64, 50);
+    const std::vector<float> rows = normal(50 * 64, 60);
+    encode_rows(at_once.view, 0, 50, rows.data(), 64);
+    for (int64_t e = 0; e < 50; ++e) encode_rows(one_by_one.view, e, 1, rows.data() + e * 64, 64);
+    EXPECT_EQ(at_once.codes, one_by_one.codes) << bits;
+    EXPECT_EQ(at_once.scale, one_by_one.scale) << bits;
+  }
+}
+
+TEST(Quantize, GatheredValuesDecodeToTheSameBits) {
+  PackedMemory packed(CellKind::values, {.bits = 3}, 64, 60);
+  const std::vector<float> rows = normal(60 * 64, 61);
+  encode_rows(packed.view, 0, 60, rows.data(), 64);
+  std::vector<float> all(60 * 64), got(4 * 64), want;
+  decode_rows(packed.view, 0, 60, all.data(), 64);
+  const std::vector<int32_t> index{2, 17, 31, 59};
+  for (const int32_t e : index) want.insert(want.end(), all.begin() + e * 64, all.begin() + (e + 1) * 64);
+  gather_packed_values(packed.view, index.data(), 4, packed.view, 0);
+  decode_rows(packed.view, 0, 4, got.data(), 64);
+  expect_same_bits(got, want, "in place");
+}
+
+TEST(Quantize, BytesPerEntryAreBitsPlusMeta) {
+  // 4 bits, group 32: 4 + 32/32 = 5 bits an element
+  const int64_t n = 128, d = 64;
+  const int64_t bytes = 4 * packed_code_dwords(n, d, 4) + 2 * 2 * packed_meta_count(CellKind::keys, n, d, 32);
+  EXPECT_EQ(bytes * 8, n * d * 5);
+  EXPECT_EQ(4 * packed_code_dwords(n, d, 1) + 4 * packed_meta_count(CellKind::values, n, d, 64), n * d * 3 / 2 / 8);
+  EXPECT_EQ(4 * packed_code_dwords(n, d, 3) * 8, n * d * 3);
+}
+
+TEST(Quantize, ImpossibleFormatsAreRefused) {
+  PackedMemory keys(CellKind::keys, {.bits = 4, .group_size = 32}, 64, 64);
+  const std::vector<float> rows(64 * 64);
+  EXPECT_THROW(encode_rows(keys.view, 16, 32, rows.data(), 64), std::logic_error);
+  keys.view.format.bits = 5;
+  EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);
+  keys.view.format = {.bits = 2, .zero_point = ZeroPoint::midpoint};
+  EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);
+}
+
+}  // namespace
+}  // namespace kvarena::kernels
