@@ -203,9 +203,11 @@ std::string ChatTemplate::render_mistral_v7(std::span<const ChatMessage> message
 }
 
 std::string ChatTemplate::render_deepseek(std::span<const ChatMessage> messages, bool prompt) const {
-  std::string system;
+  std::string system;  // v3 joins all system messages, r1 takes the last
   for (const ChatMessage& message : messages) {
-    if (message.role == "system") system += (system.empty() ? "" : "\n\n") + message.content;
+    if (message.role != "system") continue;
+    if (style_.think) system.clear();
+    system += (system.empty() ? "" : "\n\n") + message.content;
   }
   std::string out = bos_ + system;
   for (size_t i = 0; i < messages.size(); ++i) {
