@@ -48,7 +48,7 @@ class Progress {
   std::string task_, what_;
   int64_t total_ = 0, before_ = 0, done_ = 0;
   double began_ = 0, drawn_ = -1e9;
-  bool active_ = false, bar_ = false, colour_ = false, bar_on_screen_ = false;
+  bool active_ = false, colour_ = false, on_screen_ = false;
 };
 
 }  // namespace kvarena

@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 
 #include "harness/core/error.h"
+#include "harness/store/results_store.h"
 #include "harness/store/schema.h"
 
 namespace kvarena::store {
@@ -64,6 +65,8 @@ void fail_sql(const std::string& place, std::string_view attempt, const SQLite::
         .found = fmt::format("a database that refuses to {} ({})", attempt, error.what()),
         .action = std::string(remedy(code))});
 }
+
+std::string sqlite_version() { return sqlite3_libversion(); }
 
 std::unique_ptr<SQLite::Database> open_to_read(const fs::path& path) {
   const std::string place = path.string();

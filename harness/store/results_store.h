@@ -58,4 +58,7 @@ class ResultsStore {
   ResultsReader reader_;  // owns the connection, which writes too
 };
 
+/// "3.40.1": the library that runs, which may be newer than the one built against.
+[[nodiscard]] std::string sqlite_version();
+
 }  // namespace kvarena::store

@@ -1,0 +1,150 @@
+#include "harness/experiment/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/experiment/config_parts.h"
+#include "harness/experiment/json_text.h"
+#include "harness/experiment/overrides.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string> kTopKeys = {"$schema", "name",   "title",  "models", "workloads", "methods",
+                                           "metrics", "engine", "timing", "output", "table",     "published"};
+
+void check_keys(const json& config, Problems& problems) {
+  for (const auto& [key, value] : config.items()) {
+    if (std::ranges::find(kTopKeys, key) != kTopKeys.end()) continue;
+    problems.add(key, "an unknown key", fmt::format("one of: {}", fmt::join(kTopKeys, ", ")),
+                 nearest_name(key, kTopKeys));
+  }
+}
+
+std::string read_text(const json& config, const char* key, bool required, Problems& problems) {
+  const json value = config.value(key, json());
+  const bool given = !value.is_null();
+  if (given ? (!value.is_string() || (required && value.get_ref<const std::string&>().empty())) : required) {
+    problems.add(key, given ? brief(value) : "nothing", required ? "a string that is not empty" : "a string");
+  }
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+template <typename Settings>
+void read_group(const json& value, const char* key, Settings& settings, Problems& problems) {
+  problems.append(read_parameters(value, problems.at(key), [&](ParameterVisitor& p) { settings.parameters(p); }, {}));
+}
+
+/// What decides results, for the record: not where the output goes.
+std::string canonical(const ExperimentConfig& config) {
+  json whole = {{"name", config.name}, {"title", config.title}};
+  for (ModelEntry model : config.models) {
+    json entry = parameter_values([&](ParameterVisitor& p) { model.parameters(p); });
+    entry["name"] = model.name;
+    entry["label"] = model.label;
+    whole["models"].push_back(std::move(entry));
+  }
+  const auto components = [&](const char* key, const std::vector<ComponentEntry>& entries) {
+    whole[key] = json::array();
+    for (const ComponentEntry& component : entries) {
+      json entry = json::parse(component.settings_json);
+      entry["name"] = component.name;
+      entry["label"] = component.label;
+      if (component.limit) entry["limit"] = *component.limit;
+      if (component.baseline) entry["baseline"] = true;
+      whole[key].push_back(std::move(entry));
+    }
+  };
+  components("workloads", config.workloads);
+  components("methods", config.methods);
+  components("metrics", config.metrics);
+  EngineSettings engine = config.engine;
+  whole["engine"] = parameter_values([&](ParameterVisitor& p) { engine.parameters(p); });
+  if (config.timing) {
+    TimingSettings timing = *config.timing;
+    whole["timing"] = parameter_values([&](ParameterVisitor& p) { timing.parameters(p); });
+  }
+  whole["table"] = json::parse(table_json(config.table));
+  return whole.dump();
+}
+
+}  // namespace
+
+void ModelEntry::parameters(ParameterVisitor& p) {
+  p("path", path).doc("checkpoint file (.gguf) or folder; relative to KVARENA_HOME");
+  p("dtype", dtype).one_of({"bf16", "f16", "f32"}).doc("weights and activations");
+  p("kv_dtype", kv_dtype).one_of({"", "bf16", "f16", "f32"}).doc("entries of the full cache; empty = dtype");
+  p("window", window).min(16).doc("longest prompt and output together, in tokens; absent = the checkpoint's own");
+  p("template", chat_template).doc("chat template: auto (the checkpoint's own), none, or a name");
+}
+
+std::filesystem::path ModelEntry::file(const std::filesystem::path& home) const { return home / path; }
+
+void EngineSettings::parameters(ParameterVisitor& p) {
+  p("threads", threads).min(0).doc("0 = one for each core");
+  p("deterministic", deterministic).doc("reductions do not depend on batch shape or threads");
+  p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
+  p("seed", seed).min(0).doc("of sampling and of generated workloads");
+  p("temperature", temperature).min(0).doc("0 = greedy");
+  p("top_p", top_p).above(0).max(1).doc("probability mass that is sampled from");
+}
+
+void TimingSettings::parameters(ParameterVisitor& p) {
+  p("repeats", repeats).min(1).doc("timed runs of each sample; medians with spread are reported");
+  p("warmup", warmup).min(0).doc("untimed runs before");
+  p("samples", samples).min(1).doc("the first so many samples of each workload are timed");
+  p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
+}
+
+void OutputSettings::parameters(ParameterVisitor& p) {
+  p("database", database).doc("results database");
+  p("report", report).doc("where `kvarena report` writes unless told otherwise");
+}
+
+ExperimentConfig load_config(const std::filesystem::path& path, const LoadOptions& options,
+                             const Validators& validators) {
+  ExperimentConfig config = parse_config(read_file(path), path.string(), options, validators);
+  config.path = path;
+  return config;
+}
+
+ExperimentConfig parse_config(const std::string& text, const std::string& place, const LoadOptions& options,
+                              const Validators& validators) {
+  json whole = parse_json(text, place);
+  if (!whole.is_object()) fail({.place = place, .found = brief(whole), .expected = "an object"});
+  Problems problems(place);
+  problems.append(apply_overrides(whole, options.overrides));
+
+  ExperimentConfig config;
+  config.text = text;
+  config.overrides_json = overrides_json(options.overrides);
+  check_keys(whole, problems);
+  config.name = read_text(whole, "name", true, problems);
+  config.title = read_text(whole, "title", false, problems);
+  config.models = read_models(whole.value("models", json()), options.models_folder, problems);
+  config.workloads =
+      read_components(whole.value("workloads", json()), ComponentKind::workloads, validators.workloads, problems);
+  config.methods =
+      read_components(whole.value("methods", json()), ComponentKind::methods, validators.methods, problems);
+  config.metrics =
+      read_components(whole.value("metrics", json()), ComponentKind::metrics, validators.metrics, problems);
+  if (whole.contains("engine")) read_group(whole["engine"], "engine", config.engine, problems);
+  if (whole.contains("timing")) read_group(whole["timing"], "timing", config.timing.emplace(), problems);
+  if (whole.contains("output")) read_group(whole["output"], "output", config.output, problems);
+  if (whole.contains("table")) config.table = read_table(whole["table"], problems);
+  if (whole.contains("published")) config.published = read_published(whole["published"], problems);
+  problems.throw_if_any();
+
+  config.warnings = unmatched_published(config, place);
+  config.canonical_json = canonical(config);
+  return config;
+}
+
+}  // namespace kvarena::experiment

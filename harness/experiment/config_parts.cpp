@@ -1,0 +1,356 @@
+#include "harness/experiment/config_parts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/experiment/expand.h"
+#include "harness/experiment/json_text.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+std::string kind_name(ComponentKind kind) {
+  switch (kind) {
+    case ComponentKind::workloads: return "workloads";
+    case ComponentKind::methods: return "methods";
+    case ComponentKind::metrics: return "metrics";
+  }
+  return "";
+}
+
+/// A list that may be absent where nothing is needed; a problem otherwise.
+bool is_list(const json& list, const std::string& key, bool required, Problems& problems) {
+  if (list.is_null() && !required) return false;
+  if (list.is_array() && (!list.empty() || !required)) return true;
+  problems.add(key, list.is_null() ? "nothing" : brief(list), "a list with at least one entry");
+  return false;
+}
+
+/// "qasper" -> {"name": "qasper"}; null with a problem when the entry has no name.
+json with_name(const json& entry, const std::string& key, Problems& problems) {
+  if (entry.is_string()) return json{{"name", entry}};
+  if (entry.is_object() && entry.contains("name") && entry["name"].is_string()) return entry;
+  problems.add(key, brief(entry), "a name, or an object with a \"name\"");
+  return nullptr;
+}
+
+/// Takes a key that belongs to us out of an entry.
+json take(json& entry, const char* key) {
+  json value = entry.value(key, json());
+  entry.erase(key);
+  return value;
+}
+
+std::string take_label(json& entry, const std::string& key, Problems& problems) {
+  const json label = take(entry, "label");
+  if (label.is_null()) return "";
+  if (label.is_string() && !label.get_ref<const std::string&>().empty()) return label.get<std::string>();
+  problems.add(key + ".label", brief(label), "a string that is not empty");
+  return "";
+}
+
+template <typename Entry>
+void check_labels(const std::vector<Entry>& entries, const std::string& key, Problems& problems) {
+  std::set<std::string> labels;
+  for (const Entry& entry : entries) {
+    if (labels.insert(entry.label).second) continue;
+    problems.add(key, fmt::format("\"{}\" twice", entry.label), "a label of its own for each entry", "",
+                 "give \"label\"; with a matrix write settings into it, as in \"snapkv {keep}\"");
+  }
+}
+
+std::vector<std::string> known_models(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder, ignored)) {
+    if (file.path().extension() == ".json") names.push_back(file.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+/// What configs/models/<name>.json says about a model, without what is said for people; null with a problem when there
+/// is no such file.
+json model_file(const std::string& name, const fs::path& folder, const std::string& key, Problems& problems) {
+  const auto names = known_models(folder);
+  if (std::ranges::find(names, name) == names.end()) {
+    problems.add(key, fmt::format("model \"{}\"", name),
+                 names.empty() ? "a checkpoint's path" : fmt::format("one of: {}", fmt::join(names, ", ")),
+                 nearest_name(name, names),
+                 fmt::format("`\"path\"` names a checkpoint; {} lists models", folder.string()));
+    return nullptr;
+  }
+  const fs::path path = folder / (name + ".json");
+  json file = parse_json(read_file(path), path.string());
+  if (!file.is_object()) fail({.place = path.string(), .found = brief(file), .expected = "an object"});
+  for (const char* about : {"name", "title", "package", "source", "license"}) file.erase(about);
+  return file;
+}
+
+std::optional<ModelEntry> read_model(const json& written, const std::string& key, const fs::path& folder,
+                                     Problems& problems) {
+  json entry = with_name(written, key, problems);
+  if (entry.is_null()) return std::nullopt;
+  ModelEntry model;
+  model.name = take(entry, "name").get<std::string>();
+  model.label = take_label(entry, key, problems);
+  if (written.is_string() && model.name.find('/') != std::string::npos && fs::exists(model.name)) {
+    entry["path"] = fs::absolute(model.name).lexically_normal().string();
+    model.name = fs::path(model.name).stem().string();
+  }
+  if (!entry.contains("path")) {
+    json file = model_file(model.name, folder, key, problems);
+    if (file.is_null()) return std::nullopt;
+    file.update(entry);
+    entry = std::move(file);
+  }
+  problems.append(read_parameters(entry, problems.at(key), [&](ParameterVisitor& p) { model.parameters(p); }, {}));
+  if (model.path.empty()) problems.add(key + ".path", "nothing", "a checkpoint's file or folder");
+  if (model.label.empty()) model.label = model.name;
+  if (model.kv_dtype.empty()) model.kv_dtype = model.dtype;
+  return model;
+}
+
+std::optional<int64_t> take_limit(json& entry, const std::string& key, Problems& problems) {
+  const json limit = take(entry, "limit");
+  if (limit.is_null()) return std::nullopt;
+  if (limit.is_number_integer() && limit.get<double>() >= 1) return limit.get<int64_t>();
+  problems.add(key + ".limit", brief(limit), "an integer at least 1");
+  return std::nullopt;
+}
+
+bool take_baseline(json& entry, const std::string& key, Problems& problems) {
+  const json baseline = take(entry, "baseline");
+  if (!baseline.is_null() && !baseline.is_boolean()) problems.add(key + ".baseline", brief(baseline), "true or false");
+  return baseline.is_boolean() && baseline.get<bool>();
+}
+
+/// One entry after the matrix.
+ComponentEntry read_component(json entry, ComponentKind kind, const std::string& key, const Validator& validator,
+                              Problems& problems) {
+  ComponentEntry component;
+  component.name = take(entry, "name").get<std::string>();
+  const std::string label = take_label(entry, key, problems);
+  if (kind == ComponentKind::workloads) component.limit = take_limit(entry, key, problems);
+  if (kind == ComponentKind::methods) component.baseline = take_baseline(entry, key, problems);
+  if (validator) problems.append(validator(component.name, entry, problems.at(key)));
+  std::vector<std::string> label_problems;
+  component.label = label.empty() ? automatic_label(component.name, entry)
+                                  : fill_label(label, entry, problems.at(key), label_problems);
+  problems.append(label_problems);
+  component.settings_json = entry.dump();
+  return component;
+}
+
+/// Exactly one method is what the others are paired with: the one that says so, or else the first.
+void choose_baseline(std::vector<ComponentEntry>& methods, Problems& problems) {
+  const auto marked = std::ranges::count_if(methods, &ComponentEntry::baseline);
+  if (marked > 1) problems.add("methods", fmt::format("{} baselines", marked), "at most one \"baseline\": true");
+  if (marked == 0 && !methods.empty()) methods.front().baseline = true;
+}
+
+const std::vector<std::string> kDimensions = {"experiment", "model", "workload", "method", "metric"};
+const std::vector<std::string> kCellWords = {"mean", "interval", "low", "high", "n", "difference", "published"};
+
+std::vector<std::string> read_dimensions(const json& value, const std::string& key, Problems& problems) {
+  std::vector<std::string> dimensions;
+  for (const json& item : value.is_array() ? value : json::array({value})) {
+    const std::string word = item.is_string() ? item.get<std::string>() : "";
+    if (std::ranges::find(kDimensions, word) == kDimensions.end()) {
+      problems.add(key, brief(item), fmt::format("one of: {}", fmt::join(kDimensions, ", ")),
+                   nearest_name(word, kDimensions));
+    }
+    dimensions.push_back(word);
+  }
+  return dimensions;
+}
+
+void check_cell_format(const std::string& format, Problems& problems) {
+  for (size_t open = format.find('{'); open != std::string::npos; open = format.find('{', open + 1)) {
+    const size_t close = format.find('}', open);
+    const std::string word = format.substr(open + 1, close == std::string::npos ? close : close - open - 1);
+    if (close != std::string::npos && std::ranges::find(kCellWords, word) != kCellWords.end()) continue;
+    problems.add("table.cell", fmt::format("{{{}}}", word), fmt::format("one of: {}", fmt::join(kCellWords, ", ")),
+                 nearest_name(word, kCellWords));
+  }
+}
+
+/// One value, or a block of a paper's table: "workloads" as columns and "rows" with "values".
+void read_published_entry(const json& entry, const std::string& key, std::vector<store::PublishedValue>& values,
+                          Problems& problems) {
+  store::PublishedValue common;
+  const bool block = entry.is_object() && entry.contains("rows");
+  json head = entry;
+  const json workloads = block ? take(head, "workloads") : json();
+  const json rows = block ? take(head, "rows") : json();
+  const auto about = [&](ParameterVisitor& p) {
+    p("metric", common.metric).required().doc("as in the database");
+    p("unit", common.unit).doc("of the value");
+    p("source", common.source).required().doc("paper, table, page");
+    p("note", common.note).doc("what makes it not comparable, if anything");
+  };
+  const auto place_of = [](ParameterVisitor& p, store::PublishedValue& value) {
+    p("model", value.model).required().doc("model of the paper");
+    p("method", value.method).required().doc("label of a method");
+  };
+  if (!block) {
+    problems.append(read_parameters(entry, problems.at(key), [&](ParameterVisitor& p) {
+      about(p);
+      place_of(p, common);
+      p("workload", common.workload).required().doc("label of a workload");
+      p("value", common.value).required().doc("as printed");
+    }));
+    values.push_back(common);
+    return;
+  }
+  problems.append(read_parameters(head, problems.at(key), about, {}));
+  if (!is_list(workloads, key + ".workloads", true, problems) || !is_list(rows, key + ".rows", true, problems)) return;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::string at = fmt::format("{}.rows[{}]", key, r);
+    store::PublishedValue value = common;
+    json row = rows[r];
+    const json numbers = row.is_object() ? take(row, "values") : json();
+    problems.append(read_parameters(row, problems.at(at), [&](ParameterVisitor& p) { place_of(p, value); }, {}));
+    if (!numbers.is_array() || numbers.size() != workloads.size()) {
+      problems.add(at + ".values", brief(numbers), fmt::format("a list of {} numbers", workloads.size()));
+      continue;
+    }
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i].is_null()) continue;  // not printed
+      if (!numbers[i].is_number() || !workloads[i].is_string()) {
+        problems.add(fmt::format("{}.values[{}]", at, i), brief(numbers[i]), "a number, or null where none is printed");
+        continue;
+      }
+      value.workload = workloads[i].get<std::string>();
+      value.value = numbers[i].get<double>();
+      values.push_back(value);
+    }
+  }
+}
+
+}  // namespace
+
+void Problems::add(const std::string& key, const std::string& found, const std::string& expected,
+                   const std::string& nearest, const std::string& action) {
+  append({describe({.place = at(key), .found = found, .expected = expected, .nearest = nearest, .action = action})});
+}
+
+void Problems::append(const std::vector<std::string>& messages) {
+  for (const std::string& message : messages) {
+    if (std::ranges::find(messages_, message) == messages_.end()) messages_.push_back(message);
+  }
+}
+
+void Problems::throw_if_any() const {
+  if (!messages_.empty()) throw UserError(fmt::format("{}", fmt::join(messages_, "\n")));
+}
+
+std::vector<ModelEntry> read_models(const json& list, const fs::path& models_folder, Problems& problems) {
+  std::vector<ModelEntry> models;
+  if (!is_list(list, "models", true, problems)) return models;
+  for (size_t i = 0; i < list.size(); ++i) {
+    auto model = read_model(list[i], fmt::format("models[{}]", i), models_folder, problems);
+    if (model) models.push_back(std::move(*model));
+  }
+  check_labels(models, "models", problems);
+  return models;
+}
+
+std::vector<ComponentEntry> read_components(const json& list, ComponentKind kind, const Validator& validator,
+                                            Problems& problems) {
+  std::vector<ComponentEntry> components;
+  const std::string list_key = kind_name(kind);
+  if (!is_list(list, list_key, kind != ComponentKind::metrics, problems)) return components;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string key = fmt::format("{}[{}]", list_key, i);
+    const json entry = with_name(list[i], key, problems);
+    if (entry.is_null()) continue;
+    std::vector<std::string> matrix_problems;
+    for (json& one : expand_matrix(entry, problems.at(key), matrix_problems)) {
+      components.push_back(read_component(std::move(one), kind, key, validator, problems));
+    }
+    problems.append(matrix_problems);
+  }
+  if (kind == ComponentKind::methods) choose_baseline(components, problems);
+  check_labels(components, list_key, problems);
+  return components;
+}
+
+TableShape read_table(const json& value, Problems& problems) {
+  TableShape table;
+  const std::vector<std::string> keys = {"rows", "columns", "cell", "average"};
+  if (!value.is_object()) {
+    problems.add("table", brief(value), "an object");
+    return table;
+  }
+  for (const auto& [key, item] : value.items()) {
+    const std::string at = "table." + key;
+    if (key == "rows") {
+      table.rows = read_dimensions(item, at, problems);
+    } else if (key == "columns") {
+      table.columns = read_dimensions(item, at, problems);
+    } else if (key == "cell" && item.is_string()) {
+      table.cell = item.get<std::string>();
+      check_cell_format(table.cell, problems);
+    } else if (key == "average" && item.is_boolean()) {
+      table.average = item.get<bool>();
+    } else if (key == "cell" || key == "average") {
+      problems.add(at, brief(item), key == "cell" ? "a string" : "true or false");
+    } else {
+      problems.add(at, "an unknown key", fmt::format("one of: {}", fmt::join(keys, ", ")), nearest_name(key, keys));
+    }
+  }
+  return table;
+}
+
+std::string table_json(const TableShape& table) {
+  return json{{"rows", table.rows}, {"columns", table.columns}, {"cell", table.cell}, {"average", table.average}}
+      .dump();
+}
+
+std::vector<store::PublishedValue> read_published(const json& list, Problems& problems) {
+  std::vector<store::PublishedValue> values;
+  if (!is_list(list, "published", false, problems)) return values;
+  for (size_t i = 0; i < list.size(); ++i) {
+    read_published_entry(list[i], fmt::format("published[{}]", i), values, problems);
+  }
+  std::set<std::string> seen;
+  for (const store::PublishedValue& v : values) {
+    const std::string cell = fmt::format("{}, {}, {}, {}, {}", v.model, v.workload, v.method, v.metric, v.source);
+    if (!seen.insert(cell).second) problems.add("published", fmt::format("a value for {} twice", cell), "one");
+  }
+  return values;
+}
+
+std::vector<std::string> unmatched_published(const ExperimentConfig& config, const std::string& place) {
+  const auto labels = [](const std::vector<ComponentEntry>& entries) {
+    std::vector<std::string> list;
+    for (const ComponentEntry& entry : entries) list.push_back(entry.label);
+    return list;
+  };
+  std::vector<std::string> warnings;
+  const auto check = [&](const char* what, const std::string& word, const std::vector<std::string>& known) {
+    if (std::ranges::find(known, word) != known.end()) return;
+    std::string warning = describe({.place = place + ": published",
+                                    .found = fmt::format("{} \"{}\", which this experiment does not have", what, word),
+                                    .nearest = nearest_name(word, known)});
+    if (std::ranges::find(warnings, warning) == warnings.end()) warnings.push_back(std::move(warning));
+  };
+  for (const store::PublishedValue& value : config.published) {
+    check("method", value.method, labels(config.methods));
+    check("workload", value.workload, labels(config.workloads));
+  }
+  return warnings;
+}
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,16 @@
+#pragma once
+// Inside the experiment folder: what /proc/cpuinfo says.
+
+#include <string>
+
+namespace kvarena::experiment {
+
+struct CpuInfo {
+  std::string model = "unknown";
+  std::string features;  // those that kernels choose by, in a fixed order, separated by blanks
+};
+
+/// Reads the first processor's lines; x86 ("model name", "flags") and Arm ("Features").
+[[nodiscard]] CpuInfo parse_cpu_info(const std::string& text);
+
+}  // namespace kvarena::experiment

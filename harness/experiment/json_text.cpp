@@ -1,0 +1,78 @@
+#include "harness/experiment/json_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "harness/core/error.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 32;  // a config needs seven; recursion over a mad one must not end the process
+
+/// The library says "... parse error at line 3, column 7: syntax error while parsing value - unexpected ..."; the
+/// part from "syntax error" on is for the user.
+std::string syntax_problem(const std::string& what) {
+  const size_t at = what.find("syntax error");
+  const size_t from = at == std::string::npos ? what.find("] ") + 2 : at;
+  return what.substr(from);
+}
+
+ErrorParts syntax_error(const std::string& text, const std::string& place, const json::parse_error& error) {
+  const size_t end = std::min<size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
+  const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n') + 1;
+  const size_t newline = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  const size_t column = end - (newline == std::string::npos ? 0 : newline + 1) + 1;
+  return {.place = fmt::format("{}: line {}, column {}", place, line, column),
+          .found = syntax_problem(error.what()),
+          .expected = "JSON"};
+}
+
+}  // namespace
+
+json parse_json(const std::string& text, const std::string& place) {
+  std::vector<std::set<std::string>> keys;
+  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMaxDepth) {
+      fail({.place = place, .found = "JSON nested deeper than any config", .expected = "at most 32 levels"});
+    }
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      fail({.place = place,
+            .found = fmt::format("the key \"{}\" twice in one object", parsed.get<std::string>()),
+            .expected = "each key once"});
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, watch);
+  } catch (const json::parse_error& error) {
+    fail(syntax_error(text, place, error));
+  } catch (const json::out_of_range& error) {  // 1e999
+    fail({.place = place, .found = error.what(), .expected = "numbers that a double can hold"});
+  }
+}
+
+std::string brief(const json& value) {
+  constexpr size_t kLongest = 80;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);  // ASCII: can be cut anywhere
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  return text;
+}
+
+json parameter_values(const std::function<void(ParameterVisitor&)>& declare) {
+  json values = json::object();
+  for (const ParameterInfo& info : list_parameters(declare)) {
+    json value = json::parse(info.default_json);
+    if (!value.is_null()) values[info.name] = std::move(value);
+  }
+  return values;
+}
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,22 @@
+#pragma once
+// Inside the experiment folder: JSON as users write it, with errors that say where.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/core/parameters.h"
+
+namespace kvarena::experiment {
+
+/// Throws UserError: syntax errors with line and column, keys written twice (which JSON readers silently drop), nesting
+/// beyond any use. `place` is the file.
+[[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& place);
+
+/// A short form of a value for messages: at most some eighty bytes.
+[[nodiscard]] std::string brief(const nlohmann::json& value);
+
+/// What `declare` declares as a JSON object of the present values; those that are not set are left out.
+[[nodiscard]] nlohmann::json parameter_values(const std::function<void(ParameterVisitor&)>& declare);
+
+}  // namespace kvarena::experiment

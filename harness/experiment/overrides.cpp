@@ -1,0 +1,152 @@
+#include "harness/experiment/overrides.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "harness/core/error.h"
+#include "harness/experiment/json_text.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using nlohmann::json;
+
+/// "methods[1].keep" -> methods, 1, keep; empty when malformed.
+std::vector<std::string> split_path(const std::string& path) {
+  std::vector<std::string> parts(1);
+  for (size_t i = 0; i < path.size(); ++i) {
+    const char c = path[i];
+    if (c == '.' || c == '[') {
+      if (parts.back().empty()) return {};
+      parts.emplace_back();
+    } else if (c == ']') {
+      if (i + 1 < path.size() && path[i + 1] != '.' && path[i + 1] != '[') return {};
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts.back().empty() ? std::vector<std::string>{} : parts;
+}
+
+std::optional<size_t> as_index(const std::string& part) {
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+  if (error != std::errc() || end != part.data() + part.size()) return std::nullopt;
+  return index;
+}
+
+/// True when a list's entry is called so.
+bool is_called(const json& entry, const std::string& word) {
+  if (entry.is_string()) return entry == word;
+  return entry.is_object() &&
+         ((entry.contains("name") && entry["name"] == word) || (entry.contains("label") && entry["label"] == word));
+}
+
+/// Applies one --set; what it could not do is the result.
+class Setter {
+ public:
+  Setter(const std::string& option, std::vector<std::string> parts, json value)
+      : place_("--set " + option), parts_(std::move(parts)), value_(std::move(value)) {}
+
+  std::string apply(json& node, size_t depth = 0) {
+    if (depth == parts_.size()) {
+      node = value_;
+      return "";
+    }
+    if (node.is_array()) return into_list(node, depth);
+    if (node.is_null()) node = json::object();
+    if (!node.is_object()) {
+      return describe({.place = place_,
+                       .found = fmt::format("{} where the path goes on", brief(node)),
+                       .expected = "an object or a list"});
+    }
+    const std::string& key = parts_[depth];
+    if (depth + 1 == parts_.size() && node.contains("matrix") && node["matrix"].is_object()) {
+      node["matrix"].erase(key);
+      if (node["matrix"].empty()) node.erase("matrix");
+    }
+    return apply(node[key], depth + 1);
+  }
+
+ private:
+  std::string into_entry(json& entry, size_t depth) {
+    // "snapkv" is short for {"name": "snapkv"}
+    if (entry.is_string() && depth < parts_.size()) entry = json{{"name", entry}};
+    return apply(entry, depth);
+  }
+
+  std::string into_list(json& list, size_t depth) {
+    const std::string& part = parts_[depth];
+    if (const auto index = as_index(part)) {
+      if (*index < list.size()) return into_entry(list[*index], depth + 1);
+      return describe({.place = place_,
+                       .found = fmt::format("number {}", part),
+                       .expected = fmt::format("0 to {}", static_cast<int64_t>(list.size()) - 1)});
+    }
+    std::vector<std::string> names;
+    bool met = false;
+    for (json& entry : list) {
+      if (is_called(entry, part)) {
+        met = true;
+        if (std::string problem = into_entry(entry, depth + 1); !problem.empty()) return problem;
+      } else if (entry.is_object() && entry.contains("name") && entry["name"].is_string()) {
+        names.push_back(entry["name"]);
+      } else if (entry.is_string()) {
+        names.push_back(entry);
+      }
+    }
+    if (met) return "";
+    return describe({.place = place_,
+                     .found = fmt::format("\"{}\"", part),
+                     .expected = "a number or the name of an entry",
+                     .nearest = nearest_name(part, names)});
+  }
+
+  std::string place_;
+  std::vector<std::string> parts_;
+  json value_;
+};
+
+}  // namespace
+
+std::vector<std::string> apply_overrides(json& config, const Overrides& overrides) {
+  std::vector<std::string> problems;
+  for (const std::string& option : overrides.set) {
+    const size_t equals = option.find('=');
+    std::vector<std::string> parts;
+    if (equals != std::string::npos) parts = split_path(option.substr(0, equals));
+    if (parts.empty()) {
+      problems.push_back(
+          describe({.place = "--set " + option, .found = "no key.path=value", .expected = "engine.seed=3"}));
+      continue;
+    }
+    const std::string text = option.substr(equals + 1);
+    json value = json::parse(text, nullptr, false);
+    if (value.is_discarded()) value = text;
+    const std::string problem = Setter(option, std::move(parts), std::move(value)).apply(config);
+    if (!problem.empty()) problems.push_back(problem);
+  }
+  if (!overrides.models.empty()) config["models"] = overrides.models;
+  if (overrides.limit && config.contains("workloads") && config["workloads"].is_array()) {
+    for (json& entry : config["workloads"]) {
+      if (entry.is_string()) entry = json{{"name", entry}};
+      if (entry.is_object()) entry["limit"] = *overrides.limit;
+    }
+  }
+  if (overrides.database) config["output"]["database"] = *overrides.database;
+  return problems;
+}
+
+std::string overrides_json(const Overrides& overrides) {
+  json record = json::object();
+  if (!overrides.set.empty()) record["set"] = overrides.set;
+  if (!overrides.models.empty()) record["model"] = overrides.models;
+  if (overrides.limit) record["limit"] = *overrides.limit;
+  if (overrides.database) record["database"] = *overrides.database;
+  return record.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,20 @@
+#pragma once
+// Inside the experiment folder: `--set key.path=value` and its short forms, applied to the config before it is read.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/config.h"
+
+namespace kvarena::experiment {
+
+/// Changes `config` and returns problems as finished messages. The value of --set is JSON, or else a string. A path
+/// steps into lists by number ("methods[1]", "methods.1") or by an entry's name or label ("methods.snapkv"), which
+/// means every entry of that name; a key that the entry's matrix sweeps is swept no more.
+[[nodiscard]] std::vector<std::string> apply_overrides(nlohmann::json& config, const Overrides& overrides);
+
+/// The overrides as they were given, for the record.
+[[nodiscard]] std::string overrides_json(const Overrides& overrides);
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,166 @@
+#include "harness/experiment/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/experiment/config_parts.h"
+#include "harness/experiment/json_text.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using nlohmann::json;
+using store::CellKind;
+using store::CellRecord;
+
+constexpr size_t kIdDigits = 20;  // 80 bits of SHA-256: no collision among any number of cells that can be run
+
+/// The engine's settings that change what a cell measures. Threads change times only.
+std::string engine_identity(const ExperimentConfig& config, CellKind kind) {
+  EngineSettings engine = config.engine;
+  json identity = parameter_values([&](ParameterVisitor& p) { engine.parameters(p); });
+  if (kind == CellKind::quality) {
+    identity.erase("threads");
+  } else {
+    TimingSettings timing = config.timing.value();
+    json settings = parameter_values([&](ParameterVisitor& p) { timing.parameters(p); });
+    settings.erase("samples");
+    identity.update(settings);
+  }
+  return identity.dump();
+}
+
+std::string model_identity(const ModelEntry& model) {
+  ModelEntry copy = model;
+  json identity = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
+  identity["name"] = model.name;
+  return identity.dump();
+}
+
+std::string workload_identity(const ComponentEntry& workload) {
+  json identity = json::parse(workload.settings_json);
+  identity["name"] = workload.name;
+  return identity.dump();
+}
+
+std::string id_of(const CellRecord& cell) {
+  const json identity = {{"experiment", cell.experiment},
+                         {"kind", store::name(cell.kind)},
+                         {"model", cell.model},
+                         {"model_json", cell.model_json},
+                         {"workload", cell.workload},
+                         {"workload_json", cell.workload_json},
+                         {"method", cell.method},
+                         {"method_name", cell.method_name},
+                         {"settings_json", cell.settings_json},
+                         {"engine_json", cell.engine_json},
+                         {"protocol_sha256", cell.protocol_sha256}};
+  return sha256(identity.dump()).substr(0, kIdDigits);
+}
+
+PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, const ComponentEntry& method,
+                      Catalog& catalog) {
+  CellRecord cell;
+  cell.experiment = config.name;
+  cell.kind = group.kind;
+  cell.model = group.model->label;
+  cell.model_json = model_identity(*group.model);
+  cell.workload = group.workload->label;
+  cell.workload_json = workload_identity(*group.workload);
+  cell.method = method.label;
+  cell.method_name = method.name;
+  cell.settings_json = method.settings_json;
+  cell.engine_json = engine_identity(config, group.kind);
+  cell.protocol_json = json::parse(catalog.protocol_card(*group.model, *group.workload, method, group.kind)).dump();
+  cell.protocol_sha256 = sha256(cell.protocol_json);
+  cell.baseline = method.baseline;
+  cell.planned_samples = static_cast<int64_t>(group.sample_ids.size());
+  cell.cell_id = id_of(cell);
+  return {.record = std::move(cell), .model = group.model, .workload = group.workload, .method = &method};
+}
+
+void check_sample_ids(const CellGroup& group) {
+  std::vector<std::string> sorted = group.sample_ids;
+  std::ranges::sort(sorted);
+  const bool unique = std::ranges::adjacent_find(sorted) == sorted.end();
+  KVARENA_ASSERT(unique, fmt::format("workload {} names two samples alike", group.workload->label));
+  if (sorted.empty()) {
+    fail({.place = fmt::format("workload {}", group.workload->label),
+          .found = fmt::format("no sample for model {}", group.model->label),
+          .expected = "at least one"});
+  }
+}
+
+int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const store::ResultsReader& results) {
+  const auto done = results.done_samples(cell.record.cell_id);
+  return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
+}
+
+}  // namespace
+
+int64_t Plan::judgements() const {
+  int64_t total = 0;
+  for (const CellGroup& group : groups) total += static_cast<int64_t>(group.sample_ids.size() * group.cells.size());
+  return total;
+}
+
+Plan make_plan(ExperimentConfig config, Catalog& catalog) {
+  Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
+  int64_t position = 0;
+  const auto add_group = [&](const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
+                             std::vector<std::string> sample_ids) {
+    CellGroup group{
+        .model = &model, .workload = &workload, .kind = kind, .sample_ids = std::move(sample_ids), .cells = {}};
+    for (const ComponentEntry& method : plan.config->methods) {
+      group.cells.push_back(plan_cell(*plan.config, group, method, catalog));
+      group.cells.back().record.position = position++;
+    }
+    check_sample_ids(group);
+    plan.groups.push_back(std::move(group));
+  };
+  for (const ModelEntry& model : plan.config->models) {
+    for (const ComponentEntry& workload : plan.config->workloads) {
+      std::vector<std::string> ids = catalog.sample_ids(model, workload);
+      add_group(model, workload, CellKind::quality, ids);
+      if (!plan.config->timing) continue;
+      ids.resize(std::min(ids.size(), static_cast<size_t>(plan.config->timing->samples)));
+      add_group(model, workload, CellKind::timing, std::move(ids));
+    }
+  }
+  return plan;
+}
+
+std::string describe_plan(const Plan& plan, const store::ResultsReader* done) {
+  size_t label_width = 0;
+  size_t cells = 0;
+  for (const CellGroup& group : plan.groups) {
+    cells += group.cells.size();
+    for (const PlannedCell& cell : group.cells) label_width = std::max(label_width, cell.record.method.size());
+  }
+  std::string body;
+  int64_t total_done = 0;
+  for (const CellGroup& group : plan.groups) {
+    body += fmt::format("\n{}, {}, {}: {} samples\n", group.model->label, group.workload->label,
+                        store::name(group.kind), group.sample_ids.size());
+    for (const PlannedCell& cell : group.cells) {
+      body += fmt::format("  {:<{}}  {}", cell.record.method, label_width, cell.record.cell_id);
+      const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
+      if (row) {
+        const int64_t there = samples_done(group, cell, *done);
+        total_done += there;
+        body += fmt::format("  {} of {} done, {}{}{}", there, group.sample_ids.size(), store::name(row->state),
+                            row->reason.empty() ? "" : ": ", row->reason);
+      }
+      body += '\n';
+    }
+  }
+  return fmt::format("{}: {} cells, {} judgements, {} done already\n", plan.config->name, cells, plan.judgements(),
+                     total_done) +
+         body;
+}
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,281 @@
+#include "harness/experiment/runner.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <set>
+#include <stdexcept>
+
+#include "harness/core/error.h"
+#include "harness/experiment/config_parts.h"
+#include "harness/experiment/provenance.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using store::CellFailure;
+using store::CellState;
+using store::SampleResult;
+
+/// Runs the judge's code and returns why it failed, "" when it did not. Whatever a method throws is an outcome.
+template <typename Work>
+std::string failure_of(Work&& work) {
+  try {
+    work();
+    return "";
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& error) {
+    return *error.what() == '\0' ? "an exception without a message" : error.what();
+  } catch (...) {
+    return "something thrown that is no std::exception";
+  }
+}
+
+store::ExperimentRecord record_of(const ExperimentConfig& config) {
+  return {.experiment = config.name,
+          .title = config.title,
+          .config_json = config.canonical_json,
+          .table_json = table_json(config.table),
+          .published = config.published};
+}
+
+store::RunRecord run_of(const ExperimentConfig& config) {
+  store::RunRecord run = collect_provenance();
+  run.experiment = config.name;
+  run.config_path = config.path.string();
+  run.config_text = config.text;
+  run.overrides_json = config.overrides_json;
+  run.seed = config.engine.seed;
+  return run;
+}
+
+/// A cell on its way: what it lacks, and whether it is given up.
+struct OpenCell {
+  const PlannedCell* cell = nullptr;
+  std::set<std::string> done;
+  bool failed = false;
+};
+
+class Runner {
+ public:
+  Runner(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
+         const std::atomic<bool>& stop)
+      : plan_(plan), judge_(judge), results_(results), progress_(progress), stop_(stop) {}
+
+  RunSummary run(const RunOptions& options) {
+    summary_.run_id = results_.begin_run(record_of(*plan_.config), run_of(*plan_.config));
+    try {
+      record_plan(options);
+      for (const ModelEntry& model : plan_.config->models) {
+        if (!summary_.interrupted) run_model(model);
+      }
+      progress_.finish();
+      results_.finish_run(summary_.run_id,
+                          summary_.interrupted ? store::RunState::interrupted : store::RunState::finished);
+    } catch (...) {
+      // Where even this cannot be written, the next run finds the state `running` and corrects it.
+      failure_of([&] { results_.finish_run(summary_.run_id, store::RunState::failed); });
+      throw;
+    }
+    count_outcomes();
+    return summary_;
+  }
+
+ private:
+  void record_plan(const RunOptions& options) {
+    std::vector<store::CellRecord> cells;
+    for (const CellGroup& group : plan_.groups) {
+      for (const PlannedCell& cell : group.cells) cells.push_back(cell.record);
+    }
+    results_.upsert_cells(cells);
+    for (const CellGroup& group : plan_.groups) {
+      for (const PlannedCell& cell : group.cells) {
+        if (options.retry_failed) results_.retry_failed(cell.record.cell_id);
+        const OpenCell open = open_cell(cell);
+        for (const std::string& id : group.sample_ids) summary_.already_done += open.done.contains(id);
+      }
+    }
+    progress_.begin(plan_.config->name, plan_.judgements(), summary_.already_done);
+  }
+
+  OpenCell open_cell(const PlannedCell& cell) const {
+    const auto row = results_.read().cell(cell.record.cell_id);
+    KVARENA_ASSERT(row.has_value(), cell.record.cell_id);
+    return {.cell = &cell,
+            .done = results_.read().done_samples(cell.record.cell_id),
+            .failed = row->state == CellState::failed};
+  }
+
+  static bool lacks(const OpenCell& open, const std::string& sample) {
+    return !open.failed && !open.done.contains(sample);
+  }
+
+  static bool lacks_any(const OpenCell& open, const CellGroup& group) {
+    for (const std::string& id : group.sample_ids) {
+      if (lacks(open, id)) return true;
+    }
+    return false;
+  }
+
+  void run_model(const ModelEntry& model) {
+    bool loaded = false;
+    std::string failure;
+    for (const CellGroup& group : plan_.groups) {
+      if (group.model != &model || summary_.interrupted) continue;
+      std::vector<OpenCell> cells;
+      bool work_left = false;
+      for (const PlannedCell& cell : group.cells) {
+        cells.push_back(open_cell(cell));
+        work_left = work_left || lacks_any(cells.back(), group);
+        if (cells.back().failed) skip(cells.back(), group);
+      }
+      if (work_left && !loaded && failure.empty()) {
+        failure = load(model);
+        loaded = failure.empty();
+      }
+      if (work_left && !failure.empty()) give_up(cells, group, failure);
+      judge_group(group, cells);
+    }
+    if (!loaded) return;
+    const std::string trouble = failure_of([&] { judge_.end_model(model); });
+    if (!trouble.empty()) progress_.message(fmt::format("model {} did not end cleanly: {}", model.label, trouble));
+  }
+
+  std::string load(const ModelEntry& model) {
+    progress_.note("loading " + model.label);
+    std::vector<store::RunInput> inputs;
+    const std::string failure = failure_of([&] { inputs = judge_.begin_model(model, plan_.config->engine); });
+    for (const store::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
+    return failure;
+  }
+
+  /// Fails every cell of the group that lacks something.
+  void give_up(std::vector<OpenCell>& cells, const CellGroup& group, const std::string& reason) {
+    std::vector<CellFailure> failures;
+    for (OpenCell& open : cells) {
+      if (!lacks_any(open, group)) continue;
+      failures.push_back({.cell_id = open.cell->record.cell_id, .sample_id = "", .reason = reason});
+      fail_cell(open, group, reason);
+    }
+    results_.commit(summary_.run_id, {}, failures);
+  }
+
+  void judge_group(const CellGroup& group, std::vector<OpenCell>& cells) {
+    for (size_t i = 0; i < group.sample_ids.size(); ++i) {
+      std::vector<OpenCell*> missing;
+      for (OpenCell& open : cells) {
+        if (lacks(open, group.sample_ids[i])) missing.push_back(&open);
+      }
+      if (missing.empty()) continue;
+      if (stop_.load()) {
+        summary_.interrupted = true;
+        return;
+      }
+      judge_sample(group, static_cast<int64_t>(i), missing);
+    }
+    for (OpenCell& open : cells) settle(open);
+  }
+
+  void judge_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing) {
+    const std::string& sample_id = group.sample_ids[static_cast<size_t>(index)];
+    progress_.note(fmt::format("{}, {}, {} {} of {}", group.model->label, group.workload->label,
+                               store::name(group.kind), index + 1, group.sample_ids.size()));
+    std::vector<const PlannedCell*> asked;
+    for (const OpenCell* open : missing) asked.push_back(open->cell);
+    std::vector<Verdict> verdicts;
+    const std::string failure = failure_of([&] {
+      verdicts = judge_.judge({.model = *group.model,
+                               .workload = *group.workload,
+                               .kind = group.kind,
+                               .sample_id = sample_id,
+                               .sample_index = index,
+                               .cells = asked});
+    });
+    if (!failure.empty()) verdicts.assign(missing.size(), Verdict{.result = {}, .failure = failure});
+    KVARENA_ASSERT(verdicts.size() == missing.size(),
+                   fmt::format("{} verdicts for {} cells", verdicts.size(), missing.size()));
+
+    std::vector<SampleResult> results;
+    std::vector<CellFailure> failures;
+    for (size_t i = 0; i < missing.size(); ++i) {
+      const std::string& cell_id = missing[i]->cell->record.cell_id;
+      if (!verdicts[i].failure.empty()) {
+        failures.push_back({.cell_id = cell_id, .sample_id = sample_id, .reason = verdicts[i].failure});
+        continue;
+      }
+      SampleResult& result = results.emplace_back(std::move(verdicts[i].result));
+      result.cell_id = cell_id;
+      result.sample_id = sample_id;
+      result.sample_index = index;
+    }
+    results_.commit(summary_.run_id, results, failures);  // before anything else is begun
+
+    for (size_t i = 0; i < missing.size(); ++i) {
+      if (verdicts[i].failure.empty()) {
+        missing[i]->done.insert(sample_id);
+      } else {
+        fail_cell(*missing[i], group, fmt::format("sample {}: {}", sample_id, verdicts[i].failure));
+      }
+    }
+    summary_.judged += static_cast<int64_t>(results.size());
+    progress_.advance(static_cast<int64_t>(results.size()));
+  }
+
+  void fail_cell(OpenCell& open, const CellGroup& group, const std::string& reason) {
+    progress_.message(fmt::format("failed: {}, {}, {}: {}", group.model->label, group.workload->label,
+                                  open.cell->record.method, reason));
+    open.failed = true;
+    skip(open, group);
+  }
+
+  /// What a failed cell lacks is not waited for.
+  void skip(const OpenCell& open, const CellGroup& group) {
+    int64_t lacking = 0;
+    for (const std::string& id : group.sample_ids) lacking += !open.done.contains(id);
+    progress_.advance(lacking);
+  }
+
+  void settle(const OpenCell& open) {
+    const std::string& id = open.cell->record.cell_id;
+    const CellState state = results_.read().cell(id)->state;
+    if (state != CellState::running && state != CellState::pending) return;
+    std::vector<store::MetricValue> values;
+    const std::string failure = failure_of([&] { values = judge_.cell_values(*open.cell, results_.read()); });
+    if (failure.empty()) return results_.settle_cell(id, values);
+    const CellFailure failed{.cell_id = id, .sample_id = "", .reason = "metrics of the cell: " + failure};
+    results_.commit(summary_.run_id, {}, std::span(&failed, 1));
+    progress_.message(fmt::format("failed: {}: {}", open.cell->record.method, failed.reason));
+  }
+
+  void count_outcomes() {
+    for (const CellGroup& group : plan_.groups) {
+      for (const PlannedCell& cell : group.cells) {
+        const CellState state = results_.read().cell(cell.record.cell_id)->state;
+        summary_.failed_cells += state == CellState::failed;
+        summary_.inactive_cells += state == CellState::inactive;
+      }
+    }
+    if (summary_.interrupted) {
+      progress_.message(fmt::format("stopped: {} of {} judgements are in {}; the same command goes on from there",
+                                    summary_.already_done + summary_.judged, plan_.judgements(),
+                                    results_.path().string()));
+    }
+  }
+
+  const Plan& plan_;
+  Judge& judge_;
+  store::ResultsStore& results_;
+  Progress& progress_;
+  const std::atomic<bool>& stop_;
+  RunSummary summary_;
+};
+
+}  // namespace
+
+RunSummary run_plan(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
+                    const std::atomic<bool>& stop, const RunOptions& options) {
+  return Runner(plan, judge, results, progress, stop).run(options);
+}
+
+}  // namespace kvarena::experiment

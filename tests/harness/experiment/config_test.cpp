@@ -1,0 +1,295 @@
+#include "harness/experiment/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/harness/experiment/support.h"
+
+namespace kvarena::experiment {
+namespace {
+
+TEST(Config, ReadsASmallExperiment) {
+  const ExperimentConfig config = parse(kSmallConfig);
+  EXPECT_EQ(config.name, "small");
+  ASSERT_EQ(config.models.size(), 1U);
+  EXPECT_EQ(config.models[0].name, "smollm2-135m");
+  EXPECT_EQ(config.models[0].dtype, "bf16");
+  EXPECT_EQ(config.models[0].kv_dtype, "bf16");
+  EXPECT_EQ(config.models[0].file("/home").string(), "/home/models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf");
+  ASSERT_EQ(config.workloads.size(), 2U);
+  EXPECT_EQ(config.workloads[0].limit, 4);
+  EXPECT_EQ(config.workloads[1].label, "needle");
+  EXPECT_EQ(config.workloads[1].settings_json, R"({"length":64})");
+  ASSERT_EQ(config.methods.size(), 4U);
+  EXPECT_TRUE(config.methods[0].baseline);
+  EXPECT_EQ(config.methods[1].label, "snapkv keep=0.25");
+  EXPECT_EQ(config.methods[2].label, "snapkv keep=0.5");
+  EXPECT_EQ(config.methods[2].settings_json, R"({"keep":0.5})");
+  EXPECT_EQ(config.methods[3].label, "kivi bits=2");
+  EXPECT_FALSE(config.methods[3].baseline);
+  EXPECT_EQ(config.engine.threads, 0);
+  EXPECT_FALSE(config.timing);
+}
+
+TEST(Config, EveryProblemComesAtOnceWithItsPlace) {
+  const std::string problems = problems_of(R"({
+    "name": "", "colour": 1,
+    "models": ["smollm2-135"],
+    "workloads": [{"name": "qasper", "limit": 0}, {"name": "needle", "length": 8}, 5],
+    "methods": [{"name": "snap_kv"}, {"name": "snapkv", "keep": 1.4, "windw": 3}, {"name": "kivi"}],
+    "engine": {"threads": "two"},
+    "timing": {"repeats": 0},
+    "output": [],
+    "table": {"rows": "methods", "cell": "{maen}", "align": true}
+  })");
+  const auto has = [&](const std::string& line) {
+    EXPECT_NE(fmt::format("\n{}\n", problems).find(fmt::format("\nexp.json: {}", line)), std::string::npos)
+        << line << "\nin\n"
+        << problems;
+  };
+  has("name: found \"\", expected a string that is not empty\n");
+  has("colour: found an unknown key, expected one of:");
+  has("models[0]: found model \"smollm2-135\", expected one of: ");
+  has("workloads[0].limit: found 0, expected an integer at least 1\n");
+  has("workloads[1].length: found 8, expected an integer at least 16\n");
+  has("workloads[2]: found 5, expected a name, or an object with a \"name\"\n");
+  has("methods[0].name: found \"snap_kv\"; did you mean \"snapkv\"?\n");
+  has("methods[1].keep: found 1.4, expected a number above 0 and at most 1\n");
+  has("methods[1].windw: found an unknown key, expected one of: keep, window, pool; did you mean \"window\"?\n");
+  has("methods[2].bits: found nothing, expected an integer at least 1 and at most 8\n");
+  has("engine.threads: found \"two\", expected an integer at least 0\n");
+  has("timing.repeats: found 0, expected an integer at least 1\n");
+  has("output: found []");
+  has("table.rows: found \"methods\", expected one of: experiment, model, workload, method, metric; did you mean "
+      "\"method\"?");
+  has("table.cell: found {maen}, expected one of: mean, interval, low, high, n, difference, published; did you mean "
+      "\"mean\"?");
+  has("table.align: found an unknown key");
+  EXPECT_NE(problems.find("did you mean \"smollm2-135m\"?"), std::string::npos);
+}
+
+TEST(Config, MissingListsAreNamed) {
+  const std::string problems = problems_of(R"({"models": []})");
+  for (const char* line :
+       {"name: found nothing", "models: found []", "workloads: found nothing", "methods: found nothing"}) {
+    EXPECT_NE(problems.find(line), std::string::npos) << line << " in " << problems;
+  }
+  EXPECT_EQ(problems.find("metrics"), std::string::npos);
+}
+
+TEST(Config, SyntaxErrorsSayLineAndColumn) {
+  EXPECT_NE(
+      problems_of("{\n  \"name\": \"x\",\n  \"models\" [1]\n}").find("exp.json: line 3, column 12: found syntax error"),
+      std::string::npos)
+      << problems_of("{\n  \"name\": \"x\",\n  \"models\" [1]\n}");
+  EXPECT_NE(problems_of("").find("line 1, column 1"), std::string::npos) << problems_of("");
+  EXPECT_NE(problems_of("{\"name\": \"\xff\"}").find("line 1, column"), std::string::npos);
+  EXPECT_NE(problems_of(R"({"name": 1e999})").find("exp.json: found"), std::string::npos);
+}
+
+TEST(Config, HostileTextIsAnErrorAndNeverACrash) {
+  EXPECT_NE(problems_of(R"({"name": "a", "name": "b"})").find("the key \"name\" twice"), std::string::npos);
+  EXPECT_NE(problems_of(std::string(100000, '[')).find("nested deeper"), std::string::npos);
+  EXPECT_NE(problems_of("[1, 2]").find("expected an object"), std::string::npos);
+  EXPECT_NE(problems_of("null").find("expected an object"), std::string::npos);
+  // Every prefix of a good config, and the config with each byte replaced: a message or a config, nothing else.
+  const std::string good = kSmallConfig;
+  const RandomStream random(11, "bytes of a config");
+  for (size_t i = 0; i < good.size(); ++i) {
+    EXPECT_FALSE(problems_of(good.substr(0, i)).empty()) << i;
+    std::string bad = good;
+    bad[i] = static_cast<char>(random.below(256, i));
+    (void)problems_of(bad);
+  }
+}
+
+TEST(Config, WrongTypesAnywhereAreMessages) {
+  const nlohmann::json good = nlohmann::json::parse(kSmallConfig);
+  const std::vector<nlohmann::json> values = {nullptr,
+                                              true,
+                                              -1,
+                                              1.5,
+                                              "x",
+                                              nlohmann::json::array(),
+                                              nlohmann::json::object(),
+                                              nlohmann::json::array({1}),
+                                              nlohmann::json{{"name", 3}}};
+  int problems = 0;
+  const nlohmann::json leaves = good.flatten();
+  for (const auto& [path, old] : leaves.items()) {
+    for (nlohmann::json::json_pointer at(path); !at.empty(); at.pop_back()) {
+      for (const nlohmann::json& value : values) {
+        nlohmann::json bad = good;
+        bad[at] = value;
+        problems += !problems_of(bad.dump()).empty();
+      }
+    }
+  }
+  EXPECT_GT(problems, 150);
+}
+
+TEST(Config, MatrixIsACrossProductAndReachesIntoNestedMethods) {
+  const ExperimentConfig config =
+      parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": [
+    "full", {"name": "vericache", "label": "VC {draft_length}/{drafter.keep}", "drafter": {"name": "snapkv"},
+             "matrix": {"draft_length": [5, 25], "drafter.keep": [0.1, 0.2]}}]})");
+  ASSERT_EQ(config.methods.size(), 5U);
+  EXPECT_EQ(config.methods[1].label, "VC 5/0.1");
+  EXPECT_EQ(config.methods[2].label, "VC 5/0.2");
+  EXPECT_EQ(config.methods[4].settings_json, R"({"draft_length":25,"drafter":{"keep":0.2,"name":"snapkv"}})");
+}
+
+TEST(Config, AutomaticLabelsSpellNestedSettings) {
+  const ExperimentConfig config =
+      parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": [
+    {"name": "vericache", "draft_length": 25, "drafter": {"name": "snapkv", "keep": 0.2, "pool": "max"}}]})");
+  EXPECT_EQ(config.methods[0].label, "vericache draft_length=25 drafter=snapkv(keep=0.2 pool=max)");
+}
+
+TEST(Config, MadMatricesAreExplained) {
+  const auto with = [](const std::string& method) {
+    return problems_of(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": [)" + method +
+                       "]}");
+  };
+  EXPECT_NE(with(R"({"name": "snapkv", "matrix": {"keep": 0.5}})").find("methods[0].matrix.keep: found 0.5"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "matrix": {"keep": []}})").find("at least one value"), std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "matrix": [1]})").find("methods[0].matrix: found [1]"), std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "keep": 1, "matrix": {"keep": [0.5]}})").find("each setting once"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "matrix": {"keep": [0.5, 1.4]}})").find("methods[0].keep: found 1.4"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "label": "S", "matrix": {"keep": [0.5, 0.6]}})").find("\"S\" twice"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "label": "S {kep}", "keep": 0.5})").find("{kep}"), std::string::npos);
+  std::string big = "[0";
+  for (int i = 1; i < 200; ++i) big += fmt::format(",{}", i);
+  big += "]";
+  EXPECT_NE(with(R"({"name": "snapkv", "matrix": {"a": )" + big + R"(, "b": )" + big + "}}").find("at most 10000"),
+            std::string::npos);
+}
+
+TEST(Config, OneBaselineTheMarkedOrTheFirst) {
+  const std::string head = R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": [)";
+  const ExperimentConfig config = parse(head + R"({"name": "snapkv"}, {"name": "full", "baseline": true}]})");
+  EXPECT_FALSE(config.methods[0].baseline);
+  EXPECT_TRUE(config.methods[1].baseline);
+  EXPECT_NE(problems_of(head + R"({"name": "snapkv", "baseline": true}, {"name": "full", "baseline": true}]})")
+                .find("2 baselines"),
+            std::string::npos);
+}
+
+TEST(Overrides, SetReachesEverythingByNumberOrName) {
+  Overrides overrides;
+  overrides.set = {"engine.seed=3", "methods.snapkv.keep=0.75", "methods[2].bits=4", "workloads.1.length=128",
+                   "title=two words"};
+  overrides.limit = 2;
+  const ExperimentConfig config = parse(kSmallConfig, overrides);
+  EXPECT_EQ(config.engine.seed, 3);
+  ASSERT_EQ(config.methods.size(), 3U) << "the matrix no longer sweeps what was set";
+  EXPECT_EQ(config.methods[1].label, "snapkv keep=0.75");
+  EXPECT_EQ(config.methods[2].settings_json, R"({"bits":4})");
+  EXPECT_EQ(config.workloads[1].settings_json, R"({"length":128})");
+  EXPECT_EQ(config.workloads[0].limit, 2);
+  EXPECT_EQ(config.workloads[1].limit, 2);
+  EXPECT_EQ(config.title, "two words");
+  EXPECT_EQ(nlohmann::json::parse(config.overrides_json)["limit"], 2);
+  EXPECT_EQ(config.text, kSmallConfig) << "the text is the file's, byte for byte";
+}
+
+TEST(Overrides, SettingAKeyOfAnEntryWrittenAsANameWorks) {
+  const std::string text =
+      R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": ["full", "snapkv"]})";
+  EXPECT_EQ(parse(text, {.set = {"methods.snapkv.keep=0.1"}}).methods[1].label, "snapkv keep=0.1");
+  EXPECT_EQ(parse(text, {.set = {"models[0].dtype=f32"}}).models[0].dtype, "f32");
+}
+
+TEST(Overrides, ModelsAreReplaced) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "tiny.gguf") << "x";
+  const std::string file = (folder / "tiny.gguf").string();
+  const ExperimentConfig config = parse(kSmallConfig, {.models = {"smollm2-135m", file}});
+  ASSERT_EQ(config.models.size(), 2U);
+  EXPECT_EQ(config.models[1].label, "tiny");
+  EXPECT_EQ(config.models[1].file("/home").string(), file);
+}
+
+TEST(Overrides, WrongOnesAreExplained) {
+  const auto with = [](const std::string& set) { return problems_of(kSmallConfig, {.set = {set}}); };
+  EXPECT_NE(with("engine.seed").find("--set engine.seed: found no key.path=value"), std::string::npos);
+  EXPECT_NE(with("=3").find("found no key.path=value"), std::string::npos);
+  EXPECT_NE(with("a..b=3").find("found no key.path=value"), std::string::npos);
+  EXPECT_NE(with("methods[9].keep=1").find("found number 9, expected 0 to 2"), std::string::npos);
+  EXPECT_NE(with("methods.snapk.keep=1").find("did you mean \"snapkv\"?"), std::string::npos);
+  EXPECT_NE(with("name.x.y=1").find("--set name.x.y=1"), std::string::npos) << with("name.x.y=1");
+  EXPECT_NE(with("methods.snapkv.keep=7").find("methods[1].keep: found 7"), std::string::npos);
+  EXPECT_NE(with("engine.sede=7").find("did you mean \"seed\"?"), std::string::npos);
+  EXPECT_NE(problems_of(kSmallConfig, {.models = {"gpt-5"}}).find("models[0]: found model \"gpt-5\""),
+            std::string::npos);
+}
+
+TEST(Config, ModelsCanBeGivenByPathAndNeedDistinctLabels) {
+  const std::string tail = R"(, "workloads": ["qasper"], "methods": ["full"]})";
+  const ExperimentConfig config = parse(
+      R"({"name": "m", "models": [{"name": "mine", "path": "x/mine.gguf", "dtype": "f32", "window": 2048, "template": "none"},
+             {"name": "smollm2-135m", "dtype": "f32", "kv_dtype": "bf16", "label": "f32"}])" +
+      tail);
+  EXPECT_EQ(config.models[0].window, 2048);
+  EXPECT_EQ(config.models[0].chat_template, "none");
+  EXPECT_EQ(config.models[1].dtype, "f32");
+  EXPECT_EQ(config.models[1].kv_dtype, "bf16");
+  EXPECT_NE(problems_of(R"({"name": "m", "models": ["smollm2-135m", {"name": "smollm2-135m", "dtype": "f32"}])" + tail)
+                .find("\"smollm2-135m\" twice"),
+            std::string::npos);
+  EXPECT_NE(problems_of(R"({"name": "m", "models": [{"name": "../../etc/passwd"}])" + tail).find("found model"),
+            std::string::npos);
+}
+
+TEST(Config, PublishedValuesComeSinglyOrAsABlockOfATable) {
+  const ExperimentConfig config = parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper", "needle"],
+    "methods": ["full", {"name": "kivi", "bits": 2}], "published": [
+      {"model": "big", "method": "full", "workload": "qasper", "metric": "token_f1", "value": 19.5, "unit": "percent",
+       "source": "paper, table 1", "note": "4k"},
+      {"metric": "token_f1", "unit": "percent", "source": "paper, table 2", "workloads": ["qasper", "needle"], "rows": [
+        {"model": "big", "method": "full", "values": [1, 2.5]}, {"model": "big", "method": "kivi bits=4", "values": [3, null]}]}]})");
+  ASSERT_EQ(config.published.size(), 4U);
+  EXPECT_EQ(config.published[0].note, "4k");
+  EXPECT_EQ(config.published[2].workload, "needle");
+  EXPECT_EQ(config.published[2].value, 2.5);
+  EXPECT_EQ(config.published[2].source, "paper, table 2");
+  ASSERT_EQ(config.warnings.size(), 1U);
+  EXPECT_NE(config.warnings[0].find("method \"kivi bits=4\""), std::string::npos);
+  EXPECT_NE(config.warnings[0].find("did you mean \"kivi bits=2\"?"), std::string::npos);
+
+  const std::string problems = problems_of(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
+    "methods": ["full"], "published": [{"model": "big", "value": "x"},
+      {"metric": "f", "source": "s", "workloads": ["qasper"], "rows": [{"model": "b", "method": "full", "values": [1, 2]}]}]})");
+  EXPECT_NE(problems.find("published[0].value: found \"x\""), std::string::npos) << problems;
+  EXPECT_NE(problems.find("published[0].source: found nothing"), std::string::npos) << problems;
+  EXPECT_NE(problems.find("published[1].rows[0].values: found [1,2], expected a list of 1 numbers"), std::string::npos);
+}
+
+TEST(Config, CanonicalFormDependsOnWhatIsMeantOnly) {
+  const ExperimentConfig a = parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
+    "methods": ["full", {"name": "snapkv", "keep": 0.5, "window": 8}]})");
+  const ExperimentConfig b = parse(R"({"methods": [{"name": "full"}, {"window": 8, "keep": 0.5, "name": "snapkv"}],
+    "workloads": [{"name": "qasper"}], "models": [{"name": "smollm2-135m"}], "name": "m", "output": {"database": "x.db"}})");
+  EXPECT_EQ(a.canonical_json, b.canonical_json);
+}
+
+TEST(Config, FilesAreNamedInMessages) {
+  TemporaryFolder folder;
+  const auto path = folder / "c.json";
+  write_file(path, "{\"name\": 3}");
+  try {
+    (void)load_config(path, tree_options(), zoo().validators());
+    FAIL() << "a config without anything was read";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()).rfind(path.string() + ": name: found 3", 0), 0U) << error.what();
+  }
+  EXPECT_THROW((void)load_config(folder / "absent.json", tree_options(), zoo().validators()), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::experiment

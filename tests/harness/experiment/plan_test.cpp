@@ -1,0 +1,110 @@
+#include "harness/experiment/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/harness/experiment/support.h"
+
+namespace kvarena::experiment {
+namespace {
+
+std::vector<std::string> ids_of(const Plan& plan) {
+  std::vector<std::string> ids;
+  for (const CellGroup& group : plan.groups) {
+    for (const PlannedCell& cell : group.cells) ids.push_back(cell.record.cell_id);
+  }
+  return ids;
+}
+
+Plan plan_of(const std::string& text, const Overrides& overrides = {}, const std::string& card = "auto") {
+  FakeCatalog catalog;
+  catalog.card = card;
+  return make_plan(parse(text, overrides), catalog);
+}
+
+TEST(Plan, CellsComeByModelWorkloadAndMethod) {
+  const Plan plan = plan_of(kSmallConfig);
+  ASSERT_EQ(plan.groups.size(), 2U);
+  EXPECT_EQ(plan.groups[0].workload->name, "qasper");
+  EXPECT_EQ(plan.groups[0].sample_ids.size(), 4U);
+  EXPECT_EQ(plan.groups[1].sample_ids.size(), 6U);
+  EXPECT_EQ(plan.judgements(), 4 * 4 + 6 * 4);
+  int64_t position = 0;
+  for (const CellGroup& group : plan.groups) {
+    ASSERT_EQ(group.cells.size(), 4U);
+    for (const PlannedCell& cell : group.cells) {
+      EXPECT_EQ(cell.record.position, position++);
+      EXPECT_EQ(cell.record.planned_samples, static_cast<int64_t>(group.sample_ids.size()));
+      EXPECT_EQ(cell.record.protocol_json, R"({"dtype":"bf16","template":"auto"})");
+      EXPECT_EQ(cell.record.protocol_sha256, sha256(cell.record.protocol_json));
+    }
+  }
+}
+
+TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
+  const std::vector<std::string> ids = ids_of(plan_of(kSmallConfig));
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
+  const auto same = [&](const Overrides& overrides) { return ids_of(plan_of(kSmallConfig, overrides)) == ids; };
+  EXPECT_TRUE(same({}));
+  EXPECT_TRUE(same({.limit = 2})) << "more samples go into the same cells";
+  EXPECT_TRUE(same({.set = {"engine.threads=1"}})) << "threads change times, not quality";
+  EXPECT_TRUE(same({.set = {"title=x", "output.report=y"}}));
+  EXPECT_FALSE(same({.set = {"engine.seed=1"}}));
+  EXPECT_FALSE(same({.set = {"engine.max_new_tokens=9"}}));
+  EXPECT_FALSE(same({.set = {"models[0].dtype=f32"}}));
+  EXPECT_FALSE(same({.set = {"name=other"}}));
+  EXPECT_NE(ids_of(plan_of(kSmallConfig, {}, "none")), ids) << "another protocol is another cell";
+  // Setting one method leaves the others alone.
+  const std::vector<std::string> changed = ids_of(plan_of(kSmallConfig, {.set = {"methods.kivi.bits=4"}}));
+  EXPECT_EQ(changed[0], ids[0]);
+  EXPECT_NE(changed[3], ids[3]);
+}
+
+TEST(Plan, TimingAddsCellsOfItsOwnOverTheFirstSamples) {
+  const Overrides timing{.set = {R"(timing={"samples": 2, "repeats": 3})"}};
+  const Plan plan = plan_of(kSmallConfig, timing);
+  ASSERT_EQ(plan.groups.size(), 4U);
+  EXPECT_EQ(plan.groups[1].kind, store::CellKind::timing);
+  EXPECT_EQ(plan.groups[1].sample_ids, (std::vector<std::string>{"qasper-0", "qasper-1"}));
+  const std::vector<std::string> without = ids_of(plan_of(kSmallConfig));
+  const std::vector<std::string> with = ids_of(plan);
+  EXPECT_EQ(with[0], without[0]) << "quality cells do not depend on timing";
+  Overrides threads = timing;
+  threads.set.push_back("engine.threads=1");
+  EXPECT_NE(ids_of(plan_of(kSmallConfig, threads))[4], with[4]) << "timing cells depend on threads";
+}
+
+TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
+  const Plan plan = plan_of(kSmallConfig);
+  const std::string fresh = describe_plan(plan, nullptr);
+  EXPECT_NE(fresh.find("small: 8 cells, 40 judgements, 0 done already\n"), std::string::npos) << fresh;
+  EXPECT_NE(fresh.find("\nsmollm2-135m, qasper, quality: 4 samples\n  full              "), std::string::npos) << fresh;
+
+  TemporaryFolder folder;
+  Rig rig(folder / "r.db");
+  rig.judge.failure = [](const JudgeTask&, const PlannedCell& cell) {
+    return cell.record.method_name == "kivi" ? "it threw" : "";
+  };
+  (void)rig.run();
+  const store::ResultsReader reader(rig.path);
+  const std::string done = describe_plan(plan, &reader);
+  EXPECT_NE(done.find("30 done already"), std::string::npos) << done;
+  EXPECT_NE(done.find("4 of 4 done, done\n"), std::string::npos) << done;
+  EXPECT_NE(done.find("0 of 4 done, failed: sample qasper-0: it threw\n"), std::string::npos) << done;
+}
+
+TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
+  class Empty final : public Catalog {
+   public:
+    std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override { return {}; }
+    std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
+                              store::CellKind) override {
+      return "{}";
+    }
+  } catalog;
+  EXPECT_THROW((void)make_plan(parse(kSmallConfig), catalog), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::experiment

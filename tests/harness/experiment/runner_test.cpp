@@ -1,0 +1,221 @@
+#include "harness/experiment/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <new>
+#include <set>
+
+#include "tests/harness/experiment/support.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using store::CellState;
+
+class RunnerTest : public testing::Test {
+ protected:
+  std::map<std::string, int> states() {
+    std::map<std::string, int> count;
+    for (const auto& row : store::ResultsReader(rig_.path).cells("small")) {
+      ++count[std::string(store::name(row.state))];
+    }
+    return count;
+  }
+
+  TemporaryFolder folder_;
+  Rig rig_{folder_ / "r.db"};
+};
+
+TEST_F(RunnerTest, JudgesAllMethodsOfASampleInOneCall) {
+  std::vector<std::string> tasks;
+  rig_.judge.before_sample = [&](const JudgeTask& task) {
+    tasks.push_back(fmt::format("{} {}", task.sample_id, task.cells.size()));
+  };
+  const RunSummary summary = rig_.run();
+  EXPECT_EQ(summary.judged, 40);
+  EXPECT_EQ(summary.already_done, 0);
+  EXPECT_FALSE(summary.interrupted);
+  ASSERT_EQ(tasks.size(), 10U);
+  EXPECT_EQ(tasks.front(), "qasper-0 4");
+  EXPECT_EQ(tasks.back(), "needle-5 4");
+  EXPECT_EQ(rig_.judge.loads, 1);
+  EXPECT_EQ(rig_.judge.unloads, 1);
+  EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 8}}));
+
+  const store::ResultsReader reader(rig_.path);
+  const auto run = reader.runs("small").at(0);
+  EXPECT_EQ(run.state, store::RunState::finished);
+  EXPECT_EQ(run.config_text, kSmallConfig);
+  EXPECT_FALSE(run.cpu_model.empty());
+  EXPECT_EQ(reader.inputs(run.run_id).at(0).name, "smollm2-135m");
+  const auto cell = reader.cells("small").at(0).cell;
+  EXPECT_EQ(reader.cell_values(cell.cell_id).at(0).metric, "sum_f1");
+}
+
+TEST_F(RunnerTest, RunningAgainJudgesNothingAndLoadsNoModel) {
+  (void)rig_.run();
+  const std::string digest = rig_.digest();
+  const RunSummary again = rig_.run();
+  EXPECT_EQ(again.judged, 0);
+  EXPECT_EQ(again.already_done, 40);
+  EXPECT_EQ(rig_.judge.loads, 1);
+  EXPECT_EQ(rig_.digest(), digest);
+}
+
+TEST_F(RunnerTest, StoppingAndGoingOnEqualsNotStopping) {
+  Rig undisturbed(folder_ / "u.db");
+  (void)undisturbed.run();
+  for (int rounds = 0;; ++rounds) {
+    ASSERT_LT(rounds, 20) << "no progress";
+    rig_.stop = false;
+    rig_.judge.before_sample = [&, calls = 0](const JudgeTask&) mutable { rig_.stop = ++calls == 3; };
+    const RunSummary summary = rig_.run();
+    if (!summary.interrupted) break;
+    EXPECT_EQ(summary.judged, 12) << "the sample in work is finished, no other begun";
+    EXPECT_EQ(store::ResultsReader(rig_.path).runs("small").back().finished_at.size(), 20U);
+  }
+  EXPECT_EQ(rig_.digest(), undisturbed.digest());
+}
+
+TEST_F(RunnerTest, AMethodThatFailsCostsItsOwnCellOnly) {
+  rig_.judge.failure = [](const JudgeTask& task, const PlannedCell& cell) {
+    return cell.record.method == "kivi bits=2" && task.sample_id == "qasper-2" ? "needs 3 GB, has 1" : "";
+  };
+  std::map<std::string, size_t> asked;
+  rig_.judge.before_sample = [&](const JudgeTask& task) { asked[task.sample_id] = task.cells.size(); };
+  const RunSummary summary = rig_.run();
+  EXPECT_EQ(summary.failed_cells, 1);
+  EXPECT_EQ(summary.judged, 38);
+  EXPECT_EQ(asked["qasper-2"], 4U);
+  EXPECT_EQ(asked["qasper-3"], 3U) << "a cell that failed is left alone";
+  EXPECT_EQ(asked["needle-0"], 4U) << "its method goes on in other cells";
+  EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 7}, {"failed", 1}}));
+
+  // The failure stays until it is asked for again.
+  rig_.judge.failure = nullptr;
+  EXPECT_EQ(rig_.run().judged, 0);
+  EXPECT_EQ(states()["failed"], 1);
+  EXPECT_EQ(rig_.run({.retry_failed = true}).judged, 2);
+  Rig healthy(folder_ / "h.db");
+  (void)healthy.run();
+  EXPECT_EQ(rig_.digest(), healthy.digest());
+}
+
+TEST_F(RunnerTest, WhateverTheJudgeThrowsIsRecorded) {
+  rig_.judge.before_sample = [](const JudgeTask& task) {
+    if (task.sample_id == "qasper-1") throw std::bad_alloc();
+    if (task.sample_id == "needle-3") throw 42;  // NOLINT: what is no exception must not end a sweep either
+  };
+  const RunSummary summary = rig_.run();
+  EXPECT_EQ(summary.failed_cells, 8);
+  const auto rows = store::ResultsReader(rig_.path).cells("small");
+  EXPECT_EQ(rows.front().reason, "sample qasper-1: out of memory");
+  EXPECT_EQ(rows.front().done_samples, 1);
+  EXPECT_EQ(rows.back().reason, "sample needle-3: something thrown that is no std::exception");
+}
+
+TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
+  const std::string two_models = R"({"name": "small", "models": [{"name": "bad", "path": "bad.gguf"}, "smollm2-135m"],
+    "workloads": ["qasper"], "methods": ["full", "snapkv"]})";
+  class OneBad final : public Judge {
+   public:
+    std::vector<store::RunInput> begin_model(const ModelEntry& model, const EngineSettings& engine) override {
+      if (model.name == "bad") throw UserError("bad.gguf: found 3 bytes, expected a checkpoint");
+      return good.begin_model(model, engine);
+    }
+    void end_model(const ModelEntry& model) override { good.end_model(model); }
+    std::vector<Verdict> judge(const JudgeTask& task) override { return good.judge(task); }
+    std::vector<store::MetricValue> cell_values(const PlannedCell&, const store::ResultsReader&) override { return {}; }
+    FakeJudge good;
+  } judge;
+  auto results = store::ResultsStore::open_or_create(rig_.path);
+  const Plan plan = make_plan(parse(two_models), rig_.catalog);
+  Progress progress({.style = ProgressOptions::Style::quiet, .stream = nowhere(), .now = {}});
+  const RunSummary summary = run_plan(plan, judge, results, progress, rig_.stop);
+  EXPECT_EQ(summary.failed_cells, 2);
+  EXPECT_EQ(summary.judged, 12);
+  EXPECT_EQ(results.read().cells("small").front().reason, "bad.gguf: found 3 bytes, expected a checkpoint");
+}
+
+TEST_F(RunnerTest, AnIdleMethodIsInactiveNotATie) {
+  rig_.judge.inactive = [](const PlannedCell& cell) { return cell.record.method == "snapkv keep=0.5"; };
+  const RunSummary summary = rig_.run();
+  EXPECT_EQ(summary.inactive_cells, 2);
+  EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 6}, {"inactive", 2}}));
+}
+
+TEST_F(RunnerTest, AHigherLimitJudgesTheNewSamplesOnly) {
+  (void)rig_.run();
+  Rig longer(rig_.path, kSmallConfig, {.limit = 6});
+  const RunSummary summary = longer.run();
+  EXPECT_EQ(summary.judged, 8);
+  EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 8}}));
+  Rig fresh(folder_ / "f.db", kSmallConfig, {.limit = 6});
+  (void)fresh.run();
+  EXPECT_EQ(longer.digest(), fresh.digest()) << "also the cells' own metrics are computed anew";
+}
+
+TEST_F(RunnerTest, ANewMethodCostsItsOwnJudgingOnly) {
+  (void)rig_.run();
+  std::string more = kSmallConfig;
+  more.replace(more.find("\"full\""), 6, R"("full", {"name": "kivi", "bits": 4})");
+  Rig longer(rig_.path, more);
+  std::set<size_t> asked;
+  longer.judge.before_sample = [&](const JudgeTask& task) { asked.insert(task.cells.size()); };
+  EXPECT_EQ(longer.run().judged, 10);
+  EXPECT_EQ(asked, std::set<size_t>{1});
+  Rig fresh(folder_ / "f.db", more);
+  (void)fresh.run();
+  EXPECT_EQ(longer.digest(), fresh.digest());
+}
+
+TEST_F(RunnerTest, AnotherProtocolSupersedesWhatWasMeasured) {
+  (void)rig_.run();
+  rig_.catalog.card = "none";
+  EXPECT_EQ(rig_.run().judged, 40);
+  EXPECT_EQ(store::ResultsReader(rig_.path).cells("small").size(), 8U);
+  EXPECT_EQ(store::ResultsReader(rig_.path).cells("small", true).size(), 16U);
+}
+
+TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
+  const InterruptGuard guard;
+  rig_.judge.before_sample = [](const JudgeTask& task) {
+    if (task.sample_id == "qasper-1") ::raise(SIGINT);
+  };
+  auto results = store::ResultsStore::open_or_create(rig_.path);
+  const Plan plan = make_plan(parse(kSmallConfig), rig_.catalog);
+  std::FILE* said = std::tmpfile();
+  {
+    Progress progress({.style = ProgressOptions::Style::lines, .stream = said, .now = {}});
+    const RunSummary summary = run_plan(plan, rig_.judge, results, progress, InterruptGuard::flag());
+    EXPECT_TRUE(summary.interrupted);
+    EXPECT_EQ(summary.judged, 8);
+  }
+  std::rewind(said);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), said));
+  std::fclose(said);
+  EXPECT_NE(
+      text.find("stopped: 8 of 40 judgements are in " + rig_.path.string() + "; the same command goes on from there"),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(results.read().runs("small").at(0).state, store::RunState::interrupted);
+}
+
+TEST(InterruptGuard, TheSecondSignalEndsTheProcessAndTheGuardPutsHandlersBack) {
+  EXPECT_EXIT(
+      {
+        const InterruptGuard guard;
+        ::raise(SIGTERM);
+        ::raise(SIGTERM);
+        ::_exit(0);
+      },
+      testing::KilledBySignal(SIGTERM), "stopping after the sample in work");
+  struct sigaction now {};
+  ::sigaction(SIGINT, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+}  // namespace
+}  // namespace kvarena::experiment
