@@ -1,0 +1,225 @@
+#include "harness/cache/entry_segment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "harness/cache/run_attention.h"
+#include "harness/core/error.h"
+#include "kernels/cells/cells.h"
+
+namespace kvarena {
+namespace {
+
+using kernels::CellKind;
+using kernels::Cells;
+
+Cells cells(const LayerShape& shape, CellKind kind, const Buffer& buffer) {
+  // Kernels that only read take the same struct; what they do not write stays untouched.
+  return {
+      .kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<std::byte*>(buffer.data())};
+}
+
+/// Cells to hold for `entries`: whole cells and at most 1/64 more, so that growing stays linear in time.
+int64_t grown_cells(int64_t entries) {
+  const int64_t needed = kernels::cells_for(entries);
+  return needed + needed / 64;
+}
+
+void resize(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
+  if (bytes == buffer.bytes()) return;
+  Buffer grown(ledger, Tier::device, bytes);
+  const int64_t common = std::min(bytes, buffer.bytes());
+  if (common > 0) std::memcpy(grown.data(), buffer.data(), static_cast<size_t>(common));
+  buffer = std::move(grown);
+}
+
+}  // namespace
+
+EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : shape_(shape), ledger_(std::move(ledger)) {
+  for (int64_t head = 0; head < shape_.kv_heads; ++head) heads_.emplace_back(ledger_);
+}
+
+int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape_.head_dim, shape_.dtype); }
+
+void EntrySegment::reserve(Head& head, int64_t entries) {
+  if (kernels::cells_for(entries) * cell_bytes() <= head.keys.bytes()) return;
+  const int64_t bytes = grown_cells(entries) * cell_bytes();
+  resize(head.keys, ledger_, bytes);
+  resize(head.values, ledger_, bytes);
+}
+
+void EntrySegment::shrink(Head& head) {
+  const int64_t bytes = kernels::cells_for(head.entries) * cell_bytes();
+  resize(head.keys, ledger_, bytes);
+  resize(head.values, ledger_, bytes);
+  head.positions.shrink_to_fit();
+  head.scores.shrink_to_fit();
+}
+
+void EntrySegment::append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position) {
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    Head& head = heads_[h];
+    if (!ragged_ && h == 0 && head.entries == 0) first_position_ = position;
+    reserve(head, head.entries + n);
+    const int64_t offset = h * shape_.head_dim;
+    kernels::store_rows(cells(shape_, CellKind::keys, head.keys), head.entries, n, keys + offset, stride);
+    kernels::store_rows(cells(shape_, CellKind::values, head.values), head.entries, n, values + offset, stride);
+    if (ragged_) {
+      const auto old = static_cast<int64_t>(head.positions.size());
+      head.positions.resize(old + n);
+      std::iota(head.positions.begin() + old, head.positions.end(), static_cast<int32_t>(position));
+    }
+    head.entries += n;
+    if (has_scores_) head.scores.resize(head.entries, 0.0F);
+  }
+}
+
+void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64_t count) {
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    Head& head = heads_[h];
+    const std::vector<int32_t> positions = from.positions(h);
+    if (!ragged_ && h == 0 && head.entries == 0) first_position_ = positions[first];
+    reserve(head, head.entries + count);
+    kernels::copy_entries(cells(shape_, CellKind::keys, from.heads_[h].keys), first, count,
+                          cells(shape_, CellKind::keys, head.keys), head.entries);
+    kernels::copy_entries(cells(shape_, CellKind::values, from.heads_[h].values), first, count,
+                          cells(shape_, CellKind::values, head.values), head.entries);
+    if (ragged_) {
+      head.positions.insert(head.positions.end(), positions.begin() + first, positions.begin() + first + count);
+    }
+    head.entries += count;
+    if (has_scores_) head.scores.resize(head.entries, 0.0F);
+  }
+}
+
+void EntrySegment::truncate(int64_t n) {
+  for (Head& head : heads_) {
+    if (head.entries <= n) continue;
+    head.entries = n;
+    if (ragged_) head.positions.resize(n);
+    if (has_scores_) head.scores.resize(n);
+    shrink(head);
+  }
+}
+
+void EntrySegment::become_ragged() {
+  if (ragged_) return;
+  for (Head& head : heads_) {
+    head.positions.reserve(head.entries);
+    head.positions.resize(head.entries);
+    std::iota(head.positions.begin(), head.positions.end(), static_cast<int32_t>(first_position_));
+  }
+  ragged_ = true;
+}
+
+void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
+  KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape_.kv_heads,
+                 fmt::format("lists for {} heads, the layer has {}", kept.size(), shape_.kv_heads));
+  become_ragged();
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    Head& head = heads_[h];
+    const auto count = static_cast<int64_t>(kept[h].size());
+    for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
+      const Cells run = cells(shape_, kind, *buffer);
+      kernels::gather_entries(run, kept[h].data(), count, run, 0);
+    }
+    for (int64_t i = 0; i < count; ++i) head.positions[i] = head.positions[kept[h][i]];
+    head.positions.resize(count);
+    if (has_scores_) {
+      for (int64_t i = 0; i < count; ++i) head.scores[i] = head.scores[kept[h][i]];
+      head.scores.resize(count);
+    }
+    head.entries = count;
+    shrink(head);
+  }
+}
+
+void EntrySegment::drop_front(int64_t n) {
+  for (Head& head : heads_) {
+    const int64_t left = head.entries - n;
+    for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
+      const Cells run = cells(shape_, kind, *buffer);
+      kernels::copy_entries(run, n, left, run, 0);
+    }
+    if (ragged_) head.positions.erase(head.positions.begin(), head.positions.begin() + n);
+    if (has_scores_) head.scores.erase(head.scores.begin(), head.scores.begin() + n);
+    head.entries = left;
+    shrink(head);
+  }
+  first_position_ += n;
+}
+
+std::span<float> EntrySegment::scores(int64_t kv_head) {
+  if (!has_scores_) {
+    for (Head& head : heads_) head.scores.assign(head.entries, 0.0F);
+    has_scores_ = true;
+  }
+  return heads_[kv_head].scores;
+}
+
+kernels::HeadRun EntrySegment::run(int64_t kv_head) const {
+  const Head& head = heads_[kv_head];
+  return {.keys = head.keys.data(), .values = head.values.data(), .entries = head.entries};
+}
+
+std::vector<int32_t> EntrySegment::positions(int64_t kv_head) const {
+  const Head& head = heads_[kv_head];
+  if (ragged_) return {head.positions.begin(), head.positions.end()};
+  std::vector<int32_t> list(static_cast<size_t>(head.entries));
+  std::iota(list.begin(), list.end(), static_cast<int32_t>(first_position_));
+  return list;
+}
+
+int64_t EntrySegment::bytes() const {
+  int64_t total = 0;
+  for (const Head& head : heads_) {
+    total += head.keys.bytes() + head.values.bytes();
+    total += static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
+  }
+  return total;
+}
+
+void EntrySegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
+  std::vector<kernels::HeadRun> runs;
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
+  attend_runs(shape_, runs, queries, causal, state);
+}
+
+void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                                     int64_t row_stride) const {
+  std::vector<kernels::HeadRun> runs;
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
+  add_run_probabilities(shape_, runs, queries, causal, lse, sums, row_stride);
+}
+
+void EntrySegment::read(int64_t kv_head, float* keys, float* values) const {
+  const Head& head = heads_[kv_head];
+  if (keys != nullptr) {
+    kernels::load_rows(cells(shape_, CellKind::keys, head.keys), 0, head.entries, keys, shape_.head_dim);
+  }
+  if (values != nullptr) {
+    kernels::load_rows(cells(shape_, CellKind::values, head.values), 0, head.entries, values, shape_.head_dim);
+  }
+}
+
+std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
+  auto copy = std::make_unique<EntrySegment>(shape_, ledger);
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    const Head& from = heads_[h];
+    Head& to = copy->heads_[h];
+    to.keys = from.keys.clone(ledger);
+    to.values = from.values.clone(ledger);
+    to.entries = from.entries;
+    to.positions.assign(from.positions.begin(), from.positions.end());
+    to.scores.assign(from.scores.begin(), from.scores.end());
+  }
+  copy->first_position_ = first_position_;
+  copy->ragged_ = ragged_;
+  copy->has_scores_ = has_scores_;
+  return copy;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,75 @@
+#pragma once
+// Entries in 16 or 32 bits: dense while every head holds one contiguous run, ragged once heads keep their own.
+
+#include <span>
+
+#include "harness/cache/segment.h"
+
+namespace kvarena {
+
+/// Growable storage of full-precision entries. Each kv head owns its keys and values in cells of 16 entries
+/// (kernels/attention says how a cell is laid out); memory is taken cell by cell, so that what is allocated exceeds
+/// what is held by at most 15 entries or 1/64 of the head, whichever is larger.
+///
+/// Not thread-safe; a segment belongs to one request.
+class EntrySegment final : public Segment {
+ public:
+  EntrySegment(const LayerShape& shape, LedgerPtr ledger);
+
+  /// Appends n tokens to every head. keys, values [n, kv_heads, head_dim] with `stride` floats between tokens;
+  /// the first has original position `position`.
+  void append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position);
+  /// Appends entries first .. first+count-1 of `from` (same shape), bits and positions unchanged.
+  void append_entries(const EntrySegment& from, int64_t first, int64_t count);
+  /// Forgets the newest entries of every head until it holds `n`. Memory is released cell by cell.
+  void truncate(int64_t n);
+  /// Keeps the listed entries of each head: kept[kv_head] ascending indices. The rest is really released, and the
+  /// segment is ragged from then on. Scores are gathered along.
+  void keep(std::span<const std::vector<int32_t>> kept);
+  /// Removes the first n entries of every head.
+  void drop_front(int64_t n);
+
+  /// A running score for each entry of each head, gathered with the entries and counted as memory. New entries start
+  /// at 0. Absent until first asked for.
+  [[nodiscard]] std::span<float> scores(int64_t kv_head);
+  [[nodiscard]] bool has_scores() const { return has_scores_; }
+
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }
+  /// The run of `kv_head` as kernels take it.
+  [[nodiscard]] kernels::HeadRun run(int64_t kv_head) const;
+
+  [[nodiscard]] StorageForm form() const override { return ragged_ ? StorageForm::ragged : StorageForm::dense; }
+  [[nodiscard]] int64_t entries(int64_t kv_head) const override { return heads_[kv_head].entries; }
+  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
+  [[nodiscard]] int64_t bytes() const override;
+  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
+  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                         int64_t row_stride) const override;
+  void read(int64_t kv_head, float* keys, float* values) const override;
+  [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+
+ private:
+  struct Head {
+    explicit Head(const LedgerPtr& ledger)
+        : positions(LedgerAllocator<int32_t>(ledger)), scores(LedgerAllocator<float>(ledger)) {}
+    Buffer keys;    // [cells, head_dim, 16]
+    Buffer values;  // [cells, 16, head_dim]
+    int64_t entries = 0;
+    LedgerVector<int32_t> positions;  // empty while dense
+    LedgerVector<float> scores;       // empty unless the segment has scores
+  };
+
+  [[nodiscard]] int64_t cell_bytes() const;
+  void reserve(Head& head, int64_t entries);
+  void shrink(Head& head);
+  void become_ragged();
+
+  LayerShape shape_;
+  LedgerPtr ledger_;
+  std::vector<Head> heads_;
+  int64_t first_position_ = 0;  // of a dense segment
+  bool ragged_ = false;
+  bool has_scores_ = false;
+};
+
+}  // namespace kvarena

@@ -1,0 +1,38 @@
+#pragma once
+// A view that selects entries of another segment; what retrieval methods attend to.
+
+#include "harness/cache/entry_segment.h"
+
+namespace kvarena {
+
+/// Attends to the listed entries of `base` only. Lists are ascending indices into the base's head; one list a kv head,
+/// or one a query head where a method selects for each query head by itself. The base must outlive the view and must
+/// not change while the view is used.
+class IndexedSegment final : public Segment {
+ public:
+  IndexedSegment(const EntrySegment& base, std::vector<std::vector<int32_t>> selected, const LedgerPtr& ledger);
+
+  [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
+  [[nodiscard]] int64_t entries(int64_t kv_head) const override;
+  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
+  [[nodiscard]] int64_t bytes() const override;
+  /// `causal` must be false: a view is chosen for queries that see all of it.
+  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
+  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                         int64_t row_stride) const override;
+  void read(int64_t kv_head, float* keys, float* values) const override;
+  [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+
+  /// Selected indices of a query head.
+  [[nodiscard]] std::span<const int32_t> selected(int64_t q_head) const;
+
+ private:
+  [[nodiscard]] bool per_query_head() const;
+  [[nodiscard]] std::vector<kernels::HeadRun> runs() const;
+
+  const EntrySegment* base_;
+  LedgerPtr ledger_;
+  std::vector<LedgerVector<int32_t>> selected_;  // [kv_heads] or [q_heads]
+};
+
+}  // namespace kvarena

@@ -1,0 +1,78 @@
+#include "harness/cache/layer_cache.h"
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+
+LayerCache::LayerCache(const LayerShape& shape, LedgerPtr ledger) : shape_(shape), ledger_(std::move(ledger)) {
+  segments_.push_back(std::make_unique<EntrySegment>(shape_, ledger_));
+}
+
+EntrySegment& LayerCache::tail() { return static_cast<EntrySegment&>(*segments_.back()); }
+
+const EntrySegment& LayerCache::tail() const { return static_cast<const EntrySegment&>(*segments_.back()); }
+
+void LayerCache::append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position) {
+  tail().append(keys, values, n, stride, position);
+}
+
+void LayerCache::attend(const LayerQueries& queries, kernels::AttentionState& state) const {
+  if (view) {
+    view->attend(queries, /*causal=*/false, state);
+    return;
+  }
+  for (const auto& segment : segments_) segment->attend(queries, /*causal=*/segment == segments_.back(), state);
+}
+
+int64_t LayerCache::entries(int64_t kv_head) const {
+  int64_t total = 0;
+  for (const auto& segment : segments_) total += segment->entries(kv_head);
+  return total;
+}
+
+int64_t LayerCache::bytes() const {
+  int64_t total = index ? index->bytes() : 0;
+  for (const auto& segment : segments_) total += segment->bytes();
+  return total;
+}
+
+void LayerCache::insert_before_tail(std::unique_ptr<Segment> segment) {
+  segments_.insert(segments_.end() - 1, std::move(segment));
+}
+
+LayerCache LayerCache::clone(const LedgerPtr& ledger) const {
+  LayerCache copy(shape_, ledger);
+  copy.segments_.clear();
+  for (const auto& segment : segments_) copy.segments_.push_back(segment->clone(ledger));
+  if (index) {
+    copy.index = index->clone(ledger);
+    copy.index->entries = index->entries;
+  }
+  return copy;
+}
+
+KvCache::KvCache(int64_t layer_count, const LayerShape& shape) : ledger(std::make_shared<MemoryLedger>()) {
+  for (int64_t i = 0; i < layer_count; ++i) layers.emplace_back(shape, ledger);
+}
+
+int64_t KvCache::bytes() const {
+  int64_t total = 0;
+  for (const LayerCache& layer : layers) total += layer.bytes();
+  return total;
+}
+
+KvCache KvCache::clone() const {
+  KvCache copy;
+  copy.ledger = std::make_shared<MemoryLedger>();
+  copy.length = length;
+  for (const LayerCache& layer : layers) copy.layers.push_back(layer.clone(copy.ledger));
+  return copy;
+}
+
+void KvCache::truncate(int64_t new_length) {
+  const int64_t forgotten = length - new_length;
+  for (LayerCache& layer : layers) layer.tail().truncate(layer.tail().entries(0) - forgotten);
+  length = new_length;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,92 @@
+#pragma once
+// The cache of one layer and of a whole model, for one request.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "harness/cache/entry_segment.h"
+#include "harness/cache/segment.h"
+
+namespace kvarena {
+
+/// What a method keeps about a layer beside its entries: page bounds, centroids, landmarks. Counted, cloned with the
+/// cache; it must never need the method instance to be copied.
+class LayerIndex {
+ public:
+  virtual ~LayerIndex() = default;
+  [[nodiscard]] virtual int64_t bytes() const = 0;
+  [[nodiscard]] virtual std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const = 0;
+
+  int64_t entries = 0;  // entries of the tail that are indexed
+};
+
+/// Segments oldest first. The last one takes new tokens and is always an EntrySegment.
+class LayerCache {
+ public:
+  LayerCache(const LayerShape& shape, LedgerPtr ledger);
+
+  void append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position);
+  /// Folds all segments, or the view when one is set, into `state`. `causal`: the newest q_len entries belong to the
+  /// queries.
+  void attend(const LayerQueries& queries, kernels::AttentionState& state) const;
+
+  /// Entries over all segments of one head.
+  [[nodiscard]] int64_t entries(int64_t kv_head) const;
+  [[nodiscard]] int64_t bytes() const;
+
+  [[nodiscard]] EntrySegment& tail();
+  [[nodiscard]] const EntrySegment& tail() const;
+  /// Puts a segment in front of the tail (a codec's packed part).
+  void insert_before_tail(std::unique_ptr<Segment> segment);
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }
+  [[nodiscard]] const LedgerPtr& ledger() const { return ledger_; }
+  [[nodiscard]] LayerCache clone(const LedgerPtr& ledger) const;
+
+  /// For the present pass attention reads this view instead of the segments; cleared by the engine after the pass.
+  std::unique_ptr<Segment> view;
+  std::unique_ptr<LayerIndex> index;
+
+ private:
+  LayerShape shape_;
+  LedgerPtr ledger_;
+  std::vector<std::unique_ptr<Segment>> segments_;
+};
+
+/// One request's cache.
+struct KvCache {
+  std::vector<LayerCache> layers;
+  int64_t length = 0;  // tokens whose KV was appended = position of the next token
+  LedgerPtr ledger;
+
+  KvCache(int64_t layers, const LayerShape& shape);
+  KvCache(KvCache&&) = default;
+  KvCache& operator=(KvCache&&) = default;
+
+  /// Bytes allocated by all layers, metadata included.
+  [[nodiscard]] int64_t bytes() const;
+  /// A deep copy with a ledger of its own.
+  [[nodiscard]] KvCache clone() const;
+  /// Forgets the newest tokens until `length`. Only for caches whose tails are dense.
+  void truncate(int64_t length);
+
+ private:
+  KvCache() = default;  // for clone
+};
+
+/// What wants to see or steer the attention of a pass: methods, through the engine. Called for each layer in order.
+class AttentionHooks {
+ public:
+  virtual ~AttentionHooks() = default;
+  /// After the pass's keys and values were appended, before attention. May set `cache.view`.
+  virtual void before_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/) {}
+  /// After attention. lse [q_len, q_heads], natural logarithm of the softmax denominators.
+  virtual void after_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/,
+                               const float* /*lse*/) {}
+  /// Whether LayerQueries::hidden is wanted.
+  [[nodiscard]] virtual bool wants_hidden() const { return false; }
+};
+
+}  // namespace kvarena

@@ -1,0 +1,89 @@
+#pragma once
+// Memory tiers and the one place where cache bytes are counted: at allocation.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace kvarena {
+
+enum class Tier { device, host, disk, remote };
+inline constexpr int kTiers = 4;
+
+/// Bytes allocated now and at most, per tier. One ledger a request; thread-safe.
+class MemoryLedger {
+ public:
+  void add(Tier tier, int64_t bytes) noexcept;  // negative to release
+  [[nodiscard]] int64_t current(Tier tier) const noexcept;
+  [[nodiscard]] int64_t peak(Tier tier) const noexcept;
+  [[nodiscard]] int64_t current() const noexcept;  // over all tiers
+
+ private:
+  std::array<std::atomic<int64_t>, kTiers> current_{};
+  std::array<std::atomic<int64_t>, kTiers> peak_{};
+};
+
+using LedgerPtr = std::shared_ptr<MemoryLedger>;
+
+/// A block of bytes, aligned to 64, zeroed, counted in its ledger as long as it lives. Move-only.
+/// The device tier of a CPU run is main memory.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(LedgerPtr ledger, Tier tier, int64_t bytes);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  [[nodiscard]] std::byte* data() noexcept { return data_; }
+  [[nodiscard]] const std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] int64_t bytes() const noexcept { return bytes_; }
+  /// The same content in another ledger.
+  [[nodiscard]] Buffer clone(LedgerPtr ledger) const;
+
+ private:
+  LedgerPtr ledger_;
+  Tier tier_ = Tier::device;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+/// Counts what a standard container really allocates.
+template <typename T>
+class LedgerAllocator {
+ public:
+  using value_type = T;
+  explicit LedgerAllocator(LedgerPtr ledger, Tier tier = Tier::device) : ledger_(std::move(ledger)), tier_(tier) {}
+  template <typename U>
+  LedgerAllocator(const LedgerAllocator<U>& other)
+      : ledger_(other.ledger()), tier_(other.tier()) {}  // NOLINT(google-explicit-constructor): rebinding
+
+  T* allocate(size_t n) {
+    T* block = std::allocator<T>().allocate(n);
+    ledger_->add(tier_, static_cast<int64_t>(n * sizeof(T)));
+    return block;
+  }
+  void deallocate(T* block, size_t n) noexcept {
+    ledger_->add(tier_, -static_cast<int64_t>(n * sizeof(T)));
+    std::allocator<T>().deallocate(block, n);
+  }
+  [[nodiscard]] const LedgerPtr& ledger() const { return ledger_; }
+  [[nodiscard]] Tier tier() const { return tier_; }
+  template <typename U>
+  bool operator==(const LedgerAllocator<U>& other) const {
+    return ledger_ == other.ledger() && tier_ == other.tier();
+  }
+
+ private:
+  LedgerPtr ledger_;
+  Tier tier_;
+};
+
+/// A vector whose memory is counted: metadata of segments, running scores, page bounds.
+template <typename T>
+using LedgerVector = std::vector<T, LedgerAllocator<T>>;
+
+}  // namespace kvarena

@@ -1,0 +1,26 @@
+#pragma once
+// Entries in a codec's real bits.
+
+#include "harness/cache/entry_segment.h"
+
+namespace kvarena {
+
+/// Packed entries that precede the tail. Codecs pack keys in blocks along tokens but values token by token, so the
+/// newest values here may still be in 16 bits: entries [0, packed_values) have both sides packed, entries
+/// [packed_values, entries) have packed keys only.
+class PackedSegment : public Segment {
+ public:
+  /// Takes the first n entries of `tail` (which forgets them): keys are packed now, values join the 16-bit ones.
+  /// n must be a multiple of the codec's key block.
+  virtual void take(EntrySegment& tail, int64_t n) = 0;
+  /// Packs the n oldest values that are still in 16 bits.
+  virtual void pack_values(int64_t n) = 0;
+  /// Values of each head still in 16 bits.
+  [[nodiscard]] virtual int64_t unpacked_values() const = 0;
+  /// Bytes held by codes, scales and zero points alone.
+  [[nodiscard]] virtual int64_t packed_bytes() const = 0;
+
+  [[nodiscard]] StorageForm form() const final { return StorageForm::packed; }
+};
+
+}  // namespace kvarena

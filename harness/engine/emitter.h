@@ -1,0 +1,25 @@
+#pragma once
+// From logits to tokens: sampling or teacher forcing, stop rules.
+
+#include "harness/engine/session.h"
+
+namespace kvarena {
+
+/// Turns each step's logits into the session's next token. One instance a session.
+class Emitter {
+ public:
+  Emitter(SessionOptions options, int64_t prompt_tokens);
+
+  /// Reports the logits, chooses the token, appends it to `session.tokens` and sets `session.finish` when it ends.
+  int32_t emit(Session& session, std::span<const float> logits);
+  /// New tokens still allowed.
+  [[nodiscard]] int64_t remaining(const Session& session) const;
+
+ private:
+  [[nodiscard]] bool stops(const Session& session, int32_t token) const;
+
+  SessionOptions options_;
+  int64_t prompt_tokens_;
+};
+
+}  // namespace kvarena

@@ -1,0 +1,55 @@
+#include "harness/engine/observe.h"
+
+#include <algorithm>
+
+namespace kvarena {
+
+PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size)
+    : needs_(needs), prompt_tokens_(prompt_tokens), hidden_size_(hidden_size), seen_(static_cast<size_t>(layers)) {
+  for (LayerObservations& seen : seen_) {
+    seen.entries = prompt_tokens;
+    seen.window = std::min(needs.window, prompt_tokens);
+  }
+}
+
+void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
+                                 const float* lse) {
+  const int64_t first = prompt_tokens_ - seen.window;  // position of the window's first query
+  const int64_t row = shape.q_heads * shape.head_dim;
+  for (int64_t t = std::max<int64_t>(0, first - queries.position); t < queries.q_len; ++t) {
+    const float* q = queries.q + t * queries.q_stride;
+    seen.window_queries.insert(seen.window_queries.end(), q, q + row);
+    seen.window_lse.insert(seen.window_lse.end(), lse + t * shape.q_heads, lse + (t + 1) * shape.q_heads);
+  }
+}
+
+void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
+  LayerObservations& seen = seen_[layer];
+  const LayerShape& shape = cache.shape();
+  if (seen.window > 0) keep_window(seen, shape, queries, lse);
+  if (needs_.prompt_attention) {
+    seen.prompt_attention.resize(static_cast<size_t>(shape.q_heads * prompt_tokens_), 0.0F);
+    cache.tail().add_probabilities(queries, /*causal=*/true, lse, seen.prompt_attention.data(), prompt_tokens_);
+  }
+  if (needs_.hidden) {
+    seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
+  }
+}
+
+LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
+  return {.layer = layer, .layers = layers_, .cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_};
+}
+
+void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
+  LayerContext view = context(layer, cache);
+  method_->select(view, queries);
+}
+
+void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
+  cache.view.reset();
+  LayerContext view = context(layer, cache);
+  method_->observe(view, queries, lse);
+  method_->settle(view);
+}
+
+}  // namespace kvarena

@@ -1,0 +1,31 @@
+#include "harness/engine/plain_session.h"
+
+#include <chrono>
+
+#include "harness/engine/compressed_cache.h"
+
+namespace kvarena {
+
+PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options)
+    : cache_([&] {
+        const auto start = std::chrono::steady_clock::now();
+        KvCache cache = compress_prompt(prompt, method, activity);
+        compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        return cache;
+      }()),
+      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size())),
+      emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
+  resident_bytes = cache_.bytes();
+  emitter_.emit(*this, prompt.logits);
+}
+
+SequencePass PlainSession::next_pass() {
+  return {.tokens = std::span(tokens).last(1), .cache = &cache_, .hooks = &hooks_, .logits = LogitsRows::last};
+}
+
+void PlainSession::consume(std::span<const float> logits) {
+  emitter_.emit(*this, logits);
+  peak_bytes = cache_.ledger->peak(Tier::device);
+}
+
+}  // namespace kvarena

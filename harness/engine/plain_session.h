@@ -1,0 +1,24 @@
+#pragma once
+// Decoding one token a pass on the method's cache.
+
+#include "harness/engine/emitter.h"
+#include "harness/engine/observe.h"
+#include "harness/engine/session.h"
+
+namespace kvarena {
+
+class PlainSession final : public Session {
+ public:
+  PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);
+
+  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
+  [[nodiscard]] SequencePass next_pass() override;
+  void consume(std::span<const float> logits) override;
+
+ private:
+  KvCache cache_;
+  MethodHooks hooks_;
+  Emitter emitter_;
+};
+
+}  // namespace kvarena

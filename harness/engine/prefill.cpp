@@ -1,0 +1,41 @@
+#include "harness/engine/prefill.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/engine/observe.h"
+
+namespace kvarena {
+
+Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs, int64_t chunk) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  const int64_t window = model.config().max_position;
+  if (n == 0) fail({.place = "prompt", .found = "no tokens", .expected = "at least one"});
+  if (n > window) {
+    fail({.place = "prompt",
+          .found = fmt::format("{} tokens", n),
+          .expected = fmt::format("at most {}, the model's window", window),
+          .action = "set \"max_length\" in the workload to cut long prompts in the middle"});
+  }
+
+  const auto start = std::chrono::steady_clock::now();
+  Prefill result{.tokens = {tokens.begin(), tokens.end()}, .cache = model.make_cache()};
+  PromptObserver observer(needs, n, model.config().layers, model.config().hidden_size);
+  for (int64_t done = 0; done < n; done += chunk) {
+    const int64_t count = std::min(chunk, n - done);
+    const SequencePass pass{.tokens = tokens.subspan(done, count),
+                            .cache = &result.cache,
+                            .hooks = &observer,
+                            .logits = done + count == n ? LogitsRows::last : LogitsRows::none};
+    const std::span<const float> logits = model.forward({&pass, 1});
+    result.logits.assign(logits.begin(), logits.end());
+  }
+  result.observations = observer.take();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,87 @@
+#include "harness/judge/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include "harness/core/error.h"
+
+namespace kvarena::judge {
+namespace {
+
+OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesystem::path& home) {
+  const std::filesystem::path path = entry.file(home);
+  if (!std::filesystem::exists(path)) {
+    fail({.place = fmt::format("model {}", entry.name),
+          .found = fmt::format("no {}", path.string()),
+          .expected = "a checkpoint folder or a .gguf file",
+          .action = "scripts/setup fetches the default model; others are yours to bring"});
+  }
+  OpenedModel opened = open_model(path);
+  if (entry.window) opened.config.max_position = std::min(opened.config.max_position, *entry.window);
+  return opened;
+}
+
+ChatTemplate pick_template(const OpenedModel& opened, const std::string& name) {
+  if (name == "none") return {};
+  return choose_chat_template(opened, name == "auto" ? "" : name);
+}
+
+kernels::DType parse_dtype(const std::string& name) {
+  if (name == "f32") return kernels::DType::f32;
+  if (name == "f16") return kernels::DType::f16;
+  return kernels::DType::bf16;
+}
+
+}  // namespace
+
+int64_t ModelTokens::leading_special_tokens() const {
+  const std::vector<int32_t> with = tokenizer_->encode("x", {.add_special = true});
+  const std::vector<int32_t> without = tokenizer_->encode("x", {.add_special = false});
+  return static_cast<int64_t>(with.size() - without.size());
+}
+
+LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home)
+    : entry_(entry),
+      opened_(open_entry(entry, home)),
+      template_(pick_template(opened_, entry.chat_template)),
+      tokens_(*opened_.tokenizer) {}
+
+Transformer& LoadedModel::transformer() {
+  if (!transformer_) {
+    const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
+    transformer_ = std::make_unique<Transformer>(
+        opened_.config, *opened_.checkpoint,
+        TransformerOptions{.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)});
+  }
+  return *transformer_;
+}
+
+Request LoadedModel::request(const Sample& sample, const experiment::EngineSettings& engine,
+                             std::vector<std::string> metrics) const {
+  Request request{.sample = &sample, .tokenizer = opened_.tokenizer.get(), .metrics = std::move(metrics)};
+  if (sample.chat_template && entry_.chat_template != "none") {
+    std::vector<ChatMessage> messages;
+    for (const Message& message : sample.messages) messages.push_back({message.role, message.content});
+    const std::string text = template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
+    request.prompt = opened_.tokenizer->encode(text, {.add_special = false});
+  } else {
+    std::string text;
+    for (const Message& message : sample.messages) text += message.content;
+    request.prompt = opened_.tokenizer->encode(text + sample.answer_prefix);
+  }
+
+  const int64_t new_tokens = engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
+  const auto needed = static_cast<int64_t>(request.prompt.size()) + new_tokens;
+  if (needed > opened_.config.max_position) {
+    fail({.place = fmt::format("sample {}", sample.id),
+          .found = fmt::format("{} prompt tokens and room for {} new ones", request.prompt.size(), new_tokens),
+          .expected = fmt::format("at most {} together, the window of {}", opened_.config.max_position, entry_.name),
+          .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
+  }
+  request.stop = stop_rule(sample, *opened_.tokenizer, opened_.config.eos, new_tokens);
+  request.sampling = {.temperature = engine.temperature > 0 ? engine.temperature : sample.generation.temperature,
+                      .top_p = engine.temperature > 0 ? engine.top_p : sample.generation.top_p,
+                      .seed = static_cast<uint64_t>(engine.seed)};
+  return request;
+}
+
+}  // namespace kvarena::judge

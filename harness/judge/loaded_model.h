@@ -1,0 +1,55 @@
+#pragma once
+// A config's model entry as something that turns samples into requests and requests into answers.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "datasets/token_counter.h"
+#include "harness/experiment/config.h"
+#include "harness/judge/request.h"
+#include "harness/model/open_model.h"
+#include "harness/model/transformer.h"
+
+namespace kvarena::judge {
+
+/// The tokenizer as data sets use it.
+class ModelTokens final : public TokenCounter {
+ public:
+  explicit ModelTokens(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
+    return tokenizer_->encode(text, {.add_special = false});
+  }
+  [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override { return tokenizer_->decode(ids); }
+  [[nodiscard]] int64_t leading_special_tokens() const override;
+
+ private:
+  const Tokenizer* tokenizer_;
+};
+
+/// Headers and vocabulary are read at once, weights when transformer() is first called.
+class LoadedModel {
+ public:
+  /// `home` is the cache folder that relative model paths start from. Throws UserError when the model is absent, with
+  /// a word on how to get it.
+  LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home);
+
+  [[nodiscard]] const ModelConfig& config() const { return opened_.config; }
+  [[nodiscard]] const OpenedModel& opened() const { return opened_; }
+  [[nodiscard]] const TokenCounter& tokens() const { return tokens_; }
+  [[nodiscard]] const ChatTemplate& chat_template() const { return template_; }
+  [[nodiscard]] Transformer& transformer();
+
+  /// Template, answer prefix and stop rule applied. Throws UserError when prompt and answer do not fit the window.
+  [[nodiscard]] Request request(const Sample& sample, const experiment::EngineSettings& engine,
+                                std::vector<std::string> metrics) const;
+
+ private:
+  experiment::ModelEntry entry_;
+  OpenedModel opened_;
+  ChatTemplate template_;
+  ModelTokens tokens_;
+  std::unique_ptr<Transformer> transformer_;
+};
+
+}  // namespace kvarena::judge

@@ -1,0 +1,199 @@
+#include "harness/judge/model_judge.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/judge/quality.h"
+#include "harness/judge/timing.h"
+#include "harness/method/registry.h"
+#include "metrics/registry.h"
+
+namespace kvarena::judge {
+namespace {
+
+using experiment::ComponentEntry;
+using experiment::ModelEntry;
+using nlohmann::json;
+
+/// {"name": ..., settings}: how registries take a component.
+json spec_of(const std::string& name, const std::string& settings_json) {
+  json spec = json::parse(settings_json);
+  spec["name"] = name;
+  return spec;
+}
+
+JudgedMethod build_method(const ComponentEntry& entry) {
+  return {.method = make_method(spec_of(entry.name, entry.settings_json), entry.label),
+          .reference = find_method(entry.name)->family == Family::reference};
+}
+
+const char* truncation_name(TruncationRule rule) {
+  switch (rule) {
+    case TruncationRule::none: return "none";
+    case TruncationRule::middle_halves: return "middle, two decodes";
+    case TruncationRule::middle_joined: return "middle, one decode";
+  }
+  return "";
+}
+
+}  // namespace
+
+ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places)
+    : engine_(config.engine), timing_(config.timing), places_(std::move(places)) {
+  for (const ComponentEntry& metric : config.metrics) extra_metrics_.push_back(metric.name);
+}
+
+LoadedModel& ModelJudge::loaded(const ModelEntry& model) {
+  auto& slot = models_[model.label];
+  if (!slot) slot = std::make_unique<LoadedModel>(model, places_.home);
+  return *slot;
+}
+
+SampleCursor& ModelJudge::cursor(const ModelEntry& model, const ComponentEntry& workload) {
+  auto& slot = cursors_[model.label + "\n" + workload.label];
+  if (!slot) {
+    LoadedModel& opened = loaded(model);
+    const int64_t room = engine_.max_new_tokens.value_or(0);
+    auto made = make_workload(workload.name, workload.settings_json, workload.label);
+    const int64_t answer = std::max(room, made->info().generation.max_new_tokens);
+    // Truncation leaves room for the answer and for what the chat template adds.
+    constexpr int64_t kTemplateTokens = 64;
+    slot = std::make_unique<SampleCursor>(
+        std::move(made), OpenSettings{.data_dir = places_.data_dir,
+                                      .tokens = &opened.tokens(),
+                                      .max_prompt_tokens = opened.config().max_position - answer - kTemplateTokens});
+  }
+  return *slot;
+}
+
+/// The workload's own metrics and those of the config that score a prediction.
+std::vector<std::string> ModelJudge::score_metrics(const WorkloadInfo& workload) const {
+  std::vector<std::string> ids = workload.metrics;
+  for (const std::string& id : extra_metrics_) {
+    if (find_metric(id).score != nullptr && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<std::string> ModelJudge::sample_ids(const ModelEntry& model, const ComponentEntry& workload) {
+  SampleCursor& samples = cursor(model, workload);
+  std::vector<std::string> ids;
+  for (int64_t i = 0; !workload.limit || i < *workload.limit; ++i) {
+    const Sample* sample = samples.at(i);
+    if (sample == nullptr) break;
+    ids.push_back(sample->id);
+  }
+  return ids;
+}
+
+std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEntry& workload,
+                                      const ComponentEntry& /*method*/, store::CellKind kind) {
+  LoadedModel& opened = loaded(model);
+  const WorkloadInfo& info = cursor(model, workload).info();
+  const bool templated = info.chat_template && model.chat_template != "none";
+  json metrics = json::object();
+  for (const std::string& id : score_metrics(info)) metrics[id] = find_metric(id).version;
+  std::string versions;
+  for (const auto& [id, version] : metrics.items()) {
+    versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, version.get<int>());
+  }
+  return json{{"template", templated ? opened.chat_template().name() : "none"},
+              {"template_sha256", templated ? opened.chat_template().hash() : ""},
+              {"stop_tokens", fmt::format("{}", fmt::join(opened.config().eos, " "))},
+              {"max_new_tokens", engine_.max_new_tokens.value_or(info.generation.max_new_tokens)},
+              {"truncation", truncation_name(info.truncation)},
+              {"window", opened.config().max_position},
+              {"question", "inside the compressed prompt"},
+              {"dtype", model.dtype},
+              {"kv_dtype", model.kv_dtype.empty() ? model.dtype : model.kv_dtype},
+              {"temperature", engine_.temperature},
+              {"seed", engine_.seed},
+              {"metrics", versions},
+              {"kind", std::string(store::name(kind))}}
+      .dump();
+}
+
+std::vector<store::RunInput> ModelJudge::begin_model(const ModelEntry& model,
+                                                     const experiment::EngineSettings& engine) {
+  if (engine.threads > 0) omp_set_num_threads(static_cast<int>(engine.threads));
+  LoadedModel& opened = loaded(model);
+  (void)opened.transformer();
+  std::vector<store::RunInput> inputs;
+  for (const auto& file : opened.opened().checkpoint->files()) {
+    const MappedFile mapped(file);
+    inputs.push_back({.kind = "model",
+                      .name = file.filename().string(),
+                      .sha256 = sha256(mapped.bytes()),
+                      .detail_json = json{{"bytes", mapped.bytes().size()}}.dump()});
+  }
+  return inputs;
+}
+
+void ModelJudge::end_model(const ModelEntry& model) {
+  std::erase_if(cursors_, [&](const auto& item) { return item.first.starts_with(model.label + "\n"); });
+  models_.erase(model.label);
+}
+
+std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& task) {
+  LoadedModel& opened = loaded(task.model);
+  SampleCursor& samples = cursor(task.model, task.workload);
+  const Sample* sample = samples.at(task.sample_index);
+  KVARENA_ASSERT(sample != nullptr && sample->id == task.sample_id,
+                 fmt::format("sample {} of {} is not {}", task.sample_index, task.workload.label, task.sample_id));
+
+  std::vector<JudgedMethod> methods;
+  for (const experiment::PlannedCell* cell : task.cells) methods.push_back(build_method(*cell->method));
+
+  experiment::EngineSettings engine = engine_;
+  if (task.kind == store::CellKind::timing) {
+    if (timing_->max_new_tokens) engine.max_new_tokens = timing_->max_new_tokens;
+    const Request request = opened.request(*sample, engine, {});
+    std::vector<experiment::Verdict> verdicts;
+    for (const JudgedMethod& method : methods) {
+      verdicts.push_back(judge_timing(opened.transformer(), request, method, *timing_));
+    }
+    return verdicts;
+  }
+  const Request request = opened.request(*sample, engine, score_metrics(samples.info()));
+  return judge_quality(opened.transformer(), request, methods);
+}
+
+std::vector<store::MetricValue> ModelJudge::cell_values(const experiment::PlannedCell& /*cell*/,
+                                                        const store::ResultsReader& /*results*/) {
+  return {};  // every metric so far is a mean over samples, which the database's views give
+}
+
+experiment::Validators registry_validators() {
+  const auto guarded = [](const auto& check) {
+    std::vector<std::string> problems;
+    try {
+      check();
+    } catch (const UserError& error) {
+      problems.emplace_back(error.what());
+    }
+    return problems;
+  };
+  return {.methods = [](const std::string& name, const json& settings,
+                        const std::string& place) { return check_method(spec_of(name, settings.dump()), place); },
+          .workloads =
+              [guarded](const std::string& name, const json& settings, const std::string& place) {
+                return guarded([&] { (void)make_workload(name, settings.dump(), place); });
+              },
+          .metrics =
+              [guarded](const std::string& name, const json& /*settings*/, const std::string& place) {
+                return guarded([&] {
+                  try {
+                    (void)find_metric(name);
+                  } catch (const UserError& error) {
+                    throw UserError(fmt::format("{}: {}", place, error.what()));
+                  }
+                });
+              }};
+}
+
+}  // namespace kvarena::judge

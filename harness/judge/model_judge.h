@@ -1,0 +1,57 @@
+#pragma once
+// The judge of real models, and the catalog that plans are made from.
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/judge.h"
+#include "harness/experiment/plan.h"
+#include "harness/judge/loaded_model.h"
+#include "harness/judge/sample_cursor.h"
+
+namespace kvarena::judge {
+
+/// Where models and data are.
+struct Places {
+  std::filesystem::path home;      // cache folder: models live in models/
+  std::filesystem::path data_dir;  // official data files; empty = $KVARENA_DATA or the project's own samples
+};
+
+/// Opens models and workloads for both planning and judging. One model's weights are in memory at a time.
+class ModelJudge final : public experiment::Judge, public experiment::Catalog {
+ public:
+  /// Everything the judge needs of the config, which must outlive it.
+  ModelJudge(const experiment::ExperimentConfig& config, Places places);
+
+  std::vector<std::string> sample_ids(const experiment::ModelEntry& model,
+                                      const experiment::ComponentEntry& workload) override;
+  std::string protocol_card(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
+                            const experiment::ComponentEntry& method, store::CellKind kind) override;
+
+  std::vector<store::RunInput> begin_model(const experiment::ModelEntry& model,
+                                           const experiment::EngineSettings& engine) override;
+  void end_model(const experiment::ModelEntry& model) override;
+  std::vector<experiment::Verdict> judge(const experiment::JudgeTask& task) override;
+  std::vector<store::MetricValue> cell_values(const experiment::PlannedCell& cell,
+                                              const store::ResultsReader& results) override;
+
+ private:
+  LoadedModel& loaded(const experiment::ModelEntry& model);
+  SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
+  [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
+
+  experiment::EngineSettings engine_;
+  std::optional<experiment::TimingSettings> timing_;
+  std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
+  Places places_;
+  std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
+  std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
+};
+
+/// Checks of a config's names and settings against the registries.
+[[nodiscard]] experiment::Validators registry_validators();
+
+}  // namespace kvarena::judge

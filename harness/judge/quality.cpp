@@ -1,0 +1,232 @@
+#include "harness/judge/quality.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "harness/engine/session.h"
+#include "metrics/distribution/acceptance.h"
+#include "metrics/distribution/divergence.h"
+#include "metrics/registry.h"
+
+namespace kvarena::judge {
+namespace {
+
+using experiment::Verdict;
+using nlohmann::json;
+
+/// What full KV answers, with the logits of every step.
+struct Reference {
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<float>> logits;  // [steps][vocab_size]
+  int64_t bytes = 0;                       // of the prompt's full cache
+};
+
+/// One method on its way through the sample.
+struct Candidate {
+  const Method* method = nullptr;
+  std::unique_ptr<Session> session;
+  std::vector<StepDivergence> steps;  // grows while the fed prefix is the reference's
+  std::string failure;
+  double seconds = 0;
+};
+
+void run_alone(Transformer& model, Session& session) {
+  Session* const one[] = {&session};
+  run_together(model, one);
+}
+
+Reference run_reference(Transformer& model, const Prefill& prompt, const Request& request) {
+  Reference reference;
+  const Method full;  // the base keeps everything
+  SessionOptions options{.stop = request.stop, .sampling = request.sampling};
+  options.on_logits = [&](int64_t, std::span<const float> row) {
+    reference.logits.emplace_back(row.begin(), row.end());
+  };
+  const auto session = start_session(model, prompt, full, std::move(options));
+  run_alone(model, *session);
+  reference.tokens = session->tokens;
+  reference.bytes = prompt.cache.bytes();
+  return reference;
+}
+
+/// Compares a step with the reference when it continues what is known so far.
+void compare_step(Candidate& candidate, const Reference& reference, int64_t step, std::span<const float> row) {
+  if (step != static_cast<int64_t>(candidate.steps.size()) || step >= static_cast<int64_t>(reference.tokens.size()))
+    return;
+  candidate.steps.push_back(
+      step_divergence(std::span<const float>(reference.logits[step]), row, reference.tokens[step]));
+}
+
+/// Starts a candidate; `forced` feeds the reference's tokens.
+void start(Candidate& candidate, Transformer& model, const Prefill& prompt, const Request& request,
+           const Reference& reference, bool forced) {
+  SessionOptions options{.stop = request.stop, .sampling = request.sampling};
+  if (forced) options.forced = reference.tokens;
+  options.on_logits = [&candidate, &reference, forced](int64_t step, std::span<const float> row) {
+    const bool same_prefix =
+        forced || step == 0 ||
+        (candidate.session != nullptr &&
+         std::equal(candidate.session->tokens.begin(), candidate.session->tokens.end(), reference.tokens.begin(),
+                    reference.tokens.begin() + std::min<size_t>(step, reference.tokens.size())));
+    if (same_prefix) compare_step(candidate, reference, step, row);
+  };
+  candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
+}
+
+/// Runs the candidates that have not failed. Should one throw, each is run again by itself, so that only the guilty
+/// one pays.
+void run_candidates(std::vector<Candidate*> candidates, Transformer& model, const Prefill& prompt,
+                    const Request& request, const Reference& reference, bool forced) {
+  const auto guarded = [&](Candidate& candidate, const auto& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      candidate.failure = error.what();
+    }
+  };
+  for (Candidate* candidate : candidates) {
+    guarded(*candidate, [&] { start(*candidate, model, prompt, request, reference, forced); });
+  }
+  std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->failure.empty(); });
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    std::vector<Session*> sessions;
+    for (Candidate* candidate : candidates) sessions.push_back(candidate->session.get());
+    run_together(model, sessions);
+  } catch (const std::exception&) {
+    for (Candidate* candidate : candidates) {
+      if (!forced) candidate->steps.clear();
+      guarded(*candidate, [&] {
+        start(*candidate, model, prompt, request, reference, forced);
+        run_alone(model, *candidate->session);
+      });
+    }
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
+}
+
+void add_scores(store::SampleResult& result, const Request& request) {
+  const json extras = json::parse(request.sample->extras);
+  for (const std::string& id : request.metrics) {
+    const MetricEntry& metric = find_metric(id);
+    const MetricScore score = score_sample(metric, {result.prediction, request.sample->references, extras});
+    result.values.push_back({.metric = id, .value = score.score, .unit = metric.unit});
+  }
+}
+
+void add_divergence(store::SampleResult& result, const Candidate& candidate, const std::vector<int32_t>& answer,
+                    const Reference& reference) {
+  const SequenceDivergence total = sequence_divergence(candidate.steps);
+  const auto differ = std::ranges::mismatch(answer, reference.tokens);
+  const bool same = answer == reference.tokens;
+  const double position =
+      same ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(differ.in1 - answer.begin());
+  result.values.push_back({.metric = "kl_nats", .value = total.kl_nats_mean, .unit = "nats"});
+  result.values.push_back({.metric = "kl_nats_sum", .value = total.kl_nats_sum, .unit = "nats"});
+  result.values.push_back({.metric = "top1_agreement", .value = total.top1_agreement, .unit = "fraction"});
+  result.values.push_back({.metric = "exact_match_full", .value = same ? 1.0 : 0.0, .unit = "fraction"});
+  result.values.push_back({.metric = "first_divergence", .value = position, .unit = "tokens"});
+  store::Series series{.name = "kl_nats", .unit = "nats"};
+  for (const StepDivergence& step : candidate.steps) series.values.push_back(static_cast<float>(step.kl_nats));
+  result.series.push_back(std::move(series));
+}
+
+void add_bytes(store::SampleResult& result, const Session& session, const Reference& reference) {
+  const auto resident = static_cast<double>(session.resident_bytes);
+  const auto full = static_cast<double>(reference.bytes);
+  result.values.push_back({.metric = "resident_bytes", .value = resident, .unit = "bytes"});
+  result.values.push_back({.metric = "full_kv_bytes", .value = full, .unit = "bytes"});
+  result.values.push_back({.metric = "kept_bytes_fraction", .value = resident / full, .unit = "fraction"});
+  result.values.push_back({.metric = "compression_factor", .value = full / resident, .unit = ""});
+  result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
+}
+
+void add_rounds(store::SampleResult& result, const Session& session) {
+  if (session.rounds.empty()) return;
+  store::Series drafted{.name = "drafted", .unit = "tokens"};
+  store::Series accepted{.name = "accepted", .unit = "tokens"};
+  AcceptanceSummary total;
+  for (const VerifyRound& round : session.rounds) {
+    ++total.rounds;
+    total.drafted += round.drafted;
+    total.accepted += round.accepted;
+    total.emitted += round.emitted;
+    drafted.values.push_back(static_cast<float>(round.drafted));
+    accepted.values.push_back(static_cast<float>(round.accepted));
+  }
+  result.values.push_back({.metric = "acceptance_rate", .value = total.acceptance_rate(), .unit = "fraction"});
+  result.values.push_back({.metric = "acceptance_length", .value = total.mean_acceptance_length(), .unit = "tokens"});
+  result.values.push_back({.metric = "tokens_per_verify", .value = total.mean_tokens_per_round(), .unit = "tokens"});
+  result.series.push_back(std::move(drafted));
+  result.series.push_back(std::move(accepted));
+}
+
+json activity_json(const Activity& activity) {
+  return {{"entries_dropped", activity.entries_dropped},
+          {"entries_packed", activity.entries_packed},
+          {"entries_skipped", activity.entries_skipped},
+          {"tokens_drafted", activity.tokens_drafted},
+          {"tokens_accepted", activity.tokens_accepted}};
+}
+
+/// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
+Verdict describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
+  const Session& session = *candidate.session;
+  Verdict verdict;
+  store::SampleResult& result = verdict.result;
+  result.prompt_sha256 = request.sample->prompt_sha256;
+  result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  result.truncated_tokens = request.sample->truncation.tokens_removed;
+  result.output_tokens = static_cast<int64_t>(session.tokens.size());
+  result.prediction = answer_text(request, session.tokens);
+  result.references_json = json(request.sample->references).dump();
+  result.finish_reason = to_string(session.finish);
+  result.activity_json = activity_json(session.activity).dump();
+  add_scores(result, request);
+  add_bytes(result, session, reference);
+  add_rounds(result, session);
+  return verdict;
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
+  Needs needs;
+  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
+  const Prefill prompt = prefill(model, request.prompt, needs);
+  const Reference reference = run_reference(model, prompt, request);
+
+  std::vector<Candidate> candidates(methods.size());
+  std::vector<Candidate*> free_running;
+  for (size_t i = 0; i < methods.size(); ++i) {
+    candidates[i].method = methods[i].method.get();
+    free_running.push_back(&candidates[i]);
+  }
+  run_candidates(free_running, model, prompt, request, reference, /*forced=*/false);
+
+  std::vector<Verdict> verdicts(methods.size());
+  std::vector<std::vector<int32_t>> answers(methods.size());
+  std::vector<Candidate*> departed;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Candidate& candidate = candidates[i];
+    if (!candidate.failure.empty()) continue;
+    verdicts[i] = describe_answer(candidate, request, reference);
+    verdicts[i].result.active = methods[i].reference || candidate.session->activity.acted();
+    answers[i] = candidate.session->tokens;
+    if (candidate.steps.size() < reference.tokens.size()) departed.push_back(&candidate);
+  }
+  run_candidates(departed, model, prompt, request, reference, /*forced=*/true);
+
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    verdicts[i].failure = candidates[i].failure;
+    if (!candidates[i].failure.empty()) continue;
+    add_divergence(verdicts[i].result, candidates[i], answers[i], reference);
+    verdicts[i].result.wall_s = candidates[i].seconds;
+  }
+  return verdicts;
+}
+
+}  // namespace kvarena::judge

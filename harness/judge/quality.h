@@ -1,0 +1,28 @@
+#pragma once
+// Quality of several methods on one sample, all from one shared prefill.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/judge.h"
+#include "harness/judge/request.h"
+#include "harness/method/method.h"
+
+namespace kvarena::judge {
+
+struct JudgedMethod {
+  std::unique_ptr<Method> method;
+  bool reference = false;  // of the reference family: active although it changes nothing
+};
+
+/// Generates with full KV first, then with every method freely and, from where a method's answer departs,
+/// teacher-forced on the full-KV continuation, so that KL is known at every step of it. Methods share passes; what one
+/// computes does not depend on the others. A method that throws gets a verdict with the reason, the others their
+/// results. Values per sample: the request's metrics; kl_nats (mean), kl_nats_sum, top1_agreement, exact_match_full,
+/// first_divergence; resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor; for verification methods
+/// acceptance_rate, acceptance_length, tokens_per_verify. Series: kl_nats, and drafted and accepted per round.
+[[nodiscard]] std::vector<experiment::Verdict> judge_quality(Transformer& model, const Request& request,
+                                                             std::span<const JudgedMethod> methods);
+
+}  // namespace kvarena::judge

@@ -1,0 +1,30 @@
+#pragma once
+// A sample as a request to one model: token ids, stop rule, and what its answer is scored by.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "datasets/workload.h"
+#include "harness/engine/session.h"
+#include "harness/model/tokenizer/tokenizer.h"
+
+namespace kvarena::judge {
+
+struct Request {
+  const Sample* sample = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  std::vector<int32_t> prompt;  // with chat template and answer prefix
+  StopRule stop;
+  SamplingSettings sampling;
+  std::vector<std::string> metrics;  // ids of metrics that score a prediction
+};
+
+/// The answer's text: special tokens skipped, cut before the first stop string.
+[[nodiscard]] std::string answer_text(const Request& request, std::span<const int32_t> tokens);
+
+/// The rule that ends generation at a stop string of the sample.
+[[nodiscard]] StopRule stop_rule(const Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
+                                 int64_t max_new_tokens);
+
+}  // namespace kvarena::judge

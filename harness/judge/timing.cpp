@@ -1,0 +1,102 @@
+#include "harness/judge/timing.h"
+
+#include <chrono>
+
+#include "harness/engine/session.h"
+#include "metrics/statistics.h"
+
+namespace kvarena::judge {
+namespace {
+
+constexpr double kMilliseconds = 1e3;
+
+struct Repeat {
+  double prefill_ms = 0;
+  double compress_ms = 0;
+  double first_token_ms = 0;
+  double decode_s = 0;
+  std::vector<double> gaps_ms;  // between successive output tokens
+  std::unique_ptr<Session> session;
+};
+
+/// Tokens of one verification round arrive together: the round's time is shared among them.
+Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged) {
+  using Clock = std::chrono::steady_clock;
+  const auto ms_since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  Repeat repeat;
+  const auto start = Clock::now();
+  const Prefill prompt = prefill(model, request.prompt, judged.method->needs());
+  repeat.prefill_ms = prompt.seconds * kMilliseconds;
+  repeat.session = start_session(model, prompt, *judged.method, {.stop = request.stop, .sampling = request.sampling});
+  repeat.compress_ms = repeat.session->compress_seconds * kMilliseconds;
+  repeat.first_token_ms = ms_since(start);
+
+  const auto decode_start = Clock::now();
+  auto last = decode_start;
+  size_t seen = repeat.session->tokens.size();
+  Session* const one[] = {repeat.session.get()};
+  run_together(model, one, [&](double) {
+    const size_t emitted = repeat.session->tokens.size() - seen;
+    if (emitted == 0) return;  // a drafting pass
+    const auto now = Clock::now();
+    const double each = std::chrono::duration<double, std::milli>(now - last).count() / static_cast<double>(emitted);
+    repeat.gaps_ms.insert(repeat.gaps_ms.end(), emitted, each);
+    seen += emitted;
+    last = now;
+  });
+  repeat.decode_s = std::chrono::duration<double>(Clock::now() - decode_start).count();
+  return repeat;
+}
+
+void add(store::SampleResult& result, const std::string& name, const std::vector<double>& values,
+         const std::string& unit) {
+  if (values.empty()) return;
+  result.values.push_back(
+      {.metric = name, .value = percentile(values, 50), .unit = unit, .clock = store::Clock::measured});
+  result.series.push_back(
+      {.name = name, .values = {values.begin(), values.end()}, .unit = unit, .clock = store::Clock::measured});
+}
+
+}  // namespace
+
+experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
+                                 const experiment::TimingSettings& settings) {
+  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged);
+
+  std::vector<double> prefill_ms;
+  std::vector<double> compress_ms;
+  std::vector<double> first_token_ms;
+  std::vector<double> gap_ms;
+  std::vector<double> throughput;
+  Repeat repeat;
+  for (int64_t i = 0; i < settings.repeats; ++i) {
+    repeat = run_once(model, request, judged);
+    prefill_ms.push_back(repeat.prefill_ms);
+    compress_ms.push_back(repeat.compress_ms);
+    first_token_ms.push_back(repeat.first_token_ms);
+    if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
+    gap_ms.push_back(percentile(repeat.gaps_ms, 50));
+    throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) / repeat.decode_s);
+  }
+
+  experiment::Verdict verdict;
+  store::SampleResult& result = verdict.result;
+  result.prompt_sha256 = request.sample->prompt_sha256;
+  result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  result.truncated_tokens = request.sample->truncation.tokens_removed;
+  result.output_tokens = static_cast<int64_t>(repeat.session->tokens.size());
+  result.prediction = answer_text(request, repeat.session->tokens);
+  result.finish_reason = to_string(repeat.session->finish);
+  result.active = judged.reference || repeat.session->activity.acted();
+  result.peak_bytes["device"] = std::max(repeat.session->peak_bytes, repeat.session->resident_bytes);
+  add(result, "prefill_ms", prefill_ms, "ms");
+  add(result, "compress_ms", compress_ms, "ms");
+  add(result, "time_to_first_token_ms", first_token_ms, "ms");
+  add(result, "inter_token_latency_ms", gap_ms, "ms");
+  add(result, "throughput_tokens_per_s", throughput, "tokens/s");
+  return verdict;
+}
+
+}  // namespace kvarena::judge

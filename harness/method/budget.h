@@ -1,0 +1,30 @@
+#pragma once
+// A budget is a fraction kept, a count of entries, or bytes; never a bare ratio (papers mean three things by it).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cache/segment.h"
+#include "harness/core/parameters.h"
+
+namespace kvarena {
+
+struct Budget {
+  std::optional<double> keep;     // fraction of the prompt's entries, in (0, 1]
+  std::optional<int64_t> tokens;  // entries a head
+  std::optional<int64_t> bytes;   // of the whole cache: all layers, entries and their positions
+
+  void parameters(ParameterVisitor& p);
+  /// Exactly one of the three must be given.
+  void check(const std::string& place, std::vector<std::string>& problems) const;
+
+  /// Entries a head may hold for a prompt of `prompt_tokens`, at least 1; may exceed the prompt. It is fixed by the
+  /// prompt: decoding does not raise it. floor(keep * prompt_tokens + 1e-9) for a fraction.
+  [[nodiscard]] int64_t capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const;
+  /// keep = 1 keeps everything for ever, also while decoding.
+  [[nodiscard]] bool unlimited() const { return keep && *keep >= 1.0; }
+};
+
+}  // namespace kvarena

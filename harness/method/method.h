@@ -1,0 +1,86 @@
+#pragma once
+// What every KV-cache method is to the engine. Method authors write one of the narrow bases instead: scorer.h
+// (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify).
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/cache/layer_cache.h"
+#include "harness/core/parameters.h"
+
+namespace kvarena {
+
+enum class Family { reference, compression, retrieval, reuse, eviction, verification };
+[[nodiscard]] const char* to_string(Family family);
+
+/// What a method wants the backend to observe; said as data so that one prefill can serve many methods.
+struct Needs {
+  bool prompt_attention = false;  // attention each prompt entry received, summed over all prompt queries
+  int64_t window = 0;             // the last `window` prompt queries, to compute their attention
+  bool step_attention = false;    // probabilities of every decode step
+  bool hidden = false;            // attention inputs of the prompt
+};
+[[nodiscard]] Needs combine(const Needs& a, const Needs& b);
+
+/// What a prefill observed of one layer. Attention is kept for each query head: how a method reduces query heads to
+/// kv heads changes its results and is its own business.
+struct LayerObservations {
+  int64_t entries = 0;                  // n, the prompt's length
+  std::vector<float> prompt_attention;  // [q_heads, n], empty unless needed
+  std::vector<float> window_queries;    // [w, q_heads, head_dim], the last w queries, rotated
+  std::vector<float> window_lse;        // [w, q_heads]
+  int64_t window = 0;                   // w held, at most n
+  std::vector<float> hidden;            // [n, hidden_size], empty unless needed
+};
+
+/// Proof that a method acted on a sample. A method whose counters are all zero is reported as inactive.
+struct Activity {
+  int64_t entries_dropped = 0;  // over heads and layers
+  int64_t entries_packed = 0;   // entries stored in less than 16 bits
+  int64_t entries_skipped = 0;  // entries a retrieval method did not attend to, over steps
+  int64_t tokens_drafted = 0;
+  int64_t tokens_accepted = 0;
+
+  [[nodiscard]] bool acted() const { return entries_dropped + entries_packed + entries_skipped + tokens_drafted > 0; }
+};
+
+/// One layer of one request, as a method sees it.
+struct LayerContext {
+  int64_t layer = 0;
+  int64_t layers = 0;
+  LayerCache& cache;
+  Activity& activity;
+  int64_t prompt_tokens = 0;
+};
+
+class Verifier;
+
+/// A request's method. It holds parameters only: everything it remembers about a request lives in the cache (scores of
+/// segments, LayerIndex), so that copying a cache copies the request's whole state and one instance may serve many.
+class Method {
+ public:
+  virtual ~Method() = default;
+
+  /// Declares the method's parameters (harness/core/parameters.h).
+  virtual void parameters(ParameterVisitor& /*p*/) {}
+  /// Checks over several parameters; messages start with `place`.
+  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
+
+  [[nodiscard]] virtual Needs needs() const { return {}; }
+
+  /// Once a layer, after the prompt's own dense attention; the layer's cache still holds every entry.
+  virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
+  /// Each decode pass, after the new entries were appended and before attention: may set layer.cache.view.
+  virtual void select(LayerContext& /*layer*/, const LayerQueries& /*queries*/) const {}
+  /// Each decode pass, after attention, with the softmax denominators lse [q_len, q_heads].
+  virtual void observe(LayerContext& /*layer*/, const LayerQueries& /*queries*/, const float* /*lse*/) const {}
+  /// After entries were appended by whatever way: pack what is due, evict to the budget.
+  virtual void settle(LayerContext& /*layer*/) const {}
+
+  /// The draft-and-verify side of a verification method, null for all others.
+  [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }
+};
+
+}  // namespace kvarena

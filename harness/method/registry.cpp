@@ -1,0 +1,95 @@
+#include "harness/method/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+/// Filled by registration lines before main; sorted and checked at first use.
+std::vector<MethodEntry>& collected() {
+  static std::vector<MethodEntry> entries;
+  return entries;
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> list;
+  for (const MethodEntry& entry : method_registry()) list.push_back(entry.info.name);
+  return list;
+}
+
+/// Creates the method and fills it in; null when the name is unknown.
+std::unique_ptr<Method> build(const json& spec, const std::string& place, std::vector<std::string>& problems) {
+  if (!spec.is_object() || !spec.contains("name") || !spec["name"].is_string()) {
+    problems.push_back(describe({.place = place, .found = spec.dump(), .expected = "an object with a \"name\""}));
+    return nullptr;
+  }
+  const auto name = spec["name"].get<std::string>();
+  const MethodEntry* entry = find_method(name);
+  if (entry == nullptr) {
+    problems.push_back(describe({.place = place + ".name",
+                                 .found = fmt::format("\"{}\"", name),
+                                 .expected = "a registered method",
+                                 .nearest = nearest_name(name, names()),
+                                 .action = "`kvarena methods` lists all"}));
+    return nullptr;
+  }
+  auto method = entry->create();
+  const auto found = read_parameters(spec, place, [&](ParameterVisitor& p) { method->parameters(p); });
+  problems.insert(problems.end(), found.begin(), found.end());
+  if (found.empty()) method->check(place, problems);
+  return method;
+}
+
+}  // namespace
+
+namespace detail {
+
+RegisterMethod::RegisterMethod(MethodEntry entry) { collected().push_back(std::move(entry)); }
+
+}  // namespace detail
+
+std::vector<ParameterInfo> MethodEntry::parameters() const {
+  const auto method = create();
+  return list_parameters([&](ParameterVisitor& p) { method->parameters(p); });
+}
+
+const std::vector<MethodEntry>& method_registry() {
+  static const std::vector<MethodEntry> sorted = [] {
+    std::vector<MethodEntry> entries = std::move(collected());
+    std::ranges::sort(entries, {}, [](const MethodEntry& entry) { return entry.info.name; });
+    const auto twin = std::ranges::adjacent_find(
+        entries, {}, [](const MethodEntry& entry) -> const std::string& { return entry.info.name; });
+    KVARENA_ASSERT(twin == entries.end(), fmt::format("two methods are named \"{}\"", twin->info.name));
+    return entries;
+  }();
+  return sorted;
+}
+
+const MethodEntry* find_method(const std::string& name) {
+  const auto& all = method_registry();
+  const auto it =
+      std::ranges::find(all, name, [](const MethodEntry& entry) -> const std::string& { return entry.info.name; });
+  return it == all.end() ? nullptr : &*it;
+}
+
+std::vector<std::string> check_method(const json& spec, const std::string& place) {
+  std::vector<std::string> problems;
+  (void)build(spec, place, problems);
+  return problems;
+}
+
+std::unique_ptr<Method> make_method(const json& spec, const std::string& place) {
+  std::vector<std::string> problems;
+  auto method = build(spec, place, problems);
+  if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
+  return method;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,61 @@
+#pragma once
+// The shared backend: a decoder-only transformer over the project's kernels. One pass takes a ragged batch: prefill
+// chunks, single decode tokens and verification runs of different sequences together.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/cache/layer_cache.h"
+#include "harness/model/checkpoint.h"
+#include "harness/model/config.h"
+#include "kernels/common/dtype.h"
+
+namespace kvarena {
+
+struct TransformerOptions {
+  kernels::DType weights = kernels::DType::bf16;  // stored form of matrices; arithmetic is float32
+  kernels::DType cache = kernels::DType::bf16;    // of cache entries
+};
+
+enum class LogitsRows { none, last, all };
+
+/// One sequence's part of a pass.
+struct SequencePass {
+  std::span<const int32_t> tokens;  // at least one; the first has position cache->length
+  KvCache* cache = nullptr;         // receives the new entries; length grows by tokens.size()
+  AttentionHooks* hooks = nullptr;  // may be null
+  LogitsRows logits = LogitsRows::last;
+};
+
+/// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
+/// each token's logits are the same bits alone, in a batch, or inside a verification run.
+/// One thread at a time may call forward(); kernels use OpenMP threads inside.
+class Transformer {
+ public:
+  /// Reads and packs all weights, one tensor at a time. Throws UserError naming the tensor whose shape disagrees with
+  /// the config, or which is missing or not finite.
+  Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options);
+  ~Transformer();
+  Transformer(Transformer&&) noexcept;
+
+  [[nodiscard]] const ModelConfig& config() const;
+  [[nodiscard]] const TransformerOptions& options() const;
+  [[nodiscard]] LayerShape layer_shape() const;
+  /// An empty cache of this model's shape.
+  [[nodiscard]] KvCache make_cache() const;
+  /// Bytes of packed weights.
+  [[nodiscard]] int64_t weight_bytes() const;
+
+  /// Runs one pass. The result holds the logits asked for, [rows, vocab_size], sequences in the order given; it is
+  /// valid until the next call. Throws UserError when a token id is outside the vocabulary or a sequence would outgrow
+  /// the model's window; then no cache has changed.
+  std::span<const float> forward(std::span<const SequencePass> batch);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvarena

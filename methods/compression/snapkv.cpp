@@ -1,0 +1,50 @@
+#include <ATen/ATen.h>
+
+#include "harness/method/scorer.h"
+
+namespace kvarena {
+namespace {
+
+/// Votes of the last window of queries.  s[j,i] = mean over h in group j, t in window, of a[h,t,i], pooled over i.
+/// Pooling runs over the prefix alone, per query head and before the group mean, and its padding counts (edges divide
+/// by the kernel size), as in kvpress; the authors' code sums over the window instead, which ranks the same, and
+/// selects per query head on repeated keys.  The window itself is always kept; decoding keeps everything.
+/// Li et al. 2024, arXiv:2404.14469, section 4.
+class SnapKv final : public Scorer {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("window", window_).min(1).doc("queries at the end of the prompt that vote, and entries always kept");
+    p("kernel", kernel_).min(1).doc("width of the pooling along entries, odd");
+    p("pool", pool_).one_of({"avg", "max"}).doc("how votes are smoothed along entries");
+  }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    if (kernel_ % 2 == 0) problems.push_back(place + ".kernel: found an even width, expected an odd one");
+  }
+  Needs needs() const override { return {.window = window_}; }
+
+  at::Tensor score(const LayerView& layer) const override {
+    const int64_t window = std::min(window_, layer.n());
+    const int64_t prefix = layer.n() - window;
+    at::Tensor scores = at::zeros({layer.kv_heads(), layer.n()});  // the window's stay 0: protected, never compared
+    if (prefix == 0) return scores;
+    const at::Tensor votes = layer.window_attention(window_).narrow(1, 0, prefix).div(window);  // [q_heads, prefix]
+    const at::Tensor smooth = pool_ == "avg" ? at::avg_pool1d(votes, kernel_, 1, kernel_ / 2)
+                                             : at::max_pool1d(votes, kernel_, 1, kernel_ / 2);
+    scores.narrow(1, 0, prefix).copy_(smooth.view({layer.kv_heads(), -1, prefix}).mean(1));
+    return scores;
+  }
+  Protection protect(int64_t /*budget*/) const override { return {.recent = window_}; }
+
+ private:
+  int64_t window_ = 64;
+  int64_t kernel_ = 5;
+  std::string pool_ = "avg";
+};
+
+KVARENA_SCORER(SnapKv, {.name = "snapkv",
+                        .title = "SnapKV",
+                        .summary = "Keeps what the last queries of the prompt attend to.",
+                        .paper = "arXiv:2404.14469, section 4"});
+
+}  // namespace
+}  // namespace kvarena

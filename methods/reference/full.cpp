@@ -1,0 +1,16 @@
+#include "harness/method/registry.h"
+
+namespace kvarena {
+namespace {
+
+/// Full KV: every entry stays, in the cache's dtype. What all other methods are compared with.
+class Full final : public Method {};
+
+KVARENA_METHOD(Full, Family::reference,
+               {.name = "full",
+                .title = "Full KV",
+                .summary = "Keeps every entry; the reference of every comparison.",
+                .paper = ""});
+
+}  // namespace
+}  // namespace kvarena

@@ -1,0 +1,154 @@
+// What every registered method must do, whatever its idea. A new method is covered by being registered.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/engine/session.h"
+#include "harness/method/registry.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+/// Settings that make a method act on prompts of a few hundred tokens: half the entries where it has a budget, the
+/// cheapest drafter where it needs one, defaults otherwise.
+json active_settings(const MethodEntry& entry) {
+  json spec = {{"name", entry.info.name}};
+  for (const ParameterInfo& parameter : entry.parameters()) {
+    if (parameter.name == "keep") spec["keep"] = 0.5;
+    if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
+  }
+  return spec;
+}
+
+/// Settings under which nothing may change; null for methods without a budget.
+json full_budget_settings(const MethodEntry& entry) {
+  json spec = active_settings(entry);
+  if (!spec.contains("keep")) return nullptr;
+  spec["keep"] = 1.0;
+  return spec;
+}
+
+struct Outcome {
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<float>> logits;
+  Activity activity;
+  int64_t resident_bytes = 0;
+};
+
+class Conformance : public ::testing::TestWithParam<std::string> {
+ protected:
+  Conformance() : model_(tiny_model()) {}
+
+  [[nodiscard]] const MethodEntry& entry() const { return *find_method(GetParam()); }
+
+  [[nodiscard]] Prefill prompt(int64_t tokens, uint64_t seed = 7) {
+    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->needs());
+  }
+
+  [[nodiscard]] Outcome run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
+    const auto method = make_method(spec, "test");
+    Outcome outcome;
+    SessionOptions options{.stop = {.max_new_tokens = new_tokens}};
+    options.on_logits = [&](int64_t, std::span<const float> row) {
+      outcome.logits.emplace_back(row.begin(), row.end());
+    };
+    const auto session = start_session(model_, prompt, *method, options);
+    Session* const sessions[] = {session.get()};
+    run_together(model_, sessions);
+    outcome.tokens = session->tokens;
+    outcome.activity = session->activity;
+    outcome.resident_bytes = session->resident_bytes;
+    return outcome;
+  }
+
+  Transformer model_;
+};
+
+TEST_P(Conformance, DescribesItselfAndItsDefaultsAreValid) {
+  EXPECT_TRUE(check_method(active_settings(entry()), "test").empty());
+}
+
+TEST_P(Conformance, ActsOnAPromptAboveItsBudgetAndSaysSo) {
+  const Outcome outcome = run(prompt(400), active_settings(entry()));
+  EXPECT_EQ(outcome.activity.acted(), entry().family != Family::reference);
+}
+
+TEST_P(Conformance, AFullBudgetChangesNothingBitForBit) {
+  const json spec = full_budget_settings(entry());
+  if (spec.is_null()) GTEST_SKIP() << GetParam() << " has no budget";
+  const Prefill start = prompt(300);
+  const Outcome full = run(start, {{"name", "full"}});
+  const Outcome same = run(start, spec);
+  EXPECT_EQ(same.tokens, full.tokens);
+  EXPECT_EQ(same.logits, full.logits);
+}
+
+TEST_P(Conformance, TheSameRequestGivesTheSameBitsAgainAfterAnother) {
+  const json spec = active_settings(entry());
+  const Prefill b = prompt(330, 21);
+  const Outcome alone = run(b, spec);
+  const Prefill a = prompt(270, 20);
+  (void)run(a, spec);
+  const Outcome after = run(b, spec);
+  EXPECT_EQ(after.tokens, alone.tokens);
+  EXPECT_EQ(after.logits, alone.logits);
+  EXPECT_EQ(after.resident_bytes, alone.resident_bytes);
+}
+
+TEST_P(Conformance, MixedLengthsInOneBatchEqualEachAlone) {
+  const auto method = make_method(active_settings(entry()), "test");
+  const std::vector<int64_t> lengths = {5, 130, 411};
+  std::vector<Prefill> prompts;
+  for (const int64_t n : lengths) prompts.push_back(prompt(n, static_cast<uint64_t>(n)));
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<Session*> running;
+  for (const Prefill& start : prompts) {
+    sessions.push_back(start_session(model_, start, *method, {.stop = {.max_new_tokens = 24}}));
+    running.push_back(sessions.back().get());
+  }
+  run_together(model_, running);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ(sessions[i]->tokens, run(prompts[i], active_settings(entry())).tokens) << lengths[i] << " tokens";
+  }
+}
+
+TEST_P(Conformance, APromptShorterThanEveryWindowWorks) {
+  for (const int64_t n : {1, 2, 3, 17}) {
+    EXPECT_EQ(run(prompt(n), active_settings(entry()), 8).tokens.size(), 8U) << n << " tokens";
+  }
+}
+
+TEST_P(Conformance, LeavesThePromptOfOthersUntouched) {
+  const Prefill start = prompt(200);
+  const Outcome before = run(start, {{"name", "full"}});
+  (void)run(start, active_settings(entry()));
+  EXPECT_EQ(run(start, {{"name", "full"}}).logits, before.logits);
+}
+
+TEST_P(Conformance, DraftsLosslesslyForAVerifier) {
+  if (entry().family == Family::verification) GTEST_SKIP() << "verifiers do not draft for each other";
+  const Prefill start = prompt(260);
+  const Outcome full = run(start, {{"name", "full"}}, 60);
+  const json spec = {{"name", "vericache"}, {"draft_length", 7}, {"drafter", active_settings(entry())}};
+  const Outcome verified = run(start, spec, 60);
+  EXPECT_EQ(verified.tokens, full.tokens);
+  EXPECT_EQ(verified.logits, full.logits);
+}
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names;
+  for (const MethodEntry& entry : method_registry()) names.push_back(entry.info.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(method_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace kvarena

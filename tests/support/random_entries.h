@@ -1,0 +1,20 @@
+#pragma once
+// Random tensors for tests of caches and methods.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "harness/core/random.h"
+
+namespace kvarena::testing {
+
+/// `count` floats uniform in [-1, 1).
+inline std::vector<float> random_floats(int64_t count, std::string_view what, uint64_t seed = 1) {
+  const RandomStream stream(seed, what);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(2 * stream.uniform(static_cast<uint64_t>(i)) - 1);
+  return values;
+}
+
+}  // namespace kvarena::testing
