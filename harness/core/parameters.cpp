@@ -63,6 +63,7 @@ struct Reader {
   }
   bool operator()(int64_t* target) const {
     if (!value.is_number_integer() || !in_range(info, value.get<double>())) return false;
+    if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return false;
     *target = value.get<int64_t>();
     return true;
   }

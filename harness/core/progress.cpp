@@ -31,7 +31,7 @@ size_t width_of(std::FILE* stream) {
 }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(seconds));
+  const auto whole = std::max<int64_t>(1, std::llround(seconds));
   if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
   if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} s", whole);
@@ -111,6 +111,7 @@ void Progress::draw(bool last) {
   if (!active_ || options_.style == Style::quiet) return;
   const double now = options_.now();
   const bool bar = options_.style == Style::bar;
+  if (!last && !bar && done_ >= total_) return;  // finish() prints that line
   if (!last && now - drawn_ < seconds(bar ? options_.bar_interval : options_.line_interval)) return;
   drawn_ = now;
 
