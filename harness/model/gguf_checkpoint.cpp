@@ -164,7 +164,7 @@ class GgufCheckpoint final : public Checkpoint {
     const Stored& tensor = stored_[index];
     const bool bias = tensor.info.shape.size() == 1 && tensor.rotated_head_dim > 0;
     const int64_t columns = bias ? 1 : tensor.info.columns();
-    if (bias) count = tensor.info.elements();
+    if (bias) count *= tensor.info.elements();
     const BlockSize block = block_size(tensor.info.type);
     const int64_t row_bytes = columns / block.elements * block.bytes;
     if (tensor.rotated_head_dim == 0) {

@@ -6,7 +6,7 @@
 namespace kvarena {
 
 void Vocabulary::reserve(size_t size, size_t total_bytes) {
-  spans_.resize(std::max(size, spans_.size()));
+  spans_.reserve(size);
   arena_.reserve(total_bytes);
   if (slots_.size() < 2 * size) {
     const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(std::bit_ceil(2 * size + 16)));

@@ -40,7 +40,7 @@ namespace kvarena {
 /// A map from byte strings to ids, filled once. Open addressing, at most half full.
 class Vocabulary {
  public:
-  /// Makes room for ids 0 .. size-1, all of them empty and not to be found.
+  /// Makes room for about this many tokens and bytes; only speed depends on it.
   void reserve(size_t size, size_t total_bytes);
 
   /// Token `id` is `bytes`. `searchable`: find() may return it. A later token with the same bytes wins, as in the
