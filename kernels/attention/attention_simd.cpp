@@ -18,17 +18,21 @@ constexpr int kScoreRows = 3, kScoreCells = 2;  // 12 half registers
 constexpr int kValueRows = 3, kValueVecs = 2;
 #endif
 constexpr int64_t kValueEntries = 64;
+/// Values are fetched this many entries ahead.
+constexpr int64_t kValueAhead = 32;
 
 template <class T, int ROWS, int CELLS>
-void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches) {
+void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches, const Touch* last) {
   const int64_t packed_cells = args.packed_key_count / kCell;
-  const typename T::Stored* keys[CELLS];
+  const typename T::Stored *keys[CELLS], *next[CELLS];
   for (int j = 0; j < CELLS; ++j) {
     const int64_t cell = touches[j].cell - packed_cells;
     keys[j] = static_cast<const typename T::Stored*>(args.keys) + cell * kCell * args.head_dim;
+    const int64_t distance = touches + j + CELLS <= last ? touches[j + CELLS].cell - touches[j].cell : CELLS;
+    next[j] = keys[j] + distance * kCell * args.head_dim;
   }
   F32x16 acc[ROWS][CELLS];
-  dot_tile<T, ROWS, CELLS>(args.q + row, keys, args.head_dim, acc);
+  dot_tile<T, ROWS, CELLS>(args.q + row, keys, next, args.head_dim, acc);
   for (int i = 0; i < ROWS; ++i) {
     for (int j = 0; j < CELLS; ++j) {
       float* to = args.scores + (row + i) * kChunk + touches[j].position;
@@ -38,16 +42,16 @@ void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches) {
 }
 
 template <class T, int CELLS>
-void score_rows(const ChunkArgs& args, int64_t row, int64_t rows, const Touch* touches) {
+void score_rows(const ChunkArgs& args, int64_t row, int64_t rows, const Touch* touches, const Touch* last) {
   switch (rows) {
-    case 1: return score_tile<T, 1, CELLS>(args, row, touches);
-    case 2: return score_tile<T, 2, CELLS>(args, row, touches);
+    case 1: return score_tile<T, 1, CELLS>(args, row, touches, last);
+    case 2: return score_tile<T, 2, CELLS>(args, row, touches, last);
 #if defined(KVARENA_SIMD_AVX512)
-    case 3: return score_tile<T, 3, CELLS>(args, row, touches);
-    case 4: return score_tile<T, 4, CELLS>(args, row, touches);
-    case 5: return score_tile<T, 5, CELLS>(args, row, touches);
+    case 3: return score_tile<T, 3, CELLS>(args, row, touches, last);
+    case 4: return score_tile<T, 4, CELLS>(args, row, touches, last);
+    case 5: return score_tile<T, 5, CELLS>(args, row, touches, last);
 #endif
-    default: return score_tile<T, kScoreRows, CELLS>(args, row, touches);
+    default: return score_tile<T, kScoreRows, CELLS>(args, row, touches, last);
   }
 }
 
@@ -67,12 +71,12 @@ Span seen_by_any(const ChunkArgs& args, int64_t row, int64_t rows) {
 
 /// All rows that see any of CELLS touched cells.
 template <class T, int CELLS>
-void score_cells(const ChunkArgs& args, const Touch* touches) {
+void score_cells(const ChunkArgs& args, const Touch* touches, const Touch* last) {
   const int64_t begin = touches[0].position, end = touches[CELLS - 1].position + touches[CELLS - 1].count;
   for (int64_t row = 0; row < args.rows; row += kScoreRows) {
     const int64_t rows = min_of(kScoreRows, args.rows - row);
     const Span needed = seen_by_any(args, row, rows);
-    if (needed.high > begin && needed.low < end) score_rows<T, CELLS>(args, row, rows, touches);
+    if (needed.high > begin && needed.low < end) score_rows<T, CELLS>(args, row, rows, touches, last);
   }
 }
 
@@ -86,8 +90,8 @@ void score_chunk(const ChunkArgs& args, Span seen) {
     score_packed<kPackedCells>(args, touches + t);
   }
   for (; t < n && touches[t].cell < packed_cells; ++t) score_packed<1>(args, touches + t);
-  for (; t + kScoreCells <= n; t += kScoreCells) score_cells<T, kScoreCells>(args, touches + t);
-  for (; t < n; ++t) score_cells<T, 1>(args, touches + t);
+  for (; t + kScoreCells <= n; t += kScoreCells) score_cells<T, kScoreCells>(args, touches + t, touches + n - 1);
+  for (; t < n; ++t) score_cells<T, 1>(args, touches + t, touches + n - 1);
 }
 
 /// Scores to weights in place; weights outside the visible range are not defined.
@@ -117,11 +121,26 @@ void softmax_row(const ChunkArgs& args, int64_t row) {
   args.sum[row] = sum_lanes(total);
 }
 
+/// Where the value at list position p of the chunk begins.
+template <class T>
+KVARENA_INLINE const typename T::Stored* value_at(const ChunkArgs& args, int64_t p) {
+  // Past the chunk the next entries are as good a guess as any: only fetches go there.
+  const bool listed = args.index != nullptr && p < args.count;
+  const int64_t entry = listed ? args.index[args.first + p] : args.first + p;
+  return static_cast<const typename T::Stored*>(args.values) + (entry - args.packed_value_count) * args.value_dim;
+}
+
+/// Asks for the whole value at list position p.
+template <class T>
+KVARENA_INLINE void fetch_value(const ChunkArgs& args, int64_t p) {
+  const auto* value = value_at<T>(args, p);
+  for (int64_t c = 0; c < args.value_dim; c += 64 / static_cast<int64_t>(sizeof(*value))) fetch(value + c);
+}
+
 template <class T, int ROWS, int VECS>
 void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t begin, int64_t end) {
   if (begin >= end) return;
-  const auto* values = static_cast<const typename T::Stored*>(args.values) + channel;
-  const int32_t* index = args.index == nullptr ? nullptr : args.index + args.first;
+  const bool first_visit = row == 0 && channel == 0;
   const float* weights = args.scores + row * kChunk;
   float* out = args.out + row * args.value_dim + channel;
   F32x16 acc[ROWS][VECS];
@@ -131,8 +150,8 @@ void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t beg
     for (int v = 0; v < VECS; ++v) acc[i][v] = load16(out + i * args.value_dim + v * kLanes);
   }
   for (int64_t p = begin; p < end; ++p) {
-    const int64_t entry = index == nullptr ? args.first + p : index[p];
-    const auto* value = values + (entry - args.packed_value_count) * args.value_dim;
+    const auto* value = value_at<T>(args, p) + channel;
+    if (first_visit) fetch_value<T>(args, p + kValueAhead);
     F32x16 x[VECS];
 #pragma GCC unroll 4
     for (int v = 0; v < VECS; ++v) x[v] = load16(T{}, value + v * kLanes);
@@ -226,6 +245,9 @@ template <class T>
 void chunk_format(const ChunkArgs& args) {
   const Span seen = seen_by_any(args, 0, args.rows);
   if (seen.low < seen.high) score_chunk<T>(args, seen);
+  if (first_unpacked(args) < args.count) {
+    for (int64_t p = seen.low; p < min_of(seen.high, seen.low + kValueAhead); ++p) fetch_value<T>(args, p);
+  }
   for (int64_t row = 0; row < args.rows; ++row) {
     if (args.low[row] < args.high[row]) {
       softmax_row(args, row);

@@ -45,14 +45,16 @@ KVARENA_INLINE void store_listed(float* to, const int32_t* index, int64_t base, 
   for (int32_t i = 0; i < touch.count; ++i) to[i] = all[index[base + touch.position + i] % kCell];
 }
 
-/// acc[i][j] = sum over channels c ascending of q[i][c] * keys[j][c][lane], by fused multiply-add from 0.
+/// acc[i][j] = sum over channels c ascending of q[i][c] * keys[j][c][lane], by fused multiply-add from 0. Meanwhile the
+/// cells at `next` are fetched: a cell is too short a stream for the hardware to foresee the one after it.
 template <class T, int ROWS, int CELLS>
-KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored* const* cells, int64_t head_dim,
-                             F32x16 (&acc)[ROWS][CELLS]) {
+KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored* const* cells,
+                             const typename T::Stored* const* next, int64_t head_dim, F32x16 (&acc)[ROWS][CELLS]) {
   const float* q[ROWS];
-  const typename T::Stored* keys[CELLS];
+  const typename T::Stored *keys[CELLS], *ahead[CELLS];
   for (int i = 0; i < ROWS; ++i) q[i] = rows[i];
   for (int j = 0; j < CELLS; ++j) keys[j] = cells[j];
+  for (int j = 0; j < CELLS; ++j) ahead[j] = next[j];
   F32x16 sum[ROWS][CELLS];
   for (auto& a : sum) {
     for (auto& b : a) b = zero16();
@@ -61,6 +63,8 @@ KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored*
     F32x16 k[CELLS];
 #pragma GCC unroll 4
     for (int j = 0; j < CELLS; ++j) k[j] = load16(T{}, keys[j] + c * kCell);
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) fetch(ahead[j] + c * kCell);
 #pragma GCC unroll 6
     for (int i = 0; i < ROWS; ++i) {
       const F32x16 qc = set16(q[i][c]);

@@ -34,10 +34,11 @@ void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
   const int64_t d = work.args->head_dim, group = work.args->q_heads / work.args->kv_heads;
   const ColumnSumsProblem& problem = *work.problem;
   const int64_t packed_cells = problem.runs[work.kv_head].packed_key_count / kCell;
-  const typename T::Stored* keys[CELLS];
+  const typename T::Stored *keys[CELLS], *next[CELLS];
   for (int j = 0; j < CELLS; ++j) {
     keys[j] = static_cast<const typename T::Stored*>(problem.runs[work.kv_head].keys) +
               (touches[j].cell - packed_cells) * kCell * d;
+    next[j] = keys[j] + CELLS * kCell * d;
   }
   const float* q[ROWS];
   for (int i = 0; i < ROWS; ++i) {
@@ -45,7 +46,7 @@ void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
     q[i] = problem.q + t * problem.q_token_stride + h * problem.q_head_stride;
   }
   F32x16 acc[ROWS][CELLS];
-  dot_tile<T, ROWS, CELLS>(q, keys, d, acc);
+  dot_tile<T, ROWS, CELLS>(q, keys, next, d, acc);
   for (int i = 0; i < ROWS; ++i) {
     const int64_t t = (row + i) / group, h = work.kv_head * group + (row + i) % group;
     for (int j = 0; j < CELLS; ++j) add_lanes(work, t, h, touches[j], acc[i][j]);

@@ -9,9 +9,14 @@ float read(const float* data, int64_t bytes) {
   const int64_t each = bytes / 4 / kStreams;
   F32x16 sums[kStreams];
   for (auto& s : sums) s = zero16();
-  for (int64_t i = 0; i < each; i += kLanes) {
+  for (int64_t i = 0; i < each; i += 2 * kLanes) {
 #pragma GCC unroll 8
-    for (int s = 0; s < kStreams; ++s) sums[s] = add(sums[s], load16(data + s * each + i));
+    for (int s = 0; s < kStreams; ++s) {
+      const float* p = data + s * each + i;
+      fetch(p + 32 * kLanes);
+      fetch(p + 33 * kLanes);
+      sums[s] = add(sums[s], add(load16(p), load16(p + kLanes)));
+    }
   }
   F32x16 all = sums[0];
   for (int s = 1; s < kStreams; ++s) all = add(all, sums[s]);

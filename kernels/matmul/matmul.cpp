@@ -22,14 +22,14 @@ void stream_rows(const MatmulTable& fast, const MatmulArgs& args) {
   // Two items a thread, of whole groups of four panels: enough to even out a disturbed core.
   const int64_t per_item = std::max<int64_t>(4, (panels / (threads * 2) + 3) / 4 * 4);
   const int64_t items = (panels + per_item - 1) / per_item;
-  const StreamArgs plain{args.x,      args.x_stride, args.w->data(), args.w->dtype(), args.w->n(),
-                         args.w->k(), args.bias,     args.y,         args.y_stride};
-  const auto run = [&](int64_t item) {
-    for (int64_t row = 0; row < args.m; row += kStreamRows) {
-      fast.stream(plain, row, std::min(kStreamRows, args.m - row), item * per_item,
-                  std::min(panels, (item + 1) * per_item));
-    }
-  };
+  static thread_local Scratch<float> scratch;
+  const int64_t m = args.m, k = args.w->k();
+  float* x = scratch.get(m * k);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t c = 0; c < k; ++c) x[c * m + i] = args.x[i * args.x_stride + c];
+  }
+  const StreamArgs plain{x, m, args.w->data(), args.w->dtype(), args.w->n(), k, args.bias, args.y, args.y_stride};
+  const auto run = [&](int64_t item) { fast.stream(plain, item * per_item, std::min(panels, (item + 1) * per_item)); };
   if (threads == 1) {
     for (int64_t item = 0; item < items; ++item) run(item);
   } else {
@@ -79,8 +79,8 @@ void block_rows(const MatmulTable& fast, const MatmulArgs& args) {
         weights = wide;
       }
       for (int64_t t = first; t < last; ++t) {
-        fast.tile(packed + (t * k + depth) * tile_rows, weights, steps, depth == 0,
-                  c + (t - first) * tile_rows * kPanel);
+        fast.tile(packed + (t * k + depth) * tile_rows, weights, std::min(tile_rows, args.m - t * tile_rows), steps,
+                  depth == 0, c + (t - first) * tile_rows * kPanel);
       }
     }
     for (int64_t t = first; t < last; ++t) {

@@ -13,8 +13,8 @@ inline constexpr int64_t kDepth = 256;
 
 /// MatmulArgs without classes: what the per-path files may touch (see simd.h on shared inline functions).
 struct StreamArgs {
-  const float* x;  // [m, k]
-  int64_t x_stride;
+  const float* x;    // [k][m]: rows side by side, so that one pointer serves them all
+  int64_t m;         // 1 .. kStreamRows
   const void* data;  // [panels][k][32] of dtype
   DType dtype;
   int64_t n, k;
@@ -25,14 +25,15 @@ struct StreamArgs {
 
 struct MatmulTable {
   int64_t tile_rows;  // rows of x in one packed tile
-  /// y[row .. row+m-1, panel columns] for m <= kStreamRows, panels panel_begin .. panel_end-1, bias included.
-  void (*stream)(const StreamArgs& args, int64_t row, int64_t m, int64_t panel_begin, int64_t panel_end);
+  /// All rows of panels panel_begin .. panel_end-1, bias included.
+  void (*stream)(const StreamArgs& args, int64_t panel_begin, int64_t panel_end);
   /// Rows of x as tiles: [tiles][k][tile_rows], missing rows zero.
   void (*pack_tile)(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile);
   /// Widens depth rows of one panel to float.
   void (*widen)(const void* panel, DType dtype, int64_t depth, float* out);
-  /// c [tile_rows, 32] (+)= tile * panel over `depth` steps; starts from zero when `first`.
-  void (*tile)(const float* tile, const float* panel, int64_t depth, bool first, float* c);
+  /// c [rows, 32] (+)= tile * panel over `depth` steps for the first `rows` rows of the tile; starts from zero when
+  /// `first`.
+  void (*tile)(const float* tile, const float* panel, int64_t rows, int64_t depth, bool first, float* c);
 };
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 

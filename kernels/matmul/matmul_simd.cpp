@@ -25,30 +25,41 @@ void write16(const StreamArgs& args, int64_t row, int64_t column, F32x16 y) {
   store16(args.y + row * args.y_stride + column, y, lanes);
 }
 
-/// VECS vectors of each of PANELS panels, ROWS rows.
+/// How far ahead weights are fetched, in steps of depth.
+constexpr int64_t kAhead = 24;
+
+/// VECS vectors of each of PANELS panels, ROWS rows, of which the first is row `row`.
 template <class T, int ROWS, int PANELS, int VECS>
 void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* panel, int64_t column) {
-  const int64_t k = args.k, next_panel = k * kPanel;
-  const float* x = args.x + row * args.x_stride;
+  const int64_t next_panel = args.k * kPanel, m = args.m;
+  const float* x = args.x + row;
   F32x16 acc[PANELS][VECS][ROWS];
-  for (auto& a : acc) {
-    for (auto& b : a) {
-      for (auto& c : b) c = zero16();
+#pragma GCC unroll 4
+  for (int p = 0; p < PANELS; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < VECS; ++v) {
+#pragma GCC unroll 12
+      for (int i = 0; i < ROWS; ++i) acc[p][v][i] = zero16();
     }
   }
-  for (int64_t c = 0; c < k; ++c) {
+  for (int64_t c = 0; c < args.k; ++c, x += m, panel += kPanel) {
 #pragma GCC unroll 4
     for (int p = 0; p < PANELS; ++p) {
+      fetch(panel + p * next_panel + kAhead * kPanel);
+      if (sizeof(typename T::Stored) == 4 && VECS == 2) fetch(panel + p * next_panel + kAhead * kPanel + kLanes);
 #pragma GCC unroll 2
       for (int v = 0; v < VECS; ++v) {
-        const F32x16 w = load16(T{}, panel + p * next_panel + c * kPanel + v * kLanes);
+        const F32x16 w = load16(T{}, panel + p * next_panel + v * kLanes);
 #pragma GCC unroll 12
-        for (int i = 0; i < ROWS; ++i) acc[p][v][i] = fma(set16(x[i * args.x_stride + c]), w, acc[p][v][i]);
+        for (int i = 0; i < ROWS; ++i) acc[p][v][i] = fma(set16(x[i]), w, acc[p][v][i]);
       }
     }
   }
+#pragma GCC unroll 4
   for (int p = 0; p < PANELS; ++p) {
+#pragma GCC unroll 2
     for (int v = 0; v < VECS; ++v) {
+#pragma GCC unroll 12
       for (int i = 0; i < ROWS; ++i) write16(args, row + i, column + p * kPanel + v * kLanes, acc[p][v][i]);
     }
   }
@@ -75,9 +86,10 @@ void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t e
   }
 }
 
+/// `rows` rows from row `row` on.
 template <class T>
-void stream_format(const StreamArgs& args, int64_t row, int64_t m, int64_t begin, int64_t end) {
-  switch (m) {
+void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+  switch (rows) {
     case 1: return stream_panels<T, 1>(args, row, begin, end);
     case 2: return stream_panels<T, 2>(args, row, begin, end);
     case 3: return stream_panels<T, 3>(args, row, begin, end);
@@ -93,18 +105,18 @@ void stream_format(const StreamArgs& args, int64_t row, int64_t m, int64_t begin
     default: return stream_panels<T, 12>(args, row, begin, end);
 #else
     default:  // two passes; the second finds the panels in the cache
-      stream_format<T>(args, row, 6, begin, end);
-      return stream_format<T>(args, row + 6, m - 6, begin, end);
+      stream_rows<T>(args, row, 6, begin, end);
+      return stream_rows<T>(args, row + 6, rows - 6, begin, end);
 #endif
   }
 }
 
-void stream(const StreamArgs& args, int64_t row, int64_t m, int64_t begin, int64_t end) {
+void stream(const StreamArgs& args, int64_t begin, int64_t end) {
   // A few panels at a time, so that a second pass over the rows finds them in the cache.
   constexpr int64_t kGroup = 4;
   for (int64_t panel = begin; panel < end; panel += kGroup) {
     with_format(static_cast<int>(args.dtype), [&](auto format) {
-      stream_format<decltype(format)>(args, row, m, panel, min_of(end, panel + kGroup));
+      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + kGroup));
     });
   }
 }
@@ -118,15 +130,19 @@ void pack_tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, float*
 void widen(const void* panel, DType dtype, int64_t depth, float* out) {
   with_format(static_cast<int>(dtype), [&](auto format) {
     const auto* stored = static_cast<const typename decltype(format)::Stored*>(panel);
-    for (int64_t i = 0; i < depth * kPanel; i += kLanes) store16(out + i, load16(format, stored + i));
+    for (int64_t i = 0; i < depth * kPanel; i += kLanes) {
+      fetch(stored + i + kAhead * kPanel);
+      store16(out + i, load16(format, stored + i));
+    }
   });
 }
 
-void tile(const float* x, const float* panel, int64_t depth, bool first, float* c) {
+template <int ROWS>
+void tile_rows(const float* x, const float* panel, int64_t depth, bool first, float* c) {
   for (int v0 = 0; v0 < 2; v0 += kTileVecs) {
-    F32x16 acc[kTileRows][kTileVecs];
+    F32x16 acc[ROWS][kTileVecs];
 #pragma GCC unroll 12
-    for (int i = 0; i < kTileRows; ++i) {
+    for (int i = 0; i < ROWS; ++i) {
 #pragma GCC unroll 2
       for (int v = 0; v < kTileVecs; ++v) {
         acc[i][v] = first ? zero16() : load16(c + i * kPanel + (v0 + v) * kLanes);
@@ -137,20 +153,29 @@ void tile(const float* x, const float* panel, int64_t depth, bool first, float* 
     for (int64_t s = 0; s < depth; ++s, a += kTileRows, b += kPanel) {
       F32x16 w[kTileVecs];
 #pragma GCC unroll 2
-      for (int v = 0; v < kTileVecs; ++v) w[v] = load16(b + v * kLanes);
+      for (int v = 0; v < kTileVecs; ++v) {
+        w[v] = load16(b + v * kLanes);
+        fetch(b + v * kLanes + kAhead * kPanel);
+      }
 #pragma GCC unroll 12
-      for (int i = 0; i < kTileRows; ++i) {
+      for (int i = 0; i < ROWS; ++i) {
         const F32x16 xi = set16(a[i]);
 #pragma GCC unroll 2
         for (int v = 0; v < kTileVecs; ++v) acc[i][v] = fma(xi, w[v], acc[i][v]);
       }
     }
 #pragma GCC unroll 12
-    for (int i = 0; i < kTileRows; ++i) {
+    for (int i = 0; i < ROWS; ++i) {
 #pragma GCC unroll 2
       for (int v = 0; v < kTileVecs; ++v) store16(c + i * kPanel + (v0 + v) * kLanes, acc[i][v]);
     }
   }
+}
+
+void tile(const float* x, const float* panel, int64_t rows, int64_t depth, bool first, float* c) {
+  if (rows <= kTileRows / 3) return tile_rows<kTileRows / 3>(x, panel, depth, first, c);
+  if (rows <= 2 * kTileRows / 3) return tile_rows<2 * kTileRows / 3>(x, panel, depth, first, c);
+  tile_rows<kTileRows>(x, panel, depth, first, c);
 }
 
 }  // namespace
