@@ -38,6 +38,7 @@ std::string Decoder::bytes_of(std::string_view token, bool first) const {
       if (const int byte = byte_fallback ? byte_of_token(token) : -1; byte >= 0) {
         text.assign(1, static_cast<char>(byte));
       } else {
+        if (first && !first_token_drops.empty()) replace_all(text, first_token_drops, "");
         for (const auto& [from, to] : replacements) replace_all(text, from, to);
       }
       if (first && strip_first_space && text.starts_with(' ')) text.erase(0, 1);

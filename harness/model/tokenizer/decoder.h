@@ -19,6 +19,7 @@ struct Decoder {
   std::vector<std::pair<std::string, std::string>> replacements;  // sentencepiece
   bool byte_fallback = false;                                     // sentencepiece
   bool strip_first_space = false;                                 // sentencepiece
+  std::string first_token_drops;                                  // sentencepiece: all of it, in the first token
   std::string continuation = "##";                                // wordpiece
   bool cleanup = false;                                           // wordpiece: no space before "." "," "n't" ...
 

@@ -190,8 +190,9 @@ void read_sentencepiece_step(const Component& component, Decoder& decoder, bool&
     decoder.strip_first_space = component.integer("start") == 1;
   } else if (type == "Metaspace") {
     decoder.replacements.emplace_back(component.string("replacement"), " ");
-    decoder.strip_first_space = component.has("prepend_scheme") ? component.string("prepend_scheme") != "never"
-                                                                : component.boolean("add_prefix_space", true);
+    const bool prepends = component.has("prepend_scheme") ? component.string("prepend_scheme") != "never"
+                                                          : component.boolean("add_prefix_space", true);
+    if (prepends) decoder.first_token_drops = component.string("replacement");
   } else {
     component.fail_type(
         "a decoder among ByteLevel, WordPiece, Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence");

@@ -22,6 +22,15 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids
   return text + stream.finish();
 }
 
+void expect_case(const Tokenizer& tokenizer, const json& one) {
+  const auto text = one["text"].get<std::string>();
+  const auto ids = one["ids"].get<std::vector<int32_t>>();
+  EXPECT_EQ(tokenizer.encode(text, kPlain), ids) << one["text"];
+  EXPECT_EQ(tokenizer.encode(text), one["with_special"].get<std::vector<int32_t>>()) << one["text"];
+  EXPECT_EQ(tokenizer.decode(ids, {.skip_special = false}), one["decoded"].get<std::string>()) << one["text"];
+  EXPECT_EQ(tokenizer.decode(ids), one["decoded_plain"].get<std::string>()) << one["text"];
+}
+
 TEST(SmolLm2Tokenizer, EncodesAndDecodesAsHuggingFaceDoes) {
   if (!std::filesystem::exists(testing::smollm2_file())) GTEST_SKIP() << "no " << testing::smollm2_file();
   const auto tokenizer = smollm2();
@@ -36,6 +45,33 @@ TEST(SmolLm2Tokenizer, EncodesAndDecodesAsHuggingFaceDoes) {
     EXPECT_EQ(tokenizer->decode(ids), line["decoded_plain"].get<std::string>()) << line["text"];
     EXPECT_EQ(streamed(*tokenizer, ids, false), line["decoded"].get<std::string>()) << line["text"];
   }
+}
+
+/// Each line of the file is a tokenizer of its own with encodings by Hugging Face.
+TEST(TokenizerComponents, WorkAsInHuggingFaceTokenizers) {
+  const testing::TemporaryFolder folder;
+  size_t tokenizers = 0;
+  for (const json& line : testing::read_jsonl(testing::golden_file("tokenizer_components.jsonl.gz"))) {
+    if (line.contains("made_by")) continue;
+    ++tokenizers;
+    SCOPED_TRACE(line["name"].get<std::string>());
+    const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", line["tokenizer"].dump()));
+    for (const json& one : line["cases"]) expect_case(*tokenizer, one);
+  }
+  EXPECT_GE(tokenizers, 40U);
+}
+
+TEST(WordPieceTokenizer, EncodesTheEmbeddingModelsTextsAsHuggingFaceDoes) {
+  const auto file = testing::models_folder() / "all-minilm-l6-v2" / "tokenizer.json";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+  const auto tokenizer = load_tokenizer(file);
+  size_t compared = 0;
+  for (const json& one : testing::read_jsonl(testing::golden_file("minilm_tokens.jsonl"))) {
+    if (one.contains("made_by")) continue;
+    expect_case(*tokenizer, one);
+    ++compared;
+  }
+  EXPECT_GT(compared, 100U);
 }
 
 class SharedGolden : public ::testing::TestWithParam<const char*> {};
