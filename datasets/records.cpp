@@ -11,8 +11,6 @@
 
 namespace kvarena {
 
-using nlohmann::json;
-
 size_t find_bad_utf8(std::string_view text) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   size_t i = 0;
@@ -150,11 +148,11 @@ std::optional<Record> RecordReader::next_element() {
   }
 }
 
-json parse_object(const Record& record) {
-  json row;
+Row parse_object(const Record& record) {
+  Row row;
   try {
-    row = json::parse(record.text);
-  } catch (const json::parse_error& error) {
+    row = Row::parse(record.text);
+  } catch (const Row::parse_error& error) {
     const size_t at = std::min(error.byte, record.text.size());
     fail({.place = record.place,
           .found = fmt::format("text that is not JSON at column {}: `{}`", error.byte,
@@ -168,7 +166,7 @@ json parse_object(const Record& record) {
   return row;
 }
 
-const json& any_field(const json& row, const char* field, const std::string& place) {
+const Row& any_field(const Row& row, const char* field, const std::string& place) {
   const auto found = row.find(field);
   if (found == row.end()) {
     std::vector<std::string> names;
@@ -183,29 +181,29 @@ const json& any_field(const json& row, const char* field, const std::string& pla
 
 namespace {
 
-[[noreturn]] void wrong_type(const json& value, const char* field, const std::string& place, const char* expected) {
+[[noreturn]] void wrong_type(const Row& value, const char* field, const std::string& place, const char* expected) {
   fail({.place = place, .found = fmt::format("\"{}\" is a JSON {}", field, value.type_name()), .expected = expected});
 }
 
 }  // namespace
 
-std::string string_field(const json& row, const char* field, const std::string& place) {
-  const json& value = any_field(row, field, place);
+std::string string_field(const Row& row, const char* field, const std::string& place) {
+  const Row& value = any_field(row, field, place);
   if (!value.is_string()) wrong_type(value, field, place, "a string");
   return value.get<std::string>();
 }
 
-int64_t integer_field(const json& row, const char* field, const std::string& place) {
-  const json& value = any_field(row, field, place);
+int64_t integer_field(const Row& row, const char* field, const std::string& place) {
+  const Row& value = any_field(row, field, place);
   if (!value.is_number_integer()) wrong_type(value, field, place, "an integer");
   return value.get<int64_t>();
 }
 
-std::vector<std::string> strings_field(const json& row, const char* field, const std::string& place) {
-  const json& value = any_field(row, field, place);
+std::vector<std::string> strings_field(const Row& row, const char* field, const std::string& place) {
+  const Row& value = any_field(row, field, place);
   if (!value.is_array()) wrong_type(value, field, place, "a list of strings");
   std::vector<std::string> strings;
-  for (const json& item : value) {
+  for (const Row& item : value) {
     if (!item.is_string()) wrong_type(item, field, place, "a list of strings");
     strings.push_back(item.get<std::string>());
   }

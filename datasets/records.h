@@ -16,6 +16,9 @@ namespace kvarena {
 /// Longest row that is read, in bytes. The longest official rows (InfiniteBench, LongBench v2) stay below 24 MiB.
 inline constexpr size_t kMaxRowBytes = size_t{64} << 20;
 
+/// A parsed row; keys keep the order of the file, because some prompts print them.
+using Row = nlohmann::ordered_json;
+
 /// One row as it stands in the file.
 struct Record {
   std::string text;   // without the line end
@@ -50,17 +53,16 @@ class RecordReader {
 };
 
 /// The row as a JSON object. Throws UserError "place: found text that is not JSON at column 7 ...".
-[[nodiscard]] nlohmann::json parse_object(const Record& record);
+[[nodiscard]] Row parse_object(const Record& record);
 
 /// A required string field. Throws UserError naming place and field, and what was found instead.
-[[nodiscard]] std::string string_field(const nlohmann::json& row, const char* field, const std::string& place);
+[[nodiscard]] std::string string_field(const Row& row, const char* field, const std::string& place);
 /// A required integer field.
-[[nodiscard]] int64_t integer_field(const nlohmann::json& row, const char* field, const std::string& place);
+[[nodiscard]] int64_t integer_field(const Row& row, const char* field, const std::string& place);
 /// A required list of strings.
-[[nodiscard]] std::vector<std::string> strings_field(const nlohmann::json& row, const char* field,
-                                                     const std::string& place);
+[[nodiscard]] std::vector<std::string> strings_field(const Row& row, const char* field, const std::string& place);
 /// A required field of any kind.
-[[nodiscard]] const nlohmann::json& any_field(const nlohmann::json& row, const char* field, const std::string& place);
+[[nodiscard]] const Row& any_field(const Row& row, const char* field, const std::string& place);
 
 /// Byte offset of the first byte that is not part of well-formed UTF-8, or npos.
 [[nodiscard]] size_t find_bad_utf8(std::string_view text);

@@ -179,9 +179,14 @@ MAKERS = {
 IN_E = ["qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "gov_report", "multi_news", "trec", "triviaqa", "samsum",
         "passage_count", "passage_retrieval_en", "lcc", "repobench-p"]
 
-for task, maker in MAKERS.items():
-    for suffix in ["", "_e"] if task in IN_E else [""]:
-        rng = random.Random(f"{task}{suffix}")
-        with open(f"longbench/{task}{suffix}.jsonl", "w", encoding="utf-8") as file:
-            for n in range(3):
-                file.write(json.dumps(maker(task, rng, n), ensure_ascii=False) + "\n")
+def main():
+    for task, maker in MAKERS.items():
+        for suffix in ["", "_e"] if task in IN_E else [""]:
+            rng = random.Random(f"{task}{suffix}")
+            with open(f"longbench/{task}{suffix}.jsonl", "w", encoding="utf-8") as file:
+                for n in range(3):
+                    file.write(json.dumps(maker(task, rng, n), ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -31,32 +31,31 @@ constexpr std::array<std::string_view, 24> kNouns = {"anchor", "basket",  "bridg
                                                      "ladder", "lantern", "mirror", "mountain", "needle", "pocket",
                                                      "rocket", "saddle",  "table",  "tunnel",   "valley", "window"};
 
-// A kind of thing and its three facts: who, what and how many or which color. {x} is the answer.
+// A kind of thing: the role of its person, and what is counted of it or which part has a color.
 struct Kind {
   std::string_view kind;     // "ferry"
   std::string_view role;     // "captain"
-  std::string_view verb;     // "carries": what it does with an object
-  std::string_view measure;  // "seats"; empty = it has a color instead
-  std::string_view part;     // "flag": what has the color
+  std::string_view measure;  // "seats"; empty = a part has a color instead
+  std::string_view part;     // "flag"
 };
 
 constexpr std::array<Kind, kMaxThings> kKinds = {{
-    {"ferry", "captain", "carries", "", "flag"},
-    {"school", "teacher", "collects", "classrooms", ""},
-    {"museum", "director", "exhibits", "", "gate"},
-    {"bakery", "owner", "stores", "ovens", ""},
-    {"choir", "conductor", "sells", "singers", ""},
-    {"farm", "farmer", "produces", "", "barn"},
-    {"hotel", "manager", "buys", "bedrooms", ""},
-    {"theater", "founder", "imports", "", "curtain"},
-    {"factory", "engineer", "makes", "chimneys", ""},
-    {"lighthouse", "keeper", "repairs", "", "lamp"},
-    {"library", "librarian", "lends", "shelves", ""},
-    {"train", "driver", "transports", "", "locomotive"},
-    {"hospital", "doctor", "needs", "beds", ""},
-    {"castle", "duke", "hides", "towers", ""},
-    {"circus", "clown", "juggles with", "", "tent"},
-    {"market", "guard", "offers", "stalls", ""},
+    {"ferry", "captain", "", "flag"},
+    {"school", "teacher", "classrooms", ""},
+    {"museum", "director", "", "gate"},
+    {"bakery", "owner", "ovens", ""},
+    {"choir", "conductor", "singers", ""},
+    {"farm", "farmer", "", "barn"},
+    {"hotel", "manager", "bedrooms", ""},
+    {"theater", "founder", "", "curtain"},
+    {"factory", "engineer", "chimneys", ""},
+    {"lighthouse", "keeper", "", "lamp"},
+    {"library", "librarian", "shelves", ""},
+    {"train", "driver", "", "locomotive"},
+    {"hospital", "doctor", "beds", ""},
+    {"castle", "duke", "towers", ""},
+    {"circus", "clown", "", "tent"},
+    {"market", "guard", "stalls", ""},
 }};
 
 Fact fact(std::string sentence, std::string question, std::string answer) {
@@ -81,8 +80,8 @@ std::vector<Thing> make_world(Draw& draw, size_t count) {
     thing.facts.push_back(fact(fmt::format("The {} of the {} is {}.", kind.role, thing.name, person),
                                fmt::format("Who is the {} of the {}?", kind.role, thing.name), person));
     const std::string object(kObjects[objects[i]]);
-    thing.facts.push_back(fact(fmt::format("The {} {} {}.", thing.name, kind.verb, object),
-                               fmt::format("What is it that the {} {}?", thing.name, kind.verb), object));
+    thing.facts.push_back(fact(fmt::format("The treasure of the {} is {}.", thing.name, object),
+                               fmt::format("What is the treasure of the {}?", thing.name), object));
     if (kind.measure.empty()) {
       const std::string color(kColors[colors[i]]);
       thing.facts.push_back(fact(fmt::format("The color of the {} of the {} is {}.", kind.part, thing.name, color),

@@ -14,7 +14,7 @@ namespace kvarena {
 namespace {
 
 struct FactQaParameters {
-  int64_t things = 10;
+  int64_t things = 5;
   int64_t filler = 1;
   int64_t examples = 3;
   int64_t samples = 20;

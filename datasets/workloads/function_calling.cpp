@@ -15,10 +15,10 @@ namespace {
 
 struct FunctionCallingParameters {
   std::string variant = "simple";
-  int64_t tools = 5;
-  int64_t examples = 10;
+  int64_t tools = 4;
+  int64_t examples = 12;
   bool target_in_examples = true;
-  std::string style = "completion";
+  std::string style = "chat";
   int64_t history = 0;
   int64_t calls = 2;
   std::optional<int64_t> context_tokens;
@@ -200,7 +200,7 @@ KVARENA_WORKLOAD(FunctionCalling, {.name = "function_calling",
                                    .title = "Pick the tool and fill in its arguments (quickstart)",
                                    .source = "generated",
                                    .licence = "made by the project",
-                                   .metrics = {"function_call"},
+                                   .metrics = {"exact_call_accuracy"},
                                    .samples = 20,
                                    .generation = {.max_new_tokens = 48}});
 

@@ -5,11 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "datasets/data_files.h"
 #include "datasets/prompt.h"
 #include "datasets/records.h"
+#include "datasets/row_source.h"
 #include "datasets/workload.h"
-#include "harness/core/files.h"
 
 namespace kvarena {
 namespace {
@@ -170,38 +169,23 @@ constexpr Task kTasks[] = {
      "{context}{input}Next line of code:\n"},
 };
 
-class LongBenchSource final : public SampleSource {
- public:
-  LongBenchSource(const Task& task, const DataFile& file) : task_(task), origin_(file.origin), rows_(file.path) {}
-
-  bool next(Sample& sample) override {
-    const std::optional<Record> record = rows_.next();
-    if (!record) return false;
-    const nlohmann::json row = parse_object(*record);
-    const std::string context = string_field(row, "context", record->place);
-    const std::string input = string_field(row, "input", record->place);
-    Rendered prompt = render(task_.prompt, {{"context", context}, {"input", input}});
-    sample.id = string_field(row, "_id", record->place);
-    sample.messages = {{"user", std::move(prompt.text)}};
-    sample.question = {0, prompt.question};
-    sample.references = strings_field(row, "answers", record->place);
-    nlohmann::json extras = {{"length", integer_field(row, "length", record->place)},  // words; buckets of LongBench-E
-                             {"language", task_.language}};
-    if (task_.first_line_only) extras["first_line_only"] = true;
-    if (!any_field(row, "all_classes", record->place).is_null()) {
-      extras["all_classes"] = strings_field(row, "all_classes", record->place);
-    }
-    sample.extras = extras.dump();
-    sample.origin = origin_;
-    sample.data_sha256 = sha256(record->text);
-    return true;
+bool fill(const Task& task, const Row& row, const std::string& place, Sample& sample) {
+  const std::string context = string_field(row, "context", place);
+  const std::string input = string_field(row, "input", place);
+  Rendered prompt = render(task.prompt, {{"context", context}, {"input", input}});
+  sample.id = string_field(row, "_id", place);
+  sample.messages = {{"user", std::move(prompt.text)}};
+  sample.question = {0, prompt.question};
+  sample.references = strings_field(row, "answers", place);
+  nlohmann::json extras = {{"length", integer_field(row, "length", place)},  // words; buckets of LongBench-E
+                           {"language", task.language}};
+  if (task.first_line_only) extras["first_line_only"] = true;
+  if (!any_field(row, "all_classes", place).is_null()) {
+    extras["all_classes"] = strings_field(row, "all_classes", place);
   }
-
- private:
-  const Task& task_;
-  std::string origin_;
-  RecordReader rows_;
-};
+  sample.extras = extras.dump();
+  return true;
+}
 
 class LongBench final : public Workload {
  public:
@@ -209,7 +193,10 @@ class LongBench final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return std::make_unique<LongBenchSource>(task_, require_data_file(info(), settings.data_dir));
+    return make_row_source(require_data_file(info(), settings.data_dir),
+                           [&task = task_](const Row& row, const std::string& place, Sample& sample) {
+                             return fill(task, row, place, sample);
+                           });
   }
 
  private:

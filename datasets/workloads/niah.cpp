@@ -240,7 +240,7 @@ KVARENA_WORKLOAD(Niah, {.name = "niah",
                         .title = "Needle in a haystack, Kamradt protocol: grid of lengths and depths",
                         .source = "generated; protocol of gkamradt/LLMTest_NeedleInAHaystack",
                         .licence = "MIT (protocol); texts made by the project",
-                        .metrics = {"needle", "needle_rouge_1"},
+                        .metrics = {"needle"},
                         .samples = 35 * 35,
                         .generation = {.max_new_tokens = 300}});
 KVARENA_WORKLOAD(NiahMulti, {.name = "niah_multi",

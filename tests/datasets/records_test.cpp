@@ -82,7 +82,7 @@ TEST(RecordReader, SaysWhyAFileCannotBeRead) {
 
 TEST(Fields, MissingAndMistypedFieldsNamePlaceAndField) {
   const Record record{.text = R"({"contxt": "x", "answers": "no list", "length": "3"})", .place = "qasper.jsonl:17"};
-  const nlohmann::json row = parse_object(record);
+  const Row row = parse_object(record);
   EXPECT_EQ(
       error_of([&] { (void)string_field(row, "context", record.place); }),
       "qasper.jsonl:17: found a row without \"context\", expected the field \"context\"; did you mean \"contxt\"?");

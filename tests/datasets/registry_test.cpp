@@ -94,7 +94,9 @@ TEST(Workloads, EveryOneRunsOfflineFromTheProjectsOwnFiles) {
       ids.insert(sample.id);
       EXPECT_EQ(sample.prompt_sha256.size(), 64u);
       EXPECT_TRUE(nlohmann::json::parse(sample.extras).is_object());
-      EXPECT_FALSE(sample.references.empty()) << entry.info.name << " " << sample.id;
+      // Writing to a length and perplexity have no answer; their metrics read extras.
+      const bool no_answer = entry.info.family == "longbench-write" || entry.info.family == "longgenbench";
+      EXPECT_EQ(sample.references.empty(), no_answer) << entry.info.name << " " << sample.id;
     }
     EXPECT_EQ(ids.size(), samples.size()) << entry.info.name;
   }

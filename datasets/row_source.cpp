@@ -1,0 +1,39 @@
+#include "datasets/row_source.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "harness/core/files.h"
+
+namespace kvarena {
+namespace {
+
+class RowSource final : public SampleSource {
+ public:
+  RowSource(const DataFile& file, FillSample fill) : origin_(file.origin), rows_(file.path), fill_(std::move(fill)) {}
+
+  bool next(Sample& sample) override {
+    while (const std::optional<Record> record = rows_.next()) {
+      Sample filled = sample;
+      if (!fill_(parse_object(*record), record->place, filled)) continue;
+      sample = std::move(filled);
+      sample.origin = origin_;
+      sample.data_sha256 = sha256(record->text);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  std::string origin_;
+  RecordReader rows_;
+  FillSample fill_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> make_row_source(const DataFile& file, FillSample fill) {
+  return std::make_unique<RowSource>(file, std::move(fill));
+}
+
+}  // namespace kvarena
