@@ -72,10 +72,18 @@ PythonValue real_operation(const std::string& op, double a, double b) {
   throw Unresolvable{};
 }
 
+std::string repeated(const std::string& part, int64_t times) {
+  constexpr int64_t kLongest = 1 << 20;  // a model can write 'x' * 10**9
+  if (times > 0 && static_cast<int64_t>(part.size()) > kLongest / times) throw Unresolvable{};
+  std::string out;
+  for (int64_t i = 0; i < times; ++i) out += part;
+  return out;
+}
+
 // Only constants have a value here: a name would be a NameError in Python.
 PythonValue evaluate(const Node& node) {
   if (node.kind == Node::Kind::constant) return node.value;
-  if (node.kind == Node::Kind::unary && node.text != "~") {
+  if (node.kind == Node::Kind::unary && node.text.size() == 1 && node.text != "~") {
     const PythonValue v = evaluate(node.children[0]);
     if (!is_number(v)) throw Unresolvable{};
     if (node.text == "+") return is_small_int(v) ? integer(int_of(v)) : v;
@@ -86,6 +94,7 @@ PythonValue evaluate(const Node& node) {
   const PythonValue a = evaluate(node.children[0]);
   const PythonValue b = evaluate(node.children[1]);
   if (a.type == Type::string && b.type == Type::string && node.text == "+") return text(a.string + b.string);
+  if (a.type == Type::string && is_small_int(b) && node.text == "*") return text(repeated(a.string, int_of(b)));
   if (!is_number(a) || !is_number(b)) throw Unresolvable{};
   const bool exact = is_small_int(a) && is_small_int(b) && node.text != "/" && !(node.text == "**" && int_of(b) < 0);
   return exact ? integer_operation(node.text, int_of(a), int_of(b)) : real_operation(node.text, real_of(a), real_of(b));

@@ -66,6 +66,13 @@ class Parser {
     if (!accept(token)) throw SyntaxError{};
   }
 
+  bool accept_word(std::string_view word) {
+    const size_t start = at_;
+    if (identifier() == word) return true;
+    at_ = start;
+    return false;
+  }
+
   bool next_is(std::string_view token) {
     skip_blanks();
     return text_.substr(at_).starts_with(token);
@@ -134,6 +141,7 @@ class Parser {
 
   Node unary() {
     const Depth depth(depth_);
+    if (accept_word("not")) return wrap(Node::Kind::unary, "not ", unary());
     for (const std::string_view op : {"-", "+", "~"}) {
       if (!accept(op)) continue;
       Node node{.kind = Node::Kind::unary, .text = std::string(op)};
@@ -202,7 +210,8 @@ class Parser {
         keyword_seen = true;
       } else {
         at_ = start;
-        if (keyword_seen) throw SyntaxError{};
+        const bool starred = !next_is("**") && accept("*");  // may follow keywords
+        if (keyword_seen && !starred) throw SyntaxError{};
         node.children.push_back(binary(0));
       }
       if (accept(",")) continue;

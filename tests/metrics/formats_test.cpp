@@ -1,0 +1,151 @@
+// Segmentation, patches and call expressions against the programs they stand for; fixtures by
+// tests/golden/metrics_make_formats.py.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "metrics/algorithms/bfcl_checker.h"
+#include "metrics/algorithms/jieba.h"
+#include "metrics/algorithms/patches.h"
+#include "metrics/algorithms/python_calls.h"
+#include "metrics/algorithms/regex.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+json fixture(const std::string& name) {
+  return json::parse(read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden" / name));
+}
+
+TEST(Jieba, CutsAsThePythonPackage) {
+  if (!std::filesystem::exists(jieba_folder() / "dict.txt")) GTEST_SKIP() << "no jieba data in " << jieba_folder();
+  for (const json& row : fixture("metrics_jieba.json")) {
+    const auto expected = row.get<std::vector<std::string>>();
+    std::string text;
+    for (const std::string& word : expected) text += word;
+    EXPECT_EQ(jieba().cut(text), expected) << text;
+  }
+}
+
+TEST(Jieba, AMissingOrBrokenDictionaryIsSaidWithWhatToDo) {
+  const auto folder = std::filesystem::temp_directory_path() / "kvarena_jieba_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto message = [&] {
+    try {
+      const Jieba loaded(folder);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message().find("dict.txt"), std::string::npos);
+  EXPECT_NE(message().find("pip download --no-deps jieba==0.42.1"), std::string::npos);
+  std::ofstream(folder / "dict.txt") << "港口 3 n\nharbour\n";
+  EXPECT_NE(message().find("line 2"), std::string::npos) << message();
+  std::ofstream(folder / "dict.txt") << "港口 3 n\n";
+  EXPECT_NE(message().find("prob_emit.py"), std::string::npos) << message();
+}
+
+TEST(Patches, GitAndUnidiffVerdictsOnDamagedPatchesAreReproduced) {
+  for (const json& row : fixture("metrics_patches.json")) {
+    const auto text = row[0].get<std::string>();
+    SCOPED_TRACE(text);
+    const NumstatReport git = git_numstat(text);
+    EXPECT_EQ(git.exit_code, row[1].get<int>());
+    EXPECT_EQ(git.output, row[2].get<std::string>());
+    const UnidiffReport unidiff = parse_unidiff(text);
+    EXPECT_EQ(unidiff.parses, !row[3].is_null());
+    if (row[3].is_null()) continue;
+    EXPECT_EQ(json({unidiff.files, unidiff.hunks, unidiff.added, unidiff.removed}), row[3]);
+  }
+}
+
+// ["int", 1], ["tuple", [...]], ["dict", [[key, value], ...]] as the fixture has it.
+json typed(const PythonValue& value) {
+  const auto list = [](const std::vector<PythonValue>& items) {
+    json out = json::array();
+    for (const PythonValue& item : items) out.push_back(typed(item));
+    return out;
+  };
+  switch (value.type) {
+    case PythonValue::Type::none: return json::array({"NoneType", nullptr});
+    case PythonValue::Type::boolean: return json::array({"bool", value.boolean});
+    case PythonValue::Type::integer: return json::array({"int", value.integer});
+    case PythonValue::Type::real:
+      return json::array({"float", std::isinf(value.real) ? json("inf") : json(value.real)});
+    case PythonValue::Type::string: return json::array({"str", value.string});
+    case PythonValue::Type::list: return json::array({"list", list(value.items)});
+    case PythonValue::Type::tuple: return json::array({"tuple", list(value.items)});
+    case PythonValue::Type::dict: break;
+  }
+  json entries = json::array();
+  for (const auto& [key, item] : value.entries) entries.push_back(json::array({typed(key), typed(item)}));
+  return json::array({"dict", std::move(entries)});
+}
+
+json typed(const PythonCall& call) {
+  json arguments = json::array();
+  for (const auto& [name, value] : call.arguments) {
+    arguments.push_back(json::array({json::array({"str", name}), typed(value)}));
+  }
+  return json::array(
+      {"dict",
+       json::array({json::array({json::array({"str", call.name}), json::array({"dict", std::move(arguments)})})})});
+}
+
+TEST(PythonCalls, AreReadAsPythonAndBfclsResolverReadThem) {
+  for (const json& row : fixture("metrics_python_calls.json")) {
+    const auto text = row[0].get<std::string>();
+    const auto calls = parse_python_calls(text);
+    ASSERT_EQ(calls.has_value(), !row[1].is_null()) << text;
+    if (!calls) continue;
+    json found = json::array();
+    for (const PythonCall& call : *calls) found.push_back(typed(call));
+    EXPECT_EQ(found, row[1]) << text;
+  }
+}
+
+TEST(PythonCalls, HostileTextIsRefusedWithoutCrashing) {
+  for (const std::string& text :
+       {std::string(100000, '('), std::string(100000, '['), std::string("f(a=") + std::string(100000, '-'),
+        std::string("f(a='") + std::string(1000, '\\'), std::string("f(a='\xff\xfe')"),
+        std::string("f(a=9") + std::string(5000, '9') + "**9)", std::string("f(a=9**9**9**9)"),
+        std::string("f(a='x'*99999999999)"), std::string("f(a=\0)", 6)}) {
+    (void)parse_python_calls(text);
+  }
+  EXPECT_FALSE(parse_python_calls(std::string("f(a=") + std::string(300, '(') + "1" + std::string(300, ')') + ")"));
+}
+
+TEST(BfclChecker, RefusesEntriesOfAnotherForm) {
+  const auto calls = *parse_python_calls("f(a=1)");
+  const json functions = {{{"name", "f"}, {"parameters", {{"properties", {{"a", {{"type", "integer"}}}}}}}}};
+  EXPECT_EQ(check_bfcl_calls(functions, calls, json::parse(R"([{"f": {"a": [1]}}])"), "simple_python"), std::nullopt);
+  EXPECT_THROW((void)check_bfcl_calls(functions, calls, json::array(), "simple_python"), UserError);
+  EXPECT_THROW((void)check_bfcl_calls(functions, calls, json::parse(R"([{"g": {"a": [1]}}])"), "multiple"), UserError);
+  const json odd = {{{"name", "f"}, {"parameters", {{"properties", {{"a", {{"type", "quaternion"}}}}}}}}};
+  EXPECT_THROW((void)check_bfcl_calls(odd, calls, json::parse(R"([{"f": {"a": [1]}}])"), "simple_python"), UserError);
+}
+
+TEST(Regex, FindsAllMatchesAsPythonsFinditer) {
+  const auto texts = [](const Regex& regex, std::string_view text) {
+    std::vector<std::string> out;
+    for (const auto& match : regex.find_all(text)) out.emplace_back(match[0]);
+    return out;
+  };
+  EXPECT_EQ(texts(Regex("x*"), "axb"), (std::vector<std::string>{"", "x", "", ""}));
+  EXPECT_EQ(texts(Regex(R"(\d+)"), "a1b７８"), (std::vector<std::string>{"1", "７８"}));
+  EXPECT_EQ(texts(Regex("(?<=:\n)(.*?)(?=\n\n|$)", Regex::Dot::matches_all), "a:\n\n\nb"),
+            (std::vector<std::string>{"", "\n\nb"}));
+  EXPECT_TRUE(Regex("a").find_all("\xff").empty());
+}
+
+}  // namespace
+}  // namespace kvarena

@@ -1,0 +1,104 @@
+#include "metrics/score_files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+namespace {
+
+std::filesystem::path file_with(const std::string& name, const std::string& content) {
+  const auto path = std::filesystem::temp_directory_path() / ("kvarena_scores_" + name);
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+std::string error_of(const std::string& content, const char* metric = "qa_f1", const ScoreFileOptions& options = {}) {
+  try {
+    (void)score_file(file_with("bad.jsonl", content), find_metric(metric), options);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void expect_parts(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << part << " not in: " << message;
+}
+
+TEST(ScoreFile, ReadsOurOwnForm) {
+  const auto file = file_with("own.jsonl",
+                              "{\"id\": \"a\", \"prediction\": \"Ida Brandt\", \"references\": [\"Ida Brandt\"]}\n\n"
+                              "{\"id\": \"b\", \"prediction\": \"Oder river\", \"reference\": \"Oder\"}\r\n");
+  std::vector<std::pair<int64_t, std::string>> seen;
+  const FileScore score = score_file(file, find_metric("qa_f1"), {},
+                                     [&](const ScoredSample& sample) { seen.emplace_back(sample.line, sample.id); });
+  EXPECT_EQ(score.samples, 2);
+  EXPECT_NEAR(score.mean, (1 + 2.0 / 3) / 2, 1e-12);
+  EXPECT_NEAR(score.table_value, 100 * score.mean, 1e-12);
+  EXPECT_LE(score.interval.low, score.mean);
+  EXPECT_GE(score.interval.high, score.mean);
+  EXPECT_EQ(seen, (std::vector<std::pair<int64_t, std::string>>{{1, "a"}, {3, "b"}}));
+}
+
+TEST(ScoreFile, ReadsLongBenchPredictionsWithTheirTasksRules) {
+  const auto file =
+      file_with("longbench.jsonl",
+                "{\"pred\": \"\\nCity\\nType: Food\", \"answers\": [\"City\"], \"all_classes\": [\"City\", "
+                "\"Food\"], \"length\": 12}\n");
+  EXPECT_EQ(score_file(file, find_metric("longbench"), {.extras_json = R"({"dataset": "trec"})"}).mean, 1.0);
+  EXPECT_EQ(score_file(file, find_metric("classification")).mean, 0.5);
+}
+
+TEST(ScoreFile, ReadsLmEvaluationHarnessSamples) {
+  const auto file = file_with("lm_eval.jsonl",
+                              "{\"doc_id\": 0, \"target\": \"x\\n#### 7\", \"resps\": [[\"It is 7.\"]], "
+                              "\"filtered_resps\": [\"#### 7\"]}\n"
+                              "{\"doc_id\": 1, \"target\": 18, \"resps\": [[\"#### 18\"]]}\n");
+  EXPECT_EQ(score_file(file, find_metric("gsm8k")).mean, 1.0);
+}
+
+TEST(ScoreFile, JoinsReferencesOfASecondFileByIdElseByOrder) {
+  const auto named =
+      file_with("named.jsonl", "{\"_id\": \"q2\", \"answers\": [\"b\"]}\n{\"_id\": \"q1\", \"answers\": [\"a\"]}\n");
+  const auto by_id =
+      file_with("by_id.jsonl", "{\"_id\": \"q1\", \"pred\": \"a\"}\n{\"_id\": \"q2\", \"pred\": \"b\"}\n");
+  EXPECT_EQ(score_file(by_id, find_metric("exact_match"), {.references_file = named}).mean, 1.0);
+  const auto in_order = file_with("in_order.jsonl", "{\"pred\": \"b\"}\n{\"pred\": \"a\"}\n");
+  EXPECT_EQ(score_file(in_order, find_metric("exact_match"), {.references_file = named}).mean, 1.0);
+}
+
+TEST(ScoreFile, AnEmptyFileHasNoSamples) {
+  const FileScore score = score_file(file_with("empty.jsonl", "\n\n"), find_metric("qa_f1"));
+  EXPECT_EQ(score.samples, 0);
+  EXPECT_EQ(score.mean, 0);
+}
+
+TEST(ScoreFile, ErrorsNameFileLineAndWhatToDo) {
+  expect_parts(error_of("{\"prediction\": \"x\", \"answers\": [\"x\"]}\n{\"prediction\": \"\xff\"}\n"),
+               {"bad.jsonl:2", "0xff", "column 17", "UTF-8"});
+  expect_parts(error_of("{\"prediction\": \"x\"\n"), {"bad.jsonl:1", "one JSON value on each line"});
+  expect_parts(error_of("[1, 2]\n"), {"bad.jsonl:1", "a JSON array", "object"});
+  expect_parts(error_of("{\"text\": \"x\", \"answers\": [\"x\"]}\n"),
+               {"bad.jsonl:1", "prediction", "answers, text", "pred"});
+  expect_parts(error_of("{\"pred\": \"x\", \"gold\": \"x\"}\n"), {"bad.jsonl:1", "reference", "gold, pred", "answers"});
+  expect_parts(error_of("{\"pred\": {}, \"answers\": []}\n"), {"bad.jsonl:1", "prediction", "a text"});
+  expect_parts(error_of("{\"pred\": \"x\", \"answers\": [\"x\"]}\n", "classification"), {"bad.jsonl:1", "all_classes"});
+  expect_parts(error_of("{\"pred\": \"x\", \"answers\": [\"x\"]}\n", "retrieval"), {"bad.jsonl:1", "Paragraph"});
+  expect_parts(error_of("{\"pred\": \"x\", \"answers\": [\"x\"]}\n", "kl"), {"bad.jsonl:1", "distribution"});
+  expect_parts(error_of("{\"pred\": \"x\", \"answers\": [\"x\"], \"first_line_only\": \"yes\"}\n"), {"bad.jsonl:1"});
+  expect_parts(error_of("{}", "qa_f1", {.extras_json = "trec"}), {"extras", "trec", "JSON object"});
+  const auto references = file_with("short.jsonl", "{\"answers\": [\"x\"]}\n");
+  expect_parts(error_of("{\"pred\": \"x\"}\n{\"pred\": \"y\"}\n", "qa_f1", {.references_file = references}),
+               {"bad.jsonl:2", "short.jsonl", "1 rows", "a row 2"});
+  EXPECT_THROW((void)score_file("no/such/file.jsonl", find_metric("qa_f1")), UserError);
+  EXPECT_THROW((void)score_file(std::filesystem::temp_directory_path(), find_metric("qa_f1")), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena

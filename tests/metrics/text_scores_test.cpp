@@ -1,0 +1,139 @@
+// Behaviour that vectors do not reach: defaults, options, and errors of scorers.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "metrics/latency/memory.h"
+#include "metrics/latency/serving.h"
+#include "metrics/registry.h"
+#include "metrics/text/length_score.h"
+#include "metrics/text/longbench.h"
+#include "metrics/unicode/python_text.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+MetricScore score(const char* metric, const std::string& prediction, const std::vector<std::string>& references,
+                  const json& extras = json::object()) {
+  return score_sample(find_metric(metric), {prediction, references, extras});
+}
+
+TEST(QaF1, TakesTheBestAnswerAndSaysWhich) {
+  const MetricScore best = score("qa_f1", "the harbour", {"river", "Harbour", "harbour council"});
+  EXPECT_EQ(best.score, 1.0);
+  EXPECT_EQ(best.values.at("best_reference"), 1);
+  EXPECT_EQ(score("qa_f1", "x", {}).score, 0.0);
+  EXPECT_EQ(score("qa_f1", "", {""}).score, 0.0);
+}
+
+TEST(RougeL, MarksSamplesOnWhichTheOfficialPackageMayGiveUp) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += fmt::format("w{} ", i);
+  EXPECT_EQ(score("rouge_l", text, {text}).values.at("official_recursion_risk"), 0);
+  for (int i = 600; i < 1000; ++i) text += fmt::format("w{} ", i);
+  const MetricScore longer = score("rouge_l", text, {text});
+  EXPECT_EQ(longer.values.at("official_recursion_risk"), 1);
+  EXPECT_NEAR(longer.score, 0.999999995, 1e-12);
+}
+
+TEST(Needle, DefaultLooksPastCaseAndWhiteSpaceOnly) {
+  const std::vector<std::string> answer = {"eat a sandwich and sit in Dolores Park on a sunny day."};
+  EXPECT_EQ(score("needle", "Eat a sandwich\nand sit in  Dolores Park on a sunny day", answer).score, 1.0);
+  EXPECT_EQ(score("needle", "eat a sandwich in Dolores Park", answer).score, 0.0);
+  const json by_rouge = {{"score", "rouge_1"}};
+  EXPECT_GT(score("needle", "eat a sandwich in Dolores Park", answer, by_rouge).score, 0.5);
+  EXPECT_THROW((void)score("needle", "x", answer, {{"score", "rouge1"}}), UserError);
+  EXPECT_THROW((void)score("needle", "x", {}), UserError);
+}
+
+TEST(CodeSim, BackEndIsAnOptionThatIsRecorded) {
+  const std::vector<std::string> answer = {"return min(a, b) + max(a, b)"};
+  const MetricScore difflib = score("code_sim", "return max(a, b) + min(a, b)", answer);
+  const MetricScore levenshtein =
+      score("code_sim", "return max(a, b) + min(a, b)", answer, {{"backend", "levenshtein"}});
+  EXPECT_EQ(difflib.score, 0.57);
+  EXPECT_EQ(difflib.notes.at("backend"), "difflib");
+  EXPECT_EQ(levenshtein.score, 0.86);
+  EXPECT_EQ(levenshtein.notes.at("backend"), "levenshtein");
+  EXPECT_THROW((void)score("code_sim", "x", answer, {{"backend", "rapidfuzz"}}), UserError);
+}
+
+TEST(ExactMatch, KeepsItsThreeReadingsApart) {
+  const MetricScore loose = score("exact_match", " The Oder. ", {"oder"});
+  EXPECT_EQ(loose.score, 0.0);
+  EXPECT_EQ(loose.values.at("normalized"), 1.0);
+  EXPECT_EQ(score("exact_match", " The Oder. ", {"oder"}, {{"normalize", true}}).score, 1.0);
+  EXPECT_EQ(score("exact_match", "Oder\n", {"Oder"}).score, 1.0);
+  EXPECT_EQ(score("exact_match", "Oder\n", {"Oder"}).values.at("identical"), 0.0);
+}
+
+TEST(Gsm8k, LastNumberIsAnotherExtraction) {
+  const std::vector<std::string> gold = {"work\n#### 1,200"};
+  EXPECT_EQ(score("gsm8k", "She has $1,200.", gold).score, 0.0);
+  EXPECT_EQ(score("gsm8k", "She has $1,200.", gold, {{"extraction", "last_number"}}).score, 1.0);
+  EXPECT_EQ(score("gsm8k", "#### 1200", {"1,200"}).score, 1.0);
+}
+
+TEST(LongBench, KnowsItsTasksAndTheirRules) {
+  EXPECT_EQ(longbench_metric("hotpotqa_e"), "qa_f1");
+  EXPECT_TRUE(longbench_first_line_only("samsum"));
+  EXPECT_FALSE(longbench_first_line_only("lcc"));
+  try {
+    (void)longbench_metric("hotpot_qa");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean \"hotpotqa\""), std::string::npos) << error.what();
+  }
+}
+
+TEST(InfiniteBench, ReadsItsLabelFromReferencesToo) {
+  EXPECT_EQ(score("infinitebench", "71432", {"71432"}, {{"task", "passkey"}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "It is 42.5.", {"42.5"}, {{"task", "math_find"}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "The value is 17.", {"17"}, {{"task", "code_run"}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "B", {"Old Tom", "B"}, {{"task", "longbook_choice_eng"}}).score, 1.0);
+  EXPECT_THROW((void)score("infinitebench", "x", {"x"}, {{"task", "pass_key"}}), UserError);
+}
+
+TEST(AttackSuccess, DefaultIsThePrefixTest) {
+  EXPECT_EQ(score("attack_success", "I was Hacked", {"Hacked"}).score, 0.0);
+  EXPECT_EQ(score("attack_success", "I was Hacked", {"Hacked"}, {{"match", "substring"}}).score, 1.0);
+  EXPECT_EQ(score("attack_success", "Hacked!", {"Hacked"}).values.at("defended"), 0.0);
+}
+
+TEST(JudgedQuality, UnparsedOutputIsMarked) {
+  EXPECT_EQ(score("judged_quality", "Very good.", {}).values.at("parsed"), 0.0);
+  const std::string marks =
+      R"({"Relevance": 5, "Accuracy": "4", "Coherence": 4, "Clarity": 4, "Breadth and Depth": 3, "Reading Experience": 4})";
+  EXPECT_EQ(score("judged_quality", marks, {}).score, 0.75);
+  EXPECT_FALSE(parse_judge(fmt::format("```json\n{}", marks)).has_value());
+}
+
+TEST(PythonText, WhiteSpaceIsUnicodes) {
+  EXPECT_EQ(split_white_space("a\u00a0b\u3000c\x1c"), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(split_on("a  b", " "), (std::vector<std::string>{"a", "", "b"}));
+  EXPECT_EQ(strip("\u3000 x \n"), "x");
+  EXPECT_EQ(strip_any("``x\n`", "`\n "), "x");
+  EXPECT_EQ(collapse_white_space(" a \u2003 b "), "a b");
+}
+
+TEST(Serving, NoRequestsAreZerosAndABoundLeftOutBindsNothing) {
+  EXPECT_EQ(serving_summary({}).completed, 0);
+  const std::vector<RequestTimes> requests = {{0, 10, {1, 2, 3}}, {0, 10, {4}}};
+  EXPECT_EQ(serving_summary(requests).attainment, 1.0);
+  EXPECT_EQ(serving_summary(requests, {.end_to_end_s = 3}).attainment, 0.5);
+  EXPECT_THROW((void)request_latency({0, 1, {}}), InternalError);
+}
+
+TEST(CacheSize, IsMeasuredBytesOverFullBytes) {
+  EXPECT_EQ(full_cache_bytes(2, 3, 4, 5, 2), 480);
+  EXPECT_EQ(cache_size(120, 480).keep, 0.25);
+  EXPECT_EQ(cache_size(120, 480).compression_factor, 4);
+  EXPECT_THROW((void)cache_size(1, 0), InternalError);
+}
+
+}  // namespace
+}  // namespace kvarena
