@@ -59,14 +59,20 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The lines of a JSONL file, plain or gzip.
-inline std::vector<nlohmann::json> read_jsonl(const std::filesystem::path& path) {
+/// The text of a file, plain or gzip.
+inline std::string read_gzip(const std::filesystem::path& path) {
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   std::string text;
   std::vector<char> buffer(1 << 16);
   for (int got = 0; file && (got = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0;) {
     text.append(buffer.data(), static_cast<size_t>(got));
   }
+  return text;
+}
+
+/// The lines of a JSONL file, plain or gzip.
+inline std::vector<nlohmann::json> read_jsonl(const std::filesystem::path& path) {
+  const std::string text = read_gzip(path);
   std::vector<nlohmann::json> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
