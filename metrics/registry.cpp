@@ -66,8 +66,14 @@ MetricScore score_sample(const MetricEntry& metric, const MetricInput& input) {
           .found = fmt::format("a {} metric", name_of(metric.kind)),
           .expected = "a metric that scores a prediction against references"});
   }
-  if (!input.extras.value("first_line_only", false)) return metric.score(input);
-  return metric.score({first_line(input.prediction), input.references, input.extras});
+  try {
+    if (!input.extras.value("first_line_only", false)) return metric.score(input);
+    return metric.score({first_line(input.prediction), input.references, input.extras});
+  } catch (const nlohmann::json::exception& error) {  // an extra of another type than the metric reads
+    fail({.place = fmt::format("metric \"{}\": extras", metric.id),
+          .found = error.what(),
+          .expected = "an object with the members the metric's summary names"});
+  }
 }
 
 }  // namespace kvarena

@@ -12,7 +12,8 @@ namespace {
 
 struct SyntaxError {};  // never leaves this file
 
-constexpr int kMaxDepth = 200;  // CPython's tokenizer refuses deeper nesting of brackets
+constexpr int kMaxDepth = 200;   // CPython's tokenizer refuses deeper nesting of brackets
+constexpr int kMaxLinks = 3000;  // operators and postfixes in all: each makes the tree one deeper, and trees are walked
 
 constexpr std::array<std::string_view, 35> kKeywords = {
     "False",  "None",     "True", "and",    "as",   "assert",  "async",  "await",  "break", "class",  "continue", "def",
@@ -131,8 +132,7 @@ class Parser {
     if (level == 6) return unary();
     Node left = binary(level + 1);
     for (std::string_view op; !(op = binary_operator(level)).empty();) {
-      Node node{.kind = Node::Kind::binary, .text = std::string(op)};
-      node.children.push_back(std::move(left));
+      Node node = wrap(Node::Kind::binary, std::string(op), std::move(left));
       node.children.push_back(binary(level + 1));
       left = std::move(node);
     }
@@ -143,10 +143,7 @@ class Parser {
     const Depth depth(depth_);
     if (accept_word("not")) return wrap(Node::Kind::unary, "not ", unary());
     for (const std::string_view op : {"-", "+", "~"}) {
-      if (!accept(op)) continue;
-      Node node{.kind = Node::Kind::unary, .text = std::string(op)};
-      node.children.push_back(unary());
-      return node;
+      if (accept(op)) return wrap(Node::Kind::unary, std::string(op), unary());
     }
     return power();
   }
@@ -154,8 +151,7 @@ class Parser {
   Node power() {
     Node base = primary();
     if (!accept("**")) return base;
-    Node node{.kind = Node::Kind::binary, .text = "**"};
-    node.children.push_back(std::move(base));
+    Node node = wrap(Node::Kind::binary, "**", std::move(base));
     node.children.push_back(unary());
     return node;
   }
@@ -181,7 +177,8 @@ class Parser {
     }
   }
 
-  static Node wrap(Node::Kind kind, std::string text, Node child) {
+  Node wrap(Node::Kind kind, std::string text, Node child) {
+    if (++links_ > kMaxLinks) throw SyntaxError{};
     Node node{.kind = kind, .text = std::move(text)};
     node.children.push_back(std::move(child));
     return node;
@@ -424,6 +421,7 @@ class Parser {
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
+  int links_ = 0;
 };
 
 }  // namespace

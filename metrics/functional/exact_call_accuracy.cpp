@@ -15,8 +15,16 @@ namespace {
 
 using nlohmann::json;
 
-// One past the end of the bracketed value that opens at `start`, or npos when it is never closed.
-size_t end_of_value(std::string_view text, size_t start) {
+constexpr int64_t kMaxDepth = 200;  // nested deeper, a value is noise
+
+struct ValueExtent {
+  size_t end = std::string_view::npos;  // one past the closing bracket, npos when it never closes
+  int64_t depth = 0;
+};
+
+// The bracketed value that opens at `start`.
+ValueExtent extent_of_value(std::string_view text, size_t start) {
+  ValueExtent extent;
   int64_t depth = 0;
   bool in_string = false;
   for (size_t i = start; i < text.size(); ++i) {
@@ -27,12 +35,13 @@ size_t end_of_value(std::string_view text, size_t start) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      ++depth;
+      extent.depth = std::max(extent.depth, ++depth);
     } else if ((c == '}' || c == ']') && --depth == 0) {
-      return i + 1;
+      extent.end = i + 1;
+      break;
     }
   }
-  return std::string_view::npos;
+  return extent;
 }
 
 const json* arguments_of(const json& value) {
@@ -70,14 +79,16 @@ std::vector<FunctionCall> json_calls(std::string_view text) {
   int unclosed = 0;
   for (size_t at = text.find_first_of("{["); at != std::string_view::npos && unclosed < kMaxUnclosed;
        at = text.find_first_of("{[", at)) {
-    const size_t end = end_of_value(text, at);
-    if (end == std::string_view::npos) {
+    const ValueExtent extent = extent_of_value(text, at);
+    if (extent.end == std::string_view::npos) {
       ++unclosed;
       ++at;
-      continue;
+    } else if (extent.depth > kMaxDepth) {
+      at = extent.end;
+    } else {
+      const json value = json::parse(text.substr(at, extent.end - at), nullptr, false);
+      at = !value.is_discarded() && take_calls(value, calls) ? extent.end : at + 1;
     }
-    const json value = json::parse(text.substr(at, end - at), nullptr, false);
-    at = !value.is_discarded() && take_calls(value, calls) ? end : at + 1;
   }
   return calls;
 }

@@ -116,6 +116,11 @@ std::vector<JudgeQuestion> longgenbench_questions(const std::map<int64_t, std::s
                                                   std::span<const std::pair<std::string, std::string>> checks) {
   std::vector<JudgeQuestion> questions;
   for (const auto& [number_text, event] : checks) {
+    if (number_text.empty() || first_digit_run(number_text) != number_text) {
+      fail({.place = "LongGenBench check",
+            .found = fmt::format("\"{}\"", number_text),
+            .expected = "the number of an entry"});
+    }
     const int64_t number = value_of(number_text);
     const auto block = blocks.find(number);
     if (block == blocks.end()) continue;

@@ -124,6 +124,18 @@ TEST(PythonCalls, HostileTextIsRefusedWithoutCrashing) {
   EXPECT_FALSE(parse_python_calls(std::string("f(a=") + std::string(300, '(') + "1" + std::string(300, ')') + ")"));
 }
 
+TEST(PythonCalls, ChainsTooLongToWalkAreRefused) {
+  const auto chain = [](const std::string& link, int n) {
+    std::string text = "f(a=1";
+    for (int i = 0; i < n; ++i) text += link;
+    return text + ")";
+  };
+  EXPECT_TRUE(parse_python_calls(chain("+1", 1000)));
+  EXPECT_FALSE(parse_python_calls(chain("+1", 200000)));
+  EXPECT_FALSE(parse_python_calls(chain(".x", 200000)));
+  EXPECT_FALSE(parse_python_calls(chain("[0]", 200000)));
+}
+
 TEST(BfclChecker, RefusesEntriesOfAnotherForm) {
   const auto calls = *parse_python_calls("f(a=1)");
   const json functions = {{{"name", "f"}, {"parameters", {{"properties", {{"a", {{"type", "integer"}}}}}}}}};

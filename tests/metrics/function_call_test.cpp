@@ -46,6 +46,15 @@ TEST(ParseFunctionCalls, PlainTextAndBrokenJsonAreNoCalls) {
   }
 }
 
+TEST(ParseFunctionCalls, DeeplyNestedNoiseIsSkippedInLinearTime) {
+  const std::string noise = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_TRUE(parse_function_calls(noise).empty());
+  const std::string call = R"({"name": "f", "arguments": {"x": 1}})";
+  EXPECT_EQ(parse_function_calls(noise + call).size(), 1u);
+  const std::string deep = R"({"name": "f", "arguments": {"x": )" + noise + "}}";
+  EXPECT_TRUE(parse_function_calls(deep).empty());
+}
+
 TEST(SameCall, IsStrictOnNamesArgumentSetsAndValues) {
   EXPECT_TRUE(same_call(call("Search_Hotels", {{"adults", 2.0}, {"dest_id", "-100"}}), kSearch));
   EXPECT_EQ(why_not_same(call("search_hotels", kSearch.arguments), kSearch), CallError::name_error);

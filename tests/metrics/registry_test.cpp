@@ -64,6 +64,13 @@ TEST(MetricRegistry, AMetricWithoutTextScoreRefusesASample) {
   EXPECT_THROW((void)score_sample(find_metric("kl"), {"x", {}, none}), UserError);
 }
 
+TEST(MetricRegistry, AnExtraOfTheWrongTypeIsTheUsersMistake) {
+  const std::vector<std::string> answers = {"x"};
+  EXPECT_THROW((void)score_sample(find_metric("qa_f1"), {"x", answers, {{"first_line_only", "yes"}}}), UserError);
+  EXPECT_THROW((void)score_sample(find_metric("qa_f1"), {"x", answers, nlohmann::json(nullptr)}), UserError);
+  EXPECT_THROW((void)score_sample(find_metric("code_sim"), {"x", answers, {{"backend", 3}}}), UserError);
+}
+
 TEST(MetricRegistry, FirstLineRuleCutsAfterLeadingNewlines) {
   const std::vector<std::string> answers = {"Ida Brandt"};
   const nlohmann::json extras = {{"first_line_only", true}};
