@@ -18,7 +18,7 @@ constexpr int kScoreRows = 3, kScoreCells = 2;  // 12 half registers
 constexpr int kValueRows = 3, kValueVecs = 2;
 #endif
 constexpr int64_t kValueEntries = 64;
-/// Values are fetched this many entries ahead.
+/// Listed values are fetched this many entries ahead.
 constexpr int64_t kValueAhead = 32;
 
 template <class T, int ROWS, int CELLS>
@@ -137,10 +137,12 @@ KVARENA_INLINE void fetch_value(const ChunkArgs& args, int64_t p) {
   for (int64_t c = 0; c < args.value_dim; c += 64 / static_cast<int64_t>(sizeof(*value))) fetch(value + c);
 }
 
-template <class T, int ROWS, int VECS>
+/// ROWS rows, VECS vectors of channels, list positions begin .. end-1. The first row tile also asks for what comes
+/// next: of a dense run the same bytes one block later, of a listed run the whole value some entries ahead.
+template <class T, int ROWS, int VECS, bool LISTED>
 void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t begin, int64_t end) {
   if (begin >= end) return;
-  const bool first_visit = row == 0 && channel == 0;
+  constexpr int kLine = 64 / sizeof(typename T::Stored);
   const float* weights = args.scores + row * kChunk;
   float* out = args.out + row * args.value_dim + channel;
   F32x16 acc[ROWS][VECS];
@@ -149,9 +151,17 @@ void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t beg
 #pragma GCC unroll 4
     for (int v = 0; v < VECS; ++v) acc[i][v] = load16(out + i * args.value_dim + v * kLanes);
   }
-  for (int64_t p = begin; p < end; ++p) {
-    const auto* value = value_at<T>(args, p) + channel;
-    if (first_visit) fetch_value<T>(args, p + kValueAhead);
+  const auto* value = value_at<T>(args, begin) + channel;
+  // This block's tiles walk the next block's bytes from front to back, each its own part.
+  const auto* ahead = row > 0 ? value : value_at<T>(args, begin) + kValueEntries * (args.value_dim + channel);
+  for (int64_t p = begin; p < end; ++p, value += args.value_dim, ahead += VECS * kLanes) {
+    if constexpr (LISTED) {
+      value = value_at<T>(args, p) + channel;
+      if (row == 0 && channel == 0) fetch_value<T>(args, p + kValueAhead);
+    } else {
+#pragma GCC unroll 4
+      for (int v = 0; v < VECS * kLanes; v += kLine) fetch(ahead + v);
+    }
     F32x16 x[VECS];
 #pragma GCC unroll 4
     for (int v = 0; v < VECS; ++v) x[v] = load16(T{}, value + v * kLanes);
@@ -174,9 +184,13 @@ template <class T, int ROWS>
 void value_channels(const ChunkArgs& args, int64_t row, int64_t begin, int64_t end) {
   int64_t channel = 0;
   for (; channel + kValueVecs * kLanes <= args.value_dim; channel += kValueVecs * kLanes) {
-    value_tile<T, ROWS, kValueVecs>(args, row, channel, begin, end);
+    if (args.index != nullptr) {
+      value_tile<T, ROWS, kValueVecs, true>(args, row, channel, begin, end);
+    } else {
+      value_tile<T, ROWS, kValueVecs, false>(args, row, channel, begin, end);
+    }
   }
-  for (; channel < args.value_dim; channel += kLanes) value_tile<T, ROWS, 1>(args, row, channel, begin, end);
+  for (; channel < args.value_dim; channel += kLanes) value_tile<T, ROWS, 1, true>(args, row, channel, begin, end);
 }
 
 template <class T>
@@ -233,8 +247,11 @@ void value_chunk(const ChunkArgs& args, Span seen) {
       value_packed<F16>(args, seen.low, end);
     }
   }
-  for (int64_t begin = max_of(seen.low, border); begin < seen.high; begin += kValueEntries) {
-    const int64_t end = min_of(seen.high, begin + kValueEntries);
+  // Nobody comes back to a block when there is one tile of rows and one of channels.
+  const bool one_tile = args.rows <= kValueRows && args.value_dim == kValueVecs * kLanes;
+  const int64_t block = one_tile ? kChunk : kValueEntries;
+  for (int64_t begin = max_of(seen.low, border); begin < seen.high; begin += block) {
+    const int64_t end = min_of(seen.high, begin + block);
     for (int64_t row = 0; row < args.rows; row += kValueRows) {
       value_block<T>(args, row, min_of(kValueRows, args.rows - row), begin, end);
     }
@@ -246,7 +263,7 @@ void chunk_format(const ChunkArgs& args) {
   const Span seen = seen_by_any(args, 0, args.rows);
   if (seen.low < seen.high) score_chunk<T>(args, seen);
   if (first_unpacked(args) < args.count) {
-    for (int64_t p = seen.low; p < min_of(seen.high, seen.low + kValueAhead); ++p) fetch_value<T>(args, p);
+    for (int64_t p = seen.low; p < min_of(seen.high, seen.low + kValueEntries); ++p) fetch_value<T>(args, p);
   }
   for (int64_t row = 0; row < args.rows; ++row) {
     if (args.low[row] < args.high[row]) {

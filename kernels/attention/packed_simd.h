@@ -13,13 +13,15 @@ template <int CELLS>
 void score_packed(const ChunkArgs& args, const Touch* touches) {
   float* codes = args.work;
   float* queries = codes + kPackedCells * whole_codes(args.head_dim) * kLanes;
-  unpack_keys<CELLS>(*args.packed_keys, touches, codes);
+  const bool fused = fuses(args.packed_keys->format.bits, args.rows);
+  if (!fused) unpack_keys<CELLS>(*args.packed_keys, touches, codes);
   for (int64_t row = 0; row < args.rows; row += kPackedRows) {
     const int64_t rows = min_of(kPackedRows, args.rows - row);
-    dot_packed<CELLS>(*args.packed_keys, args.q + row, rows, touches, codes, queries, [&](int i, int j, F32x16 dot) {
-      float* to = args.scores + (row + i) * kChunk + touches[j].position;
-      store_listed(to, args.index, args.first, touches[j], mul(dot, set16(args.scale)));
-    });
+    dot_packed<CELLS>(*args.packed_keys, args.q + row, rows, touches, fused ? nullptr : codes, queries,
+                      [&](int i, int j, F32x16 dot) {
+                        float* to = args.scores + (row + i) * kChunk + touches[j].position;
+                        store_listed(to, args.index, args.first, touches[j], mul(dot, set16(args.scale)));
+                      });
   }
 }
 
@@ -71,20 +73,67 @@ KVARENA_INLINE F32x16 listed_meta(const uint16_t* meta, const ChunkArgs& args, c
 }
 
 /// One touched cell of packed values, for list positions before `limit`. zeros [rows][groups][16] collects p * lo.
-template <class M>
-void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit, float* codes, float* weights,
-                       float* zeros) {
-  const PackedEntries& values = *args.packed_values;
-  const int64_t d = args.value_dim, group = values.format.group_size, groups = d / group, vecs = d / kLanes;
-  const uint32_t* planes = values.codes + touch.cell * packed_planes(d, values.format.bits) * kLanes;
-  with_bits(values.format.bits, [&](auto width) {
-    constexpr int kBits = decltype(width)::value;
-    if (touch.count == kCell) return unpack_lanes<kBits>(planes, kCell * vecs, codes);
-    for (int32_t i = 0; i < touch.count; ++i) {
-      const int64_t lane = args.index[args.first + touch.position + i] % kCell;
-      unpack_some<kBits>(planes, lane * vecs, vecs, codes + i * d);
+/// Four vectors of channels from vector V0 on, of VECS a value, over a whole cell: codes stay in registers.
+template <int BITS, int VECS, int V0, int ROWS>
+void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group) {
+  constexpr int kPer = 32 / BITS, kTile = 4;
+  constexpr int kEntries = kPer >= VECS ? kPer / VECS : 1;  // entries that share a dword
+  F32x16 acc[ROWS][kTile];
+  float* out = args.out + V0 * kLanes;
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTile; ++v) acc[i][v] = load16(out + i * args.value_dim + v * kLanes);
+  }
+  const float* w[kTile];
+#pragma GCC unroll 4
+  for (int v = 0; v < kTile; ++v) w[v] = weights + (V0 + v) * kLanes / group * ROWS * kLanes;
+  const int64_t cell_size = packed_planes(args.value_dim, BITS) * kLanes;
+  for (int64_t e = 0; e < kCell; e += kEntries) {
+    const uint32_t* at = planes + (e * VECS + (kPer < VECS ? V0 : 0)) / kPer * kLanes;
+    const U32x16 word = load_u32(at);
+    fetch(at + 2 * cell_size);
+#pragma GCC unroll 8
+    for (int u = 0; u < kEntries; ++u) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTile; ++v) {
+        const int code = kPer < VECS ? v : u * VECS + V0 + v;
+        const F32x16 x = low_bits<BITS>(shift_right(word, BITS * code));
+#pragma GCC unroll 4
+        for (int i = 0; i < ROWS; ++i) acc[i][v] = fma(set16(w[v][i * kLanes + e + u]), x, acc[i][v]);
+      }
     }
-  });
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTile; ++v) store16(out + i * args.value_dim + v * kLanes, acc[i][v]);
+  }
+}
+
+template <int BITS, int ROWS>
+void fused_value_rows(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group) {
+  if (args.value_dim == 4 * kLanes) return fused_value_tile<BITS, 4, 0, ROWS>(args, planes, weights, group);
+  fused_value_tile<BITS, 8, 0, ROWS>(args, planes, weights, group);
+  fused_value_tile<BITS, 8, 4, ROWS>(args, planes, weights, group);
+}
+
+template <int BITS>
+void fused_values(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group) {
+  switch (args.rows) {
+    case 1: return fused_value_rows<BITS, 1>(args, planes, weights, group);
+    case 2: return fused_value_rows<BITS, 2>(args, planes, weights, group);
+    case 3: return fused_value_rows<BITS, 3>(args, planes, weights, group);
+    default: return fused_value_rows<BITS, 4>(args, planes, weights, group);
+  }
+}
+
+/// Weights times scale, and the sums of weights times zero, of one cell: weights [groups][rows][16], zeros
+/// [rows][groups][16].
+template <class M>
+void scale_weights(const ChunkArgs& args, const Touch& touch, int64_t limit, float* weights, float* zeros) {
+  const PackedEntries& values = *args.packed_values;
+  const int64_t groups = args.value_dim / values.format.group_size;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t at = (touch.cell * groups + g) * kCell;
     const F32x16 scale = listed_meta<M>(values.scale + at, args, touch);
@@ -98,13 +147,50 @@ void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit,
       float* z = zeros + (row * groups + g) * kLanes;
       store16(z, select(seen, fma(p, zero, load16(z)), load16(z)));
     }
-    const float* w = weights + g * args.rows * kLanes;
-    int64_t channel = g * group;
-    const int64_t end = channel + group;
-    for (; channel + 2 * kLanes <= end; channel += 2 * kLanes) {
-      packed_value_rows<2>(args, channel, touch.count, codes, w, kLanes);
+  }
+}
+
+/// The codes of a touched cell's listed entries, [count][value_dim].
+void unpack_values(const ChunkArgs& args, const Touch& touch, const uint32_t* planes, float* codes) {
+  const int64_t vecs = args.value_dim / kLanes;
+  with_bits(args.packed_values->format.bits, [&](auto width) {
+    constexpr int kBits = decltype(width)::value;
+    if (touch.count == kCell) return unpack_lanes<kBits>(planes, kCell * vecs, codes);
+    for (int32_t i = 0; i < touch.count; ++i) {
+      const int64_t lane = args.index[args.first + touch.position + i] % kCell;
+      unpack_some<kBits>(planes, lane * vecs, vecs, codes + i * args.value_dim);
     }
-    if (channel < end) packed_value_rows<1>(args, channel, touch.count, codes, w, kLanes);
+  });
+}
+
+/// One touched cell of packed values, for list positions before `limit`.
+template <class M>
+void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit, float* codes, float* weights,
+                       float* zeros) {
+  const PackedEntries& values = *args.packed_values;
+  const int64_t d = args.value_dim, group = values.format.group_size;
+  const uint32_t* planes = values.codes + touch.cell * packed_planes(d, values.format.bits) * kLanes;
+  scale_weights<M>(args, touch, limit, weights, zeros);
+#if defined(KVARENA_SIMD_AVX512)
+  if (touch.count == kCell && fuses(values.format.bits, args.rows) && (d == 4 * kLanes || d == 8 * kLanes)) {
+    switch (values.format.bits) {
+      case 1: return fused_values<1>(args, planes, weights, group);
+      case 2: return fused_values<2>(args, planes, weights, group);
+      case 4: return fused_values<4>(args, planes, weights, group);
+      default: return fused_values<8>(args, planes, weights, group);
+    }
+  }
+#endif
+  unpack_values(args, touch, planes, codes);
+  for (int64_t channel = 0; channel < d;) {
+    const float* w = weights + channel / group * args.rows * kLanes;
+    if (channel % group + 2 * kLanes <= group) {
+      packed_value_rows<2>(args, channel, touch.count, codes, w, kLanes);
+      channel += 2 * kLanes;
+    } else {
+      packed_value_rows<1>(args, channel, touch.count, codes, w, kLanes);
+      channel += kLanes;
+    }
   }
 }
 

@@ -59,18 +59,25 @@ KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored*
   for (auto& a : sum) {
     for (auto& b : a) b = zero16();
   }
-  for (int64_t c = 0; c < head_dim; ++c) {
+  const auto channel = [&](int64_t c) __attribute__((always_inline)) {
     F32x16 k[CELLS];
 #pragma GCC unroll 4
     for (int j = 0; j < CELLS; ++j) k[j] = load16(T{}, keys[j] + c * kCell);
-#pragma GCC unroll 4
-    for (int j = 0; j < CELLS; ++j) fetch(ahead[j] + c * kCell);
 #pragma GCC unroll 6
     for (int i = 0; i < ROWS; ++i) {
       const F32x16 qc = set16(q[i][c]);
 #pragma GCC unroll 4
       for (int j = 0; j < CELLS; ++j) sum[i][j] = fma(qc, k[j], sum[i][j]);
     }
+  };
+  for (int64_t c = 0; c < head_dim; c += 2) {  // two channels are one or two cache lines
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) {
+      fetch(ahead[j] + c * kCell);
+      if (sizeof(typename T::Stored) == 4) fetch(ahead[j] + (c + 1) * kCell);
+    }
+    channel(c);
+    channel(c + 1);
   }
   for (int i = 0; i < ROWS; ++i) {
     for (int j = 0; j < CELLS; ++j) acc[i][j] = sum[i][j];

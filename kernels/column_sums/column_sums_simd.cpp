@@ -69,7 +69,8 @@ void run_packed(const ColumnSumsWork& work, const Touch& touch) {
   const PackedEntries& keys = *problem.runs[work.kv_head].packed_keys;
   const int64_t group = work.args->q_heads / work.args->kv_heads, rows = problem.q_len * group;
   float* queries = work.work + kPackedCells * whole_codes(keys.head_dim) * kLanes;
-  unpack_keys<1>(keys, &touch, work.work);
+  const bool fused = fuses(keys.format.bits, rows);
+  if (!fused) unpack_keys<1>(keys, &touch, work.work);
   for (int64_t row = 0; row < rows; row += kPackedRows) {
     const int64_t some = min_of(kPackedRows, rows - row);
     const float* q[kPackedRows];
@@ -77,7 +78,7 @@ void run_packed(const ColumnSumsWork& work, const Touch& touch) {
       const int64_t t = (row + i) / group, h = work.kv_head * group + (row + i) % group;
       q[i] = problem.q + t * problem.q_token_stride + h * problem.q_head_stride;
     }
-    dot_packed<1>(keys, q, some, &touch, work.work, queries, [&](int i, int, F32x16 dot) {
+    dot_packed<1>(keys, q, some, &touch, fused ? nullptr : work.work, queries, [&](int i, int, F32x16 dot) {
       add_lanes(work, (row + i) / group, work.kv_head * group + (row + i) % group, touch, dot);
     });
   }

@@ -112,8 +112,9 @@ struct U32x16 {
   __m512i v;
 };
 KVARENA_INLINE U32x16 load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
-KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) { return {_mm512_srl_epi32(a.v, _mm_cvtsi32_si128(n))}; }
-KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {_mm512_sll_epi32(a.v, _mm_cvtsi32_si128(n))}; }
+/// The vector extension's operators become immediate shifts where n is a constant after unrolling.
+KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) { return {(__m512i)((__v16su)a.v >> n)}; }
+KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m512i)((__v16su)a.v << n)}; }
 KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
 /// The lowest BITS bits of each lane as a number. Up to 4 bits by one look-up, which ignores the bits above itself.
 template <int BITS>
@@ -223,11 +224,9 @@ KVARENA_INLINE U32x16 load_u32(const uint32_t* p) {
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
 }
 KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) {
-  return {_mm256_srl_epi32(a.l, _mm_cvtsi32_si128(n)), _mm256_srl_epi32(a.h, _mm_cvtsi32_si128(n))};
+  return {(__m256i)((__v8su)a.l >> n), (__m256i)((__v8su)a.h >> n)};
 }
-KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) {
-  return {_mm256_sll_epi32(a.l, _mm_cvtsi32_si128(n)), _mm256_sll_epi32(a.h, _mm_cvtsi32_si128(n))};
-}
+KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m256i)((__v8su)a.l << n), (__m256i)((__v8su)a.h << n)}; }
 KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)}; }
 template <int BITS>
 KVARENA_INLINE F32x16 low_bits(U32x16 a) {

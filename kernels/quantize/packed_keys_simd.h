@@ -113,8 +113,75 @@ KVARENA_INLINE void packed_tile(int64_t d, const float* codes, const float* cons
   }
 }
 
-/// Up to kPackedRows query rows against CELLS touched cells whose codes are unpacked. `queries` is scratch of
-/// CELLS * kPackedRows * head_dim floats.
+/// Whether codes of this width meet this many rows in registers.
+KVARENA_INLINE bool fuses(int bits, int64_t rows) {
+#if defined(KVARENA_SIMD_AVX512)
+  return bits != 3 && rows <= kFusedRows;
+#else
+  return bits < 0 && rows < 0;  // never: sixteen registers do not hold words, codes and sums
+#endif
+}
+
+/// packed_tile() without the detour through memory.
+template <int BITS, int ROWS, int CELLS, class Sink>
+KVARENA_INLINE void fused_tile(int64_t d, const uint32_t* const (&cells)[CELLS], const float* const (&scaled)[CELLS],
+                               const float (&bias)[CELLS][kPackedRows], const Sink& sink) {
+  constexpr int kPer = 32 / BITS;
+  F32x16 acc[ROWS][CELLS];
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) acc[i][j] = zero16();
+  }
+  const float* q[CELLS];
+  const uint32_t* planes[CELLS];
+  for (int j = 0; j < CELLS; ++j) q[j] = scaled[j];
+  for (int j = 0; j < CELLS; ++j) planes[j] = cells[j];
+  int64_t c = 0;
+  for (; c + kPer <= d; c += kPer) {
+    U32x16 word[CELLS];
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) {
+      word[j] = load_u32(planes[j]);
+      planes[j] += kLanes;
+      fetch(planes[j] + CELLS * (d / kPer) * kLanes);
+    }
+#pragma GCC unroll 32
+    for (int s = 0; s < kPer; ++s) {
+#pragma GCC unroll 4
+      for (int j = 0; j < CELLS; ++j) {
+        const F32x16 k = low_bits<BITS>(shift_right(word[j], BITS * s));
+#pragma GCC unroll 4
+        for (int i = 0; i < ROWS; ++i) acc[i][j] = fma(set16(q[j][i * d + c + s]), k, acc[i][j]);
+      }
+    }
+  }
+  for (int s = 0; c + s < d; ++s) {  // half a word: 1 bit and an odd multiple of 16 channels
+    for (int j = 0; j < CELLS; ++j) {
+      const F32x16 k = low_bits<BITS>(shift_right(load_u32(planes[j]), BITS * s));
+      for (int i = 0; i < ROWS; ++i) acc[i][j] = fma(set16(q[j][i * d + c + s]), k, acc[i][j]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) sink(i, j, add(acc[i][j], set16(bias[j][i])));
+  }
+}
+
+template <int BITS, int CELLS, class Sink>
+void fused_rows(int64_t rows, int64_t d, const uint32_t* const (&cells)[CELLS], const float* const (&scaled)[CELLS],
+                const float (&bias)[CELLS][kPackedRows], const Sink& sink) {
+  switch (rows) {
+    case 1: return fused_tile<BITS, 1, CELLS>(d, cells, scaled, bias, sink);
+    case 2: return fused_tile<BITS, 2, CELLS>(d, cells, scaled, bias, sink);
+    case 3: return fused_tile<BITS, 3, CELLS>(d, cells, scaled, bias, sink);
+    default: return fused_tile<BITS, 4, CELLS>(d, cells, scaled, bias, sink);
+  }
+}
+
+/// Up to kPackedRows query rows against CELLS touched cells. `codes` holds their unpacked codes, or is null where
+/// fuses() says so. `queries` is scratch of CELLS * kPackedRows * head_dim floats.
 template <int CELLS, class Sink>
 void dot_packed(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
                 const float* codes, float* queries, const Sink& sink) {
@@ -139,6 +206,20 @@ void dot_packed(const PackedEntries& keys, const float* const* q, int64_t rows, 
                                                    : scale_query<F16>(q[i], scale, zero, d, to + i * d);
     }
   }
+#if defined(KVARENA_SIMD_AVX512)
+  if (codes == nullptr) {
+    const uint32_t* cells[CELLS];
+    for (int j = 0; j < CELLS; ++j) {
+      cells[j] = keys.codes + touches[j].cell * packed_planes(d, keys.format.bits) * kLanes;
+    }
+    switch (keys.format.bits) {
+      case 1: return fused_rows<1, CELLS>(rows, d, cells, scaled, bias, sink);
+      case 2: return fused_rows<2, CELLS>(rows, d, cells, scaled, bias, sink);
+      case 4: return fused_rows<4, CELLS>(rows, d, cells, scaled, bias, sink);
+      default: return fused_rows<8, CELLS>(rows, d, cells, scaled, bias, sink);
+    }
+  }
+#endif
   switch (rows) {
     case 1: return packed_tile<1, CELLS>(d, codes, scaled, bias, sink);
     case 2: return packed_tile<2, CELLS>(d, codes, scaled, bias, sink);

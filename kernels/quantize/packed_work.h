@@ -9,6 +9,8 @@ namespace kvarena::kernels {
 [[nodiscard]] static constexpr int64_t whole_codes(int64_t n) { return (n + 31) / 32 * 32; }
 /// Cells and rows that scores over packed keys handle at a time.
 inline constexpr int64_t kPackedCells = 4, kPackedRows = 6;
+/// Up to this many rows, codes need not go through memory (where the instruction set has the registers).
+inline constexpr int64_t kFusedRows = 4;
 /// Floats for the unpacked codes of kPackedCells cells of keys and for their scaled queries.
 [[nodiscard]] static constexpr int64_t packed_key_floats(int64_t head_dim) {
   return kPackedCells * (whole_codes(head_dim) * kCell + kPackedRows * head_dim);
