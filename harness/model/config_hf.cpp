@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -36,10 +37,9 @@ class Section {
 
   [[nodiscard]] int64_t integer(const char* key) const {
     const json& value = at(key);
-    // Exporters sometimes write 32768.0.
-    if (value.is_number_float() &&
-        value.get<double>() == static_cast<double>(static_cast<int64_t>(value.get<double>()))) {
-      return static_cast<int64_t>(value.get<double>());
+    if (value.is_number_float()) {  // exporters sometimes write 32768.0
+      const double number = value.get<double>();
+      if (std::abs(number) < 1e15 && number == std::floor(number)) return static_cast<int64_t>(number);
     }
     if (!value.is_number_integer()) fail_type(key, "an integer");
     return value.get<int64_t>();

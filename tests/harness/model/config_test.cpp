@@ -1,0 +1,186 @@
+// Model descriptions: the keys of each family, and errors that name file and key.
+
+#include "harness/model/config.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "tests/harness/model/model_files.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+/// A small Llama; each test changes what it is about.
+json llama() {
+  return {{"model_type", "llama"},    {"num_hidden_layers", 4},    {"hidden_size", 64},
+          {"num_attention_heads", 8}, {"num_key_value_heads", 2},  {"intermediate_size", 128},
+          {"vocab_size", 1000},       {"rms_norm_eps", 1e-5},      {"max_position_embeddings", 4096},
+          {"rope_theta", 500000.0},   {"torch_dtype", "bfloat16"}, {"hidden_act", "silu"}};
+}
+
+ModelConfig read(const json& content) {
+  const testing::TemporaryFolder folder;
+  return read_hf_config(folder.write("config.json", content.dump()));
+}
+
+ModelConfig with(const json& changes) {
+  json content = llama();
+  content.update(changes);
+  return read(content);
+}
+
+void expect_error(const json& content, const std::vector<std::string>& words) {
+  try {
+    (void)read(content);
+    FAIL() << "accepted: " << content;
+  } catch (const UserError& error) {
+    for (const std::string& word : words) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << word << " in: " << error.what();
+    }
+  }
+}
+
+TEST(ModelConfig, ReadsALlama) {
+  const ModelConfig config = read(llama());
+  EXPECT_EQ(config.layers, 4);
+  EXPECT_EQ(config.head_dim, 8);
+  EXPECT_EQ(config.group(), 4);
+  EXPECT_EQ(config.rope_theta, 500000.0);
+  EXPECT_EQ(config.rope_scaling.type, RopeScaling::Type::none);
+  EXPECT_EQ(config.dtype, kernels::DType::bf16);
+  EXPECT_FALSE(config.tie_embeddings || config.qkv_bias || config.qk_norm || config.bos || config.sliding_window > 0);
+}
+
+TEST(ModelConfig, HeadSizeMayStandApartFromHiddenSize) {
+  EXPECT_EQ(with({{"model_type", "mistral"}, {"head_dim", 32}}).head_dim, 32);
+  EXPECT_EQ(with({{"head_dim", nullptr}}).head_dim, 8);
+}
+
+TEST(ModelConfig, FamiliesDifferInBiasesAndNorms) {
+  const ModelConfig qwen2 = with({{"model_type", "qwen2"}, {"tie_word_embeddings", true}});
+  EXPECT_TRUE(qwen2.qkv_bias && qwen2.tie_embeddings && !qwen2.output_bias && !qwen2.qk_norm);
+  const ModelConfig qwen3 = with({{"model_type", "qwen3"}, {"head_dim", 16}});
+  EXPECT_TRUE(qwen3.qk_norm && !qwen3.qkv_bias);
+  const ModelConfig biased = with({{"attention_bias", true}, {"mlp_bias", true}});
+  EXPECT_TRUE(biased.qkv_bias && biased.output_bias && biased.mlp_bias);
+}
+
+TEST(ModelConfig, SlidingWindowsHoldWhereTheFamilySays) {
+  const ModelConfig mistral = with({{"model_type", "mistral"}, {"sliding_window", 1024}});
+  EXPECT_TRUE(mistral.sliding_window == 1024 && mistral.is_sliding_layer(0));
+  EXPECT_EQ(with({{"model_type", "mistral"}, {"sliding_window", nullptr}}).sliding_window, 0);
+  EXPECT_EQ(with({{"model_type", "qwen2"}, {"sliding_window", 1024}, {"use_sliding_window", false}}).sliding_window, 0);
+  const ModelConfig qwen =
+      with({{"model_type", "qwen2"}, {"sliding_window", 1024}, {"use_sliding_window", true}, {"max_window_layers", 3}});
+  EXPECT_TRUE(qwen.sliding_window == 1024 && !qwen.is_sliding_layer(2) && qwen.is_sliding_layer(3));
+}
+
+TEST(ModelConfig, ReadsEveryKindOfRopeScaling) {
+  using Type = RopeScaling::Type;
+  const auto rope = [](const json& scaling) { return with({{"rope_scaling", scaling}}).rope_scaling; };
+  const RopeScaling linear = rope({{"type", "linear"}, {"factor", 8.0}});
+  EXPECT_TRUE(linear.type == Type::linear && linear.factor == 8.0);
+  const RopeScaling dynamic = rope({{"rope_type", "dynamic"}, {"factor", 2}});
+  EXPECT_TRUE(dynamic.type == Type::dynamic && dynamic.original_max_position == 4096);
+  const RopeScaling llama3 = rope({{"rope_type", "llama3"},
+                                   {"factor", 32.0},
+                                   {"low_freq_factor", 1.0},
+                                   {"high_freq_factor", 4.0},
+                                   {"original_max_position_embeddings", 2048}});
+  EXPECT_TRUE(llama3.type == Type::llama3 && llama3.original_max_position == 2048 && llama3.factor == 32.0);
+  const RopeScaling yarn = rope({{"type", "yarn"},
+                                 {"factor", 40},
+                                 {"original_max_position_embeddings", 512},
+                                 {"beta_fast", 16},
+                                 {"mscale", 0.707},
+                                 {"mscale_all_dim", 0.5},
+                                 {"attention_factor", 1.2}});
+  EXPECT_TRUE(yarn.type == Type::yarn && yarn.beta_fast == 16 && yarn.beta_slow == 1 && yarn.mscale == 0.707);
+  EXPECT_EQ(yarn.attention_factor, 1.2);
+  EXPECT_EQ(rope({{"rope_type", "default"}}).type, Type::none);
+  json newer = llama();
+  newer.erase("rope_theta");
+  newer["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 1234.0}};
+  EXPECT_EQ(read(newer).rope_theta, 1234.0);
+  EXPECT_EQ(read(newer).rope_scaling.type, Type::linear);
+}
+
+TEST(ModelConfig, ReadsExpertsAndLatentAttention) {
+  const ModelConfig qwen = with({{"model_type", "qwen3_moe"},
+                                 {"head_dim", 16},
+                                 {"num_experts", 16},
+                                 {"num_experts_per_tok", 4},
+                                 {"moe_intermediate_size", 32},
+                                 {"decoder_sparse_step", 2},
+                                 {"mlp_only_layers", {3}},
+                                 {"norm_topk_prob", true}});
+  EXPECT_TRUE(qwen.expert.experts == 16 && qwen.expert.experts_per_token == 4 && qwen.expert.normalize_weights);
+  EXPECT_TRUE(!qwen.is_sparse_layer(0) && qwen.is_sparse_layer(1) && !qwen.is_sparse_layer(3));
+  const ModelConfig deepseek = with({{"model_type", "deepseek_v3"},
+                                     {"num_key_value_heads", 8},
+                                     {"kv_lora_rank", 32},
+                                     {"q_lora_rank", 48},
+                                     {"qk_nope_head_dim", 16},
+                                     {"qk_rope_head_dim", 8},
+                                     {"v_head_dim", 16},
+                                     {"n_routed_experts", 8},
+                                     {"num_experts_per_tok", 2},
+                                     {"moe_intermediate_size", 24},
+                                     {"n_shared_experts", 1},
+                                     {"first_k_dense_replace", 1},
+                                     {"routed_scaling_factor", 2.5},
+                                     {"n_group", 4},
+                                     {"topk_group", 2}});
+  EXPECT_EQ(deepseek.head_dim, 24);
+  EXPECT_EQ(deepseek.latent.kv_lora_rank, 32);
+  EXPECT_TRUE(deepseek.rope_interleaved && deepseek.expert.sigmoid_scores && deepseek.expert.groups == 4);
+  EXPECT_TRUE(!deepseek.is_sparse_layer(0) && deepseek.is_sparse_layer(1));
+  EXPECT_EQ(deepseek.expert.shared_intermediate_size, 24);
+}
+
+TEST(ModelConfig, EndsOfSequenceComeFromBothFilesOnceEach) {
+  const testing::TemporaryFolder folder;
+  json content = llama();
+  content["eos_token_id"] = 7;
+  folder.write("generation_config.json", R"({"eos_token_id": [7, 9]})");
+  EXPECT_EQ(read_hf_config(folder.write("config.json", content.dump())).eos, (std::vector<int32_t>{7, 9}));
+}
+
+TEST(ModelConfig, ErrorsNameFileAndKey) {
+  json content = llama();
+  content["model_type"] = "lama";
+  expect_error(content, {"config.json", "model_type", "\"lama\"", "did you mean \"llama\""});
+  for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
+                          "rms_norm_eps", "max_position_embeddings", "model_type"}) {
+    content = llama();
+    content.erase(key);
+    expect_error(content, {"config.json", key});
+    content[key] = json::array({1});
+    expect_error(content, {"config.json", key});
+  }
+  const auto changed = [](const json& changes) {
+    json copy = llama();
+    copy.update(changes);
+    return copy;
+  };
+  expect_error(changed({{"num_key_value_heads", 3}}), {"8 query heads and 3"});
+  expect_error(changed({{"num_attention_heads", 7}}), {"num_attention_heads", "7"});
+  expect_error(changed({{"num_attention_heads", 0}}), {"num_attention_heads"});
+  expect_error(changed({{"head_dim", 7}}), {"head_dim 7"});
+  expect_error(changed({{"num_hidden_layers", -1}}), {"layers -1"});
+  expect_error(changed({{"vocab_size", 1e300}}), {"vocab_size"});
+  expect_error(changed({{"hidden_act", "gelu"}}), {"hidden_act", "gelu"});
+  expect_error(changed({{"torch_dtype", "int8"}}), {"dtype", "int8"});
+  expect_error(changed({{"eos_token_id", 1000}}), {"eos_token_id", "1000"});
+  expect_error(changed({{"rope_scaling", {{"type", "longrope"}}}}), {"rope_scaling"});
+  expect_error(changed({{"rope_scaling", {{"type", "odd"}, {"factor", 2}}}}), {"rope_scaling", "\"odd\""});
+  const testing::TemporaryFolder folder;
+  EXPECT_THROW((void)read_hf_config(folder.write("config.json", "{")), UserError);
+  EXPECT_THROW((void)read_hf_config(folder.write("config.json", "[]")), UserError);
+  EXPECT_THROW((void)read_hf_config(folder.path() / "absent.json"), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena
