@@ -200,6 +200,7 @@ class Runner {
     std::vector<CellFailure> failures;
     for (size_t i = 0; i < missing.size(); ++i) {
       const std::string& cell_id = missing[i]->cell->record.cell_id;
+      if (verdicts[i].failure.empty()) verdicts[i].failure = store::problem_of(verdicts[i].result);
       if (!verdicts[i].failure.empty()) {
         failures.push_back({.cell_id = cell_id, .sample_id = sample_id, .reason = verdicts[i].failure});
         continue;

@@ -1,6 +1,25 @@
 #include "harness/store/records.h"
 
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
 namespace kvarena::store {
+namespace {
+
+/// The first (name, clock) that a list has twice; "" when none.
+template <typename Item>
+std::string repeated(const std::vector<Item>& items, std::string Item::*name) {
+  std::set<std::pair<std::string, Clock>> seen;
+  for (const Item& item : items) {
+    if (!seen.emplace(item.*name, item.clock).second) return item.*name;
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string_view name(Clock value) {
   switch (value) {
@@ -45,6 +64,22 @@ std::string_view name(RunState value) {
     case RunState::finished: return "finished";
     case RunState::interrupted: return "interrupted";
     case RunState::failed: return "failed";
+  }
+  return "";
+}
+
+std::string problem_of(const SampleResult& result) {
+  for (const std::string* text : {&result.references_json, &result.activity_json}) {
+    if (!nlohmann::json::accept(*text)) return fmt::format("\"{}\" where JSON is due", text->substr(0, 80));
+  }
+  for (const Event& event : result.events) {
+    if (!nlohmann::json::accept(event.data_json)) return fmt::format("event {} without JSON data", event.event);
+  }
+  if (const std::string twice = repeated(result.values, &MetricValue::metric); !twice.empty()) {
+    return fmt::format("metric {} twice", twice);
+  }
+  if (const std::string twice = repeated(result.series, &Series::name); !twice.empty()) {
+    return fmt::format("series {} twice", twice);
   }
   return "";
 }

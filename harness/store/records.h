@@ -73,6 +73,10 @@ struct SampleResult {
   std::map<std::string, int64_t> peak_bytes;  // by tier; the cell keeps the largest
 };
 
+/// Why the store would refuse a result: JSON members that are not JSON, a metric or series twice. "" = nothing. For
+/// callers that pass on what they were given and want to refuse one result rather than lose the batch.
+[[nodiscard]] std::string problem_of(const SampleResult& result);
+
 /// A method that could not go on: costs its cell, nothing else.
 struct CellFailure {
   std::string cell_id;

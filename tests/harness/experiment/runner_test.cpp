@@ -115,6 +115,19 @@ TEST_F(RunnerTest, WhateverTheJudgeThrowsIsRecorded) {
   EXPECT_EQ(rows.back().reason, "sample needle-3: something thrown that is no std::exception");
 }
 
+TEST_F(RunnerTest, AResultThatCannotBeStoredCostsItsCellOnly) {
+  rig_.judge.spoil = [](const JudgeTask& task, store::SampleResult& result) {
+    if (task.sample_id == "qasper-1" && result.prediction.starts_with("kivi"))
+      result.values.push_back(result.values[0]);
+    if (task.sample_id == "needle-1" && result.prediction.starts_with("full")) result.activity_json = "{\"a\": nan}";
+  };
+  EXPECT_EQ(rig_.run().failed_cells, 2);
+  const auto rows = store::ResultsReader(rig_.path).cells("small");
+  EXPECT_EQ(rows[3].reason, "sample qasper-1: metric token_f1 twice");
+  EXPECT_EQ(rows[4].reason, "sample needle-1: \"{\"a\": nan}\" where JSON is due");
+  EXPECT_EQ(states()["done"], 6);
+}
+
 TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
   const std::string two_models = R"({"name": "small", "models": [{"name": "bad", "path": "bad.gguf"}, "smollm2-135m"],
     "workloads": ["qasper"], "methods": ["full", "snapkv"]})";

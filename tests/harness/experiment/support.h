@@ -177,6 +177,7 @@ class FakeJudge : public Judge {
   std::function<void(const JudgeTask&)> before_sample;
   std::function<std::string(const JudgeTask&, const PlannedCell&)> failure;
   std::function<bool(const PlannedCell&)> inactive;
+  std::function<void(const JudgeTask&, store::SampleResult&)> spoil;
 
  private:
   Verdict one(const JudgeTask& task, const PlannedCell& cell) const {
@@ -193,6 +194,7 @@ class FakeJudge : public Judge {
     result.values = {{.metric = "token_f1", .value = random.uniform(1), .unit = "fraction"}};
     result.series = {{.name = "kl_nats", .values = {static_cast<float>(random.uniform(2))}, .unit = "nats"}};
     result.peak_bytes = {{"device", static_cast<int64_t>(random.below(1000, 3))}};
+    if (spoil) spoil(task, result);
     return verdict;
   }
 };
