@@ -102,11 +102,15 @@ PreDefaults add_pre_tokenizers(const GgufFile& file, TokenizerParts& parts) {
     add_split(parts, kDeepSeekDigitsPattern);
     add_split(parts, kDeepSeekHanPattern);
     add_split(parts, kDeepSeekWordsPattern);
+  } else if (pre == "tekken") {
+    parts.pre_tokenizers.push_back(make_regex_split(std::string(kTekkenPattern), SplitBehavior::isolated, false,
+                                                    key_place(file, "tokenizer.ggml.pre")));
+    return {.ignore_merges = true, .add_bos = true};
   } else {
     fail({.place = key_place(file, "tokenizer.ggml.pre"),
           .found = fmt::format("\"{}\"", pre),
-          .expected = "gpt-2, smollm, llama-bpe, qwen2, deepseek-r1-qwen or deepseek-v3",
-          .nearest = nearest_name(pre, {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-v3"})});
+          .expected = "gpt-2, smollm, llama-bpe, qwen2, deepseek-r1-qwen, deepseek-v3 or tekken",
+          .nearest = nearest_name(pre, {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-v3", "tekken"})});
   }
   return {};
 }

@@ -20,6 +20,9 @@ extern const std::string_view kDeepSeekDigitsPattern;
 extern const std::string_view kDeepSeekHanPattern;
 extern const std::string_view kDeepSeekWordsPattern;
 
+/// Mistral's since Nemo, which knows case; it has no scanner.
+extern const std::string_view kTekkenPattern;
+
 /// A step that cuts each piece at the matches of `pattern` and what lies between them, or null when the pattern has no
 /// scanner.
 [[nodiscard]] PreTokenizerPtr make_scanner(std::string_view pattern);

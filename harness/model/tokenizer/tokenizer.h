@@ -39,7 +39,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// The ids of `text`. Bytes that are not UTF-8 are read as U+FFFD. Texts of 4 GiB and more are refused (UserError).
+  /// The ids of `text`. Bytes that are not UTF-8 are read as U+FFFD. Texts of 512 MiB and more are refused (UserError).
   [[nodiscard]] virtual std::vector<int32_t> encode(std::string_view text, EncodeOptions options) const = 0;
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -128,6 +129,19 @@ TEST(OpenModel, FolderAndGgufOfOneModelAgree) {
     EXPECT_EQ(folder.tokenizer->decode(folder.tokenizer->encode(text), {.skip_special = false}),
               "<s>" + std::string(text));
   }
+}
+
+TEST(OpenModel, SpecialTokensInATextAreWordsWhereTheCallerSaysSo) {
+  const OpenedModel model = open_model(testing::golden_file("tiny_llama"));
+  const std::string text = "the <|user|> hat";
+  const auto parsed = model.tokenizer->encode(text, {.add_special = false});
+  const auto plain = model.tokenizer->encode(text, {.add_special = false, .parse_special = false});
+  EXPECT_NE(std::find(parsed.begin(), parsed.end(), 2), parsed.end());
+  EXPECT_EQ(std::find(plain.begin(), plain.end(), 2), plain.end());
+  EXPECT_EQ(model.tokenizer->decode(plain), text);
+  EXPECT_EQ(model.tokenizer->find("<|user|>"), 2);
+  EXPECT_EQ(model.tokenizer->token_text(2), "<|user|>");
+  EXPECT_EQ(model.tokenizer->find("no such token"), std::nullopt);
 }
 
 }  // namespace
