@@ -14,8 +14,8 @@ namespace kvarena {
 namespace {
 
 struct FactQaParameters {
-  int64_t things = 5;
-  int64_t filler = 1;
+  int64_t things = 4;
+  int64_t filler = 2;
   int64_t examples = 3;
   int64_t samples = 20;
   int64_t seed = 1;
