@@ -18,10 +18,13 @@ constexpr int kScoreRows = 3, kScoreCells = 2;  // 12 half registers
 constexpr int kValueRows = 3, kValueVecs = 2;
 #endif
 constexpr int64_t kValueEntries = 64;
+/// Values of a dense run are fetched this many entries ahead: 8 KiB of 64 channels.
+template <class T>
+constexpr int64_t kAheadEntries = sizeof(typename T::Stored) == 4 ? 32 : 64;
 /// Listed values are fetched this many entries ahead.
 constexpr int64_t kValueAhead = 32;
 
-template <class T, int ROWS, int CELLS>
+template <class T, int ROWS, int CELLS, bool FETCH>
 void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches, const Touch* last) {
   const int64_t packed_cells = args.packed_key_count / kCell;
   const typename T::Stored *keys[CELLS], *next[CELLS];
@@ -32,11 +35,27 @@ void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches, const 
     next[j] = keys[j] + distance * kCell * args.head_dim;
   }
   F32x16 acc[ROWS][CELLS];
-  dot_tile<T, ROWS, CELLS>(args.q + row, keys, next, args.head_dim, acc);
+  dot_tile<T, ROWS, CELLS, FETCH>(args.q + row, keys, next, args.head_dim, acc);
+  const F32x16 scale = set16(args.scale);
+  float* to = args.scores + row * kChunk;
+  if (args.index == nullptr) {  // straight from the registers
+    to += touches[0].position;
+#pragma GCC unroll 6
+    for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < CELLS; ++j) store16(to + i * kChunk + j * kCell, mul(acc[i][j], scale));
+    }
+    return;
+  }
+  float scores[ROWS][CELLS][kLanes];
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) store16(scores[i][j], mul(acc[i][j], scale));
+  }
   for (int i = 0; i < ROWS; ++i) {
     for (int j = 0; j < CELLS; ++j) {
-      float* to = args.scores + (row + i) * kChunk + touches[j].position;
-      store_listed(to, args.index, args.first, touches[j], mul(acc[i][j], set16(args.scale)));
+      store_listed(to + i * kChunk + touches[j].position, args.index, args.first, touches[j], load16(scores[i][j]));
     }
   }
 }
@@ -44,14 +63,16 @@ void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches, const 
 template <class T, int CELLS>
 void score_rows(const ChunkArgs& args, int64_t row, int64_t rows, const Touch* touches, const Touch* last) {
   switch (rows) {
-    case 1: return score_tile<T, 1, CELLS>(args, row, touches, last);
-    case 2: return score_tile<T, 2, CELLS>(args, row, touches, last);
+    case 1: return score_tile<T, 1, CELLS, true>(args, row, touches, last);
+    case 2: return score_tile<T, 2, CELLS, true>(args, row, touches, last);
 #if defined(KVARENA_SIMD_AVX512)
-    case 3: return score_tile<T, 3, CELLS>(args, row, touches, last);
-    case 4: return score_tile<T, 4, CELLS>(args, row, touches, last);
-    case 5: return score_tile<T, 5, CELLS>(args, row, touches, last);
+    case 3: return score_tile<T, 3, CELLS, true>(args, row, touches, last);
+    case 4: return score_tile<T, 4, CELLS, true>(args, row, touches, last);
+    case 5: return score_tile<T, 5, CELLS, true>(args, row, touches, last);
 #endif
-    default: return score_tile<T, kScoreRows, CELLS>(args, row, touches, last);
+    default:  // later row tiles find the cells in the cache
+      if (row > 0) return score_tile<T, kScoreRows, CELLS, false>(args, row, touches, last);
+      return score_tile<T, kScoreRows, CELLS, true>(args, row, touches, last);
   }
 }
 
@@ -98,22 +119,22 @@ void score_chunk(const ChunkArgs& args, Span seen) {
 void softmax_row(const ChunkArgs& args, int64_t row) {
   const int64_t low = args.low[row], high = args.high[row];
   float* s = args.scores + row * kChunk;
+  // Only the first and the last vector may hold lanes that the row does not see.
+  const int64_t begin = low / kLanes * kLanes, last = (high - 1) / kLanes * kLanes;
   const F32x16 nothing = set16(-__builtin_inff());
-  F32x16 maximum = nothing;
-  const int64_t begin = low / kLanes * kLanes;
-  const auto masked = [&](int64_t p) {
-    F32x16 v = load16(s + p);
-    if (p < low || p + kLanes > high) {
-      v = select(and_not(first_lanes(high - p), first_lanes(low - p)), v, nothing);
-    }
-    return v;
+  const auto hide = [&](int64_t p) {
+    const Mask16 seen = and_not(first_lanes(high - p), first_lanes(low - p));
+    store16(s + p, select(seen, load16(s + p), nothing));
   };
-  for (int64_t p = begin; p < high; p += kLanes) maximum = max(maximum, masked(p));
+  hide(begin);
+  hide(last);
+  F32x16 maximum = nothing;
+  for (int64_t p = begin; p <= last; p += kLanes) maximum = max(maximum, load16(s + p));
   const float m = max_lanes(maximum);
   const F32x16 shift = set16(m);
   F32x16 total = zero16();
-  for (int64_t p = begin; p < high; p += kLanes) {
-    const F32x16 weight = exp16(sub(masked(p), shift));
+  for (int64_t p = begin; p <= last; p += kLanes) {
+    const F32x16 weight = exp16(sub(load16(s + p), shift));
     total = add(total, weight);
     store16(s + p, weight);
   }
@@ -152,8 +173,10 @@ void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t beg
     for (int v = 0; v < VECS; ++v) acc[i][v] = load16(out + i * args.value_dim + v * kLanes);
   }
   const auto* value = value_at<T>(args, begin) + channel;
-  // This block's tiles walk the next block's bytes from front to back, each its own part.
-  const auto* ahead = row > 0 ? value : value_at<T>(args, begin) + kValueEntries * (args.value_dim + channel);
+  // Where several tiles of channels share a block, they walk the next block's bytes from front to back, each its own
+  // part.
+  const int64_t distance = args.value_dim == VECS * kLanes ? kAheadEntries<T> : kValueEntries;
+  const auto* ahead = row > 0 ? value : value_at<T>(args, begin) + distance * args.value_dim + kValueEntries * channel;
   for (int64_t p = begin; p < end; ++p, value += args.value_dim, ahead += VECS * kLanes) {
     if constexpr (LISTED) {
       value = value_at<T>(args, p) + channel;
@@ -263,7 +286,7 @@ void chunk_format(const ChunkArgs& args) {
   const Span seen = seen_by_any(args, 0, args.rows);
   if (seen.low < seen.high) score_chunk<T>(args, seen);
   if (first_unpacked(args) < args.count) {
-    for (int64_t p = seen.low; p < min_of(seen.high, seen.low + kValueEntries); ++p) fetch_value<T>(args, p);
+    for (int64_t p = seen.low; p < min_of(seen.high, seen.low + kAheadEntries<T>); ++p) fetch_value<T>(args, p);
   }
   for (int64_t row = 0; row < args.rows; ++row) {
     if (args.low[row] < args.high[row]) {

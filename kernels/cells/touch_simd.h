@@ -46,8 +46,8 @@ KVARENA_INLINE void store_listed(float* to, const int32_t* index, int64_t base, 
 }
 
 /// acc[i][j] = sum over channels c ascending of q[i][c] * keys[j][c][lane], by fused multiply-add from 0. Meanwhile the
-/// cells at `next` are fetched: a cell is too short a stream for the hardware to foresee the one after it.
-template <class T, int ROWS, int CELLS>
+/// cells at `next` are fetched (FETCH): a cell is too short a stream for the hardware to foresee the one after it.
+template <class T, int ROWS, int CELLS, bool FETCH>
 KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored* const* cells,
                              const typename T::Stored* const* next, int64_t head_dim, F32x16 (&acc)[ROWS][CELLS]) {
   const float* q[ROWS];
@@ -56,8 +56,10 @@ KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored*
   for (int j = 0; j < CELLS; ++j) keys[j] = cells[j];
   for (int j = 0; j < CELLS; ++j) ahead[j] = next[j];
   F32x16 sum[ROWS][CELLS];
-  for (auto& a : sum) {
-    for (auto& b : a) b = zero16();
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) sum[i][j] = zero16();
   }
   const auto channel = [&](int64_t c) __attribute__((always_inline)) {
     F32x16 k[CELLS];
@@ -72,14 +74,17 @@ KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored*
   };
   for (int64_t c = 0; c < head_dim; c += 2) {  // two channels are one or two cache lines
 #pragma GCC unroll 4
-    for (int j = 0; j < CELLS; ++j) {
+    for (int j = 0; FETCH && j < CELLS; ++j) {
       fetch(ahead[j] + c * kCell);
       if (sizeof(typename T::Stored) == 4) fetch(ahead[j] + (c + 1) * kCell);
     }
     channel(c);
+    asm volatile("" ::: "memory");  // else the second channel's loads move up and sums spill
     channel(c + 1);
   }
+#pragma GCC unroll 6
   for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
     for (int j = 0; j < CELLS; ++j) acc[i][j] = sum[i][j];
   }
 }

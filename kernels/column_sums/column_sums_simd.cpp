@@ -46,7 +46,7 @@ void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
     q[i] = problem.q + t * problem.q_token_stride + h * problem.q_head_stride;
   }
   F32x16 acc[ROWS][CELLS];
-  dot_tile<T, ROWS, CELLS>(q, keys, next, d, acc);
+  dot_tile<T, ROWS, CELLS, true>(q, keys, next, d, acc);
   for (int i = 0; i < ROWS; ++i) {
     const int64_t t = (row + i) / group, h = work.kv_head * group + (row + i) % group;
     for (int j = 0; j < CELLS; ++j) add_lanes(work, t, h, touches[j], acc[i][j]);
