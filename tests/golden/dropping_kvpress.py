@@ -54,9 +54,9 @@ def main():
     torch.manual_seed(5)
     model = LlamaForCausalLM(CONFIG).eval()
     with torch.no_grad():
-        for name, parameter in model.named_parameters():  # far from uniform attention
+        for name, parameter in model.named_parameters():  # far from uniform, yet no spike that pooling turns into a tie
             if "q_proj" in name or "k_proj" in name:
-                parameter.mul_(25)
+                parameter.mul_(10)
     cases = []
     for seed in range(5):
         torch.manual_seed(100 + seed)
