@@ -41,7 +41,8 @@ struct Message {
 struct Generation {
   int64_t max_new_tokens = 32;
   int64_t min_new_tokens = 0;
-  /// Generation ends when the text so far contains one of these. End-of-sequence tokens always end it.
+  /// Generation ends when the text so far contains one of these; the prediction ends before it. End-of-sequence tokens
+  /// always end it.
   std::vector<std::string> stop;
   /// Generation ends at the last token of encode(stop_token_of); empty = no such token. (samsum: "\n")
   std::string stop_token_of;

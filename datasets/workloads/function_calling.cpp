@@ -16,7 +16,7 @@ namespace {
 struct FunctionCallingParameters {
   std::string variant = "simple";
   int64_t tools = 4;
-  int64_t examples = 12;
+  int64_t examples = 8;
   bool target_in_examples = true;
   std::string style = "chat";
   int64_t history = 0;

@@ -14,7 +14,8 @@
 namespace kvarena {
 namespace {
 
-constexpr const char* kQuestion = "\n\nWhat is the password of {}? Answer with the password only.";
+// A completion: asked in a chat, a model of this size prefers to talk about passwords.
+constexpr const char* kQuestion = "\n\nQuestion: What is the password of {0}?\nAnswer: The password of {0} is";
 
 class NeedleSource final : public SampleSource {
  public:
@@ -111,7 +112,8 @@ KVARENA_WORKLOAD(Needle, {.name = "needle",
                           .licence = "made by the project",
                           .metrics = {"needle"},
                           .samples = 20,
-                          .generation = {.max_new_tokens = 24}});
+                          .chat_template = false,
+                          .generation = {.max_new_tokens = 16, .stop = {"\n", "."}}});
 
 }  // namespace
 }  // namespace kvarena
