@@ -1,0 +1,41 @@
+#pragma once
+// A command of the program: what its help says, what it accepts, what it does.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/cli/option_set.h"
+
+namespace kvarena::cli {
+
+struct Example {
+  std::string line;     // "kvarena methods snapkv"
+  std::string meaning;  // "describe one method"
+};
+
+struct Command {
+  std::string name;               // "methods"
+  std::string summary;            // one line without full stop, for the list of commands
+  std::string description;        // paragraphs for the command's own help; may be empty
+  std::vector<Example> examples;  // help begins with them
+  std::vector<Command> commands;  // a group has these, and neither options nor run
+
+  std::function<void(OptionSet&)> declare;
+  /// Called after every option was assigned. Returns the exit code: 0 only for success. Throws UserError.
+  std::function<int()> run;
+
+  [[nodiscard]] OptionSet options() const;
+};
+
+/// A command whose options are the struct `Options`, which has `void declare(OptionSet&)`.
+template <typename Options>
+[[nodiscard]] Command make_command(Command command, int (*run)(const Options&)) {
+  const auto options = std::make_shared<Options>();
+  command.declare = [options](OptionSet& set) { options->declare(set); };
+  command.run = [options, run] { return run(*options); };
+  return command;
+}
+
+}  // namespace kvarena::cli

@@ -1,0 +1,23 @@
+#pragma once
+// Every command of the program, each in the file of its name.
+
+#include "harness/cli/command.h"
+
+namespace kvarena::cli {
+
+[[nodiscard]] Command doctor_command();
+[[nodiscard]] Command inspect_command();
+[[nodiscard]] Command methods_command();
+[[nodiscard]] Command metrics_command();
+[[nodiscard]] Command model_command();
+[[nodiscard]] Command model_generate_command();
+[[nodiscard]] Command model_logits_command();
+[[nodiscard]] Command model_tokenize_command();
+[[nodiscard]] Command new_method_command();
+[[nodiscard]] Command run_command();
+[[nodiscard]] Command run_command();
+[[nodiscard]] Command schema_command();
+[[nodiscard]] Command score_command();
+[[nodiscard]] Command workloads_command();
+
+}  // namespace kvarena::cli

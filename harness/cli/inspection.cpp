@@ -1,0 +1,142 @@
+#include "harness/cli/inspection.h"
+
+#include <algorithm>
+
+#include "harness/cache/indexed_segment.h"
+#include "harness/engine/compressed_cache.h"
+#include "harness/engine/observe.h"
+
+namespace kvarena::cli {
+namespace {
+
+/// Positions that `kv_head` holds over all segments, ascending.
+std::vector<int32_t> held(const LayerCache& layer, int64_t kv_head) {
+  std::vector<int32_t> positions;
+  for (const auto& segment : layer.segments()) {
+    const std::vector<int32_t> part = segment->positions(kv_head);
+    positions.insert(positions.end(), part.begin(), part.end());
+  }
+  std::ranges::sort(positions);
+  return positions;
+}
+
+LayerInfo describe_layer(const LayerCache& layer) {
+  LayerInfo info;
+  info.index_bytes = layer.index ? layer.index->bytes() : 0;
+  info.bytes = layer.bytes();
+  const int64_t heads = layer.shape().kv_heads;
+  for (const auto& segment : layer.segments()) {
+    SegmentInfo part{.form = segment->form(), .bytes = segment->bytes(), .entries = {}};
+    for (int64_t head = 0; head < heads; ++head) part.entries.push_back(segment->entries(head));
+    info.segments.push_back(std::move(part));
+  }
+  for (int64_t head = 0; head < heads; ++head) info.positions.push_back(held(layer, head));
+  return info;
+}
+
+/// What a method's pass attends to, noted between its select() and the attention itself.
+class Watch final : public AttentionHooks {
+ public:
+  Watch(MethodHooks& method, int64_t layers) : method_(method), attended(layers), selected(layers) {}
+
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+    method_.before_attention(layer, cache, queries);
+    const LayerShape& shape = cache.shape();
+    // Retrieval methods select from the tail; nothing else makes views.
+    const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
+    for (int64_t head = 0; head < shape.q_heads; ++head) {
+      std::vector<int32_t> positions = held(cache, head / shape.group());
+      if (view != nullptr) {
+        std::vector<int32_t> chosen;
+        for (const int32_t index : view->selected(head)) chosen.push_back(positions[index]);
+        positions = std::move(chosen);
+      }
+      attended[layer].push_back(std::move(positions));
+    }
+    if (view != nullptr) note_selection(layer, shape);
+  }
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    method_.after_attention(layer, cache, queries, lse);
+  }
+  [[nodiscard]] bool wants_hidden() const override { return method_.wants_hidden(); }
+
+ private:
+  /// One list a kv head where its query heads agree, otherwise one a query head.
+  void note_selection(int64_t layer, const LayerShape& shape) {
+    const auto& lists = attended[layer];
+    bool agree = true;
+    for (int64_t head = 0; head < shape.q_heads; ++head) {
+      agree = agree && lists[head] == lists[head / shape.group() * shape.group()];
+    }
+    for (int64_t head = 0; head < shape.q_heads; head += agree ? shape.group() : 1)
+      selected[layer].push_back(lists[head]);
+  }
+
+  MethodHooks& method_;
+
+ public:
+  std::vector<std::vector<std::vector<int32_t>>> attended;  // [layers][q_heads]
+  std::vector<std::vector<std::vector<int32_t>>> selected;  // [layers][lists], empty where there was no view
+};
+
+/// The share of each layer's full-KV attention that falls on `attended`.
+class MassKept final : public AttentionHooks {
+ public:
+  explicit MassKept(const std::vector<std::vector<std::vector<int32_t>>>& attended) : attended_(attended) {}
+
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    const LayerShape& shape = cache.shape();
+    const int64_t n = cache.entries(0);  // the full cache is one dense segment: an entry's index is its position
+    std::vector<float> probabilities(static_cast<size_t>(shape.q_heads * n), 0.0F);
+    cache.tail().add_probabilities(queries, /*causal=*/true, lse, probabilities.data(), n);
+    double kept = 0;
+    for (int64_t head = 0; head < shape.q_heads; ++head) {
+      for (const int32_t position : attended_[layer][head]) kept += probabilities[head * n + position];
+    }
+    mass.push_back(std::clamp(kept / static_cast<double>(shape.q_heads), 0.0, 1.0));
+  }
+
+ private:
+  const std::vector<std::vector<std::vector<int32_t>>>& attended_;
+
+ public:
+  std::vector<double> mass;  // [layers]
+};
+
+int32_t likeliest(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+}  // namespace
+
+Inspection inspect(Transformer& model, const Prefill& prompt, const Method& method, int64_t steps) {
+  Inspection result;
+  const int64_t layers = model.config().layers;
+  KvCache cache = compress_prompt(prompt, method, result.activity);
+  for (const LayerCache& layer : cache.layers) result.layers.push_back(describe_layer(layer));
+  result.resident_bytes = cache.bytes();
+  result.full_bytes = prompt.cache.bytes();
+
+  KvCache full = prompt.cache.clone();
+  MethodHooks hooks(method, result.activity, layers, static_cast<int64_t>(prompt.tokens.size()));
+  std::vector<float> logits = prompt.logits;
+  for (int64_t i = 0; i < steps; ++i) {
+    StepInfo step{.token = likeliest(logits), .mass = {}, .selected = {}, .logits = {}};
+    Watch watch(hooks, layers);
+    const SequencePass pass{.tokens = {&step.token, 1}, .cache = &cache, .hooks = &watch};
+    const std::span<const float> row = model.forward({&pass, 1});
+    logits.assign(row.begin(), row.end());
+
+    MassKept kept(watch.attended);
+    const SequencePass reference{
+        .tokens = {&step.token, 1}, .cache = &full, .hooks = &kept, .logits = LogitsRows::none};
+    (void)model.forward({&reference, 1});
+    step.mass = std::move(kept.mass);
+    step.selected = std::move(watch.selected);
+    step.logits = logits;
+    result.steps.push_back(std::move(step));
+  }
+  return result;
+}
+
+}  // namespace kvarena::cli

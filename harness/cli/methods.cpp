@@ -1,0 +1,133 @@
+// kvarena methods [NAME]: what can be judged, and with which settings.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/registry_text.h"
+#include "harness/cli/terminal.h"
+#include "harness/core/error.h"
+
+namespace kvarena::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,
+                               Family::reuse,     Family::eviction,    Family::verification};
+
+struct Options {
+  std::optional<std::string> name;
+  std::optional<std::string> family;
+  bool json = false;
+
+  void declare(OptionSet& o) {
+    std::vector<std::string> families;
+    for (const Family value : kFamilies) families.emplace_back(to_string(value));
+    o.positional("NAME", name).help("the method to describe; without it all are listed");
+    o.option("family", "FAMILY", family).choices(families).help("list one family");
+    o.flag("json", json).help("write JSON");
+  }
+};
+
+/// What the method asks the backend to observe, with its default settings.
+std::vector<std::string> needs_of(const MethodEntry& entry) {
+  const Needs needs = entry.create()->needs();
+  std::vector<std::string> list;
+  if (needs.prompt_attention) list.emplace_back("attention from all prompt queries");
+  if (needs.window > 0) list.push_back(fmt::format("attention from the last {} prompt queries", needs.window));
+  if (needs.step_attention) list.emplace_back("attention of every decode step");
+  if (needs.hidden) list.emplace_back("hidden states of the prompt");
+  return list;
+}
+
+json entry_json(const MethodEntry& entry) {
+  return {{"name", entry.info.name},
+          {"title", entry.info.title},
+          {"family", to_string(entry.family)},
+          {"summary", entry.info.summary},
+          {"paper", entry.info.paper},
+          {"needs", needs_of(entry)},
+          {"parameters", parameters_json(entry.parameters())}};
+}
+
+void describe_method(const MethodEntry& entry) {
+  print(fmt::format("{} ({})\n{}\n\n", bold(entry.info.title), entry.info.name,
+                    wrap(entry.info.summary, line_width(stdout), 0, 0)));
+  const json example = example_settings(entry);
+  print(facts_text({{"family", to_string(entry.family)},
+                    {"paper", entry.info.paper},
+                    {"needs", fmt::format("{}", fmt::join(needs_of(entry), ", "))},
+                    {"in a config", example.is_null() ? "" : config_form(example)},
+                    {"on the command line", example.is_null() ? "" : short_form(example)}}));
+  const auto parameters = entry.parameters();
+  if (parameters.empty()) {
+    print("\nNo settings.\n");
+  } else {
+    print(fmt::format("\n{}\n{}", bold("Settings"), parameters_text(parameters)));
+  }
+}
+
+void list_methods(const std::vector<const MethodEntry*>& entries) {
+  bool first = true;
+  for (const Family family : kFamilies) {
+    std::vector<std::vector<std::string>> rows;
+    for (const MethodEntry* entry : entries) {
+      if (entry->family == family) rows.push_back({entry->info.name, entry->info.summary});
+    }
+    if (rows.empty()) continue;
+    print(fmt::format("{}{}\n{}", first ? "" : "\n", bold(to_string(family)), columns(rows, line_width(stdout))));
+    first = false;
+  }
+}
+
+const MethodEntry& method_named(const std::string& name) {
+  if (const MethodEntry* entry = find_method(name)) return *entry;
+  std::vector<std::string> names;
+  for (const MethodEntry& entry : method_registry()) names.push_back(entry.info.name);
+  fail({.place = fmt::format("no method \"{}\"", name),
+        .nearest = nearest_name(name, names),
+        .action = "`kvarena methods` lists all"});
+}
+
+int run(const Options& options) {
+  if (options.name) {
+    const MethodEntry& entry = method_named(*options.name);
+    if (options.json) {
+      print(fmt::format("{}\n", entry_json(entry).dump(2)));
+    } else {
+      describe_method(entry);
+    }
+    return 0;
+  }
+  std::vector<const MethodEntry*> entries;
+  for (const MethodEntry& entry : method_registry()) {
+    if (!options.family || *options.family == to_string(entry.family)) entries.push_back(&entry);
+  }
+  if (options.json) {
+    json list = json::array();
+    for (const MethodEntry* entry : entries) list.push_back(entry_json(*entry));
+    print(fmt::format("{}\n", list.dump(2)));
+  } else if (entries.empty()) {
+    print(fmt::format("No method of the family {} yet.\n", *options.family));
+  } else {
+    list_methods(entries);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command methods_command() {
+  const std::string name = example_method().substr(0, example_method().find(':'));
+  return make_command<Options>({.name = "methods",
+                                .summary = "list the methods, or describe one with its settings",
+                                .examples = {{"kvarena methods", "all, by family"},
+                                             {"kvarena methods " + name, "its paper, settings, defaults, ranges"},
+                                             {"kvarena methods --json", "everything, for programs"}}},
+                               run);
+}
+
+}  // namespace kvarena::cli

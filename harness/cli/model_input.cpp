@@ -1,0 +1,104 @@
+#include "harness/cli/model_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+
+namespace kvarena::cli {
+namespace {
+
+kernels::DType dtype_named(const std::string& name) {
+  for (const kernels::DType dtype : {kernels::DType::f32, kernels::DType::f16, kernels::DType::bf16}) {
+    if (name == kernels::name_of(dtype)) return dtype;
+  }
+  KVARENA_ASSERT(false, name);  // choices() let nothing else through
+  return kernels::DType::f32;
+}
+
+/// "1, 2,3" or "[1,2,3]".
+std::vector<int32_t> parse_ids(const std::string& text, int64_t vocab_size) {
+  std::vector<int32_t> ids;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  const auto is_filler = [](char c) { return c == ' ' || c == ',' || c == '[' || c == ']' || c == '\n'; };
+  while (true) {
+    while (at < end && is_filler(*at)) ++at;
+    if (at == end) return ids;
+    int64_t id = -1;
+    const auto [after, error] = std::from_chars(at, end, id);
+    if (error != std::errc{} || id < 0 || id >= vocab_size || (after < end && !is_filler(*after))) {
+      fail({.place = "--ids",
+            .found = fmt::format("\"{}\"", std::string(at, std::find_if(at, end, is_filler))),
+            .expected = fmt::format("token ids from 0 to {}, separated by commas", vocab_size - 1)});
+    }
+    ids.push_back(static_cast<int32_t>(id));
+    at = after;
+  }
+}
+
+std::string prompt_text(const PromptOptions& options) {
+  return options.prompt ? *options.prompt : read_file(*options.file);
+}
+
+std::vector<int32_t> tokens_of(const PromptOptions& options, const OpenedModel& model) {
+  const int given = options.prompt.has_value() + options.file.has_value() + options.ids.has_value();
+  if (given != 1) {
+    fail({.place = "prompt",
+          .found = given == 0 ? "none" : "several",
+          .expected = "one of --prompt TEXT, --prompt-file FILE, --ids IDS"});
+  }
+  if (options.ids) {
+    if (options.chat)
+      fail({.place = "--chat", .found = "--ids beside it", .expected = "text: ids are taken as they are"});
+    return parse_ids(*options.ids, model.config.vocab_size);
+  }
+  if (!options.chat) return model.tokenizer->encode(prompt_text(options));
+  const std::vector<ChatMessage> messages{{.role = "user", .content = prompt_text(options)}};
+  return model.tokenizer->encode(model.chat_template.render(messages, true), {.add_special = false});
+}
+
+}  // namespace
+
+void ModelOptions::declare(OptionSet& o) {
+  o.option("model", "NAME|PATH", model).help("a folder of $KVARENA_HOME/models, or a folder or .gguf file");
+  o.option("dtype", "TYPE", dtype).choices({"f32", "bf16"}).help("of weights");
+  o.option("kv-dtype", "TYPE", kv_dtype)
+      .choices({"f32", "f16", "bf16"})
+      .help("of cache entries")
+      .default_text("as --dtype");
+}
+
+OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
+
+Transformer load_weights(const OpenedModel& model, const ModelOptions& options) {
+  const TransformerOptions types{.weights = dtype_named(options.dtype),
+                                 .cache = dtype_named(options.kv_dtype.value_or(options.dtype))};
+  return {model.config, *model.checkpoint, types};
+}
+
+void PromptOptions::declare(OptionSet& o) {
+  o.option("prompt", "TEXT", prompt).help("the prompt");
+  o.option("prompt-file", "FILE", file).help("the prompt is this file's text");
+  o.option("ids", "IDS", ids).help("the prompt as token ids: 1,4093,198");
+  o.flag("chat", chat).help("put the prompt into the model's chat template as the user's turn");
+}
+
+std::vector<int32_t> prompt_tokens(const PromptOptions& options, const OpenedModel& model) {
+  std::vector<int32_t> tokens = tokens_of(options, model);
+  if (tokens.empty()) fail({.place = "prompt", .found = "no token", .expected = "at least one"});
+  return tokens;
+}
+
+std::vector<int32_t> stop_tokens(const OpenedModel& model) {
+  std::vector<int32_t> ids = model.config.eos;
+  if (const auto eos = model.tokenizer->special_ids().eos; eos && std::ranges::find(ids, *eos) == ids.end()) {
+    ids.push_back(*eos);
+  }
+  return ids;
+}
+
+}  // namespace kvarena::cli

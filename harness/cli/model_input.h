@@ -1,0 +1,48 @@
+#pragma once
+// What the commands that run a model have in common: which model, which prompt.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/cli/home.h"
+#include "harness/cli/option_set.h"
+#include "harness/model/open_model.h"
+#include "harness/model/transformer.h"
+
+namespace kvarena::cli {
+
+/// --model, --dtype, --kv-dtype.
+struct ModelOptions {
+  std::string model = kDefaultModel;
+  std::string dtype = "bf16";
+  std::optional<std::string> kv_dtype;
+
+  void declare(OptionSet& o);
+};
+
+/// Headers and vocabulary.
+[[nodiscard]] OpenedModel open_chosen(const ModelOptions& options);
+/// Weights. Done last, once everything else about a command line is known to be right.
+[[nodiscard]] Transformer load_weights(const OpenedModel& model, const ModelOptions& options);
+
+/// --prompt, --prompt-file, --ids, --chat: exactly one of the first three.
+struct PromptOptions {
+  std::optional<std::string> prompt;
+  std::optional<std::filesystem::path> file;
+  std::optional<std::string> ids;
+  bool chat = false;
+
+  void declare(OptionSet& o);
+};
+
+/// The prompt's tokens. With chat the text is one user turn of the model's own template. Throws UserError when there is
+/// no prompt or more than one, when there is no token in it,
+/// and when an id is not one.
+[[nodiscard]] std::vector<int32_t> prompt_tokens(const PromptOptions& options, const OpenedModel& model);
+
+/// The tokens that end an answer: the model's and the tokenizer's ends of sequence.
+[[nodiscard]] std::vector<int32_t> stop_tokens(const OpenedModel& model);
+
+}  // namespace kvarena::cli

@@ -1,0 +1,89 @@
+#pragma once
+// What a command accepts, in our own words. A command describes its options here; bind.cpp hands the descriptions to
+// the parsing library and the results back, so that no command pays for that library's headers.
+//
+//   struct Options {
+//     std::string name;
+//     bool json = false;
+//     void declare(OptionSet& o) {
+//       o.positional("NAME", name).help("the method to describe");
+//       o.flag("json", json).help("write JSON");
+//     }
+//   };
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace kvarena::cli {
+
+/// Where a value goes. A vector takes every value given; all others take exactly one.
+using Target = std::variant<bool*, std::string*, int64_t*, double*, std::filesystem::path*, std::optional<std::string>*,
+                            std::optional<int64_t>*, std::optional<double>*, std::optional<std::filesystem::path>*,
+                            std::vector<std::string>*, std::vector<std::filesystem::path>*>;
+
+struct Option {
+  std::string name;        // "max-new-tokens"; of a positional its place holder: "CONFIG"
+  std::string value_name;  // "N" in `--limit N`; empty for flags and positionals
+  Target target;
+  std::string help;                  // a phrase, no full stop
+  std::string default_text;          // "" = nothing worth saying
+  std::vector<std::string> choices;  // empty = any
+  bool positional = false;
+  bool required = false;
+
+  [[nodiscard]] bool is_flag() const { return std::holds_alternative<bool*>(target); }
+  [[nodiscard]] bool takes_many() const;
+  /// "--limit" or "CONFIG".
+  [[nodiscard]] std::string display() const { return positional ? name : "--" + name; }
+};
+
+class OptionSet {
+ public:
+  /// Refines the option just declared; valid until the next declaration.
+  class Declared {
+   public:
+    explicit Declared(Option& option) : option_(&option) {}
+    Declared& help(std::string text);
+    Declared& choices(std::vector<std::string> values);
+    Declared& required();
+    /// Instead of the target's present value, which is the default's text otherwise.
+    Declared& default_text(std::string text);
+
+   private:
+    Option* option_;
+  };
+
+  /// `--name`: sets `target`.
+  Declared flag(std::string name, bool& target);
+  /// `--name VALUE`.
+  template <typename T>
+  Declared option(std::string name, std::string value_name, T& target) {
+    return add_option(std::move(name), std::move(value_name), &target);
+  }
+  /// A bare word, in the order of declaration; required unless its target is optional or a vector.
+  template <typename T>
+  Declared positional(std::string name, T& target) {
+    return add_positional(std::move(name), &target);
+  }
+
+  [[nodiscard]] const std::vector<Option>& all() const { return options_; }
+  /// Names with their dashes, for suggestions.
+  [[nodiscard]] std::vector<std::string> names() const;
+
+ private:
+  Declared add_option(std::string name, std::string value_name, Target target);
+  Declared add_positional(std::string name, Target target);
+
+  std::vector<Option> options_;
+};
+
+/// Stores what was written for an option; `values` is empty when it was not given, and holds "true" for a flag. Throws
+/// UserError naming the option, what was found and what is expected.
+void assign(const Option& option, const std::vector<std::string>& values);
+
+}  // namespace kvarena::cli

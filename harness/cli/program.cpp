@@ -1,0 +1,95 @@
+#include "harness/cli/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/bind.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/help.h"
+#include "harness/cli/terminal.h"
+#include "harness/core/error.h"
+#include "harness/experiment/provenance.h"
+
+namespace kvarena::cli {
+namespace {
+
+Command root_command() {
+  Command root{.name = "kvarena",
+               .summary = "judges KV-cache methods on equal terms",
+               .examples = {{"kvarena run configs/quickstart.json", "judge methods on a small real model"},
+                            {"kvarena methods", "what can be judged"}}};
+  root.commands = {run_command(),     score_command(),  model_command(),      methods_command(), workloads_command(),
+                   metrics_command(), schema_command(), new_method_command(), doctor_command()};
+  return root;
+}
+
+std::string version_text() {
+  const store::RunRecord made = experiment::collect_provenance();
+  std::string text = fmt::format("kvarena {} ({})\n", KVARENA_VERSION, made.git_revision);
+  const nlohmann::json libraries = nlohmann::json::parse(made.libraries_json);
+  for (const auto& [name, version] : libraries.items()) {
+    text += fmt::format("  {} {}\n", name, version.get<std::string>());
+  }
+  return text;
+}
+
+/// One problem is one sentence; several are a list below a sentence.
+void print_problems(const std::string& message) {
+  if (message.find('\n') == std::string::npos) {
+    fmt::print(stderr, "kvarena: {}\n", message);
+    return;
+  }
+  fmt::print(stderr, "kvarena: {} problems\n", std::ranges::count(message, '\n') + 1);
+  for (size_t begin = 0; begin <= message.size();) {
+    const size_t end = std::min(message.find('\n', begin), message.size());
+    fmt::print(stderr, "  {}\n", message.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+/// Libraries put stack traces into what(); people see its first line unless they ask.
+void print_unexpected(const std::string& what) {
+  const bool everything = std::getenv("KVARENA_DEBUG") != nullptr;
+  fmt::print(stderr, "kvarena: stopped by an error that should not happen; please report it: {}\n",
+             everything ? what : what.substr(0, what.find('\n')));
+  if (!everything) fmt::print(stderr, "kvarena: KVARENA_DEBUG=1 in the environment shows all of it\n");
+}
+
+int run_command(const std::vector<std::string>& args) {
+  const Command root = root_command();
+  const Invocation invocation = bind(root, args);
+  int code = 0;
+  if (invocation.help) {
+    print(help_text(*invocation.command, invocation.path));
+    // A command line without a command is a question, answered; a script that forgot it should notice.
+    code = std::ranges::find(args, "--help") != args.end() || std::ranges::find(args, "-h") != args.end() ? 0 : 1;
+  } else if (invocation.version) {
+    print(version_text());
+  } else {
+    code = invocation.command->run();
+  }
+  flush_output();
+  return code;
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& args) {
+  try {
+    return run_command(args);
+  } catch (const UserError& error) {
+    print_problems(error.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "kvarena: not enough memory\n");
+  } catch (const std::exception& error) {
+    print_unexpected(error.what());
+  }
+  return 1;
+}
+
+}  // namespace kvarena::cli

@@ -1,0 +1,35 @@
+#pragma once
+// Registered components and their parameters as text and as JSON: what `methods`, `workloads` and `metrics` share.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/core/parameters.h"
+#include "harness/method/registry.h"
+
+namespace kvarena::cli {
+
+/// [{"name", "type", "default", "min", "max", "above", "choices", "doc", "required"}]; what is not set is left out.
+[[nodiscard]] nlohmann::json parameters_json(const std::vector<ParameterInfo>& parameters);
+
+/// A table: name, type with range and default, meaning. "" when there are none.
+[[nodiscard]] std::string parameters_text(const std::vector<ParameterInfo>& parameters);
+
+/// "key: value" lines, wrapped and aligned; pairs with an empty value are left out.
+[[nodiscard]] std::string facts_text(const std::vector<std::pair<std::string, std::string>>& facts);
+
+/// Settings with which the method can be made: what is required, and a budget where there is one. Null when that does
+/// not make a valid method.
+[[nodiscard]] nlohmann::json example_settings(const MethodEntry& entry);
+
+/// The short form of settings (method_spec.h): "pick:keep=0.25".
+[[nodiscard]] std::string short_form(const nlohmann::json& settings);
+
+/// Settings as a person writes them in a config: {"name": "pick", "keep": 0.25}, the name first.
+[[nodiscard]] std::string config_form(const nlohmann::json& settings);
+
+/// A method for help texts: the first of the registry that has a budget.
+[[nodiscard]] std::string example_method();
+
+}  // namespace kvarena::cli

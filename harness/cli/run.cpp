@@ -1,0 +1,124 @@
+// kvarena run CONFIG: from a config file to rows in a results database.
+
+#include <fmt/format.h>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/home.h"
+#include "harness/cli/terminal.h"
+#include "harness/core/error.h"
+#include "harness/experiment/config.h"
+#include "harness/experiment/plan.h"
+#include "harness/experiment/runner.h"
+#include "harness/judge/model_judge.h"
+
+namespace kvarena::cli {
+namespace {
+
+using experiment::ExperimentConfig;
+using experiment::Plan;
+
+constexpr int kInterrupted = 130;  // as shells report a Ctrl-C
+
+struct Options {
+  std::filesystem::path config;
+  bool dry_run = false;
+  std::vector<std::string> set;
+  std::vector<std::string> models;
+  std::optional<int64_t> limit;
+  std::optional<std::string> database;
+  std::filesystem::path data_dir;
+  bool retry_failed = false;
+  bool quiet = false;
+
+  void declare(OptionSet& o) {
+    o.positional("CONFIG", config).help("the experiment, a JSON file; `kvarena schema` says what it may hold");
+    o.flag("dry-run", dry_run).help("show what would be judged, and how much of it is done");
+    o.option("set", "KEY=VALUE", set)
+        .help("change the config: engine.seed=3, methods[1].keep=0.2, methods.NAME.keep=0.2");
+    o.option("model", "NAME", models).help("instead of the config's models");
+    o.option("limit", "N", limit).help("at most so many samples of each workload");
+    o.option("database", "FILE", database).help("instead of the config's output.database");
+    o.option("data", "FOLDER", data_dir)
+        .help("where official data files are")
+        .default_text("$KVARENA_DATA, or the small project-made samples");
+    o.flag("retry-failed", retry_failed).help("judge cells again that failed in an earlier run");
+    o.flag("quiet", quiet).help("no progress, only warnings");
+  }
+};
+
+ExperimentConfig read_config(const Options& options) {
+  ExperimentConfig config = experiment::load_config(
+      options.config,
+      {.models_folder = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "models",
+       .overrides =
+           {.set = options.set, .models = options.models, .limit = options.limit, .database = options.database}},
+      judge::registry_validators());
+  for (const std::string& warning : config.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  return config;
+}
+
+int show_plan(const Plan& plan) {
+  const std::filesystem::path database = plan.config->output.database;
+  if (!std::filesystem::exists(database)) {
+    print(experiment::describe_plan(plan, nullptr));
+    return 0;
+  }
+  const store::ResultsReader done(database);
+  print(experiment::describe_plan(plan, &done));
+  return 0;
+}
+
+/// Cells that failed cost their own rows, not the run; they are told, with their reasons, and the exit code is 1.
+void print_failures(const store::ResultsStore& results, const std::string& experiment) {
+  for (const store::CellRow& row : results.read().cells(experiment)) {
+    if (row.state != store::CellState::failed) continue;
+    fmt::print(stderr, "kvarena: {}, {}, {}: failed: {}\n", row.cell.model, row.cell.workload, row.cell.method,
+               row.reason);
+  }
+}
+
+std::string outcome(const experiment::RunSummary& summary) {
+  std::string text = fmt::format("{} judged, {} were there already", summary.judged, summary.already_done);
+  if (summary.failed_cells > 0) text += fmt::format(", {} cells failed", summary.failed_cells);
+  if (summary.inactive_cells > 0)
+    text += fmt::format(", {} cells inactive (the method never acted)", summary.inactive_cells);
+  return text;
+}
+
+int run(const Options& options) {
+  const ExperimentConfig config = read_config(options);
+  judge::ModelJudge judge(config, {.home = kvarena_home(), .data_dir = options.data_dir});
+  const Plan plan = experiment::make_plan(config, judge);
+  if (options.dry_run) return show_plan(plan);
+
+  store::ResultsStore results = store::ResultsStore::open_or_create(config.output.database);
+  Progress progress({.style = options.quiet ? ProgressOptions::Style::quiet : ProgressOptions::Style::automatic});
+  const experiment::InterruptGuard guard;
+  const experiment::RunSummary summary = experiment::run_plan(
+      plan, judge, results, progress, experiment::InterruptGuard::flag(), {.retry_failed = options.retry_failed});
+
+  print(fmt::format("{}: {}; {}\n", config.output.database, summary.run_id, outcome(summary)));
+  if (summary.failed_cells > 0) print_failures(results, config.name);
+  if (summary.interrupted) {
+    fmt::print(stderr, "kvarena: interrupted; the same command goes on where this one stopped\n");
+    return kInterrupted;
+  }
+  return summary.failed_cells == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+Command run_command() {
+  return make_command<Options>(
+      {.name = "run",
+       .summary = "judge methods as a config says, into a results database",
+       .description =
+           "A killed run goes on where it stopped when the same command is given again. A method that fails costs "
+           "its own rows; the exit code is then 1.",
+       .examples = {{"kvarena run configs/quickstart.json", "everything it asks for"},
+                    {"kvarena run configs/quickstart.json --dry-run", "what it would do"},
+                    {"kvarena run configs/quickstart.json --limit 2 --set engine.seed=3", "a small part, changed"}}},
+      run);
+}
+
+}  // namespace kvarena::cli

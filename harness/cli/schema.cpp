@@ -1,0 +1,48 @@
+// kvarena schema: the JSON Schema of configs, made from what the registered components declare.
+
+#include "harness/experiment/schema.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "datasets/workload.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/terminal.h"
+#include "harness/method/registry.h"
+#include "metrics/registry.h"
+
+namespace kvarena::cli {
+namespace {
+
+struct Options {
+  void declare(OptionSet& /*o*/) {}
+};
+
+experiment::Components registered_components() {
+  experiment::Components all;
+  for (const MethodEntry& entry : method_registry()) {
+    all.methods.push_back({entry.info.name, entry.info.summary, entry.parameters()});
+  }
+  for (const WorkloadEntry& entry : workloads()) {
+    all.workloads.push_back({entry.info.name, entry.info.title, workload_parameters(entry)});
+  }
+  for (const MetricEntry* entry : all_metrics()) all.metrics.push_back({entry->id, entry->title, {}});
+  return all;
+}
+
+int run(const Options& /*options*/) {
+  print(fmt::format("{}\n", experiment::config_schema(registered_components()).dump(2)));
+  return 0;
+}
+
+}  // namespace
+
+Command schema_command() {
+  return make_command<Options>({.name = "schema",
+                                .summary = "the JSON Schema of configs, for editors and checkers",
+                                .examples = {{"kvarena schema > schema.json", "what a config may hold"}}},
+                               run);
+}
+
+}  // namespace kvarena::cli

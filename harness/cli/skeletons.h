@@ -1,0 +1,24 @@
+#pragma once
+// The first text of a new method's file: it compiles, registers itself and passes the conformance suite.
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace kvarena::cli {
+
+struct Skeleton {
+  std::string_view family;  // of `new-method --family`
+  std::string_view folder;  // in methods/
+  std::string_view suffix;  // of the class's name
+  std::string_view idea;    // what the text does until it is changed
+  std::string_view text;    // with @Class@, @name@ and @Title@
+};
+
+/// dropping, codec, retrieval, verification.
+[[nodiscard]] const std::array<Skeleton, 4>& skeletons();
+
+/// The text for a method called `name` (lower case with underscores).
+[[nodiscard]] std::string fill_skeleton(const Skeleton& skeleton, const std::string& name);
+
+}  // namespace kvarena::cli

@@ -1,0 +1,119 @@
+// kvarena workloads [NAME]: what methods are judged on.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "datasets/workload.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/registry_text.h"
+#include "harness/cli/terminal.h"
+
+namespace kvarena::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::optional<std::string> name;
+  std::optional<std::string> family;
+  bool json = false;
+
+  void declare(OptionSet& o) {
+    o.positional("NAME", name).help("the workload to describe; without it all are listed");
+    o.option("family", "FAMILY", family).help("list one family");
+    o.flag("json", json).help("write JSON");
+  }
+};
+
+const char* truncation_text(TruncationRule rule) {
+  switch (rule) {
+    case TruncationRule::none: return "never cut";
+    case TruncationRule::middle_halves: return "the middle is cut: first and last half, decoded apart (LongBench)";
+    case TruncationRule::middle_joined:
+      return "the middle is cut: first and last half, decoded together (LongBench v2)";
+  }
+  return "";
+}
+
+json entry_json(const WorkloadEntry& entry) {
+  const WorkloadInfo& info = entry.info;
+  return {{"name", info.name},
+          {"family", info.family},
+          {"title", info.title},
+          {"source", info.source},
+          {"download", info.download},
+          {"licence", info.licence},
+          {"metrics", info.metrics},
+          {"samples", info.samples},
+          {"chat_template", info.chat_template},
+          {"max_new_tokens", info.generation.max_new_tokens},
+          {"truncation", truncation_text(info.truncation)},
+          {"parameters", parameters_json(workload_parameters(entry))}};
+}
+
+void describe_workload(const WorkloadEntry& entry) {
+  const WorkloadInfo& info = entry.info;
+  print(fmt::format("{}\n{}\n\n", bold(info.name), wrap(info.title, line_width(stdout), 0, 0)));
+  print(facts_text({{"family", info.family},
+                    {"source", info.source},
+                    {"licence", info.licence},
+                    {"files", fmt::format("{}", fmt::join(info.files, ", "))},
+                    {"get them with", info.download},
+                    {"samples", fmt::format("{}", info.samples)},
+                    {"metrics", fmt::format("{}", fmt::join(info.metrics, ", "))},
+                    {"chat template", info.chat_template ? "yes" : "no: the prompt is plain text"},
+                    {"answer", fmt::format("at most {} tokens", info.generation.max_new_tokens)},
+                    {"long prompts", truncation_text(info.truncation)}}));
+  const auto parameters = workload_parameters(entry);
+  if (!parameters.empty()) print(fmt::format("\n{}\n{}", bold("Settings"), parameters_text(parameters)));
+}
+
+void list_workloads(const std::vector<const WorkloadEntry*>& entries) {
+  std::map<std::string, std::vector<std::vector<std::string>>> families;
+  for (const WorkloadEntry* entry : entries)
+    families[entry->info.family].push_back({entry->info.name, entry->info.title});
+  bool first = true;
+  for (const auto& [family, rows] : families) {
+    print(fmt::format("{}{}\n{}", first ? "" : "\n", bold(family), columns(rows, line_width(stdout))));
+    first = false;
+  }
+}
+
+int run(const Options& options) {
+  if (options.name) {
+    const WorkloadEntry& entry = find_workload(*options.name, "workloads");
+    if (options.json) {
+      print(fmt::format("{}\n", entry_json(entry).dump(2)));
+    } else {
+      describe_workload(entry);
+    }
+    return 0;
+  }
+  std::vector<const WorkloadEntry*> entries;
+  for (const WorkloadEntry& entry : workloads()) {
+    if (!options.family || *options.family == entry.info.family) entries.push_back(&entry);
+  }
+  if (options.json) {
+    json list = json::array();
+    for (const WorkloadEntry* entry : entries) list.push_back(entry_json(*entry));
+    print(fmt::format("{}\n", list.dump(2)));
+  } else {
+    list_workloads(entries);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command workloads_command() {
+  return make_command<Options>(
+      {.name = "workloads",
+       .summary = "list the workloads, or describe one with its settings and where its data is",
+       .examples = {{"kvarena workloads", "all, by family"},
+                    {"kvarena workloads longbench/qasper", "source, metrics, settings"}}},
+      run);
+}
+
+}  // namespace kvarena::cli

@@ -1,0 +1,24 @@
+#pragma once
+// What tests of the program expect again and again.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/harness/cli/subprocess.h"
+
+namespace kvarena::testing {
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Nothing on standard output, `message` on standard error, which names the program first and shows no stack; exit
+/// code 1.
+inline void expect_refused(const Finished& finished, const std::string& message) {
+  EXPECT_EQ(finished.code, 1) << finished.err;
+  EXPECT_EQ(finished.out, "");
+  EXPECT_TRUE(contains(finished.err, message)) << finished.err;
+  EXPECT_EQ(finished.err.rfind("kvarena: ", 0), 0U) << finished.err;
+  EXPECT_FALSE(contains(finished.err, "should not happen")) << finished.err;
+}
+
+}  // namespace kvarena::testing

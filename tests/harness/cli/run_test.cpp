@@ -1,0 +1,98 @@
+// kvarena run: what stops it before anything is written, and what a plan shows.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/harness/cli/check.h"
+
+namespace kvarena::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kQuickstart = KVARENA_SOURCE_DIR "/configs/quickstart.json";
+
+fs::path write_config(const ScratchFolder& folder, const std::string& text) {
+  std::ofstream(folder / "config.json") << text;
+  return folder / "config.json";
+}
+
+bool default_model_is_there() {
+  const char* home = std::getenv("KVARENA_HOME");
+  const fs::path cache = home != nullptr ? fs::path(home) : fs::path(std::getenv("HOME")) / ".cache/kvarena";
+  return fs::exists(cache / "models/smollm2-135m");
+}
+
+TEST(Run, AllProblemsOfAConfigAreListedAndNothingIsWritten) {
+  const ScratchFolder scratch;
+  const fs::path config = write_config(scratch, R"({
+    "name": "bad", "models": ["smollm2-135m"], "workloads": [{"name": "needel"}],
+    "methods": ["full", {"name": "snap_kv", "keep": 0.5}, {"name": "snapkv", "keep": 1.4}],
+    "engin": {"seed": 1}, "output": {"database": "results.db"}})");
+  const Finished finished = run_kvarena({"run", config.string()}, {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_EQ(finished.err.rfind("kvarena: ", 0), 0U);
+  for (const char* part : {"problems\n", "config.json", "\"engine\"", "\"needle\"", "\"snapkv\"", "keep: found 1.4"}) {
+    EXPECT_TRUE(contains(finished.err, part)) << part << "\n" << finished.err;
+  }
+  EXPECT_EQ(scratch.content(), std::vector<std::string>{"config.json"});
+}
+
+TEST(Run, AConfigThatIsNoJsonNamesLineAndColumn) {
+  const ScratchFolder scratch;
+  const fs::path config = write_config(scratch, "{\n  \"name\": \"x\",\n  oops\n}\n");
+  const Finished finished = run_kvarena({"run", config.string()}, {.folder = scratch.path()});
+  expect_refused(finished, "config.json");
+  EXPECT_TRUE(contains(finished.err, "3")) << finished.err;
+  expect_refused(run_kvarena({"run", "no/such.json"}), "no/such.json");
+  expect_refused(run_kvarena({"run"}), "CONFIG: found nothing");
+}
+
+TEST(Run, AnOverrideOfNothingIsRefused) {
+  const ScratchFolder scratch;
+  const RunSetup here{.folder = scratch.path()};
+  expect_refused(run_kvarena({"run", kQuickstart, "--set", "engine.sed=3"}, here), "sed");
+  expect_refused(run_kvarena({"run", kQuickstart, "--set", "engine.seed"}, here), "engine.seed");
+  expect_refused(run_kvarena({"run", kQuickstart, "--limit", "many"}, here),
+                 "--limit: found \"many\", expected an integer");
+  EXPECT_TRUE(scratch.content().empty());
+}
+
+TEST(Run, AModelThatIsNotThereSaysHowToGetIt) {
+  const ScratchFolder scratch;
+  const RunSetup setup{.environment = {{"KVARENA_HOME", scratch.path().string()}}, .folder = scratch.path()};
+  const Finished finished = run_kvarena({"run", kQuickstart, "--limit", "1"}, setup);
+  expect_refused(finished, "scripts/setup");
+  EXPECT_TRUE(scratch.content().empty());
+}
+
+TEST(Run, DryRunShowsEveryCellAndWritesNothing) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  const Finished finished = run_kvarena({"run", kQuickstart, "--dry-run", "--limit", "1"}, {.folder = scratch.path()});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  for (const char* part : {"needle", "function_calling", "Full KV", "KIVI, 2 bits"}) {
+    EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
+  }
+  EXPECT_TRUE(scratch.content().empty());
+}
+
+TEST(Run, ADatabaseThatCannotBeWrittenStopsItBeforeAnyWork) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  std::ofstream(scratch / "notes.db") << "not a database, but somebody's notes";
+  for (const std::string& database : {std::string("/proc/results.db"), (scratch / "notes.db").string()}) {
+    expect_refused(
+        run_kvarena({"run", kQuickstart, "--limit", "1", "--database", database}, {.folder = scratch.path()}),
+        database);
+  }
+  std::ifstream notes(scratch / "notes.db");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(notes), {}), "not a database, but somebody's notes");
+}
+
+}  // namespace
+}  // namespace kvarena::testing
