@@ -1,0 +1,78 @@
+#pragma once
+// The charts that reports draw, from plain numbers to Vega-Lite specifications.
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/statistics.h"
+#include "reports/chart.h"
+
+namespace kvarena::reports {
+
+struct AxisSpec {
+  std::string title;
+  bool log = false;
+  bool zero = false;
+  std::string format = {};  // of d3
+};
+
+struct LinePoint {
+  double x = 0;
+  double y = 0;
+  std::optional<Interval> interval;
+};
+
+struct LineSeries {
+  std::string label;
+  std::vector<LinePoint> points;
+  bool baseline = false;  // drawn in the text's colour
+};
+
+/// Lines with bands where intervals are given. On a log axis points at or below zero are left out.
+[[nodiscard]] Chart line_chart(const std::string& id, const std::string& title, const AxisSpec& x, const AxisSpec& y,
+                               const std::vector<LineSeries>& series);
+
+struct ScatterPoint {
+  std::string series;  // decides colour and shape
+  std::string label;   // written beside the point
+  double x = 0;
+  double y = 0;
+  std::optional<Interval> y_interval;
+  bool baseline = false;
+  bool on_front = false;  // part of the Pareto front, which is drawn as a dashed staircase
+};
+
+/// Points with error bars and labels.
+[[nodiscard]] Chart scatter_chart(const std::string& id, const std::string& title, const AxisSpec& x, const AxisSpec& y,
+                                  const std::vector<ScatterPoint>& points);
+
+/// Sets on_front on the points that no other point beats in both directions: smaller x, larger y.
+void mark_pareto_front(std::vector<ScatterPoint>& points);
+
+struct BarValue {
+  std::string category;  // one row of bars
+  std::string part;      // a bar in the row (grouped) or a piece of it (stacked); empty when there is one
+  double value = 0;
+  std::optional<Interval> interval;
+};
+
+enum class BarLayout { grouped, stacked };
+
+/// Horizontal bars, so that long labels stay readable.
+[[nodiscard]] Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec& value,
+                              const std::vector<BarValue>& bars, BarLayout layout = BarLayout::grouped);
+
+struct HeatCell {
+  std::string x;
+  std::string y;
+  double value = 0;
+};
+
+/// Cells in the order given; the value is written inside where there is room. Dark is low, bright is high (cividis).
+[[nodiscard]] Chart heat_map(const std::string& id, const std::string& title, const std::string& x_title,
+                             const std::string& y_title, const std::string& value_title,
+                             const std::vector<HeatCell>& cells, int digits = 2);
+
+}  // namespace kvarena::reports

@@ -1,0 +1,92 @@
+#include "reports/experiment_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+
+namespace kvarena::reports {
+namespace {
+
+std::vector<std::string> labels(const std::vector<CellData>& cells, std::string store::CellRecord::*label) {
+  std::vector<std::string> list;
+  for (const CellData& cell : cells) {
+    const std::string& name = cell.row.cell.*label;
+    if (std::ranges::find(list, name) == list.end()) list.push_back(name);
+  }
+  return list;
+}
+
+/// Card values as text; strings without their quotes.
+std::vector<std::pair<std::string, std::string>> read_card(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> card;
+  const auto parsed = nlohmann::json::parse(text);
+  for (const auto& [key, value] : parsed.items()) {
+    card.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return card;
+}
+
+store::ExperimentRecord choose(const store::ResultsReader& reader, const std::string& name) {
+  std::vector<store::ExperimentRecord> all = reader.experiments();
+  std::vector<std::string> names;
+  for (const auto& experiment : all) names.push_back(experiment.experiment);
+  if (name.empty() && all.size() == 1) return all.front();
+  const auto it = std::ranges::find(names, name);
+  if (it != names.end()) return all[static_cast<size_t>(it - names.begin())];
+  fail({.place = "--experiment",
+        .found = name.empty() ? "none named" : fmt::format("\"{}\"", name),
+        .expected = names.empty() ? "a database with an experiment" : fmt::format("one of: {}", fmt::join(names, ", ")),
+        .nearest = name.empty() ? "" : nearest_name(name, names)});
+}
+
+}  // namespace
+
+std::vector<double> CellData::numbers(const std::string& metric) const {
+  std::vector<double> list;
+  const auto it = values.find(metric);
+  if (it == values.end()) return list;
+  for (const store::ValueRow& value : it->second) list.push_back(value.value);
+  return list;
+}
+
+std::vector<std::string> ExperimentData::workloads() const { return labels(cells, &store::CellRecord::workload); }
+std::vector<std::string> ExperimentData::methods() const { return labels(cells, &store::CellRecord::method); }
+
+const CellData* ExperimentData::find(const std::string& method, const std::string& workload,
+                                     store::CellKind kind) const {
+  const auto it = std::ranges::find_if(cells, [&](const CellData& cell) {
+    return cell.row.cell.method == method && cell.row.cell.workload == workload && cell.row.cell.kind == kind;
+  });
+  return it == cells.end() ? nullptr : &*it;
+}
+
+std::string ExperimentData::baseline() const {
+  const auto it = std::ranges::find_if(cells, [](const CellData& cell) { return cell.row.cell.baseline; });
+  return it == cells.end() ? "" : it->row.cell.method;
+}
+
+ExperimentData read_experiment(const store::ResultsReader& reader, const std::string& name) {
+  ExperimentData data;
+  data.experiment = choose(reader, name);
+  data.runs = reader.runs(data.experiment.experiment);
+  if (!data.runs.empty()) data.inputs = reader.inputs(data.runs.back().run_id);
+  data.metrics = reader.metrics(data.experiment.experiment);
+  for (store::CellRow& row : reader.cells(data.experiment.experiment)) {
+    CellData cell{.row = std::move(row)};
+    const std::string& id = cell.row.cell.cell_id;
+    for (const store::MetricInfo& metric : data.metrics) {
+      if (!metric.per_sample) continue;
+      auto values = reader.values(id, metric.metric, metric.clock);
+      if (!values.empty()) cell.values[metric.metric] = std::move(values);
+    }
+    for (const auto& [series, clock] : reader.series_names(id)) cell.series[series] = reader.series(id, series, clock);
+    cell.card = read_card(cell.row.cell.protocol_json);
+    data.cells.push_back(std::move(cell));
+  }
+  return data;
+}
+
+}  // namespace kvarena::reports

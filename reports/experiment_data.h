@@ -1,0 +1,46 @@
+#pragma once
+// One experiment as reports need it: cells with their values, series and cards, read once.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/store/records.h"
+#include "harness/store/results_reader.h"
+
+namespace kvarena::reports {
+
+/// A cell with everything that was measured in it.
+struct CellData {
+  store::CellRow row;
+  std::map<std::string, std::vector<store::ValueRow>> values;  // by metric, samples by index
+  std::map<std::string, std::vector<store::SeriesRow>> series;
+  std::vector<std::pair<std::string, std::string>> card;  // protocol, name and value
+
+  /// The values of a metric in sample order; empty when there are none.
+  [[nodiscard]] std::vector<double> numbers(const std::string& metric) const;
+};
+
+struct ExperimentData {
+  store::ExperimentRecord experiment;
+  std::vector<store::RunRecord> runs;
+  std::vector<store::RunInput> inputs;  // of the last run
+  std::vector<store::MetricInfo> metrics;
+  std::vector<CellData> cells;  // in force, by plan position
+
+  /// Labels in the order of the plan, each once.
+  [[nodiscard]] std::vector<std::string> workloads() const;
+  [[nodiscard]] std::vector<std::string> methods() const;
+  /// The cell of a method, workload and kind, or null.
+  [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,
+                                     store::CellKind kind) const;
+  /// The label of the baseline method, empty when there is none.
+  [[nodiscard]] std::string baseline() const;
+};
+
+/// Reads one experiment; with an empty name the only one of the database. Throws UserError naming the experiments there
+/// are when the name fits none, or several are there and none was named.
+[[nodiscard]] ExperimentData read_experiment(const store::ResultsReader& reader, const std::string& name);
+
+}  // namespace kvarena::reports

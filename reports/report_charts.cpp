@@ -1,0 +1,86 @@
+#include "reports/report_charts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/chart_specs.h"
+#include "reports/experiment_report.h"
+
+namespace kvarena::reports {
+namespace {
+
+/// Values of the series at each step, over all samples of all workloads of a method.
+std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::string& method) {
+  std::vector<std::vector<double>> steps;
+  for (const CellData& cell : data.cells) {
+    const auto series = cell.series.find("kl_nats");
+    if (cell.row.cell.method != method || cell.row.cell.kind != store::CellKind::quality || series == cell.series.end())
+      continue;
+    for (const store::SeriesRow& row : series->second) {
+      if (steps.size() < row.series.values.size()) steps.resize(row.series.values.size());
+      for (size_t i = 0; i < row.series.values.size(); ++i) {
+        if (std::isfinite(row.series.values[i])) steps[i].push_back(row.series.values[i]);
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::vector<Chart> kl_charts(const ExperimentData& data) {
+  constexpr size_t kFewest = 5;  // samples that still run; fewer make a jumpy tail
+  std::vector<LineSeries> lines;
+  for (const std::string& method : data.methods()) {
+    LineSeries line{.label = method, .baseline = method == data.baseline()};
+    const auto steps = by_step(data, method);
+    double largest = 0;
+    for (size_t step = 0; step < steps.size() && steps[step].size() >= kFewest; ++step) {
+      const MeanEstimate estimate = bootstrap_mean(steps[step], {.resamples = 1000});
+      line.points.push_back({.x = static_cast<double>(step), .y = estimate.mean, .interval = estimate.interval});
+      largest = std::max(largest, estimate.mean);
+    }
+    // Exact methods lie on zero and would only hide under each other.
+    if (largest > 0) lines.push_back(std::move(line));
+  }
+  if (lines.empty()) return {};
+  Chart chart = line_chart("kl-growth", "KL from full KV by step", {.title = "step of the full-KV continuation"},
+                           {.title = "KL in nats, mean over samples", .zero = true}, lines);
+  chart.caption =
+      "Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so are "
+      "methods whose KL is zero at every step.";
+  return {chart};
+}
+
+std::vector<Chart> trade_off_charts(const ExperimentData& data) {
+  std::vector<ScatterPoint> points;
+  for (const std::string& method : data.methods()) {
+    std::vector<double> quality;
+    std::vector<double> kept;
+    std::string family;
+    for (const std::string& workload : data.workloads()) {
+      const CellData* cell = data.find(method, workload, store::CellKind::quality);
+      if (cell == nullptr) continue;
+      family = cell->row.cell.method_name;
+      for (const double x : cell->numbers(primary_metric(data, workload))) quality.push_back(100 * x);
+      for (const double x : cell->numbers("kept_bytes_fraction")) kept.push_back(100 * x);
+    }
+    std::erase_if(quality, [](double x) { return !std::isfinite(x); });
+    if (quality.empty() || kept.empty()) continue;
+    const MeanEstimate estimate = bootstrap_mean(quality);
+    points.push_back({.series = family,
+                      .label = method,
+                      .x = mean_of(kept),
+                      .y = estimate.mean,
+                      .y_interval = estimate.interval,
+                      .baseline = method == data.baseline()});
+  }
+  if (points.size() < 2) return {};
+  mark_pareto_front(points);
+  Chart chart = scatter_chart("trade-off", "Quality against resident bytes", {.title = "resident bytes, % of full KV"},
+                              {.title = "mean score in percent"}, points);
+  chart.caption = "Up and to the left is better; the dashed staircase joins the settings that no other beats in both.";
+  return {chart};
+}
+
+}  // namespace kvarena::reports

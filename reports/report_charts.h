@@ -1,0 +1,17 @@
+#pragma once
+// The charts of an experiment's report.
+
+#include <vector>
+
+#include "reports/chart.h"
+#include "reports/experiment_data.h"
+
+namespace kvarena::reports {
+
+/// Mean KL by step, a line a method; nothing when no cell has the series.
+[[nodiscard]] std::vector<Chart> kl_charts(const ExperimentData& data);
+
+/// Mean quality over workloads against resident bytes as a share of full KV, with the Pareto front.
+[[nodiscard]] std::vector<Chart> trade_off_charts(const ExperimentData& data);
+
+}  // namespace kvarena::reports

@@ -1,0 +1,127 @@
+#include "reports/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/core/error.h"
+
+namespace kvarena::reports {
+namespace {
+
+bool competes(const TableRow& row, const TableCell& cell) {
+  return row.role == RowRole::ordinary && cell.kind == CellKind::number && !cell.emulated && !cell.modelled &&
+         std::isfinite(cell.value);
+}
+
+void mark_best_of_column(Table& table, size_t at) {
+  const Column& column = table.columns[at];
+  if (column.better == Better::neither) return;
+  std::vector<TableCell*> cells;
+  for (TableRow& row : table.rows) {
+    if (competes(row, row.cells[at])) cells.push_back(&row.cells[at]);
+  }
+  if (cells.size() < 2) return;
+  const auto by_value = [](const TableCell* a, const TableCell* b) { return a->value < b->value; };
+  const auto [least, most] = std::minmax_element(cells.begin(), cells.end(), by_value);
+  if ((*least)->value == (*most)->value) return;  // all the same: nobody is best
+  const double best = column.better == Better::higher ? (*most)->value : (*least)->value;
+  const std::string printed = format_number(best, column.format);
+  for (TableCell* cell : cells) cell->best = format_number(cell->value, column.format) == printed;
+}
+
+}  // namespace
+
+TableCell text_cell(std::string text) {
+  TableCell cell;
+  cell.kind = CellKind::text;
+  cell.text = std::move(text);
+  return cell;
+}
+
+TableCell number_cell(double value, std::optional<Interval> interval) {
+  TableCell cell;
+  cell.kind = CellKind::number;
+  cell.value = value;
+  cell.interval = interval;
+  return cell;
+}
+
+TableCell failed_cell(std::string reason) {
+  TableCell cell;
+  cell.kind = CellKind::failed;
+  cell.reason = std::move(reason);
+  return cell;
+}
+
+TableCell inactive_cell(std::string reason) {
+  TableCell cell;
+  cell.kind = CellKind::inactive;
+  cell.reason = std::move(reason);
+  return cell;
+}
+
+TableCell not_comparable_cell(double value, std::string reason) {
+  TableCell cell;
+  cell.kind = CellKind::not_comparable;
+  cell.value = value;
+  cell.reason = std::move(reason);
+  return cell;
+}
+
+bool Table::has_badges() const {
+  return std::any_of(rows.begin(), rows.end(), [](const TableRow& row) { return row.badge.has_value(); });
+}
+
+size_t footnote(Table& table, std::string text) {
+  const auto found = std::find(table.footnotes.begin(), table.footnotes.end(), text);
+  if (found != table.footnotes.end()) return static_cast<size_t>(found - table.footnotes.begin());
+  table.footnotes.push_back(std::move(text));
+  return table.footnotes.size() - 1;
+}
+
+void mark_best(Table& table) {
+  for (size_t at = 0; at < table.columns.size(); ++at) mark_best_of_column(table, at);
+}
+
+void check_table(const Table& table) {
+  for (const TableRow& row : table.rows) {
+    KVARENA_ASSERT(row.cells.size() == table.columns.size(),
+                   fmt::format("table {}: a row has {} cells, the table {} columns", table.id, row.cells.size(),
+                               table.columns.size()));
+    for (const TableCell& cell : row.cells) {
+      for (const size_t note : cell.notes) {
+        KVARENA_ASSERT(note < table.footnotes.size(), fmt::format("table {}: note {} does not exist", table.id, note));
+      }
+    }
+  }
+}
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::better: return "better";
+    case Verdict::worse: return "worse";
+    case Verdict::within_noise: return "within noise";
+  }
+  return "";
+}
+
+std::string cell_remark(const TableCell& cell) {
+  std::vector<std::string> remarks;
+  switch (cell.kind) {
+    case CellKind::failed: remarks.push_back("failed: " + cell.reason); break;
+    case CellKind::inactive: remarks.push_back("inactive: " + cell.reason); break;
+    case CellKind::not_comparable: remarks.push_back("not comparable: " + cell.reason); break;
+    case CellKind::empty:
+    case CellKind::text:
+    case CellKind::number: break;
+  }
+  if (cell.best) remarks.emplace_back("best");
+  if (cell.simulated) remarks.emplace_back("simulated");
+  if (cell.emulated) remarks.emplace_back("emulated");
+  if (cell.modelled) remarks.emplace_back("modelled");
+  return fmt::format("{}", fmt::join(remarks, "; "));
+}
+
+}  // namespace kvarena::reports

@@ -1,0 +1,137 @@
+#pragma once
+// A table as data, between the results and the writers: what a cell says and how sure it is, not how it looks.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "metrics/statistics.h"
+#include "reports/number.h"
+
+namespace kvarena::reports {
+
+enum class Better { higher, lower, neither };
+
+/// What a difference against full KV amounts to. `within_noise`: the interval holds zero, or the difference is no
+/// larger than the one between two runs of full KV.
+enum class Verdict { better, worse, within_noise };
+
+// Intervals (kvarena::Interval) are 95% confidence intervals in the unit of the value they belong to.
+
+/// Against the baseline, paired; positive means the value is larger.
+struct Difference {
+  double value = 0;
+  Interval interval;
+  Verdict verdict = Verdict::within_noise;
+};
+
+enum class CellKind {
+  empty,           // nothing was asked for here
+  text,            // `text`
+  number,          // `value`
+  failed,          // ran and ended with `reason`
+  inactive,        // the method never acted, for `reason`
+  not_comparable,  // a number exists but may not stand beside the others, for `reason`
+};
+
+struct TableCell {
+  CellKind kind = CellKind::empty;
+  std::string text;  // of CellKind::text
+  double value = 0;  // of CellKind::number and not_comparable
+  std::optional<Interval> interval;
+  std::optional<Difference> difference;
+  bool best = false;          // best of its column among rows that are compared
+  bool simulated = false;     // a codec without a packed form
+  bool emulated = false;      // storage or link that was not there
+  bool modelled = false;      // virtual clock
+  bool is_signed = false;     // printed with its sign: a difference standing in a column of its own
+  std::string reason;         // of failed, inactive, not_comparable
+  std::string detail;         // more about the cell: "200 samples"; a tooltip in HTML
+  std::vector<size_t> notes;  // indices into Table::footnotes
+
+  [[nodiscard]] bool has_value() const { return kind == CellKind::number || kind == CellKind::not_comparable; }
+};
+
+[[nodiscard]] TableCell text_cell(std::string text);
+[[nodiscard]] TableCell number_cell(double value, std::optional<Interval> interval = std::nullopt);
+[[nodiscard]] TableCell failed_cell(std::string reason);
+[[nodiscard]] TableCell inactive_cell(std::string reason);
+[[nodiscard]] TableCell not_comparable_cell(double value, std::string reason);
+
+struct Column {
+  std::string title;
+  std::string unit;        // "ms", printed in the head; empty for none
+  std::string group = {};  // neighbours with the same non-empty group stand under one spanning head
+  Better better = Better::neither;
+  NumberFormat format = {};
+  bool numeric = true;  // false: text, left-aligned
+};
+
+/// A label with details behind it; in reports, the protocol card of a row.
+struct Badge {
+  std::string label;
+  std::vector<std::pair<std::string, std::string>> details;
+};
+
+enum class RowRole { ordinary, baseline, noise_floor };
+
+struct TableRow {
+  std::vector<TableCell> cells;  // one a column
+  RowRole role = RowRole::ordinary;
+  std::optional<Badge> badge;
+};
+
+struct Table {
+  std::string id;  // names the table in links and in CSV; lower-case with hyphens
+  std::string title;
+  std::string caption;                   // a sentence or two: what is shown, how to read it
+  std::string badge_title = "protocol";  // head of the badge column
+  std::vector<Column> columns;
+  std::vector<TableRow> rows;
+  std::vector<std::string> footnotes;
+  bool sortable = true;
+
+  [[nodiscard]] bool has_badges() const;
+};
+
+/// Index of the footnote with this text, added when it is new.
+size_t footnote(Table& table, std::string text);
+
+/// Sets `best` on the best number of every column that has a better direction. Baselines, noise floors, emulated,
+/// modelled and incomparable cells do not compete; ties within the printed digits are all best; a column with fewer
+/// than two competitors has no best.
+void mark_best(Table& table);
+
+/// Every row has one cell a column, every note exists. Throws InternalError otherwise; writers call it.
+void check_table(const Table& table);
+
+// Writers. None of them trusts a single character of the texts in the table.
+
+/// A <table> element with caption, footnotes and sort keys; classes are defined by the style sheet of html.h.
+[[nodiscard]] std::string table_html(const Table& table);
+
+/// A pipe table with title, caption and footnotes.
+[[nodiscard]] std::string table_markdown(const Table& table);
+
+/// A table environment with booktabs rules; needs \usepackage{booktabs} and UTF-8 input, nothing else.
+[[nodiscard]] std::string table_latex(const Table& table);
+
+/// RFC 4180 with one head line. A column whose cells carry intervals, differences or remarks is followed by columns
+/// "<title> low", "<title> high", "<title> difference", "... difference low", "... difference high", "... verdict",
+/// "<title> remark". Numbers have full precision.
+[[nodiscard]] std::string table_csv(const Table& table);
+
+/// One RFC 4180 record a cell, for files that hold several tables; columns as in kTidyCsvHead.
+[[nodiscard]] std::string table_tidy_csv(const Table& table);
+inline constexpr const char* kTidyCsvHead =
+    "table,row,role,protocol,column,unit,value,low,high,difference,difference_low,difference_high,verdict,text,"
+    "remark\r\n";
+
+/// "better", "worse", "within noise".
+[[nodiscard]] const char* verdict_name(Verdict verdict);
+
+/// The unpunctuated words behind a cell: "simulated", "emulated", "modelled", "failed: out of memory".
+[[nodiscard]] std::string cell_remark(const TableCell& cell);
+
+}  // namespace kvarena::reports
