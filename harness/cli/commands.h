@@ -5,6 +5,7 @@
 
 namespace kvarena::cli {
 
+[[nodiscard]] Command compare_command();
 [[nodiscard]] Command doctor_command();
 [[nodiscard]] Command inspect_command();
 [[nodiscard]] Command methods_command();
@@ -14,7 +15,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command model_logits_command();
 [[nodiscard]] Command model_tokenize_command();
 [[nodiscard]] Command new_method_command();
-[[nodiscard]] Command run_command();
+[[nodiscard]] Command report_command();
 [[nodiscard]] Command run_command();
 [[nodiscard]] Command schema_command();
 [[nodiscard]] Command score_command();

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 struct Options {
   std::optional<std::string> metric;
-  std::filesystem::path input = "/dev/stdin";
+  std::optional<std::filesystem::path> input;
   std::filesystem::path references;
   std::string extras = "{}";
   bool mean = false;
@@ -28,7 +28,7 @@ struct Options {
 
   void declare(OptionSet& o) {
     o.option("metric", "NAME", metric).help("the metric; `kvarena metrics` lists them");
-    o.option("input", "FILE", input)
+    o.positional("INPUT", input)
         .help(
             "JSON Lines with \"prediction\" and \"references\" (or \"answers\", \"pred\", \"outputs\" and the like); "
             "the "
@@ -62,13 +62,14 @@ int score_predictions(const Options& options) {
           .action = "`kvarena metrics` lists all"});
   }
   const MetricEntry& metric = find_metric(*options.metric);
+  const std::filesystem::path input = options.input.value_or("/dev/stdin");
   const auto write = [&](const ScoredSample& sample) {
     if (options.mean) return;
     print(fmt::format("{}\n", sample_json(sample).dump(-1, ' ', false, json::error_handler_t::replace)));
   };
   const FileScore all =
-      score_file(options.input, metric, {.extras_json = options.extras, .references_file = options.references}, write);
-  if (all.samples == 0) fail({.place = options.input.string(), .found = "no row", .expected = "at least one"});
+      score_file(input, metric, {.extras_json = options.extras, .references_file = options.references}, write);
+  if (all.samples == 0) fail({.place = input.string(), .found = "no row", .expected = "at least one"});
   const json summary{
       {"metric", metric.id},     {"version", metric.version}, {"samples", all.samples},        {"mean", all.mean},
       {"low", all.interval.low}, {"high", all.interval.high}, {"table_value", all.table_value}};
@@ -112,7 +113,7 @@ int run(const Options& options) {
 Command score_command() {
   return make_command<Options>({.name = "score",
                                 .summary = "score predictions with a metric, or check metrics against test vectors",
-                                .examples = {{"kvarena score --metric qa_f1 < pairs.jsonl", "a score for each line"},
+                                .examples = {{"kvarena score --metric qa_f1 pairs.jsonl", "a score for each line"},
                                              {"kvarena score --vectors qa_f1.jsonl --vectors kl.jsonl",
                                               "recompute what official code computed"}}},
                                run);

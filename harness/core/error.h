@@ -46,11 +46,11 @@ namespace detail {
 }
 
 /// KVARENA_ASSERT(kv_len == n, fmt::format("kv_len={} n={}", kv_len, n)): checked in every build, throws InternalError.
-#define KVARENA_ASSERT(condition, values)                                                             \
-  do {                                                                                                \
-    if (!(condition)) [[unlikely]] {                                                                  \
-      ::kvarena::detail::raise_internal(#condition, (values), std::source_location::current());       \
-    }                                                                                                 \
+#define KVARENA_ASSERT(condition, values)                                                       \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]] {                                                            \
+      ::kvarena::detail::raise_internal(#condition, (values), std::source_location::current()); \
+    }                                                                                           \
   } while (false)
 
 }  // namespace kvarena

@@ -142,7 +142,9 @@ Declared ParameterVisitor::operator()(std::string name, bool& v) { return declar
 Declared ParameterVisitor::operator()(std::string name, int64_t& v) {
   return declare(std::move(name), Type::integer, &v);
 }
-Declared ParameterVisitor::operator()(std::string name, double& v) { return declare(std::move(name), Type::number, &v); }
+Declared ParameterVisitor::operator()(std::string name, double& v) {
+  return declare(std::move(name), Type::number, &v);
+}
 Declared ParameterVisitor::operator()(std::string name, std::string& v) {
   return declare(std::move(name), Type::string, &v);
 }
@@ -162,15 +164,30 @@ Declared ParameterVisitor::operator()(std::string name, NestedSpec& v) {
   return declare(std::move(name), Type::method, &v);
 }
 
-Declared& Declared::min(double value) { visitor_->infos_[index_].min = value; return *this; }
-Declared& Declared::max(double value) { visitor_->infos_[index_].max = value; return *this; }
-Declared& Declared::above(double value) { visitor_->infos_[index_].above = value; return *this; }
+Declared& Declared::min(double value) {
+  visitor_->infos_[index_].min = value;
+  return *this;
+}
+Declared& Declared::max(double value) {
+  visitor_->infos_[index_].max = value;
+  return *this;
+}
+Declared& Declared::above(double value) {
+  visitor_->infos_[index_].above = value;
+  return *this;
+}
 Declared& Declared::one_of(std::vector<std::string> choices) {
   visitor_->infos_[index_].choices = std::move(choices);
   return *this;
 }
-Declared& Declared::doc(std::string text) { visitor_->infos_[index_].doc = std::move(text); return *this; }
-Declared& Declared::required() { visitor_->infos_[index_].required = true; return *this; }
+Declared& Declared::doc(std::string text) {
+  visitor_->infos_[index_].doc = std::move(text);
+  return *this;
+}
+Declared& Declared::required() {
+  visitor_->infos_[index_].required = true;
+  return *this;
+}
 
 std::vector<ParameterInfo> list_parameters(const std::function<void(ParameterVisitor&)>& declare) {
   ParameterVisitor visitor;

@@ -26,11 +26,11 @@ struct ParameterInfo {
   enum class Type { boolean, integer, number, string, list, method };
   std::string name;
   Type type = Type::number;
-  std::string default_json;           // as JSON text: 64, 0.5, "avg", null when required
-  std::optional<double> min;          // inclusive
-  std::optional<double> max;          // inclusive
-  std::optional<double> above;        // exclusive lower bound
-  std::vector<std::string> choices;   // of a string; empty = any
+  std::string default_json;          // as JSON text: 64, 0.5, "avg", null when required
+  std::optional<double> min;         // inclusive
+  std::optional<double> max;         // inclusive
+  std::optional<double> above;       // exclusive lower bound
+  std::vector<std::string> choices;  // of a string; empty = any
   std::string doc;
   bool required = false;
 };

@@ -65,7 +65,7 @@ void check_labels(const std::vector<Entry>& entries, const std::string& key, Pro
   for (const Entry& entry : entries) {
     if (labels.insert(entry.label).second) continue;
     problems.add(key, fmt::format("\"{}\" twice", entry.label), "a label of its own for each entry", "",
-                 "give \"label\"; with a matrix write settings into it, as in \"snapkv {keep}\"");
+                 "give \"label\"; with a matrix write settings into it, as in \"mine {keep}\"");
   }
 }
 

@@ -96,11 +96,9 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
   LoadedModel& opened = loaded(model);
   const WorkloadInfo& info = cursor(model, workload).info();
   const bool templated = info.chat_template && model.chat_template != "none";
-  json metrics = json::object();
-  for (const std::string& id : score_metrics(info)) metrics[id] = find_metric(id).version;
-  std::string versions;
-  for (const auto& [id, version] : metrics.items()) {
-    versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, version.get<int>());
+  std::string versions;  // the one that tables show comes first
+  for (const std::string& id : score_metrics(info)) {
+    versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, find_metric(id).version);
   }
   return json{{"template", templated ? opened.chat_template().name() : "none"},
               {"template_sha256", templated ? opened.chat_template().hash() : ""},

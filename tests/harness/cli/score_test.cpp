@@ -48,7 +48,7 @@ TEST(Score, BadInputIsNamedByLine) {
   expect_refused(run_kvarena({"score", "--metric", "qa_f1"}, {.input = "\n"}), "no row");
   expect_refused(run_kvarena({"score", "--metric", "qa_ff1"}), "did you mean \"qa_f1\"?");
   expect_refused(run_kvarena({"score"}), "--metric: found nothing");
-  expect_refused(run_kvarena({"score", "--metric", "qa_f1", "--input", "no/such.jsonl"}), "no/such.jsonl");
+  expect_refused(run_kvarena({"score", "--metric", "qa_f1", "no/such.jsonl"}), "no/such.jsonl");
 }
 
 TEST(Score, AWrongVectorIsShownAndFails) {

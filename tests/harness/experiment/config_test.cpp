@@ -16,7 +16,7 @@ TEST(Config, ReadsASmallExperiment) {
   EXPECT_EQ(config.models[0].name, "smollm2-135m");
   EXPECT_EQ(config.models[0].dtype, "bf16");
   EXPECT_EQ(config.models[0].kv_dtype, "bf16");
-  EXPECT_EQ(config.models[0].file("/home").string(), "/home/models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf");
+  EXPECT_EQ(config.models[0].file("/cache").string(), "/cache/models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf");
   ASSERT_EQ(config.workloads.size(), 2U);
   EXPECT_EQ(config.workloads[0].limit, 4);
   EXPECT_EQ(config.workloads[1].label, "needle");
