@@ -16,7 +16,7 @@ std::string html_paragraphs(const std::vector<std::string>& paragraphs) {
 }
 
 std::string html_section(const Section& section) {
-  std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n", section.id, escape_html(section.title));
+  std::string html = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", section.id, escape_html(section.title));
   html += html_paragraphs(section.paragraphs);
   for (const Table& table : section.tables) html += "<div class=\"scroll\">" + table_html(table) + "</div>\n";
   for (const Chart& chart : section.charts) html += chart_html(chart);
@@ -37,7 +37,7 @@ std::string html_provenance(const Document& document) {
 std::string html(const Document& document) {
   std::string contents;
   for (const Section& section : document.sections) {
-    contents += fmt::format("<li><a href=\"#{}\">{}</a></li>", section.id, escape_html(section.title));
+    contents += fmt::format("<li><a href=\"#section-{}\">{}</a></li>", section.id, escape_html(section.title));
   }
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"

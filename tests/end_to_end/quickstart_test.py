@@ -1,0 +1,106 @@
+"""The quickstart end to end, on the real model, scaled down.
+
+    python3 tests/end_to_end/quickstart_test.py build/release/bin/kvarena SOURCE_FOLDER
+
+Judges one sample of each task under every method of configs/quickstart.json; checks that verification gave full KV's very
+answers, that a run killed with SIGKILL and started again ends with the same results, and that its report is a page that
+loads nothing from a network. Standard library only. Exits with 77 (skipped) when the model is absent.
+"""
+
+import os
+import pathlib
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+KVARENA, SOURCE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+HOME = pathlib.Path(os.environ.get("KVARENA_HOME", pathlib.Path.home() / ".cache" / "kvarena"))
+RUN = [str(KVARENA), "run", str(SOURCE / "configs/quickstart.json"), "--limit", "1", "--quiet", "--set",
+       "timing.repeats=1", "--set", "timing.warmup=0"]
+
+# Everything that a repetition must reproduce: what was answered and every value that is no measured time.
+CONTENT = """
+select workload, method, sample_id, prompt_sha256, prediction, finish_reason from v_samples order by 1, 2, 3
+"""
+VALUES = """
+select workload, method, sample_id, metric, value from v_values where clock = 'none' order by 1, 2, 3, 4
+"""
+
+
+def rows(database, query):
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+class Quickstart(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.database = pathlib.Path(cls.folder.name) / "whole.db"
+        subprocess.run(RUN + ["--database", str(cls.database)], check=True, stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_verification_answers_exactly_as_full_kv(self):
+        answers = {(workload, method, sample): text
+                   for workload, method, sample, _, text, _ in rows(self.database, CONTENT)}
+        full = {key: text for key, text in answers.items() if key[1] == "Full KV"}
+        verified = {key: text for key, text in answers.items() if key[1].startswith("VeriCache")}
+        self.assertEqual(len(full), 3)
+        self.assertEqual(len(verified), 3)
+        for (workload, _, sample), text in verified.items():
+            self.assertEqual(text, full[workload, "Full KV", sample])
+        kl = [value for _, method, _, metric, value in rows(self.database, VALUES)
+              if metric == "kl_nats_sum" and method.startswith("VeriCache")]
+        self.assertEqual(kl, [0.0, 0.0, 0.0])
+
+    def test_compression_really_saves_bytes(self):
+        kept = {}
+        for _, method, _, metric, value in rows(self.database, VALUES):
+            if metric == "kept_bytes_fraction":
+                kept.setdefault(method, []).append(value)
+        self.assertEqual(set(kept["Full KV"]), {1.0})
+        self.assertTrue(all(value < 0.30 for value in kept["SnapKV, keep 0.25"]), kept)
+        # The newest 128 entries stay in 16 bits, which is much of a short prompt: fewer bits must still take less.
+        for two, four in zip(kept["KIVI, 2 bits"], kept["KIVI, 4 bits"]):
+            self.assertLess(two, four)
+            self.assertLess(four, 0.60)
+
+    def test_killed_and_resumed_equals_undisturbed(self):
+        seed = random.randrange(10**6)
+        draw = random.Random(seed)
+        database = pathlib.Path(self.folder.name) / "killed.db"
+        for _ in range(3):
+            process = subprocess.Popen(RUN + ["--database", str(database)], stdout=subprocess.DEVNULL)
+            time.sleep(draw.uniform(1.0, 6.0))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        subprocess.run(RUN + ["--database", str(database)], check=True, stdout=subprocess.DEVNULL)
+        for query in (CONTENT, VALUES):
+            self.assertEqual(rows(database, query), rows(self.database, query), f"seed {seed}")
+
+    def test_report_is_one_page_that_loads_nothing(self):
+        page = pathlib.Path(self.folder.name) / "report.html"
+        subprocess.run([str(KVARENA), "report", "--database", str(self.database), "--out", str(page)], check=True,
+                       stderr=subprocess.DEVNULL)
+        text = page.read_text()
+        for loader in ('src="http', 'href="http', "@import", "url(http"):
+            self.assertNotIn(loader, text)
+        for part in ('id="quality"', 'id="distance"', 'id="trade-off"', 'id="speed"', 'id="provenance"'):
+            self.assertIn(part, text)
+
+
+if not (HOME / "models" / "smollm2-135m").exists():
+    print(f"skipped: {HOME}/models/smollm2-135m is absent; scripts/setup fetches it")
+    sys.exit(77)
+unittest.main(argv=sys.argv[:1])
