@@ -66,14 +66,14 @@ std::vector<double> shares_of(const Inspection& inspection, const Bins& bins, si
   return shares;
 }
 
-/// Neighbouring bins of one shade become one rectangle.
+/// Neighbouring bins of one shade become one line.
 void add_row(json& values, double row, const Bins& bins, const std::vector<double>& shares) {
   for (int64_t bin = 0; bin < bins.count();) {
     int64_t last = bin;
     while (last + 1 < bins.count() && shares[last + 1] == shares[bin]) ++last;
     if (shares[bin] > 0) {
       values.push_back(
-          {{"head", row}, {"from", bins.begin(bin)}, {"to", bins.end(last)}, {"share", std::min(1.0, shares[bin])}});
+          {{"row", row}, {"from", bins.begin(bin)}, {"to", bins.end(last)}, {"share", std::min(1.0, shares[bin])}});
     }
     bin = last + 1;
   }

@@ -15,6 +15,9 @@ using nlohmann::json;
 TEST(Program, HelpStartsWithAnExampleEverywhere) {
   const std::vector<std::vector<std::string>> commands{{},
                                                        {"run"},
+                                                       {"report"},
+                                                       {"compare"},
+                                                       {"inspect"},
                                                        {"score"},
                                                        {"methods"},
                                                        {"workloads"},
