@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "reports/experiment_report.h"
 
@@ -21,6 +23,16 @@ void count(Comparison& result, const Difference& difference, double margin) {
   }
 }
 
+/// The cell with the same labels, or null.
+const CellData* same_place(const ExperimentData& data, const store::CellRecord& record) {
+  const auto it = std::ranges::find_if(data.cells, [&](const CellData& cell) {
+    const store::CellRecord& other = cell.row.cell;
+    return other.model == record.model && other.workload == record.workload && other.method == record.method &&
+           other.kind == record.kind;
+  });
+  return it == data.cells.end() ? nullptr : &*it;
+}
+
 }  // namespace
 
 Comparison compare(const ExperimentData& before, const ExperimentData& after, double margin, bool allow_unlike_cards) {
@@ -35,8 +47,9 @@ Comparison compare(const ExperimentData& before, const ExperimentData& after, do
                           {.title = "Verdict", .numeric = false}}};
   for (const CellData& cell : after.cells) {
     const store::CellRecord& record = cell.row.cell;
-    const CellData* old = before.find(record.method, record.workload, record.kind);
-    if (record.kind != store::CellKind::quality || old == nullptr) continue;
+    if (record.kind != store::CellKind::quality || !cell.counts()) continue;
+    const CellData* old = same_place(before, record);
+    if (old == nullptr || !old->counts()) continue;
     if (old->row.cell.protocol_sha256 != record.protocol_sha256 && !allow_unlike_cards) {
       fail({.place = fmt::format("{}, {}", record.method, record.workload),
             .found = "different protocol cards in the two databases",

@@ -19,6 +19,10 @@ std::vector<std::string> labels(const std::vector<CellData>& cells, std::string 
   return list;
 }
 
+std::string clocked(const std::string& name, store::Clock clock) {
+  return clock == store::Clock::modelled ? name + " (modelled)" : name;
+}
+
 /// Card values as text; strings without their quotes.
 std::vector<std::pair<std::string, std::string>> read_card(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> card;
@@ -52,6 +56,15 @@ std::vector<double> CellData::numbers(const std::string& metric) const {
   return list;
 }
 
+bool CellData::counts() const { return row.state == store::CellState::done || row.state == store::CellState::running; }
+
+ExperimentData ExperimentData::of_model(const std::string& model) const {
+  ExperimentData part = *this;
+  std::erase_if(part.cells, [&](const CellData& cell) { return cell.row.cell.model != model; });
+  return part;
+}
+
+std::vector<std::string> ExperimentData::models() const { return labels(cells, &store::CellRecord::model); }
 std::vector<std::string> ExperimentData::workloads() const { return labels(cells, &store::CellRecord::workload); }
 std::vector<std::string> ExperimentData::methods() const { return labels(cells, &store::CellRecord::method); }
 
@@ -80,9 +93,10 @@ ExperimentData read_experiment(const store::ResultsReader& reader, const std::st
     for (const store::MetricInfo& metric : data.metrics) {
       if (!metric.per_sample) continue;
       auto values = reader.values(id, metric.metric, metric.clock);
-      if (!values.empty()) cell.values[metric.metric] = std::move(values);
+      if (!values.empty()) cell.values[clocked(metric.metric, metric.clock)] = std::move(values);
     }
-    for (const auto& [series, clock] : reader.series_names(id)) cell.series[series] = reader.series(id, series, clock);
+    for (const auto& [series, clock] : reader.series_names(id))
+      cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     cell.card = read_card(cell.row.cell.protocol_json);
     data.cells.push_back(std::move(cell));
   }

@@ -14,10 +14,13 @@ namespace kvarena::reports {
 /// A cell with everything that was measured in it.
 struct CellData {
   store::CellRow row;
-  std::map<std::string, std::vector<store::ValueRow>> values;  // by metric, samples by index
-  std::map<std::string, std::vector<store::SeriesRow>> series;
-  std::vector<std::pair<std::string, std::string>> card;  // protocol, name and value
+  /// By metric, samples by index. Modelled values stand under "<metric> (modelled)", so that no table mixes clocks.
+  std::map<std::string, std::vector<store::ValueRow>> values;
+  std::map<std::string, std::vector<store::SeriesRow>> series;  // named in the same way
+  std::vector<std::pair<std::string, std::string>> card;        // protocol, name and value
 
+  /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.
+  [[nodiscard]] bool counts() const;
   /// The values of a metric in sample order; empty when there are none.
   [[nodiscard]] std::vector<double> numbers(const std::string& metric) const;
 };
@@ -30,9 +33,12 @@ struct ExperimentData {
   std::vector<CellData> cells;  // in force, by plan position
 
   /// Labels in the order of the plan, each once.
+  [[nodiscard]] std::vector<std::string> models() const;
   [[nodiscard]] std::vector<std::string> workloads() const;
   [[nodiscard]] std::vector<std::string> methods() const;
-  /// The cell of a method, workload and kind, or null.
+  /// The same experiment with the cells of one model alone: labels of methods and workloads are unique only there.
+  [[nodiscard]] ExperimentData of_model(const std::string& model) const;
+  /// The cell of a method, workload and kind, or null; of the first model when there are several.
   [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,
                                      store::CellKind kind) const;
   /// The label of the baseline method, empty when there is none.

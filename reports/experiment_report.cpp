@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "harness/core/error.h"
+#include "reports/escape.h"
 #include "reports/report_charts.h"
 
 namespace kvarena::reports {
@@ -50,9 +52,9 @@ TableCell quality_cell(const ExperimentData& data, const std::string& method, co
   const std::string metric = primary_metric(data, workload);
   const std::vector<double> values = finite(cell->numbers(metric));
   if (values.empty()) return {};
-  const MeanEstimate estimate = bootstrap_mean(values);
-  TableCell number = number_cell(kPercent * estimate.mean,
-                                 Interval{kPercent * estimate.interval.low, kPercent * estimate.interval.high});
+  const MeanEstimate estimate = bootstrap_mean(values, resampling_for(values.size()));
+  TableCell number = number_cell(kPercent * estimate.mean);
+  if (values.size() > 1) number.interval = {kPercent * estimate.interval.low, kPercent * estimate.interval.high};
   number.detail = fmt::format("{} samples", estimate.samples);
   const CellData* baseline = data.find(data.baseline(), workload, store::CellKind::quality);
   if (baseline != nullptr && baseline != cell) {
@@ -99,7 +101,7 @@ std::vector<double> all_values(const ExperimentData& data, const std::string& me
   std::vector<double> values;
   for (const std::string& workload : data.workloads()) {
     const CellData* cell = data.find(method, workload, kind);
-    if (cell == nullptr || cell->row.state == CellState::inactive) continue;
+    if (cell == nullptr || !cell->counts()) continue;
     const std::vector<double> more = finite(cell->numbers(metric));
     values.insert(values.end(), more.begin(), more.end());
   }
@@ -121,7 +123,7 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
         continue;
       }
       any = true;
-      const MeanEstimate estimate = bootstrap_mean(values);
+      const MeanEstimate estimate = bootstrap_mean(values, resampling_for(values.size()));
       std::optional<Interval> interval;
       if (values.size() > 1) {
         interval = Interval{column.scale * estimate.interval.low, column.scale * estimate.interval.high};
@@ -241,6 +243,60 @@ std::optional<Section> outcome_section(const ExperimentData& data) {
   return Section{.id = "outcomes", .title = "Failed and inactive", .tables = {std::move(table)}};
 }
 
+/// Fills the cells "reproduced", "difference" and "finding" of a row of published values.
+void reproduce(const ExperimentData& data, const store::PublishedValue& published, std::vector<TableCell>& cells) {
+  const CellData* cell = data.find(published.method, published.workload, store::CellKind::quality);
+  if (cell == nullptr) cell = data.find(published.method, published.workload, store::CellKind::timing);
+  const std::vector<double> values = cell == nullptr ? std::vector<double>() : finite(cell->numbers(published.metric));
+  if (cell == nullptr || !cell->counts() || values.empty()) {
+    cells[4] = cell == nullptr ? TableCell{} : state_cell(cell).value_or(TableCell{});
+    cells[6] = text_cell("not comparable: no value here");
+    return;
+  }
+  // Scores are stored in [0, 1]; papers print percent.
+  const double scale = published.unit == "percent" || published.unit == "%" ? kPercent : 1;
+  const MeanEstimate ours = bootstrap_mean(values, resampling_for(values.size()));
+  const Interval interval{scale * ours.interval.low, scale * ours.interval.high};
+  cells[4] = number_cell(scale * ours.mean, values.size() > 1 ? std::optional(interval) : std::nullopt);
+  cells[4].detail = fmt::format("{} samples", ours.samples);
+  cells[5] = number_cell(scale * ours.mean - published.value);
+  cells[5].is_signed = true;
+  const bool match = format_number(scale * ours.mean, kFixed1) == format_number(published.value, kFixed1);
+  const bool inside = values.size() > 1 && interval.low <= published.value && published.value <= interval.high;
+  cells[6] = text_cell(match ? "match" : inside ? "within interval" : "differs");
+}
+
+/// Printed values beside ours; nothing when the experiment has none for this model.
+std::optional<Section> published_section(const ExperimentData& data) {
+  Table table{.id = "published",
+              .title = "Published and reproduced",
+              .caption =
+                  "Difference is reproduced minus published. A published value inside the 95% interval of ours "
+                  "is marked so; what has no cell here says why.",
+              .columns = {{.title = "Method", .numeric = false},
+                          {.title = "Workload", .numeric = false},
+                          {.title = "Metric", .numeric = false},
+                          {.title = "Published", .format = kFixed1},
+                          {.title = "Reproduced", .format = kFixed1},
+                          {.title = "Difference", .format = kFixed1},
+                          {.title = "Finding", .numeric = false},
+                          {.title = "Source", .numeric = false}}};
+  for (const store::PublishedValue& value : data.experiment.published) {
+    if (data.cells.empty() || value.model != data.cells.front().row.cell.model) continue;
+    table.rows.push_back({.cells = {text_cell(value.method),
+                                    text_cell(value.workload),
+                                    text_cell(value.metric),
+                                    number_cell(value.value),
+                                    {},
+                                    {},
+                                    {},
+                                    text_cell(value.source)}});
+    reproduce(data, value, table.rows.back().cells);
+  }
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "published", .title = "Published and reproduced", .tables = {std::move(table)}};
+}
+
 /// The entries in which two cards differ: "dtype: bf16 / f32".
 std::string card_differences(const CellData& a, const CellData& b) {
   std::map<std::string, std::pair<std::string, std::string>> both;
@@ -256,15 +312,36 @@ std::string card_differences(const CellData& a, const CellData& b) {
 
 /// Sentences on rows whose cards differ from the first row of the same workload and kind.
 std::vector<std::string> unlike_cards(const ExperimentData& data) {
-  std::map<std::pair<std::string, store::CellKind>, const CellData*> first;
+  std::map<std::tuple<std::string, std::string, store::CellKind>, const CellData*> first;
   std::vector<std::string> sentences;
   for (const CellData& cell : data.cells) {
-    const auto [it, is_new] = first.try_emplace({cell.row.cell.workload, cell.row.cell.kind}, &cell);
+    const auto [it, is_new] =
+        first.try_emplace({cell.row.cell.model, cell.row.cell.workload, cell.row.cell.kind}, &cell);
     if (is_new || it->second->row.cell.protocol_sha256 == cell.row.cell.protocol_sha256) continue;
     sentences.push_back(fmt::format("{}: {} and {} differ in {}", cell.row.cell.workload, it->second->row.cell.method,
                                     cell.row.cell.method, card_differences(*it->second, cell)));
   }
   return sentences;
+}
+
+/// Everything that is said of one model.
+std::vector<Section> model_sections(const ExperimentData& data) {
+  std::vector<Section> sections = {quality_section(data)};
+  if (auto published = published_section(data)) sections.push_back(std::move(*published));
+  sections.push_back(distance_section(data));
+  sections.push_back(memory_section(data));
+  for (auto& section : {verification_section(data), speed_section(data), outcome_section(data)}) {
+    if (section) sections.push_back(*section);
+  }
+  return sections;
+}
+
+/// Ids and titles that stay apart when several models are in one report.
+void name_after(Section& section, const std::string& model) {
+  section.id += "-" + slug(model);
+  section.title += " · " + model;
+  for (Table& table : section.tables) table.id += "-" + slug(model);
+  for (Chart& chart : section.charts) chart.id += "-" + slug(model);
 }
 
 std::vector<std::string> introduction(const ExperimentData& data) {
@@ -273,7 +350,7 @@ std::vector<std::string> introduction(const ExperimentData& data) {
     const CellData* cell = data.find(data.methods().front(), workload, store::CellKind::quality);
     if (cell != nullptr) samples += cell->row.done_samples;
   }
-  const std::string model = data.cells.empty() ? "" : data.cells.front().row.cell.model;
+  const std::string model = fmt::format("{}", fmt::join(data.models(), ", "));
   return {
       fmt::format("{} settings of KV-cache methods on {}, {} samples over {}. All methods start from the same full "
                   "prefill, decode through the same kernels, and are paired sample by sample with {}.",
@@ -307,6 +384,12 @@ std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData
 
 }  // namespace
 
+ResamplingOptions resampling_for(size_t values) {
+  constexpr int64_t kDraws = 2'000'000;
+  const int64_t each = kDraws / std::max<int64_t>(1, static_cast<int64_t>(values));
+  return {.resamples = std::clamp<int64_t>(each, 400, 10'000)};
+}
+
 std::string primary_metric(const ExperimentData& data, const std::string& workload) {
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.workload != workload) continue;
@@ -333,8 +416,10 @@ std::optional<Difference> paired_verdict(const CellData& method, const CellData&
     b.push_back(it->second);
   }
   if (a.empty()) return std::nullopt;
-  const PairedDifference paired = paired_difference(a, b);
-  const bool noise = paired.interval.low <= 0 && paired.interval.high >= 0;
+  const PairedDifference paired = paired_difference(a, b, resampling_for(a.size()));
+  // The bootstrap of a few equal differences has no width; the permutation test knows how little they prove.
+  constexpr double kLevel = 0.05;
+  const bool noise = (paired.interval.low <= 0 && paired.interval.high >= 0) || paired.p_value >= kLevel;
   const bool good = (paired.difference > 0) == (better != Better::lower);
   return Difference{.value = scale * paired.difference,
                     .interval = {scale * paired.interval.low, scale * paired.interval.high},
@@ -355,9 +440,12 @@ Document experiment_report(const ExperimentData& data, const ReportOptions& opti
                     .introduction = introduction(data),
                     .provenance = provenance(data)};
   for (const std::string& sentence : unlike) document.introduction.push_back("Not like for like. " + sentence);
-  document.sections = {quality_section(data), distance_section(data), memory_section(data)};
-  for (auto section : {verification_section(data), speed_section(data), outcome_section(data)}) {
-    if (section) document.sections.push_back(std::move(*section));
+  const std::vector<std::string> models = data.models();
+  for (const std::string& model : models) {
+    for (Section& section : model_sections(data.of_model(model))) {
+      if (models.size() > 1) name_after(section, model);
+      document.sections.push_back(std::move(section));
+    }
   }
   return document;
 }

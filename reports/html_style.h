@@ -5,7 +5,7 @@ namespace kvarena::reports {
 
 inline constexpr const char* kStyle = R"css(
 :root{color-scheme:light dark;--fg:#1b1f24;--bg:#fff;--muted:#5b6570;--line:#d9dee4;--soft:#f4f6f8;--accent:#0072b2;
---good:#00795a;--bad:#b3451b;--floor:#eef3f8}
+--good:#00795a;--bad:#b3451b;--floor:#eef3f8;--paper:var(--bg)}
 @media(prefers-color-scheme:dark){:root{--fg:#e6e9ed;--bg:#14171b;--muted:#9aa5b1;--line:#343b44;--soft:#1d2228;
 --accent:#56b4e9;--good:#4cc9a0;--bad:#f0885a;--floor:#1b2430}}
 *{box-sizing:border-box}
@@ -17,7 +17,7 @@ h3{font-size:1.05rem;margin:1.4rem 0 .3rem}
 p{max-width:78ch;margin:.5rem 0}.note,figcaption,.caption{color:var(--muted);font-size:.92rem}
 nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin:.8rem 0}
 a{color:var(--accent)}
-.scroll{overflow-x:auto;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
+.scroll{overflow:auto;max-height:85vh;margin:.6rem 0;border:1px solid var(--line);border-radius:8px}
 table{border-collapse:collapse;width:100%;font-size:.94rem;font-variant-numeric:tabular-nums}
 th,td{padding:.42rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
 tbody tr:last-child>*{border-bottom:0}
@@ -37,7 +37,7 @@ details dl dt{color:var(--muted)}details dl dd{margin:0;overflow-wrap:anywhere}
 figure{margin:1.2rem 0}figure svg{max-width:100%;height:auto;display:block}
 .narrow{display:none}@media(max-width:560px){.wide{display:none}.narrow{display:block}body{padding:1rem .8rem}}
 .footnotes{font-size:.88rem;color:var(--muted)}
-@media print{body{max-width:none}.save,nav{display:none}thead th{position:static}}
+@media print{body{max-width:none}.scroll{max-height:none;overflow:visible}.save,nav{display:none}thead th{position:static}}
 )css";
 
 inline constexpr const char* kScript = R"js(

@@ -14,7 +14,8 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
   std::vector<std::vector<double>> steps;
   for (const CellData& cell : data.cells) {
     const auto series = cell.series.find("kl_nats");
-    if (cell.row.cell.method != method || cell.row.cell.kind != store::CellKind::quality || series == cell.series.end())
+    if (cell.row.cell.method != method || cell.row.cell.kind != store::CellKind::quality || !cell.counts() ||
+        series == cell.series.end())
       continue;
     for (const store::SeriesRow& row : series->second) {
       if (steps.size() < row.series.values.size()) steps.resize(row.series.values.size());
@@ -36,7 +37,8 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
     const auto steps = by_step(data, method);
     double largest = 0;
     for (size_t step = 0; step < steps.size() && steps[step].size() >= kFewest; ++step) {
-      const MeanEstimate estimate = bootstrap_mean(steps[step], {.resamples = 1000});
+      const MeanEstimate estimate = bootstrap_mean(
+          steps[step], {.resamples = std::min<int64_t>(1000, resampling_for(steps[step].size()).resamples)});
       line.points.push_back({.x = static_cast<double>(step), .y = estimate.mean, .interval = estimate.interval});
       largest = std::max(largest, estimate.mean);
     }
@@ -60,14 +62,14 @@ std::vector<Chart> trade_off_charts(const ExperimentData& data) {
     std::string family;
     for (const std::string& workload : data.workloads()) {
       const CellData* cell = data.find(method, workload, store::CellKind::quality);
-      if (cell == nullptr) continue;
+      if (cell == nullptr || !cell->counts()) continue;
       family = cell->row.cell.method_name;
       for (const double x : cell->numbers(primary_metric(data, workload))) quality.push_back(100 * x);
       for (const double x : cell->numbers("kept_bytes_fraction")) kept.push_back(100 * x);
     }
     std::erase_if(quality, [](double x) { return !std::isfinite(x); });
     if (quality.empty() || kept.empty()) continue;
-    const MeanEstimate estimate = bootstrap_mean(quality);
+    const MeanEstimate estimate = bootstrap_mean(quality, resampling_for(quality.size()));
     points.push_back({.series = family,
                       .label = method,
                       .x = mean_of(kept),

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "reports/chart_specs.h"
 
 namespace kvarena::reports {
 namespace {
@@ -25,6 +30,40 @@ TEST(Html, IsOneFileThatLoadsNothing) {
   }
   EXPECT_EQ(html.find("<experiment>"), std::string::npos);
   EXPECT_EQ(html.find("a<b"), std::string::npos);
+}
+
+// A style that a chart asks for and the page lacks falls back to white, which hides labels on dark paper.
+TEST(Html, DefinesEveryStyleVariableThatChartsUse) {
+  Document page = document();
+  page.sections[0].charts.push_back(
+      scatter_chart("s", "S", {.title = "x"}, {.title = "y"}, {{.series = "a", .label = "a", .x = 1, .y = 2}}));
+  const std::string html = render(page, Format::html);
+  for (size_t at = html.find("var(--"); at != std::string::npos; at = html.find("var(--", at + 1)) {
+    const std::string name = html.substr(at + 4, html.find_first_of(",)", at) - at - 4);
+    EXPECT_NE(html.find(name + ":"), std::string::npos) << name;
+  }
+}
+
+TEST(Html, OpensInChromiumWithoutConsoleMessages) {
+  if (std::system("command -v chromium >/dev/null 2>&1") != 0) GTEST_SKIP() << "chromium is not installed";
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "kvarena-report-page";
+  std::filesystem::create_directories(folder);
+  const auto console_of = [&](const std::string& html) {
+    write_file(folder / "page.html", html);
+    const std::string command =
+        "timeout 60 chromium --headless --no-sandbox --disable-gpu --enable-logging=stderr "
+        "--user-data-dir=" +
+        (folder / "profile").string() + " --dump-dom file://" + (folder / "page.html").string() + " >" +
+        (folder / "dom").string() + " 2>" + (folder / "log").string();
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return read_file(folder / "log");
+  };
+  EXPECT_EQ(console_of(render(document(), Format::html)).find("CONSOLE"), std::string::npos)
+      << read_file(folder / "log");
+  EXPECT_NE(read_file(folder / "dom").find("full &amp; &lt;fast&gt;"), std::string::npos);
+  // The same look at a page that does complain, so that silence means something.
+  EXPECT_NE(console_of("<script>undefined_name()</script>").find("CONSOLE"), std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Markdown, HoldsTitleTableAndProvenance) {
