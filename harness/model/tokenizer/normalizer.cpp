@@ -126,7 +126,7 @@ class RegexReplace final : public Normalizer {
   }
 
  private:
-  Regex regex_;
+  TokenizerRegex regex_;
   std::string to_;
 };
 

@@ -207,7 +207,7 @@ bool is_punctuation(uint32_t c) {
 
 PreTokenizerPtr make_regex_split(const std::string& pattern, SplitBehavior behavior, bool invert,
                                  const std::string& place) {
-  const auto regex = std::make_shared<const Regex>(pattern, place);
+  const auto regex = std::make_shared<const TokenizerRegex>(pattern, place);
   return std::make_unique<SplitStep>(
       [regex](std::string_view text, const Visit& visit) { regex->each_match(text, visit); }, behavior, invert);
 }

@@ -17,12 +17,13 @@ std::string message_of(int code) {
 
 }  // namespace
 
-struct Regex::Compiled {
+struct TokenizerRegex::Compiled {
   std::string pattern;
   std::unique_ptr<pcre2_code, void (*)(pcre2_code*)> code{nullptr, pcre2_code_free};
 };
 
-Regex::Regex(const std::string& pattern, const std::string& place) : compiled_(std::make_unique<Compiled>()) {
+TokenizerRegex::TokenizerRegex(const std::string& pattern, const std::string& place)
+    : compiled_(std::make_unique<Compiled>()) {
   compiled_->pattern = pattern;
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -37,11 +38,11 @@ Regex::Regex(const std::string& pattern, const std::string& place) : compiled_(s
   pcre2_jit_compile(compiled_->code.get(), PCRE2_JIT_COMPLETE);
 }
 
-Regex::~Regex() = default;
-Regex::Regex(Regex&&) noexcept = default;
-Regex& Regex::operator=(Regex&&) noexcept = default;
+TokenizerRegex::~TokenizerRegex() = default;
+TokenizerRegex::TokenizerRegex(TokenizerRegex&&) noexcept = default;
+TokenizerRegex& TokenizerRegex::operator=(TokenizerRegex&&) noexcept = default;
 
-void Regex::each_match(std::string_view text, const std::function<void(size_t, size_t)>& visit) const {
+void TokenizerRegex::each_match(std::string_view text, const std::function<void(size_t, size_t)>& visit) const {
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> match(
       pcre2_match_data_create_from_pattern(compiled_->code.get(), nullptr), pcre2_match_data_free);
   KVARENA_ASSERT(match != nullptr, "no memory for a match");

@@ -69,5 +69,14 @@ TEST(Score, AWrongVectorIsShownAndFails) {
   EXPECT_TRUE(contains(different.out, "expected 0.6666, found 0.66666666")) << different.out;
 }
 
+TEST(Score, AMetricThatSearchesWithPatternsEndsAsWellAsItBegan) {
+  // The tokenizers have patterns of their own in the same program; both must be taken down by their own code.
+  const Finished finished =
+      run_kvarena({"score", "--metric", "gsm8k"},
+                  {.input = "{\"prediction\": \"so the answer is\\n#### 18\", \"answers\": [\"#### 18\"]}\n"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "\"score\":1.0")) << finished.out;
+}
+
 }  // namespace
 }  // namespace kvarena::testing

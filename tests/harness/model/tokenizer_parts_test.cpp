@@ -170,12 +170,12 @@ TEST(Bpe, SentencePieceScoresGiveTheMergesOfThePublishedConversion) {
   }
 }
 
-TEST(Regex, EmptyMatchesAreSkippedAndTextIsLeftWhole) {
-  const Regex regex("x*", "test");
+TEST(TokenizerRegex, EmptyMatchesAreSkippedAndTextIsLeftWhole) {
+  const TokenizerRegex regex("x*", "test");
   std::vector<std::pair<size_t, size_t>> matches;
   regex.each_match("日xx日x", [&](size_t begin, size_t end) { matches.emplace_back(begin, end); });
   EXPECT_EQ(matches, (std::vector<std::pair<size_t, size_t>>{{3, 5}, {8, 9}}));
-  EXPECT_THROW(Regex("(", "tokenizer.json: pre_tokenizer"), UserError);
+  EXPECT_THROW(TokenizerRegex("(", "tokenizer.json: pre_tokenizer"), UserError);
 }
 
 TEST(Unicode, NormalisesAsTheStandardSays) {
