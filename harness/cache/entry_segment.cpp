@@ -56,7 +56,7 @@ void EntrySegment::shrink(Head& head) {
   resize(head.keys, ledger_, bytes);
   resize(head.values, ledger_, bytes);
   head.positions.shrink_to_fit();
-  head.scores.shrink_to_fit();
+  head.remembered.shrink_to_fit();
 }
 
 void EntrySegment::append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position) {
@@ -73,25 +73,26 @@ void EntrySegment::append(const float* keys, const float* values, int64_t n, int
       std::iota(head.positions.begin() + old, head.positions.end(), static_cast<int32_t>(position));
     }
     head.entries += n;
-    if (has_scores_) head.scores.resize(head.entries, 0.0F);
+    head.remembered.resize(head.entries * remembered_width_, 0.0F);
   }
+}
+
+int32_t EntrySegment::position(int64_t kv_head, int64_t entry) const {
+  return ragged_ ? heads_[kv_head].positions[entry] : static_cast<int32_t>(first_position_ + entry);
 }
 
 void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64_t count) {
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     Head& head = heads_[h];
-    const std::vector<int32_t> positions = from.positions(h);
-    if (!ragged_ && h == 0 && head.entries == 0) first_position_ = positions[first];
+    if (!ragged_ && h == 0 && head.entries == 0) first_position_ = from.position(h, first);
     reserve(head, head.entries + count);
     kernels::copy_entries(cells(shape_, CellKind::keys, from.heads_[h].keys), first, count,
                           cells(shape_, CellKind::keys, head.keys), head.entries);
     kernels::copy_entries(cells(shape_, CellKind::values, from.heads_[h].values), first, count,
                           cells(shape_, CellKind::values, head.values), head.entries);
-    if (ragged_) {
-      head.positions.insert(head.positions.end(), positions.begin() + first, positions.begin() + first + count);
-    }
+    for (int64_t i = first; i < first + count && ragged_; ++i) head.positions.push_back(from.position(h, i));
     head.entries += count;
-    if (has_scores_) head.scores.resize(head.entries, 0.0F);
+    head.remembered.resize(head.entries * remembered_width_, 0.0F);
   }
 }
 
@@ -100,7 +101,7 @@ void EntrySegment::truncate(int64_t n) {
     if (head.entries <= n) continue;
     head.entries = n;
     if (ragged_) head.positions.resize(n);
-    if (has_scores_) head.scores.resize(n);
+    head.remembered.resize(n * remembered_width_);
     shrink(head);
   }
 }
@@ -128,10 +129,11 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
     }
     for (int64_t i = 0; i < count; ++i) head.positions[i] = head.positions[kept[h][i]];
     head.positions.resize(count);
-    if (has_scores_) {
-      for (int64_t i = 0; i < count; ++i) head.scores[i] = head.scores[kept[h][i]];
-      head.scores.resize(count);
+    const int64_t width = remembered_width_;
+    for (int64_t i = 0; i < count && width > 0; ++i) {
+      std::copy_n(head.remembered.begin() + kept[h][i] * width, width, head.remembered.begin() + i * width);
     }
+    head.remembered.resize(count * width);
     head.entries = count;
     shrink(head);
   }
@@ -145,19 +147,17 @@ void EntrySegment::drop_front(int64_t n) {
       kernels::copy_entries(run, n, left, run, 0);
     }
     if (ragged_) head.positions.erase(head.positions.begin(), head.positions.begin() + n);
-    if (has_scores_) head.scores.erase(head.scores.begin(), head.scores.begin() + n);
+    head.remembered.erase(head.remembered.begin(), head.remembered.begin() + n * remembered_width_);
     head.entries = left;
     shrink(head);
   }
   first_position_ += n;
 }
 
-std::span<float> EntrySegment::scores(int64_t kv_head) {
-  if (!has_scores_) {
-    for (Head& head : heads_) head.scores.assign(head.entries, 0.0F);
-    has_scores_ = true;
-  }
-  return heads_[kv_head].scores;
+void EntrySegment::remember(int64_t width) {
+  if (width == remembered_width_) return;
+  for (Head& head : heads_) head.remembered.assign(head.entries * width, 0.0F);
+  remembered_width_ = width;
 }
 
 kernels::HeadRun EntrySegment::run(int64_t kv_head) const {
@@ -177,7 +177,8 @@ int64_t EntrySegment::bytes() const {
   int64_t total = 0;
   for (const Head& head : heads_) {
     total += head.keys.bytes() + head.values.bytes();
-    total += static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
+    total +=
+        static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.remembered.capacity() * sizeof(float));
   }
   return total;
 }
@@ -214,11 +215,11 @@ std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
     to.values = from.values.clone(ledger);
     to.entries = from.entries;
     to.positions.assign(from.positions.begin(), from.positions.end());
-    to.scores.assign(from.scores.begin(), from.scores.end());
+    to.remembered.assign(from.remembered.begin(), from.remembered.end());
   }
   copy->first_position_ = first_position_;
   copy->ragged_ = ragged_;
-  copy->has_scores_ = has_scores_;
+  copy->remembered_width_ = remembered_width_;
   return copy;
 }
 

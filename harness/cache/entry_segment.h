@@ -24,15 +24,19 @@ class EntrySegment final : public Segment {
   /// Forgets the newest entries of every head until it holds `n`. Memory is released cell by cell.
   void truncate(int64_t n);
   /// Keeps the listed entries of each head: kept[kv_head] ascending indices. The rest is really released, and the
-  /// segment is ragged from then on. Scores are gathered along.
+  /// segment is ragged from then on. Remembered numbers are gathered along.
   void keep(std::span<const std::vector<int32_t>> kept);
   /// Removes the first n entries of every head.
   void drop_front(int64_t n);
 
-  /// A running score for each entry of each head, gathered with the entries and counted as memory. New entries start
-  /// at 0. Absent until first asked for.
-  [[nodiscard]] std::span<float> scores(int64_t kv_head);
-  [[nodiscard]] bool has_scores() const { return has_scores_; }
+  /// Remembers `width` numbers with every entry from now on (running scores of a method), gathered with the entries and
+  /// counted as memory. They start at 0, also those of new entries.
+  void remember(int64_t width);
+  /// Numbers remembered with every entry, 0 until asked for.
+  [[nodiscard]] int64_t remembered_width() const { return remembered_width_; }
+  /// [entries, remembered_width] of a head.
+  [[nodiscard]] std::span<float> remembered(int64_t kv_head) { return heads_[kv_head].remembered; }
+  [[nodiscard]] std::span<const float> remembered(int64_t kv_head) const { return heads_[kv_head].remembered; }
 
   [[nodiscard]] const LayerShape& shape() const { return shape_; }
   /// The run of `kv_head` as kernels take it.
@@ -51,14 +55,15 @@ class EntrySegment final : public Segment {
  private:
   struct Head {
     explicit Head(const LedgerPtr& ledger)
-        : positions(LedgerAllocator<int32_t>(ledger)), scores(LedgerAllocator<float>(ledger)) {}
+        : positions(LedgerAllocator<int32_t>(ledger)), remembered(LedgerAllocator<float>(ledger)) {}
     Buffer keys;    // [cells, head_dim, 16]
     Buffer values;  // [cells, 16, head_dim]
     int64_t entries = 0;
     LedgerVector<int32_t> positions;  // empty while dense
-    LedgerVector<float> scores;       // empty unless the segment has scores
+    LedgerVector<float> remembered;   // [entries, remembered_width_]
   };
 
+  [[nodiscard]] int32_t position(int64_t kv_head, int64_t entry) const;
   [[nodiscard]] int64_t cell_bytes() const;
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);
@@ -69,7 +74,7 @@ class EntrySegment final : public Segment {
   std::vector<Head> heads_;
   int64_t first_position_ = 0;  // of a dense segment
   bool ragged_ = false;
-  bool has_scores_ = false;
+  int64_t remembered_width_ = 0;
 };
 
 }  // namespace kvarena

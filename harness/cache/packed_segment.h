@@ -17,8 +17,6 @@ class PackedSegment : public Segment {
   virtual void pack_values(int64_t n) = 0;
   /// Values of each head still in 16 bits.
   [[nodiscard]] virtual int64_t unpacked_values() const = 0;
-  /// Bytes held by codes, scales and zero points alone.
-  [[nodiscard]] virtual int64_t packed_bytes() const = 0;
 
   [[nodiscard]] StorageForm form() const final { return StorageForm::packed; }
 };

@@ -121,12 +121,6 @@ void QuantizedSegment::pack_values(int64_t n) {
   packed_values_ += n;
 }
 
-int64_t QuantizedSegment::packed_bytes() const {
-  int64_t total = 0;
-  for (const Head& head : heads_) total += head.keys.bytes() + head.values.bytes();
-  return total;
-}
-
 std::vector<int32_t> QuantizedSegment::positions(int64_t kv_head) const {
   if (!contiguous_) return {heads_[kv_head].positions.begin(), heads_[kv_head].positions.end()};
   std::vector<int32_t> list(static_cast<size_t>(entries_));
@@ -135,8 +129,9 @@ std::vector<int32_t> QuantizedSegment::positions(int64_t kv_head) const {
 }
 
 int64_t QuantizedSegment::bytes() const {
-  int64_t total = packed_bytes();
+  int64_t total = 0;
   for (const Head& head : heads_) {
+    total += head.keys.bytes() + head.values.bytes();
     total += head.recent_values.bytes() + static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t));
   }
   return total;

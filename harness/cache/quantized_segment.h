@@ -20,7 +20,6 @@ class QuantizedSegment final : public PackedSegment {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t n) override;
   [[nodiscard]] int64_t unpacked_values() const override { return entries_ - packed_values_; }
-  [[nodiscard]] int64_t packed_bytes() const override;
 
   [[nodiscard]] int64_t entries(int64_t /*kv_head*/) const override { return entries_; }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;

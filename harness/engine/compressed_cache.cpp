@@ -5,14 +5,15 @@ namespace kvarena {
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
   KvCache cache = prompt.cache.clone();
   const auto layers = static_cast<int64_t>(cache.layers.size());
+  std::vector<LayerContext> contexts;
   for (int64_t layer = 0; layer < layers; ++layer) {
-    LayerContext context{.layer = layer,
-                         .layers = layers,
-                         .cache = cache.layers[layer],
-                         .activity = activity,
-                         .prompt_tokens = static_cast<int64_t>(prompt.tokens.size())};
-    method.compress(context, prompt.observations[layer]);
+    contexts.push_back({.layer = layer,
+                        .layers = layers,
+                        .cache = cache.layers[layer],
+                        .activity = activity,
+                        .prompt_tokens = static_cast<int64_t>(prompt.tokens.size())});
   }
+  method.compress_all(contexts, prompt.observations);
   return cache;
 }
 

@@ -6,7 +6,7 @@
 
 namespace kvarena {
 
-/// A clone of the prompt's cache, compressed by `method` layer by layer. Throws UserError when the prompt was observed
+/// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
 /// without what the method needs.
 [[nodiscard]] KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity);
 

@@ -34,6 +34,11 @@ Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs
     result.logits.assign(logits.begin(), logits.end());
   }
   result.observations = observer.take();
+  for (size_t layer = 0; layer < result.observations.size() && needs.output_projection; ++layer) {
+    result.observations[layer].output_projection = [&model, layer] {
+      return model.output_projection(static_cast<int64_t>(layer));
+    };
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

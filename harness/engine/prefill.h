@@ -23,7 +23,7 @@ struct Prefill {
 
 /// Runs the prompt through the model in chunks of at most `chunk` tokens, which bounds activation memory. The result
 /// does not depend on `chunk`, bit for bit. Throws UserError when the prompt is empty or longer than the model's
-/// window.
+/// window. The model must outlive what observed its output projection.
 [[nodiscard]] Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
                               int64_t chunk = 512);
 

@@ -22,11 +22,18 @@ void Budget::check(const std::string& place, std::vector<std::string>& problems)
                                .action = "for a quarter of the prompt write \"keep\": 0.25"}));
 }
 
-int64_t Budget::capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const {
-  if (tokens) return *tokens;
+double Budget::share(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const {
+  if (tokens) return static_cast<double>(*tokens);
   constexpr int64_t kPositionBytes = sizeof(int32_t);
-  if (bytes) return std::max<int64_t>(1, *bytes / (layers * (shape.entry_bytes() + kPositionBytes * shape.kv_heads)));
-  return std::max<int64_t>(1, static_cast<int64_t>(std::floor(*keep * static_cast<double>(prompt_tokens) + 1e-9)));
+  if (bytes) {
+    const int64_t entry = layers * (shape.entry_bytes() + kPositionBytes * shape.kv_heads);
+    return static_cast<double>(*bytes) / static_cast<double>(entry);
+  }
+  return *keep * static_cast<double>(prompt_tokens);
+}
+
+int64_t Budget::capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const {
+  return std::max<int64_t>(1, static_cast<int64_t>(std::floor(share(prompt_tokens, shape, layers) + 1e-9)));
 }
 
 }  // namespace kvarena

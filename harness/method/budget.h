@@ -20,8 +20,10 @@ struct Budget {
   /// Exactly one of the three must be given.
   void check(const std::string& place, std::vector<std::string>& problems) const;
 
-  /// Entries a head may hold for a prompt of `prompt_tokens`, at least 1; may exceed the prompt. It is fixed by the
-  /// prompt: decoding does not raise it. floor(keep * prompt_tokens + 1e-9) for a fraction.
+  /// Entries a head may hold on average for a prompt of `prompt_tokens`, before rounding: keep * prompt_tokens for a
+  /// fraction. It is fixed by the prompt: decoding does not raise it.
+  [[nodiscard]] double share(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const;
+  /// floor(share + 1e-9), at least 1; may exceed the prompt.
   [[nodiscard]] int64_t capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const;
   /// keep = 1 keeps everything for ever, also while decoding.
   [[nodiscard]] bool unlimited() const { return keep && *keep >= 1.0; }

@@ -14,42 +14,57 @@ at::Tensor as_tensor(const std::vector<float>& data, at::IntArrayRef sizes) {
 
 }  // namespace
 
+LayerView::LayerView(const LayerContext& layer, const LayerObservations* seen, int64_t first_head, int64_t kv_heads)
+    : layer_(&layer),
+      seen_(seen),
+      shape_(layer.cache.shape()),
+      first_head_(first_head),
+      kv_heads_(kv_heads),
+      n_(layer.cache.tail().entries(first_head)) {}
+
 LayerView::LayerView(const LayerContext& layer, const LayerObservations* seen)
-    : layer_(&layer), seen_(seen), shape_(layer.cache.shape()), n_(layer.cache.tail().entries(0)) {
-  for (int64_t head = 1; head < shape_.kv_heads; ++head) {
-    KVARENA_ASSERT(layer.cache.tail().entries(head) == n_, fmt::format("kv head {} holds {} entries, head 0 holds {}",
-                                                                       head, layer.cache.tail().entries(head), n_));
+    : LayerView(layer, seen, 0, layer.cache.shape().kv_heads) {
+  for (int64_t head = 1; head < kv_heads_; ++head) {
+    KVARENA_ASSERT(tail().entries(head) == n_,
+                   fmt::format("kv head {} holds {} entries, head 0 holds {}", head, tail().entries(head), n_));
   }
 }
 
+LayerView::LayerView(const LayerContext& layer, const LayerObservations* seen, int64_t kv_head)
+    : LayerView(layer, seen, kv_head, 1) {}
+
 at::Tensor LayerView::keys() const {
-  at::Tensor keys = at::empty({shape_.kv_heads, n_, shape_.head_dim}, at::kFloat);
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-    layer_->cache.tail().read(head, keys[head].data_ptr<float>(), nullptr);
+  at::Tensor keys = at::empty({kv_heads_, n_, shape_.head_dim}, at::kFloat);
+  for (int64_t head = 0; head < kv_heads_; ++head) {
+    tail().read(first_head_ + head, keys[head].data_ptr<float>(), nullptr);
   }
   return keys;
 }
 
 at::Tensor LayerView::values() const {
-  at::Tensor values = at::empty({shape_.kv_heads, n_, shape_.head_dim}, at::kFloat);
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-    layer_->cache.tail().read(head, nullptr, values[head].data_ptr<float>());
+  at::Tensor values = at::empty({kv_heads_, n_, shape_.head_dim}, at::kFloat);
+  for (int64_t head = 0; head < kv_heads_; ++head) {
+    tail().read(first_head_ + head, nullptr, values[head].data_ptr<float>());
   }
   return values;
 }
 
 at::Tensor LayerView::positions() const {
-  at::Tensor positions = at::empty({shape_.kv_heads, n_}, at::kLong);
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-    const std::vector<int32_t> list = layer_->cache.tail().positions(head);
+  at::Tensor positions = at::empty({kv_heads_, n_}, at::kLong);
+  for (int64_t head = 0; head < kv_heads_; ++head) {
+    const std::vector<int32_t> list = tail().positions(first_head_ + head);
     std::copy(list.begin(), list.end(), positions[head].data_ptr<int64_t>());
   }
   return positions;
 }
 
+at::Tensor LayerView::shown(const at::Tensor& per_query_head) const {
+  return per_query_head.narrow(0, first_head_ * group(), q_heads());
+}
+
 at::Tensor LayerView::prompt_attention() const {
   KVARENA_ASSERT(seen_ != nullptr && !seen_->prompt_attention.empty(), "prompt attention was not declared in needs()");
-  return as_tensor(seen_->prompt_attention, {shape_.q_heads, n_});
+  return shown(as_tensor(seen_->prompt_attention, {shape_.q_heads, n_}));
 }
 
 at::Tensor LayerView::window_attention(int64_t w) const {
@@ -63,18 +78,19 @@ at::Tensor LayerView::window_attention(int64_t w) const {
       .q = seen_->window_queries.data() + skipped * row, .q_len = rows, .q_stride = row, .position = n_ - rows};
   layer_->cache.tail().add_probabilities(queries, /*causal=*/true, seen_->window_lse.data() + skipped * shape_.q_heads,
                                          sums.data_ptr<float>(), n_);
-  return sums;
+  return shown(sums);
 }
 
-at::Tensor LayerView::accumulated_attention() const {
-  EntrySegment& tail = layer_->cache.tail();
-  KVARENA_ASSERT(tail.has_scores(), "step attention was not declared in needs()");
-  at::Tensor scores = at::empty({shape_.kv_heads, n_}, at::kFloat);
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-    const std::span<const float> row = tail.scores(head);
-    std::copy(row.begin(), row.end(), scores[head].data_ptr<float>());
+at::Tensor LayerView::remembered(int64_t column) const {
+  const int64_t width = tail().remembered_width();
+  KVARENA_ASSERT(column < width, fmt::format("column {} of {} remembered", column, width));
+  at::Tensor numbers = at::empty({kv_heads_, n_}, at::kFloat);
+  for (int64_t head = 0; head < kv_heads_; ++head) {
+    const std::span<const float> rows = tail().remembered(first_head_ + head);
+    auto* const out = numbers[head].data_ptr<float>();
+    for (int64_t i = 0; i < n_; ++i) out[i] = rows[i * width + column];
   }
-  return scores;
+  return numbers;
 }
 
 at::Tensor LayerView::hidden() const {
@@ -82,12 +98,20 @@ at::Tensor LayerView::hidden() const {
   return as_tensor(seen_->hidden, {n_, static_cast<int64_t>(seen_->hidden.size()) / n_});
 }
 
+at::Tensor LayerView::output_projection() const {
+  KVARENA_ASSERT(seen_ != nullptr && seen_->output_projection, "the output projection was not declared in needs()");
+  const std::vector<float> weights = seen_->output_projection();  // [hidden_size, q_heads * head_dim]
+  const int64_t width = shape_.q_heads * shape_.head_dim;
+  const at::Tensor all = as_tensor(weights, {static_cast<int64_t>(weights.size()) / width, shape_.q_heads, head_dim()});
+  return shown(all.permute({1, 2, 0}));
+}
+
 at::Tensor LayerView::group_mean(const at::Tensor& per_query_head) const {
-  return per_query_head.view({shape_.kv_heads, shape_.group(), n_}).mean(1);
+  return per_query_head.view({kv_heads_, group(), n_}).mean(1);
 }
 
 at::Tensor LayerView::group_sum(const at::Tensor& per_query_head) const {
-  return per_query_head.view({shape_.kv_heads, shape_.group(), n_}).sum(1);
+  return per_query_head.view({kv_heads_, group(), n_}).sum(1);
 }
 
 }  // namespace kvarena

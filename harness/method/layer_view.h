@@ -8,19 +8,29 @@
 
 namespace kvarena {
 
-/// A window on one layer's entries: n entries of every kv head (all heads hold the same number).
+/// A window on one layer's entries: n entries of every kv head it shows. A layer whose heads hold the same number is
+/// seen whole; of a ragged layer each head is seen by itself (kv_heads() = 1, q_heads() = its group), so tensors are
+/// rectangular always.
 /// Tensors are made when asked for; the view must not outlive the cache and the observations it was made from.
 class LayerView {
  public:
-  /// `seen` is null while decoding: then only what the cache itself holds can be asked for.
+  /// All heads, which must hold the same number. `seen` is null while decoding: then only what the cache itself holds
+  /// can be asked for.
   LayerView(const LayerContext& layer, const LayerObservations* seen);
+  /// One head.
+  LayerView(const LayerContext& layer, const LayerObservations* seen, int64_t kv_head);
 
   [[nodiscard]] int64_t layer() const { return layer_->layer; }
   [[nodiscard]] int64_t layers() const { return layer_->layers; }
+  [[nodiscard]] bool decoding() const { return seen_ == nullptr; }
+  [[nodiscard]] int64_t prompt_tokens() const { return layer_->prompt_tokens; }
   [[nodiscard]] int64_t n() const { return n_; }
-  [[nodiscard]] int64_t q_heads() const { return shape_.q_heads; }
-  [[nodiscard]] int64_t kv_heads() const { return shape_.kv_heads; }
+  [[nodiscard]] int64_t q_heads() const { return kv_heads_ * group(); }
+  [[nodiscard]] int64_t kv_heads() const { return kv_heads_; }
+  [[nodiscard]] int64_t group() const { return shape_.group(); }
   [[nodiscard]] int64_t head_dim() const { return shape_.head_dim; }
+  /// The layer's number of the first kv head shown.
+  [[nodiscard]] int64_t first_head() const { return first_head_; }
 
   [[nodiscard]] at::Tensor keys() const;       // [kv_heads, n, head_dim], rotated
   [[nodiscard]] at::Tensor values() const;     // [kv_heads, n, head_dim]
@@ -31,11 +41,13 @@ class LayerView {
   /// Attention from the last w prompt queries, summed over them, causal inside the window: [q_heads, n].
   /// Needs::window >= w; a prompt shorter than w gives all its queries.
   [[nodiscard]] at::Tensor window_attention(int64_t w) const;
-  /// Attention each entry received since it entered the cache, prompt and steps, summed over the group:
-  /// [kv_heads, n]. Needs::prompt_attention and Needs::step_attention.
-  [[nodiscard]] at::Tensor accumulated_attention() const;
+  /// Column `column` of what the scorer remembers with every entry: [kv_heads, n]. Scorer::remembered_width > column.
+  [[nodiscard]] at::Tensor remembered(int64_t column = 0) const;
   /// Attention inputs of the prompt: [n, hidden_size]. Needs::hidden.
   [[nodiscard]] at::Tensor hidden() const;
+  /// The output projection's part of each query head, transposed: [q_heads, head_dim, hidden_size], so that a head adds
+  /// values.matmul(it) to the residual stream. Needs::output_projection.
+  [[nodiscard]] at::Tensor output_projection() const;
 
   /// [q_heads, n] -> [kv_heads, n], mean over each group of query heads.
   [[nodiscard]] at::Tensor group_mean(const at::Tensor& per_query_head) const;
@@ -43,9 +55,16 @@ class LayerView {
   [[nodiscard]] at::Tensor group_sum(const at::Tensor& per_query_head) const;
 
  private:
+  LayerView(const LayerContext& layer, const LayerObservations* seen, int64_t first_head, int64_t kv_heads);
+  [[nodiscard]] const EntrySegment& tail() const { return layer_->cache.tail(); }
+  /// Rows of the shown query heads of [all query heads, n].
+  [[nodiscard]] at::Tensor shown(const at::Tensor& per_query_head) const;
+
   const LayerContext* layer_;
   const LayerObservations* seen_;
   LayerShape shape_;
+  int64_t first_head_;
+  int64_t kv_heads_;
   int64_t n_;
 };
 

@@ -20,7 +20,8 @@ Needs combine(const Needs& a, const Needs& b) {
   return {.prompt_attention = a.prompt_attention || b.prompt_attention,
           .window = std::max(a.window, b.window),
           .step_attention = a.step_attention || b.step_attention,
-          .hidden = a.hidden || b.hidden};
+          .hidden = a.hidden || b.hidden,
+          .output_projection = a.output_projection || b.output_projection};
 }
 
 }  // namespace kvarena

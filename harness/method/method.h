@@ -3,7 +3,9 @@
 // (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,10 +19,11 @@ enum class Family { reference, compression, retrieval, reuse, eviction, verifica
 
 /// What a method wants the backend to observe; said as data so that one prefill can serve many methods.
 struct Needs {
-  bool prompt_attention = false;  // attention each prompt entry received, summed over all prompt queries
-  int64_t window = 0;             // the last `window` prompt queries, to compute their attention
-  bool step_attention = false;    // probabilities of every decode step
-  bool hidden = false;            // attention inputs of the prompt
+  bool prompt_attention = false;   // attention each prompt entry received, summed over all prompt queries
+  int64_t window = 0;              // the last `window` prompt queries, to compute their attention
+  bool step_attention = false;     // probabilities of every decode step
+  bool hidden = false;             // attention inputs of the prompt
+  bool output_projection = false;  // the weights that turn attended values into the residual stream
 };
 [[nodiscard]] Needs combine(const Needs& a, const Needs& b);
 
@@ -33,6 +36,8 @@ struct LayerObservations {
   std::vector<float> window_lse;        // [w, q_heads]
   int64_t window = 0;                   // w held, at most n
   std::vector<float> hidden;            // [n, hidden_size], empty unless needed
+  /// Weights [hidden_size, q_heads * head_dim], unpacked at each call; null unless needed. The model must be alive.
+  std::function<std::vector<float>()> output_projection;
 };
 
 /// Proof that a method acted on a sample. A method whose counters are all zero is reported as inactive.
@@ -70,7 +75,11 @@ class Method {
 
   [[nodiscard]] virtual Needs needs() const { return {}; }
 
-  /// Once a layer, after the prompt's own dense attention; the layer's cache still holds every entry.
+  /// Once, after the prompt's own dense attention; all layers' caches still hold every entry. A method that decides
+  /// over several layers at once overrides this; others are called layer by layer.
+  virtual void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
+    for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
+  }
   virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
   /// Each decode pass, after the new entries were appended and before attention: may set layer.cache.view.
   virtual void select(LayerContext& /*layer*/, const LayerQueries& /*queries*/) const {}

@@ -10,12 +10,24 @@
 #include <memory>
 
 #include "harness/method/budget.h"
+#include "harness/method/budget_rule.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
 
 namespace kvarena {
+
+/// What one decode query of one layer attended to.
+struct StepAttention {
+  EntrySegment* entries = nullptr;            // its own entry among them, last of each head
+  std::vector<std::vector<float>> attention;  // [q_heads][entries of its kv head], probabilities
+  std::vector<float> lse;                     // [q_heads], logarithms of the softmax denominators
+  int64_t layer = 0;
+  int64_t position = 0;  // of the query
+
+  [[nodiscard]] int64_t group() const { return entries->shape().group(); }
+};
 
 class Scorer {
  public:
@@ -34,8 +46,28 @@ class Scorer {
   /// entries give way, then sinks.
   [[nodiscard]] virtual Protection protect(int64_t /*budget*/) const { return {}; }
 
-  /// Whether entries are also evicted while decoding, back to the budget fixed at the end of the prompt.
+  /// The last word over the heads of `view` (scores and budgets have a row for each) once the rule has divided the
+  /// budget: a second ranking within it, whole chunks. Most have none.
+  virtual void refine(const LayerView& /*view*/, LayerScores& /*scores*/, HeadBudgets& /*budgets*/) const {}
+
+  /// false: the scorer itself decides how many entries stay (a threshold, a policy a head). No budget is declared,
+  /// budgets come as the number of entries held, and refine() lowers them.
+  [[nodiscard]] virtual bool budgeted() const { return true; }
+  /// The rule that divides the budget unless the user names another, as JSON.
+  [[nodiscard]] virtual std::string default_rule() const { return R"({"name":"uniform"})"; }
+
+  /// Whether entries are also evicted while decoding, back to the budgets that each head had at the end of the prompt.
   [[nodiscard]] virtual bool evicts_while_decoding() const { return false; }
+
+  /// Numbers remembered with every entry while decoding; they travel with it and are counted as memory. New entries
+  /// start at 0.
+  [[nodiscard]] virtual int64_t remembered_width() const { return needs().step_attention ? 1 : 0; }
+  /// What the prompt's entries start with, [kv_heads, n, remembered_width]: the attention each received from all prompt
+  /// queries, summed over its group, unless overridden.
+  [[nodiscard]] virtual at::Tensor remember_prompt(const LayerView& layer) const;
+  /// Each decode step, before eviction, when Needs::step_attention: adds the step's attention, summed over the group,
+  /// unless overridden.
+  virtual void observe(const StepAttention& step) const;
 };
 
 /// A scorer with a budget: after the prompt each head of each layer keeps its best entries; the others' memory is
@@ -47,17 +79,32 @@ class DroppingMethod final : public Method {
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
   [[nodiscard]] Needs needs() const override { return scorer_->needs(); }
-  void compress(LayerContext& layer, const LayerObservations& seen) const override;
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void settle(LayerContext& layer) const override;
 
+  /// Gives the scorer away, for a method that wraps it.
+  [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(scorer_); }
+  [[nodiscard]] Scorer& scorer() { return *scorer_; }
+
  private:
-  void keep_best(LayerContext& layer, const LayerView& view, int64_t budget) const;
+  [[nodiscard]] bool unlimited() const { return scorer_->budgeted() && budget_.unlimited(); }
+  [[nodiscard]] bool remembers() const;
+  void start_remembering(LayerContext& layer, const LayerView& view) const;
+  [[nodiscard]] LayerScores score(const LayerContext& layer, const LayerObservations* seen, int64_t capacity) const;
+  void keep_best(LayerContext& layer, const LayerObservations* seen, LayerScores scores, HeadBudgets budgets) const;
 
   std::string name_;
   std::unique_ptr<Scorer> scorer_;
   Budget budget_;
+  NestedSpec rule_;
 };
+
+/// Problems of a scorer's settings without a budget ({"name": "snapkv", "window": 32}): what a wrapper takes. Messages
+/// start with `place`.
+[[nodiscard]] std::vector<std::string> check_scorer(const std::string& json, const std::string& place);
+/// The scorer of a dropping method with these settings. Throws UserError with all problems.
+[[nodiscard]] std::unique_ptr<Scorer> make_scorer(const std::string& json, const std::string& place);
 
 #define KVARENA_SCORER(type, ...)                                                                  \
   KVARENA_REGISTER(type, ::kvarena::Family::compression,                                           \

@@ -1,33 +1,30 @@
 #include "harness/method/selection.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
+
+#include "harness/core/error.h"
+#include "kernels/top_k/top_k.h"
 
 namespace kvarena {
 
 std::vector<int32_t> select_best(std::span<const float> scores, int64_t budget, Protection protection) {
   const auto n = static_cast<int64_t>(scores.size());
-  std::vector<int32_t> kept(static_cast<size_t>(n));
+  const int64_t count = std::min(budget, n);
+  std::vector<int32_t> kept(static_cast<size_t>(count));
   std::iota(kept.begin(), kept.end(), 0);
-  if (budget >= n) return kept;
+  if (count == n) return kept;
 
-  const int64_t sinks = std::min(protection.sinks, budget);
-  const int64_t recent = std::min(protection.recent, budget - sinks);
-  // [sinks][candidates, best first up to the budget][recent]
-  const auto first = kept.begin() + sinks;
-  const auto last = kept.end() - recent;
-  const auto chosen = first + (budget - sinks - recent);
-  std::nth_element(first, chosen, last,
-                   [&](int32_t a, int32_t b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
-  kept.erase(chosen, last);
-  std::ranges::sort(kept);
+  // [sinks][the best candidates][recent]
+  const int64_t sinks = std::min(protection.sinks, count);
+  const int64_t recent = std::min(protection.recent, count - sinks);
+  const int64_t wanted = count - sinks - recent;
+  int32_t* const best = kept.data() + sinks;
+  const int64_t found = kernels::top_k(scores.data() + sinks, n - sinks - recent, wanted, best);
+  KVARENA_ASSERT(found == wanted, "a score that is not a number");
+  for (int64_t i = 0; i < wanted; ++i) best[i] += static_cast<int32_t>(sinks);
+  std::iota(kept.end() - recent, kept.end(), static_cast<int32_t>(n - recent));
   return kept;
-}
-
-int64_t find_nan(std::span<const float> scores) {
-  const auto it = std::ranges::find_if(scores, [](float score) { return std::isnan(score); });
-  return it == scores.end() ? -1 : it - scores.begin();
 }
 
 }  // namespace kvarena

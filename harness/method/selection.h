@@ -15,10 +15,7 @@ struct Protection {
 
 /// Indices kept of n = scores.size() entries, ascending: the protected ones and the best of the rest, `budget` in all.
 /// Larger score first, equal scores by LOWER index. Protection that exceeds the budget gives way, recent entries
-/// first, then sinks. budget >= n keeps everything.
+/// first, then sinks. budget >= n keeps everything. Scores must not be NaN.
 [[nodiscard]] std::vector<int32_t> select_best(std::span<const float> scores, int64_t budget, Protection protection);
-
-/// Index of the first NaN, or -1.
-[[nodiscard]] int64_t find_nan(std::span<const float> scores);
 
 }  // namespace kvarena

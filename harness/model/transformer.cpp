@@ -269,6 +269,12 @@ const ModelConfig& Transformer::config() const { return impl_->config; }
 const TransformerOptions& Transformer::options() const { return impl_->options; }
 LayerShape Transformer::layer_shape() const { return impl_->shape; }
 KvCache Transformer::make_cache() const { return {impl_->config.layers, impl_->shape}; }
+std::vector<float> Transformer::output_projection(int64_t layer) const {
+  const kernels::PackedMatrix& packed = impl_->weights.layers[layer].output;
+  std::vector<float> rows(static_cast<size_t>(packed.n() * packed.k()));
+  for (int64_t row = 0; row < packed.n(); ++row) packed.unpack_row(row, rows.data() + row * packed.k());
+  return rows;
+}
 int64_t Transformer::weight_bytes() const { return impl_->weights.bytes(); }
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {

@@ -48,6 +48,9 @@ class Transformer {
   /// Bytes of packed weights.
   [[nodiscard]] int64_t weight_bytes() const;
 
+  /// A layer's output projection as stored, [hidden_size, q_heads * head_dim].
+  [[nodiscard]] std::vector<float> output_projection(int64_t layer) const;
+
   /// Runs one pass. The result holds the logits asked for, [rows, vocab_size], sequences in the order given; it is
   /// valid until the next call. Throws UserError when a token id is outside the vocabulary or a sequence would outgrow
   /// the model's window; then no cache has changed.

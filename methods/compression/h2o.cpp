@@ -18,7 +18,7 @@ class H2o final : public Scorer {
     p("recent_share", recent_share_).min(0).max(1).doc("share of the budget that goes to the newest entries");
   }
   Needs needs() const override { return {.prompt_attention = true, .step_attention = true}; }
-  at::Tensor score(const LayerView& layer) const override { return layer.accumulated_attention(); }
+  at::Tensor score(const LayerView& layer) const override { return layer.remembered(); }
   Protection protect(int64_t budget) const override {
     return {.recent = static_cast<int64_t>(std::floor(recent_share_ * static_cast<double>(budget) + 1e-9))};
   }

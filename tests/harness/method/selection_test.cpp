@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "harness/core/random.h"
 
@@ -64,12 +63,6 @@ TEST(SelectBest, HoldsOnRandomCases) {
       }
     }
   }
-}
-
-TEST(FindNan, NamesTheFirst) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(find_nan(std::vector{1.0F, nan, nan}), 1);
-  EXPECT_EQ(find_nan(std::vector{1.0F, 2.0F}), -1);
 }
 
 }  // namespace

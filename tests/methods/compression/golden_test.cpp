@@ -69,7 +69,7 @@ class DroppingGolden : public ::testing::TestWithParam<std::string> {
     seen.window_lse = window_lse(seen.window_queries, keys, n, w);
     Activity activity;
     LayerContext context{.layer = 0, .layers = 1, .cache = cache.layers[0], .activity = activity, .prompt_tokens = n};
-    make_method(settings(keep), "golden")->compress(context, seen);
+    make_method(settings(keep), "golden")->compress_all({&context, 1}, {&seen, 1});
     json lists = json::array();
     for (int64_t head = 0; head < kShape.kv_heads; ++head) lists.push_back(cache.layers[0].tail().positions(head));
     return lists;

@@ -1,0 +1,57 @@
+#pragma once
+// How a budget is divided among layers and heads. Every rule goes with every scorer:
+//
+//   {"name": "h2o", "keep": 0.25, "budget_rule": {"name": "heads", "floor": 0.2}}
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/core/parameters.h"
+#include "harness/method/selection.h"
+
+namespace kvarena {
+
+/// Scores of one layer; rows differ in length where the layer is ragged.
+struct LayerScores {
+  std::vector<std::vector<float>> heads;  // [kv_heads][entries]
+  Protection protection;                  // under the undivided budget
+};
+
+using HeadBudgets = std::vector<int64_t>;  // [kv_heads], entries a head may hold
+
+/// What is to be divided: a budget of `share` entries a head on average, over the layers whose scores are given.
+struct Division {
+  double share = 0;  // before rounding: keep * n for a fraction
+  std::span<const LayerScores> layers;
+
+  /// Entries of a head under equal division: floor(share), at least 1.
+  [[nodiscard]] int64_t capacity() const;
+  /// Entries of the longest head.
+  [[nodiscard]] int64_t longest() const;
+};
+
+class BudgetRule {
+ public:
+  virtual ~BudgetRule() = default;
+  virtual void parameters(ParameterVisitor& /*p*/) {}
+  /// Budgets of each layer's heads, at least 1 each; may exceed what a head holds. Budgets of a cache whose heads fit
+  /// the equal division are those of the equal division, so that decoding up to the budget drops nothing.
+  [[nodiscard]] virtual std::vector<HeadBudgets> divide(const Division& division) const = 0;
+};
+
+/// Problems of a rule's settings ({"name": "pyramid", "beta": 20}); messages start with `place`.
+[[nodiscard]] std::vector<std::string> check_budget_rule(const std::string& json, const std::string& place);
+/// Throws UserError with all problems.
+[[nodiscard]] std::unique_ptr<BudgetRule> make_budget_rule(const std::string& json);
+
+/// A rule's name and parameters, for help texts.
+struct BudgetRuleInfo {
+  std::string name;
+  std::string summary;
+  std::vector<ParameterInfo> parameters;
+};
+[[nodiscard]] std::vector<BudgetRuleInfo> budget_rules();
+
+}  // namespace kvarena
