@@ -17,6 +17,7 @@ ARROWS = {
     "kernels": set(),
     "harness/core": set(),
     "harness/cache": {"kernels", "harness/core"},
+    "harness/throughput": {"harness/core"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
     "harness/engine": BELOW_ENGINE,

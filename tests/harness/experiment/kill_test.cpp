@@ -69,7 +69,8 @@ TEST(Kill, AtAnyMomentAndRunningAgainEndsWithTheSameContent) {
   int kills = 0;
   // Lives are drawn as shares of a whole run, whatever the machine's speed; sweeps go on until enough of them were cut.
   for (uint64_t sweep = 0; sweep < 6 || kills < 12; ++sweep) {
-    ASSERT_LT(sweep, 200U) << "runs of " << whole.count() << " us end before they can be killed: the test shows nothing";
+    ASSERT_LT(sweep, 200U) << "runs of " << whole.count()
+                           << " us end before they can be killed: the test shows nothing";
     Rig rig(folder / fmt::format("k{}.db", sweep));
     rig.judge.failure = fails;
     uint64_t attempt = 0;

@@ -1,0 +1,19 @@
+#pragma once
+// Small linear programmes, solved exactly by GLPK's simplex.
+
+#include <vector>
+
+namespace kvarena::throughput {
+
+/// maximise gain . x  subject to  rows x <= limits, x >= 0.
+struct LinearProgram {
+  std::vector<double> gain;               // [variables]
+  std::vector<std::vector<double>> rows;  // [constraints][variables]
+  std::vector<double> limits;             // [constraints]
+};
+
+/// The optimal x. Throws InternalError when the programme is infeasible or unbounded: with non-negative rows and
+/// limits, and every gaining variable limited by a row, it is neither.
+[[nodiscard]] std::vector<double> solve(const LinearProgram& program);
+
+}  // namespace kvarena::throughput
