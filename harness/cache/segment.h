@@ -34,9 +34,10 @@ struct LayerShape {
 struct LayerQueries {
   const float* q = nullptr;  // [q_len, q_heads, head_dim], rotated
   int64_t q_len = 0;
-  int64_t q_stride = 0;           // floats between rows
-  int64_t position = 0;           // original position of the first query
-  const float* hidden = nullptr;  // [q_len, hidden_size], the layer's attention input; null when nobody asked
+  int64_t q_stride = 0;             // floats between rows
+  int64_t position = 0;             // original position of the first query
+  const float* hidden = nullptr;    // [q_len, hidden_size], the layer's attention input; null when nobody asked
+  const int32_t* tokens = nullptr;  // [q_len], what the queries belong to; null in tests of attention alone
 };
 
 enum class StorageForm { dense, ragged, indexed, packed };

@@ -111,7 +111,7 @@ int run(const Options& options) {
   const Tokenizer& tokenizer = *model.tokenizer;
   const std::vector<int32_t> tokens = prompt_tokens(options.prompt, model);
   Transformer transformer = load_weights(model, options.model);
-  const Prefill prompt = prefill(transformer, tokens, method->needs());
+  const Prefill prompt = prefill(transformer, tokens, method->needs(), kPrefillChunk, facts_of(model, transformer));
   const Inspection inspection = inspect(transformer, prompt, *method, options.steps);
 
   json result = inspection_json(inspection, options, tokenizer);

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/engine/model_facts.h"
 
 namespace kvarena::cli {
 namespace {
@@ -78,6 +79,12 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
   const TransformerOptions types{.weights = dtype_named(options.dtype),
                                  .cache = dtype_named(options.kv_dtype.value_or(options.dtype))};
   return {model.config, *model.checkpoint, types};
+}
+
+std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer) {
+  auto facts = model_facts(transformer, {kvarena_home() / "fitted"});
+  facts->text = text_facts(*model.tokenizer, model.chat_template);
+  return facts;
 }
 
 void PromptOptions::declare(OptionSet& o) {

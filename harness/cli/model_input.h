@@ -2,12 +2,14 @@
 // What the commands that run a model have in common: which model, which prompt.
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/cli/home.h"
 #include "harness/cli/option_set.h"
+#include "harness/method/model_facts.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
 
@@ -26,6 +28,9 @@ struct ModelOptions {
 [[nodiscard]] OpenedModel open_chosen(const ModelOptions& options);
 /// Weights. Done last, once everything else about a command line is known to be right.
 [[nodiscard]] Transformer load_weights(const OpenedModel& model, const ModelOptions& options);
+
+/// What methods may know of the model; valid as long as `model`.
+[[nodiscard]] std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer);
 
 /// --prompt, --prompt-file, --ids, --chat: exactly one of the first three.
 struct PromptOptions {

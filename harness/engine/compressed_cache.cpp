@@ -11,7 +11,8 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
                         .layers = layers,
                         .cache = cache.layers[layer],
                         .activity = activity,
-                        .prompt_tokens = static_cast<int64_t>(prompt.tokens.size())});
+                        .prompt_tokens = static_cast<int64_t>(prompt.tokens.size()),
+                        .model = prompt.model.get()});
   }
   method.compress_all(contexts, prompt.observations);
   return cache;

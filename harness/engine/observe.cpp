@@ -2,14 +2,29 @@
 
 #include <algorithm>
 
+#include "harness/engine/query_moments.h"
+
 namespace kvarena {
 
-PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size)
-    : needs_(needs), prompt_tokens_(prompt_tokens), hidden_size_(hidden_size), seen_(static_cast<size_t>(layers)) {
+PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size,
+                               Rotation rotation)
+    : needs_(needs),
+      prompt_tokens_(prompt_tokens),
+      hidden_size_(hidden_size),
+      rotation_(std::move(rotation)),
+      seen_(static_cast<size_t>(layers)) {
   for (LayerObservations& seen : seen_) {
     seen.entries = prompt_tokens;
     seen.window = std::min(needs.window, prompt_tokens);
+    for (const int64_t left_out : needs.query_moments) seen.query_moments.push_back({.left_out = left_out});
   }
+}
+
+std::vector<LayerObservations> PromptObserver::take() {
+  for (LayerObservations& seen : seen_) {
+    for (QueryMoments& moments : seen.query_moments) finish_moments(moments);
+  }
+  return std::move(seen_);
 }
 
 void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
@@ -31,13 +46,19 @@ void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const Lay
     seen.prompt_attention.resize(static_cast<size_t>(shape.q_heads * prompt_tokens_), 0.0F);
     cache.tail().add_probabilities(queries, /*causal=*/true, lse, seen.prompt_attention.data(), prompt_tokens_);
   }
+  for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, rotation_, queries);
   if (needs_.hidden) {
     seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
   }
 }
 
 LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
-  return {.layer = layer, .layers = layers_, .cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_};
+  return {.layer = layer,
+          .layers = layers_,
+          .cache = cache,
+          .activity = *activity_,
+          .prompt_tokens = prompt_tokens_,
+          .model = model_};
 }
 
 void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {

@@ -12,11 +12,12 @@ namespace kvarena {
 /// Fills LayerObservations while a prompt is processed, chunk by chunk.
 class PromptObserver final : public AttentionHooks {
  public:
-  PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size);
+  PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
-  [[nodiscard]] std::vector<LayerObservations> take() { return std::move(seen_); }
+  /// What was seen, once the whole prompt went by.
+  [[nodiscard]] std::vector<LayerObservations> take();
 
  private:
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
@@ -24,17 +25,25 @@ class PromptObserver final : public AttentionHooks {
   Needs needs_;
   int64_t prompt_tokens_;
   int64_t hidden_size_;
+  Rotation rotation_;
   std::vector<LayerObservations> seen_;
 };
 
 /// Lets a method select before, and observe and settle after each layer's attention.
 class MethodHooks final : public AttentionHooks {
  public:
-  MethodHooks(const Method& method, Activity& activity, int64_t layers, int64_t prompt_tokens)
-      : method_(&method), activity_(&activity), layers_(layers), prompt_tokens_(prompt_tokens) {}
+  /// `model` must outlive the hooks.
+  MethodHooks(const Method& method, Activity& activity, int64_t layers, int64_t prompt_tokens, const ModelFacts* model)
+      : method_(&method),
+        activity_(&activity),
+        layers_(layers),
+        prompt_tokens_(prompt_tokens),
+        model_(model),
+        wants_hidden_(method.needs().step_hidden) {}
 
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
+  [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
 
  private:
   [[nodiscard]] LayerContext context(int64_t layer, LayerCache& cache) const;
@@ -43,6 +52,8 @@ class MethodHooks final : public AttentionHooks {
   Activity* activity_;
   int64_t layers_;
   int64_t prompt_tokens_;
+  const ModelFacts* model_;
+  bool wants_hidden_;
 };
 
 }  // namespace kvarena

@@ -13,7 +13,8 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
         compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         return cache;
       }()),
-      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size())),
+      model_facts_(prompt.model),
+      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   resident_bytes = cache_.bytes();
   emitter_.emit(*this, prompt.logits);

@@ -17,6 +17,7 @@ class PlainSession final : public Session {
 
  private:
   KvCache cache_;
+  std::shared_ptr<const ModelFacts> model_facts_;
   MethodHooks hooks_;
   Emitter emitter_;
 };

@@ -15,12 +15,14 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       verifier_(&verifier),
       history_(prompt.tokens),
       full_(prompt.cache.clone()),
+      model_facts_(prompt.model),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   const auto start = std::chrono::steady_clock::now();
   if (const std::string spec = verifier.drafter(); !spec.empty()) {
     drafter_ = make_method(nlohmann::json::parse(spec), "drafter");
     committed_ = compress_prompt(prompt, *drafter_, activity);
-    hooks_.emplace(*drafter_, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()));
+    hooks_.emplace(*drafter_, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()),
+                   model_facts_.get());
   }
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   resident_bytes = full_.bytes() + (committed_ ? committed_->bytes() : 0);
@@ -88,7 +90,8 @@ void VerifySession::commit(int64_t kept) {
                          .layers = layers,
                          .cache = cache,
                          .activity = activity,
-                         .prompt_tokens = static_cast<int64_t>(history_.size() - tokens.size())};
+                         .prompt_tokens = static_cast<int64_t>(history_.size() - tokens.size()),
+                         .model = model_facts_.get()};
     drafter_->settle(context);
   }
   committed_->length += kept;

@@ -31,6 +31,7 @@ class VerifySession final : public Session {
   const Verifier* verifier_;
   std::vector<int32_t> history_;  // prompt and emitted tokens; the last one is in no cache
   KvCache full_;
+  std::shared_ptr<const ModelFacts> model_facts_;
   std::unique_ptr<Method> drafter_;   // null: the verifier proposes without a cache
   std::optional<KvCache> committed_;  // the drafter's cache at the committed length
   std::optional<KvCache> scratch_;    // its copy of this round, thrown away after it

@@ -43,7 +43,8 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
     : entry_(entry),
       opened_(open_entry(entry, home)),
       template_(pick_template(opened_, entry.chat_template)),
-      tokens_(*opened_.tokenizer) {}
+      tokens_(*opened_.tokenizer),
+      fitted_folder_(home / "fitted") {}
 
 Transformer& LoadedModel::transformer() {
   if (!transformer_) {
@@ -53,6 +54,15 @@ Transformer& LoadedModel::transformer() {
         TransformerOptions{.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)});
   }
   return *transformer_;
+}
+
+std::shared_ptr<const ModelFacts> LoadedModel::facts() {
+  if (!facts_) {
+    auto facts = model_facts(transformer(), {fitted_folder_});
+    facts->text = text_facts(*opened_.tokenizer, template_);
+    facts_ = std::move(facts);
+  }
+  return facts_;
 }
 
 Request LoadedModel::request(const Sample& sample, const experiment::EngineSettings& engine,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "datasets/token_counter.h"
+#include "harness/engine/model_facts.h"
 #include "harness/experiment/config.h"
 #include "harness/judge/request.h"
 #include "harness/model/open_model.h"
@@ -39,6 +40,8 @@ class LoadedModel {
   [[nodiscard]] const TokenCounter& tokens() const { return tokens_; }
   [[nodiscard]] const ChatTemplate& chat_template() const { return template_; }
   [[nodiscard]] Transformer& transformer();
+  /// What methods may know of it; valid as long as this object.
+  [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
   /// Template, answer prefix and stop rule applied. Throws UserError when prompt and answer do not fit the window.
   [[nodiscard]] Request request(const Sample& sample, const experiment::EngineSettings& engine,
@@ -49,7 +52,9 @@ class LoadedModel {
   OpenedModel opened_;
   ChatTemplate template_;
   ModelTokens tokens_;
+  std::filesystem::path fitted_folder_;
   std::unique_ptr<Transformer> transformer_;
+  std::shared_ptr<const ModelFacts> facts_;
 };
 
 }  // namespace kvarena::judge

@@ -150,14 +150,16 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   experiment::EngineSettings engine = engine_;
   if (task.kind == store::CellKind::timing) {
     if (timing_->max_new_tokens) engine.max_new_tokens = timing_->max_new_tokens;
-    const Request request = opened.request(*sample, engine, {});
+    Request request = opened.request(*sample, engine, {});
+    request.facts = opened.facts();
     std::vector<experiment::Verdict> verdicts;
     for (const JudgedMethod& method : methods) {
       verdicts.push_back(judge_timing(opened.transformer(), request, method, *timing_));
     }
     return verdicts;
   }
-  const Request request = opened.request(*sample, engine, score_metrics(samples.info()));
+  Request request = opened.request(*sample, engine, score_metrics(samples.info()));
+  request.facts = opened.facts();
   return judge_quality(opened.transformer(), request, methods);
 }
 

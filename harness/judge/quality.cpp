@@ -196,7 +196,7 @@ Verdict describe_answer(const Candidate& candidate, const Request& request, cons
 std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
   Needs needs;
   for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
-  const Prefill prompt = prefill(model, request.prompt, needs);
+  const Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
   const Reference reference = run_reference(model, prompt, request);
 
   std::vector<Candidate> candidates(methods.size());

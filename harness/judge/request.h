@@ -14,7 +14,8 @@ namespace kvarena::judge {
 struct Request {
   const Sample* sample = nullptr;
   const Tokenizer* tokenizer = nullptr;
-  std::vector<int32_t> prompt;  // with chat template and answer prefix
+  std::shared_ptr<const ModelFacts> facts;  // what methods may know of the model
+  std::vector<int32_t> prompt;              // with chat template and answer prefix
   StopRule stop;
   SamplingSettings sampling;
   std::vector<std::string> metrics;  // ids of metrics that score a prediction

@@ -27,7 +27,7 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   };
   Repeat repeat;
   const auto start = Clock::now();
-  const Prefill prompt = prefill(model, request.prompt, judged.method->needs());
+  const Prefill prompt = prefill(model, request.prompt, judged.method->needs(), kPrefillChunk, request.facts);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
   repeat.session = start_session(model, prompt, *judged.method, {.stop = request.stop, .sampling = request.sampling});
   repeat.compress_ms = repeat.session->compress_seconds * kMilliseconds;

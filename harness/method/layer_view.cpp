@@ -106,6 +106,32 @@ at::Tensor LayerView::output_projection() const {
   return shown(all.permute({1, 2, 0}));
 }
 
+at::Tensor LayerView::future_attention() const {
+  KVARENA_ASSERT(seen_ != nullptr && !seen_->future_attention.empty(), "the future was not declared in needs()");
+  return as_tensor(seen_->future_attention, {shape_.q_heads, n_});
+}
+
+const QueryMoments& LayerView::query_moments(int64_t left_out) const {
+  KVARENA_ASSERT(seen_ != nullptr, "query moments are known of the prompt alone");
+  for (const QueryMoments& moments : seen_->query_moments) {
+    if (moments.left_out == left_out) return moments;
+  }
+  throw InternalError(fmt::format("query moments without the first {} were not declared in needs()", left_out));
+}
+
+const ReconstructionScores& LayerView::reconstruction(const Reconstruction& what) const {
+  KVARENA_ASSERT(seen_ != nullptr, "reconstructions are known of the prompt alone");
+  for (const ReconstructionScores& scores : seen_->reconstructions) {
+    if (scores.of == what) return scores;
+  }
+  throw InternalError("the reconstruction was not declared in needs()");
+}
+
+const ModelFacts& LayerView::model() const {
+  KVARENA_ASSERT(layer_->model != nullptr, "the layer's context says nothing about the model");
+  return *layer_->model;
+}
+
 at::Tensor LayerView::group_mean(const at::Tensor& per_query_head) const {
   return per_query_head.view({kv_heads_, group(), n_}).mean(1);
 }

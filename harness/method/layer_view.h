@@ -48,6 +48,14 @@ class LayerView {
   /// The output projection's part of each query head, transposed: [q_heads, head_dim, hidden_size], so that a head adds
   /// values.matmul(it) to the residual stream. Needs::output_projection.
   [[nodiscard]] at::Tensor output_projection() const;
+  /// Attention each entry will receive in the full-KV continuation, summed over its queries: [q_heads, n].
+  /// Needs::future.
+  [[nodiscard]] at::Tensor future_attention() const;
+  /// Needs::query_moments with this number of queries left out.
+  [[nodiscard]] const QueryMoments& query_moments(int64_t left_out) const;
+  /// Needs::reconstructions with this one among them.
+  [[nodiscard]] const ReconstructionScores& reconstruction(const Reconstruction& what) const;
+  [[nodiscard]] const ModelFacts& model() const;
 
   /// [q_heads, n] -> [kv_heads, n], mean over each group of query heads.
   [[nodiscard]] at::Tensor group_mean(const at::Tensor& per_query_head) const;

@@ -16,12 +16,28 @@ const char* to_string(Family family) {
   return "";
 }
 
+namespace {
+
+template <typename T>
+std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
+  for (const T& item : b) {
+    if (std::ranges::find(a, item) == a.end()) a.push_back(item);
+  }
+  return a;
+}
+
+}  // namespace
+
 Needs combine(const Needs& a, const Needs& b) {
   return {.prompt_attention = a.prompt_attention || b.prompt_attention,
           .window = std::max(a.window, b.window),
           .step_attention = a.step_attention || b.step_attention,
           .hidden = a.hidden || b.hidden,
-          .output_projection = a.output_projection || b.output_projection};
+          .output_projection = a.output_projection || b.output_projection,
+          .step_hidden = a.step_hidden || b.step_hidden,
+          .future = std::max(a.future, b.future),
+          .query_moments = united(a.query_moments, b.query_moments),
+          .reconstructions = united(a.reconstructions, b.reconstructions)};
 }
 
 }  // namespace kvarena

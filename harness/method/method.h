@@ -5,27 +5,62 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
 #include "harness/core/parameters.h"
+#include "harness/method/model_facts.h"
 
 namespace kvarena {
 
 enum class Family { reference, compression, retrieval, reuse, eviction, verification };
 [[nodiscard]] const char* to_string(Family family);
 
+/// The prompt read a second time over its own full cache: the model is asked to repeat it, chunk by chunk, and what
+/// the repetition attends to is observed. What it appends is thrown away. The prefix, which the chat template puts in
+/// front of the user's text, is not repeated.
+struct Reconstruction {
+  int64_t chunk = 2048;          // prompt tokens repeated in one go
+  std::string first;             // instruction in front of the first chunk
+  std::string next;              // in front of the others, followed by the end of the chunk before
+  int64_t tail = 8;              // tokens of that end
+  std::optional<int64_t> sinks;  // first entries that share the softmax with the chunk behind them; absent: the prefix
+  bool output_norm = false;      // weigh probabilities by |W_O v| / |attention input of the query|
+  bool operator==(const Reconstruction&) const = default;
+};
+
 /// What a method wants the backend to observe; said as data so that one prefill can serve many methods.
 struct Needs {
-  bool prompt_attention = false;   // attention each prompt entry received, summed over all prompt queries
-  int64_t window = 0;              // the last `window` prompt queries, to compute their attention
-  bool step_attention = false;     // probabilities of every decode step
-  bool hidden = false;             // attention inputs of the prompt
-  bool output_projection = false;  // the weights that turn attended values into the residual stream
+  bool prompt_attention = false;                // attention each prompt entry received, summed over all prompt queries
+  int64_t window = 0;                           // the last `window` prompt queries, to compute their attention
+  bool step_attention = false;                  // probabilities of every decode step
+  bool hidden = false;                          // attention inputs of the prompt
+  bool output_projection = false;               // the weights that turn attended values into the residual stream
+  bool step_hidden = false;                     // attention inputs of every decode step
+  int64_t future = 0;                           // attention of so many tokens of the full-KV greedy continuation
+  std::vector<int64_t> query_moments;           // of prompt queries before rotation, leaving out the first so many
+  std::vector<Reconstruction> reconstructions;  // extra passes over the full cache
 };
 [[nodiscard]] Needs combine(const Needs& a, const Needs& b);
+
+/// Mean and covariance (divided by the number of queries) of queries before rotation.
+struct QueryMoments {
+  int64_t left_out = 0;            // first queries that do not count
+  int64_t count = 0;               // queries that do; 0 leaves mean and covariance at 0
+  std::vector<double> mean;        // [q_heads, head_dim]
+  std::vector<double> covariance;  // [q_heads, head_dim, head_dim]
+};
+
+/// What a reconstruction attended to: the largest probability of each entry over the group's query heads and all
+/// queries of the chunk that holds it; 0 for entries that are not repeated.
+struct ReconstructionScores {
+  Reconstruction of;
+  int64_t prefix = 0;         // entries in front of the repeated part
+  std::vector<float> scores;  // [kv_heads, n]
+};
 
 /// What a prefill observed of one layer. Attention is kept for each query head: how a method reduces query heads to
 /// kv heads changes its results and is its own business.
@@ -38,6 +73,9 @@ struct LayerObservations {
   std::vector<float> hidden;            // [n, hidden_size], empty unless needed
   /// Weights [hidden_size, q_heads * head_dim], unpacked at each call; null unless needed. The model must be alive.
   std::function<std::vector<float>()> output_projection;
+  std::vector<float> future_attention;  // [q_heads, n], summed over the future's queries, empty unless needed
+  std::vector<QueryMoments> query_moments;
+  std::vector<ReconstructionScores> reconstructions;
 };
 
 /// Proof that a method acted on a sample. A method whose counters are all zero is reported as inactive.
@@ -58,6 +96,7 @@ struct LayerContext {
   LayerCache& cache;
   Activity& activity;
   int64_t prompt_tokens = 0;
+  const ModelFacts* model = nullptr;  // null in tests that need no model
 };
 
 class Verifier;

@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "kernels/common/dtype.h"
 
 namespace kvarena {
 namespace {
@@ -135,7 +136,8 @@ void check_layout(const std::filesystem::path& file, std::span<const std::byte> 
   }
 }
 
-std::vector<StoredTensor> read_header(const MappedFile& file) {
+/// The header's JSON and where the tensors' bytes begin.
+std::pair<json, size_t> parse_header(const MappedFile& file) {
   const std::span<const std::byte> bytes = file.bytes();
   uint64_t header_bytes = 0;
   if (bytes.size() >= sizeof header_bytes) std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
@@ -147,9 +149,14 @@ std::vector<StoredTensor> read_header(const MappedFile& file) {
           .action = "The file is cut short, damaged, or of another format."});
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data() + sizeof header_bytes);
-  const json header = parse_unique(file.path(), text, text + header_bytes);
+  json header = parse_unique(file.path(), text, text + header_bytes);
   if (!header.is_object()) fail({.place = file.path().string() + ": header", .found = "no JSON object"});
-  const std::span<const std::byte> data = bytes.subspan(sizeof header_bytes + header_bytes);
+  return {std::move(header), sizeof header_bytes + header_bytes};
+}
+
+std::vector<StoredTensor> read_header(const MappedFile& file) {
+  const auto [header, begin] = parse_header(file);
+  const std::span<const std::byte> data = file.bytes().subspan(begin);
   std::vector<StoredTensor> tensors;
   for (const auto& [name, entry] : header.items()) {
     if (name != "__metadata__") tensors.push_back(read_entry(file.path(), name, entry, data));
@@ -222,6 +229,44 @@ std::unique_ptr<Checkpoint> open_safetensors(const std::filesystem::path& file) 
   checkpoint->add_shard(file);
   checkpoint->finish();
   return checkpoint;
+}
+
+std::map<std::string, std::string> safetensors_metadata(const std::filesystem::path& file) {
+  const json header = parse_header(MappedFile(file)).first;
+  std::map<std::string, std::string> metadata;
+  if (!header.contains("__metadata__")) return metadata;
+  for (const auto& [key, value] : header["__metadata__"].items()) {
+    if (!value.is_string()) {
+      fail(
+          {.place = fmt::format("{}: __metadata__.{}", file.string(), key), .found = value.dump(), .expected = "text"});
+    }
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+void write_safetensors(const std::filesystem::path& file, const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header;
+  header["__metadata__"] = metadata;
+  std::string data;
+  for (const TensorToWrite& tensor : tensors) {
+    const size_t begin = data.size();
+    for (const float value : tensor.values) {
+      if (tensor.bf16) {
+        const uint16_t bits = kernels::f32_to_bf16(value);
+        data.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+      } else {
+        data.append(reinterpret_cast<const char*>(&value), sizeof value);
+      }
+    }
+    header[tensor.name] = {
+        {"dtype", tensor.bf16 ? "BF16" : "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // the format wants tensors aligned to 8 bytes
+  const uint64_t size = text.size();
+  write_file(file, std::string(reinterpret_cast<const char*>(&size), sizeof size) + text + data);
 }
 
 std::unique_ptr<Checkpoint> open_sharded_safetensors(const std::filesystem::path& index) {

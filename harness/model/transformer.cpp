@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/weights.h"
 #include "kernels/attention/attention.h"
@@ -39,6 +40,19 @@ void check_supported(const ModelConfig& config) {
   if (config.sliding_window > 0 && config.sliding_first_layer > 0) refuse("a sliding window in some layers only");
 }
 
+/// Name, shape and first row of every tensor of floats.
+std::string fingerprint_of(const Checkpoint& checkpoint) {
+  std::string text;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    if (tensor.type == TensorType::other || tensor.elements() == 0) continue;
+    text += fmt::format("{} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));
+    std::vector<float> row(static_cast<size_t>(tensor.columns()));
+    checkpoint.read_rows_f32(tensor.name, 0, 1, row);
+    text.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+  }
+  return sha256(text);
+}
+
 }  // namespace
 
 struct Transformer::Impl {
@@ -46,6 +60,7 @@ struct Transformer::Impl {
   TransformerOptions options;
   ModelWeights weights;
   RopeFrequencies rope;
+  std::string fingerprint;
   LayerShape shape;
   float eps = 0;  // of every RMS norm
 
@@ -120,7 +135,8 @@ void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass,
                              .q_len = q_len,
                              .q_stride = width,
                              .position = pass.cache->length,
-                             .hidden = hidden_wanted ? normed.at_least(0) + first_row * config.hidden_size : nullptr};
+                             .hidden = hidden_wanted ? normed.at_least(0) + first_row * config.hidden_size : nullptr,
+                             .tokens = pass.tokens.data()};
   if (pass.hooks != nullptr) pass.hooks->before_attention(layer, cache, queries);
 
   kernels::AttentionState state{.out = attended.at_least(0) + first_row * q_width,
@@ -255,6 +271,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   check_supported(config);
   impl_->weights = load_weights(config, checkpoint, options.weights);
   impl_->rope = rope_frequencies(config);
+  impl_->fingerprint = fingerprint_of(checkpoint);
   impl_->shape = {.q_heads = config.q_heads,
                   .kv_heads = config.kv_heads,
                   .head_dim = config.head_dim,
@@ -275,6 +292,8 @@ std::vector<float> Transformer::output_projection(int64_t layer) const {
   for (int64_t row = 0; row < packed.n(); ++row) packed.unpack_row(row, rows.data() + row * packed.k());
   return rows;
 }
+const RopeFrequencies& Transformer::rope() const { return impl_->rope; }
+const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.bytes(); }
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
+#include "harness/model/rope_frequencies.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
@@ -45,6 +47,10 @@ class Transformer {
   [[nodiscard]] LayerShape layer_shape() const;
   /// An empty cache of this model's shape.
   [[nodiscard]] KvCache make_cache() const;
+  /// Frequencies of the rotation that queries and keys get.
+  [[nodiscard]] const RopeFrequencies& rope() const;
+  /// SHA-256 over names, shapes and first rows of the checkpoint's tensors: tells models apart, also those of one name.
+  [[nodiscard]] const std::string& fingerprint() const;
   /// Bytes of packed weights.
   [[nodiscard]] int64_t weight_bytes() const;
 

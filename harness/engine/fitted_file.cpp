@@ -1,0 +1,97 @@
+#include "harness/engine/fitted_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/model/safetensors.h"
+#include "kernels/common/dtype.h"
+
+namespace kvarena {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content_hash(const FittedWeights& weights) {
+  std::string text;
+  for (const auto& [name, tensor] : weights.tensors) {
+    text += fmt::format("{} [{}]\n", name, fmt::join(tensor.shape, ", "));
+    text.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float));
+  }
+  return sha256(text);
+}
+
+/// Files called `stem`.safetensors in the folders of models, sorted.
+std::vector<fs::path> candidates(const std::string& stem, const std::vector<fs::path>& folders) {
+  std::vector<fs::path> found;
+  for (const fs::path& folder : folders) {
+    if (!fs::is_directory(folder)) continue;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const fs::path file = entry.path() / (stem + ".safetensors");
+      if (fs::is_regular_file(file)) found.push_back(file);
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+}  // namespace
+
+FittedWeights read_fitted(const fs::path& file) {
+  const auto checkpoint = open_safetensors(file);
+  FittedWeights weights{.place = file.string(), .metadata = safetensors_metadata(file)};
+  for (const TensorInfo& info : checkpoint->tensors()) {
+    FittedTensor& tensor = weights.tensors[info.name];
+    tensor.shape = info.shape;
+    tensor.values.resize(static_cast<size_t>(info.elements()));
+    checkpoint->read_f32(info.name, tensor.values);
+  }
+  const auto expected = weights.metadata.find(kFittedContent);
+  if (expected != weights.metadata.end() && expected->second != content_hash(weights)) {
+    fail({.place = file.string(),
+          .found = "content with another hash than its header says",
+          .expected = "the weights as they were fitted",
+          .action = "The file is damaged: copy it again, or fit it again with `kvarena fit`."});
+  }
+  return weights;
+}
+
+void write_fitted(const fs::path& file, FittedWeights weights, bool bf16) {
+  for (auto& [name, tensor] : weights.tensors) {
+    for (float& value : tensor.values) {
+      if (bf16) value = kernels::bf16_to_f32(kernels::f32_to_bf16(value));
+    }
+  }
+  weights.metadata[kFittedContent] = content_hash(weights);
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, tensor] : weights.tensors) {
+    tensors.push_back({.name = name, .shape = tensor.shape, .values = tensor.values, .bf16 = bf16});
+  }
+  write_safetensors(file, tensors, weights.metadata);
+}
+
+FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint,
+                          const std::vector<fs::path>& folders) {
+  if (!request.path.empty()) return read_fitted(request.path);
+  const std::string stem = request.stem();
+  const std::vector<fs::path> files = candidates(stem, folders);
+  for (const fs::path& file : files) {
+    const auto metadata = safetensors_metadata(file);
+    const auto found = metadata.find(kFittedFingerprint);
+    if (found != metadata.end() && found->second == fingerprint) return read_fitted(file);
+  }
+  std::vector<std::string> looked;
+  for (const fs::path& folder : folders) looked.push_back((folder / "*" / (stem + ".safetensors")).string());
+  const std::string variant = request.variant.empty() ? "" : ":kind=" + request.variant;
+  fail({.place = request.method,
+        .found = files.empty() ? std::string("no fitted weights")
+                               : fmt::format("fitted weights of {} other model(s) only", files.size()),
+        .expected = fmt::format("weights fitted on {} (fingerprint {}) at {}", model_name, fingerprint.substr(0, 12),
+                                fmt::join(looked, " or ")),
+        .action = fmt::format("fit them with `kvarena fit {}{} --model ... --data ...`, or name a file in \"weights\"",
+                              request.method, variant)});
+}
+
+}  // namespace kvarena

@@ -1,0 +1,29 @@
+#pragma once
+// Artifacts of fitted methods on disk: safetensors with provenance in the header and a hash over the content.
+
+#include <filesystem>
+#include <memory>
+
+#include "harness/method/fitted.h"
+
+namespace kvarena {
+
+/// Metadata keys that every artifact carries.
+inline constexpr const char* kFittedMethod = "method";            // stem of the request: "name" or "name-variant"
+inline constexpr const char* kFittedFingerprint = "fingerprint";  // of the model's weights
+inline constexpr const char* kFittedContent = "content_sha256";   // over names, shapes and stored values
+
+/// Reads an artifact or a published file. Throws UserError naming the file: cut short, damaged, not finite, or (where
+/// the file carries kFittedContent) with content other than what was written.
+[[nodiscard]] FittedWeights read_fitted(const std::filesystem::path& file);
+
+/// Writes weights with their metadata and kFittedContent; as bf16 where `bf16` is set (the values are rounded first).
+void write_fitted(const std::filesystem::path& file, FittedWeights weights, bool bf16);
+
+/// The artifact that a request asks for: its path, or the file STEM.safetensors below one of `folders` (each holds a
+/// folder a model) whose fingerprint is the model's. Throws UserError that says how to fit one when there is none.
+[[nodiscard]] FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name,
+                                        const std::string& fingerprint,
+                                        const std::vector<std::filesystem::path>& folders);
+
+}  // namespace kvarena

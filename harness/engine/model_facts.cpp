@@ -1,0 +1,58 @@
+#include "harness/engine/model_facts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "harness/engine/fitted_file.h"
+
+namespace kvarena {
+namespace {
+
+/// Nothing but ASCII punctuation, with or without a blank in front.
+bool is_punctuation(std::string_view bytes) {
+  if (bytes.starts_with(' ')) bytes.remove_prefix(1);
+  return !bytes.empty() &&
+         std::ranges::all_of(bytes, [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; });
+}
+
+}  // namespace
+
+std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<std::filesystem::path> fitted_folders) {
+  auto facts = std::make_shared<ModelFacts>();
+  facts->name = model.config().name;
+  facts->fingerprint = model.fingerprint();
+  facts->hidden_size = model.config().hidden_size;
+  facts->rotation = {.inverse = model.rope().inverse, .magnitude = model.rope().magnitude};
+  fitted_folders.emplace_back(KVARENA_FITTED_FOLDER);
+  // One thread at a time starts sessions, so that the artifacts read so far need no lock.
+  auto read = std::make_shared<std::map<std::string, std::shared_ptr<const FittedWeights>>>();
+  facts->fitted = [read, folders = std::move(fitted_folders), name = facts->name,
+                   fingerprint = facts->fingerprint](const FittedRequest& request) {
+    auto& slot = (*read)[request.stem() + "\n" + request.path];
+    if (!slot) slot = std::make_shared<const FittedWeights>(find_fitted(request, name, fingerprint, folders));
+    return slot;
+  };
+  return facts;
+}
+
+TextFacts text_facts(const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
+  TextFacts facts;
+  facts.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, {.add_special = false}); };
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    facts.token_class.push_back(tokenizer.is_special(id)                           ? TokenClass::special
+                                : is_punctuation(tokenizer.token_bytes(id, false)) ? TokenClass::punctuation
+                                                                                   : TokenClass::plain);
+  }
+  if (chat_template.name() == "none" || chat_template.name() == "unknown") return facts;
+  const std::string user = "the user's words";
+  const std::vector<ChatMessage> messages{{.role = "user", .content = user}};
+  const std::string text = chat_template.render(messages, /*add_generation_prompt=*/true);
+  const size_t at = text.find(user);
+  if (at == std::string::npos) return facts;
+  facts.before_user = facts.encode(text.substr(0, at));
+  facts.after_user = facts.encode(text.substr(at + user.size()));
+  return facts;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,22 @@
+#pragma once
+// What methods may know of a model (harness/method/model_facts.h), gathered from its weights and its files.
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "harness/method/model_facts.h"
+#include "harness/model/open_model.h"
+#include "harness/model/transformer.h"
+
+namespace kvarena {
+
+/// What the weights alone tell, no text. Fitted weights are looked for in `fitted_folders` and then in the project's
+/// own folder; each is read once.
+[[nodiscard]] std::shared_ptr<ModelFacts> model_facts(const Transformer& model,
+                                                      std::vector<std::filesystem::path> fitted_folders = {});
+
+/// The vocabulary and the given chat template. `tokenizer` must outlive the facts.
+[[nodiscard]] TextFacts text_facts(const Tokenizer& tokenizer, const ChatTemplate& chat_template);
+
+}  // namespace kvarena

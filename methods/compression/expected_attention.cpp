@@ -1,0 +1,83 @@
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "harness/method/scorer.h"
+
+namespace kvarena {
+namespace {
+
+/// Attention that Gaussian future queries are expected to pay.
+///   1. mean mu and covariance S of the queries before rotation, of this prompt (its first `sinks` left out) or fitted
+///   2. R = mean over positions n .. n + future - 1 of the rotation;  mu' = R mu,  S' = R S R^T
+///   3. p = softmax over i of  mu'.k_i / sqrt(d) + k_i^T S' k_i / (2 d),  mean over the group
+///   4. s_i = (p_i + epsilon) |v_i|
+/// The first `sinks` entries are kept and share no softmax.  Devoto, Jeblick, Jegou 2025, arXiv:2510.00636, section 3;
+/// details as in kvpress (expected_attention_press.py, and its variant with statistics).
+class ExpectedAttention final : public Scorer {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("sinks", sinks_).min(0).doc("first entries, kept; their queries do not count either");
+    p("future", future_).min(1).doc("positions after the prompt over which the rotation is averaged");
+    p("covariance", covariance_).doc("use the queries' covariance beside their mean");
+    p("value_norm", value_norm_).doc("weigh by the norm of the value");
+    p("epsilon", epsilon_).min(0).doc("added to probabilities before the weight");
+  }
+  Needs needs() const override { return {.query_moments = {sinks_}}; }
+
+  at::Tensor score(const LayerView& layer) const override {
+    const int64_t first = std::min(sinks_, layer.n());
+    at::Tensor scores = at::zeros({layer.kv_heads(), layer.n()});  // the sinks' stay 0: protected, never compared
+    if (first == layer.n()) return scores;
+    const int64_t d = layer.head_dim();
+    const int64_t count = layer.n() - first;
+    const at::Tensor turn = average_rotation(layer);
+    const QueryMoments& moments = layer.query_moments(sinks_);
+    const at::Tensor mean = at::matmul(doubles(moments.mean, {layer.q_heads(), d}), turn.t()).to(at::kFloat);
+    // [kv_heads, 1, n, d]: each query head of a group sees the same keys.
+    const at::Tensor keys = layer.keys().narrow(1, first, count).unsqueeze(1);
+    const at::Tensor queries = mean.view({layer.kv_heads(), -1, 1, d});
+    at::Tensor logits = at::matmul(queries, keys.transpose(2, 3)).squeeze(2) / std::sqrt(static_cast<double>(d));
+    if (covariance_) {
+      const at::Tensor spread =
+          at::matmul(turn, at::matmul(doubles(moments.covariance, {layer.q_heads(), d, d}), turn.t()));
+      const at::Tensor heads = spread.to(at::kFloat).view({layer.kv_heads(), -1, d, d});
+      logits = logits + (at::matmul(keys, heads) * keys).sum(-1) / static_cast<double>(2 * d);
+    }
+    at::Tensor expected = at::softmax(logits, -1).mean(1);  // [kv_heads, n]
+    if (value_norm_) expected = (expected + epsilon_) * layer.values().narrow(1, first, count).norm(2, -1);
+    scores.narrow(1, first, count).copy_(expected);
+    return scores;
+  }
+  Protection protect(int64_t /*budget*/) const override { return {.sinks = sinks_}; }
+
+ private:
+  static at::Tensor doubles(const std::vector<double>& values, at::IntArrayRef sizes) {
+    return at::from_blob(const_cast<double*>(values.data()), sizes, at::kDouble);
+  }
+
+  /// R, [head_dim, head_dim], in double.
+  at::Tensor average_rotation(const LayerView& layer) const {
+    const Rotation& rotation = layer.model().rotation;
+    const auto half = static_cast<int64_t>(rotation.inverse.size());
+    const at::Tensor positions = at::arange(layer.n(), layer.n() + future_, at::kDouble).unsqueeze(1);
+    const at::Tensor angles = positions * doubles(rotation.inverse, {half});  // [future, head_dim / 2]
+    const at::Tensor cos = at::diag(angles.cos().mean(0)) * rotation.magnitude;
+    const at::Tensor sin = at::diag(angles.sin().mean(0)) * rotation.magnitude;
+    return at::cat({at::cat({cos, -sin}, 1), at::cat({sin, cos}, 1)}, 0);
+  }
+
+  int64_t sinks_ = 4;
+  int64_t future_ = 512;
+  bool covariance_ = true;
+  bool value_norm_ = true;
+  double epsilon_ = 0;
+};
+
+KVARENA_SCORER(ExpectedAttention, {.name = "expected_attention",
+                                   .title = "Expected Attention",
+                                   .summary = "Keeps what queries like the prompt's are expected to attend to later.",
+                                   .paper = "arXiv:2510.00636, section 3"});
+
+}  // namespace
+}  // namespace kvarena

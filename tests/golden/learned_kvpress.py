@@ -1,0 +1,248 @@
+"""Selections of kvpress's methods that need a model's queries, hidden states or extra passes, for
+tests/methods/compression/learned_golden_test.cpp.
+
+    pip install torch transformers kvpress
+    python tests/golden/learned_kvpress.py > tests/golden/learned_kvpress.json
+
+The model is the tests' tiny random Llama with grouped queries: its weights, the prompts and the random weights of
+scorers are draws of harness/core/random.h, so that the file holds selections only. A selection is the mask of kept
+positions of a layer and head as a hexadecimal number, bit i for position i. Selections whose margin at the cut is below
+1e-6 of the scores' spread are not written: they would test rounding. Written for torch 2.11, transformers 5.23, kvpress
+0.5.5 (sdpa attention, float32).
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+from kvpress import DMSPress, ExpectedAttentionPress, KVzapPress, KVzipPress
+from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
+from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
+from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
+from random_stream import mix
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+TOKENS, LAYERS, PREFIX, CHUNK = 120, 3, 7, 50
+KEEP = [0.75, 0.5, 0.25]
+THRESHOLDS = [-0.3, 0.0, 0.3]
+INSTRUCTIONS = {"\n\nRepeat the previous context exactly.": [5, 9, 17],
+                "\n\nRepeat the part of the previous context exactly, starting with": [5, 9, 17, 33, 2]}
+AFTER_USER = [90, 91, 14]
+CONFIG = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=LAYERS,
+                     num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=2048,
+                     rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True, attn_implementation="sdpa")
+
+
+def uniform(seed, purpose, count):
+    """RandomStream(seed, purpose).uniform(0 .. count-1)."""
+    key = mix(seed)
+    for c in purpose.encode():
+        key = mix(key ^ c)
+
+    def mixed(x):
+        with np.errstate(over="ignore"):
+            x = x + np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            return x ^ (x >> np.uint64(31))
+
+    bits = mixed(np.uint64(key) ^ mixed(np.arange(count, dtype=np.uint64)))
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def drawn(purpose, shape, scale, seed=1):
+    values = uniform(seed, purpose, int(np.prod(shape)))
+    return torch.tensor((scale * (2 * values - 1)).astype(np.float32)).view(*shape)
+
+
+def make_model():
+    """tests/support/tiny_model.h."""
+    model = LlamaForCausalLM(CONFIG).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            values = uniform(1, name, parameter.numel())
+            if parameter.dim() == 1:
+                drawn_values = 0.8 + 0.4 * values
+            else:
+                scale = (6.0 if "q_proj" in name or "k_proj" in name else 2.0) / np.sqrt(parameter.shape[1])
+                drawn_values = scale * (2 * values - 1)
+            parameter.copy_(torch.tensor(drawn_values.astype(np.float32)).view_as(parameter))
+    return model
+
+
+class Words:
+    """A tokenizer that knows the instructions alone."""
+
+    def encode(self, text, return_tensors=None, add_special_tokens=False):
+        return torch.tensor([INSTRUCTIONS[text]])
+
+
+def masks(dropped):
+    """dropped [layers, kv_heads, n] bool -> kept positions as hexadecimal numbers."""
+    return [[format(sum(1 << i for i, gone in enumerate(head) if not gone), "x") for head in layer.tolist()]
+            for layer in dropped]
+
+
+def clear_cut(scores, drop):
+    """Whether the cut between the `drop` lowest and the rest is no matter of rounding."""
+    ordered = scores.flatten().double().sort().values
+    ordered = ordered[ordered < ordered.max() + 1]
+    if drop <= 0 or drop >= len(ordered):
+        return True
+    return (ordered[drop] - ordered[drop - 1]) > 1e-6 * ordered.abs().median()
+
+
+def run(model, ids, hook=None):
+    """Caches and hooks of one forward pass."""
+    seen = [None] * LAYERS
+
+    def remember(module, args, kwargs, output):
+        seen[module.layer_idx] = (module, kwargs["hidden_states"], kwargs)
+
+    handles = [layer.self_attn.register_forward_hook(remember, with_kwargs=True) for layer in model.model.layers]
+    cache = DynamicCache()
+    model.model(input_ids=ids, past_key_values=cache)
+    for handle in handles:
+        handle.remove()
+    return seen, cache
+
+
+def by_scores(model, press, seen, cache):
+    """scores [layers, kv_heads, n] of a ScorerPress."""
+    scores = []
+    for (module, hidden, kwargs), layer in zip(seen, cache.layers):
+        module.rotary_emb = model.model.rotary_emb
+        scores.append(press.score(module, hidden, layer.keys, layer.values, None, kwargs)[0])
+    return torch.stack(scores)
+
+
+def uniform_drop(scores, keep):
+    """kvpress's ScorerPress: each head keeps int(n * keep)."""
+    n = scores.shape[-1]
+    drop = n - int(n * keep)
+    for head in scores.flatten(0, 1):
+        if not clear_cut(head, drop):
+            return None
+    dropped = torch.zeros_like(scores, dtype=torch.bool)
+    dropped.scatter_(-1, scores.topk(drop, dim=-1, largest=False).indices, True)
+    return masks(dropped)
+
+
+def masked(model, scores, drop):
+    """What a press with masked_key_indices drops; None when rounding decides."""
+    if not clear_cut(scores, drop):
+        return None
+    dropped = torch.zeros_like(scores, dtype=torch.bool)
+    for layer in model.model.layers:
+        _, heads, positions = layer.self_attn.masked_key_indices
+        dropped[layer.self_attn.layer_idx, heads, positions] = True
+    return masks(dropped)
+
+
+def kvzip(model, ids, prefix, keep, plus):
+    press = KVzipPress(compression_ratio=1 - keep, kvzip_plus_normalization=plus, chunk_size=CHUNK)
+    _, cache = run(model, ids)
+    press._context_ids, press._cache, press.prefix_length = ids, cache, prefix
+    press._suffix_ids = torch.tensor([AFTER_USER])
+    for layer in model.model.layers:
+        layer.self_attn.rotary_emb = model.model.rotary_emb
+    press._perform_kvzip_compression(model, Words())
+    scores = press.score_val[:, 0]
+    return {"global": masked(model, scores, int(scores.numel() * (1 - keep))), "uniform": uniform_drop(scores, keep)}
+
+
+def kvzap_model(kind):
+    hidden = None if kind == "linear" else 16
+    surrogate = KVzapModel(KVzapConfig(input_dim=64, output_dim=2, n_modules=LAYERS, hidden_dim=hidden)).eval()
+    for name, parameter in surrogate.named_parameters():
+        parameter.copy_(drawn(f"{kind} {name}", parameter.shape, 0.2))
+    return surrogate
+
+
+def gates():
+    modules = []
+    for layer in range(LAYERS):
+        gate = FastKVzipGate(layer, 64, 2, 2, torch.float32, 8, 4).eval()
+        for name, parameter in gate.named_parameters():
+            values = drawn(f"gate {layer}.{name}", parameter.shape, 0.4)
+            parameter.copy_(values + 1 if "norm" in name else values)
+        modules.append(gate)
+    return modules
+
+
+def fast_kvzip(model, seen, keep):
+    press = FastKVzipPress(compression_ratio=1 - keep)
+    press.gates = gates()
+    press.score_val = [None] * LAYERS
+    for module, hidden, _ in seen:
+        press._score_fast(module, hidden)
+    press.compress_post(model)
+    scores = press.score_val[:, 0]
+    return masked(model, scores, int(scores.numel() * (1 - keep)))
+
+
+def thresholded(model, seen, cache, surrogate, tau, window):
+    scorer = KVzapPress(model_type="linear")
+    scorer.kvzap_model = surrogate
+    press = DMSPress(scorer, threshold=tau, sliding_window_size=window)
+    scores = by_scores(model, scorer, seen, cache)
+    if (scores - tau).abs().min() < 1e-6:
+        return None
+    for module, hidden, kwargs in seen:
+        module.masked_key_indices = None
+        kwargs = {**kwargs, "past_key_values": cache, "cache_position": torch.arange(TOKENS), "hidden_states": hidden}
+        press.forward_hook(module, [], kwargs, [None])
+    dropped = torch.zeros_like(scores, dtype=torch.bool)
+    for module, _, _ in seen:
+        if module.masked_key_indices is not None:
+            _, heads, positions = module.masked_key_indices
+            dropped[module.layer_idx, heads, positions] = True
+    return masks(dropped)
+
+
+def with_statistics():
+    press = ExpectedAttentionStatsPress()
+    press.mu = drawn("query_mean", [LAYERS, 4, 32], 1.0)
+    root = drawn("query_root", [LAYERS, 4, 32, 32], 0.2)
+    press.cov = root @ root.transpose(-1, -2)
+    return press
+
+
+@torch.no_grad()
+def main():
+    model = make_model()
+    cases = []
+    for number in range(5):
+        # No token twice: equal hidden states would tie.
+        ids = torch.tensor(np.argsort(uniform(number, "golden prompt", 128))[None, :TOKENS].copy())
+        seen, cache = run(model, ids)
+        zap = {kind: kvzap_model(kind) for kind in ("linear", "mlp")}
+        kept = {}
+        for keep in KEEP:
+            expected = {
+                "plain": ExpectedAttentionPress(),
+                "mean": ExpectedAttentionPress(use_covariance=False, use_vnorm=False),
+                "wide": ExpectedAttentionPress(n_sink=9, n_future_positions=64, epsilon=0.01),
+                "fitted": with_statistics(),
+            }
+            kept[str(keep)] = {
+                **{f"expected_attention {name}": uniform_drop(by_scores(model, press, seen, cache), keep)
+                   for name, press in expected.items()},
+                **{f"kvzip {name} {rule}": selection
+                   for name, prefix, plus in [("bare", 0, False), ("template", PREFIX, False), ("plus", 0, True)]
+                   for rule, selection in kvzip(model, ids, prefix, keep, plus).items()},
+                "fast_kvzip": fast_kvzip(model, seen, keep),
+            }
+            for kind, surrogate in zap.items():
+                press = KVzapPress(model_type=kind)
+                press.kvzap_model = surrogate
+                kept[str(keep)][f"kvzap {kind}"] = uniform_drop(by_scores(model, press, seen, cache), keep)
+        above = {str(tau): thresholded(model, seen, cache, zap["linear"], tau, 16) for tau in THRESHOLDS}
+        cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
+    json.dump({"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
+               "window": 16, "cases": cases}, sys.stdout, separators=(",", ":"))
+    print()
+
+
+main()

@@ -1,0 +1,99 @@
+// Artifacts of fitted methods: what is written is read back, what is damaged or foreign is refused with a way out.
+
+#include "harness/engine/fitted_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+
+namespace kvarena {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FittedFile : public ::testing::Test {
+ protected:
+  FittedFile() : folder_(fs::temp_directory_path() / "kvarena_fitted_file_test") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "tiny");
+  }
+  ~FittedFile() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] fs::path file() const { return folder_ / "tiny" / "some-linear.safetensors"; }
+
+  void write(bool bf16 = false) const {
+    FittedWeights weights;
+    weights.tensors["layers.0.weight"] = {.shape = {2, 3}, .values = {1, 2, 3, 4, 5.25F, 1.0F / 3}};
+    weights.tensors["layers.0.bias"] = {.shape = {2}, .values = {-1, 0.5F}};
+    weights.metadata = {{kFittedMethod, "some-linear"}, {kFittedFingerprint, "abc"}, {"seed", "3"}};
+    write_fitted(file(), weights, bf16);
+  }
+
+  template <typename Action>
+  static std::string message(const Action& action) {
+    try {
+      action();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FittedFile, ComesBackWithItsMetadata) {
+  write();
+  const FittedWeights read = read_fitted(file());
+  EXPECT_EQ(read.at("layers.0.weight", {2, -1}).values, (std::vector<float>{1, 2, 3, 4, 5.25F, 1.0F / 3}));
+  EXPECT_EQ(read.metadata.at("seed"), "3");
+  const std::string bytes = read_file(file());
+  write();
+  EXPECT_EQ(read_file(file()), bytes);
+}
+
+TEST_F(FittedFile, SixteenBitsAreRoundedOnceAndHalfTheSize) {
+  write(/*bf16=*/true);
+  const std::vector<float> values = read_fitted(file()).at("layers.0.weight", {2, 3}).values;
+  EXPECT_EQ(values[4], 5.25F);
+  EXPECT_NE(values[5], 1.0F / 3);
+  EXPECT_NEAR(values[5], 1.0F / 3, 1e-3);
+}
+
+TEST_F(FittedFile, EveryDamagedByteOfTheContentIsNoticed) {
+  write();
+  const std::string good = read_file(file());
+  for (size_t back = 1; back <= 32; back += 5) {
+    std::string bad = good;
+    bad[bad.size() - back] = static_cast<char>(bad[bad.size() - back] ^ 0x01);
+    write_file(file(), bad);
+    EXPECT_THROW((void)read_fitted(file()), UserError) << back << " bytes from the end";
+  }
+  write_file(file(), good.substr(0, good.size() - 3));
+  EXPECT_NE(message([&] { (void)read_fitted(file()); }).find(file().string()), std::string::npos);
+}
+
+TEST_F(FittedFile, IsFoundByTheModelsFingerprintOrByItsPath) {
+  write();
+  const FittedRequest request{.method = "some", .variant = "linear"};
+  EXPECT_EQ(find_fitted(request, "Tiny", "abc", {folder_ / "absent", folder_}).place, file().string());
+  const std::string refused = message([&] { (void)find_fitted(request, "Tiny", "def", {folder_}); });
+  EXPECT_NE(refused.find("other model"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("kvarena fit some:kind=linear"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("Tiny"), std::string::npos) << refused;
+  const FittedRequest by_path{.method = "some", .path = file().string()};
+  EXPECT_EQ(find_fitted(by_path, "Tiny", "def", {}).metadata.at(kFittedFingerprint), "abc");
+}
+
+TEST_F(FittedFile, AForeignShapeOrAMissingTensorIsNamed) {
+  write();
+  const FittedWeights read = read_fitted(file());
+  EXPECT_NE(message([&] { (void)read.at("layers.0.weight", {2, 4}); }).find("[2, 4]"), std::string::npos);
+  EXPECT_NE(message([&] { (void)read.at("layers.0.weigth", {2, 3}); }).find("layers.0.weight"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvarena

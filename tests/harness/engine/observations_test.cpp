@@ -1,0 +1,115 @@
+// What a prefill observes beyond attention sums: moments of queries, the future, a repetition of the prompt.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/core/error.h"
+#include "harness/engine/prefill.h"
+#include "harness/engine/query_moments.h"
+#include "harness/engine/session.h"
+#include "tests/support/random_entries.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena {
+namespace {
+
+using testing::random_floats;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+const Reconstruction kRepeat{.chunk = 40, .first = "first", .next = "next"};
+
+TEST(QueryMomentsTest, TurnQueriesBackAndLeaveOutTheFirst) {
+  const LayerShape shape{.q_heads = 1, .kv_heads = 1, .head_dim = 2};
+  const Rotation rotation{.inverse = {0.5}};
+  const std::vector<std::array<double, 2>> plain = {{9, 9}, {1, 2}, {3, -2}, {2, 6}};
+  std::vector<float> turned;
+  for (size_t t = 0; t < plain.size(); ++t) {
+    const double angle = 0.5 * static_cast<double>(t);
+    turned.push_back(static_cast<float>(plain[t][0] * std::cos(angle) - plain[t][1] * std::sin(angle)));
+    turned.push_back(static_cast<float>(plain[t][0] * std::sin(angle) + plain[t][1] * std::cos(angle)));
+  }
+  QueryMoments moments{.left_out = 1};
+  for (int64_t t = 0; t < 4; t += 2) {  // in two passes
+    add_moments(moments, shape, rotation, {.q = turned.data() + 2 * t, .q_len = 2, .q_stride = 2, .position = t});
+  }
+  finish_moments(moments);
+  EXPECT_EQ(moments.count, 3);
+  EXPECT_NEAR(moments.mean[0], 2, 1e-6);
+  EXPECT_NEAR(moments.mean[1], 2, 1e-6);
+  EXPECT_NEAR(moments.covariance[0], 2.0 / 3, 1e-5);   // of 1, 3, 2
+  EXPECT_NEAR(moments.covariance[3], 32.0 / 3, 1e-5);  // of 2, -2, 6
+  EXPECT_NEAR(moments.covariance[1], -4.0 / 3, 1e-5);
+  EXPECT_EQ(moments.covariance[1], moments.covariance[2]);
+}
+
+TEST(Observations, DoNotDependOnHowThePromptIsCut) {
+  Transformer model = tiny_model();
+  const Needs needs{.future = 5, .query_moments = {0, 4}, .reconstructions = {kRepeat}};
+  const std::vector<int32_t> tokens = tiny_prompt(130);
+  const Prefill whole = prefill(model, tokens, needs, 1000);
+  const Prefill cut = prefill(model, tokens, needs, 23);
+  for (size_t layer = 0; layer < whole.observations.size(); ++layer) {
+    const LayerObservations& a = whole.observations[layer];
+    const LayerObservations& b = cut.observations[layer];
+    EXPECT_EQ(a.future_attention, b.future_attention);
+    ASSERT_EQ(a.query_moments.size(), 2U);
+    for (size_t i = 0; i < a.query_moments[1].covariance.size(); ++i) {
+      ASSERT_NEAR(a.query_moments[1].covariance[i], b.query_moments[1].covariance[i], 1e-9);
+    }
+    for (size_t i = 0; i < a.reconstructions[0].scores.size(); ++i) {
+      ASSERT_NEAR(a.reconstructions[0].scores[i], b.reconstructions[0].scores[i], 2e-6);
+    }
+  }
+}
+
+TEST(Observations, ExtraPassesLeaveThePromptsCacheAsItWas) {
+  Transformer model = tiny_model();
+  const std::vector<int32_t> tokens = tiny_prompt(90);
+  const Prefill plain = prefill(model, tokens, {});
+  const Prefill observed = prefill(model, tokens, {.future = 5, .reconstructions = {kRepeat}});
+  EXPECT_EQ(observed.logits, plain.logits);
+  EXPECT_EQ(observed.cache.bytes(), plain.cache.bytes());
+  EXPECT_EQ(observed.cache.length, plain.cache.length);
+}
+
+/// Full KV that sums what its steps attend to.
+class Listener final : public Method {
+ public:
+  void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override {
+    if (layer.layer != 1) return;
+    const int64_t n = layer.cache.tail().entries(0);
+    std::vector<float> step(static_cast<size_t>(4 * n), 0.0F);
+    layer.cache.tail().add_probabilities(queries, /*causal=*/true, lse, step.data(), n);
+    for (int64_t h = 0; h < 4; ++h) {
+      for (int64_t i = 0; i < layer.prompt_tokens; ++i) sums[h * layer.prompt_tokens + i] += step[h * n + i];
+    }
+  }
+  mutable std::vector<float> sums;
+};
+
+TEST(Observations, TheFutureIsWhatFullKvAttendsToLater) {
+  Transformer model = tiny_model();
+  const Prefill prompt = prefill(model, tiny_prompt(70), {.future = 6});
+  Listener listener;
+  listener.sums.assign(4 * 70, 0.0F);
+  const auto session = start_session(model, prompt, listener, {.stop = {.max_new_tokens = 7}});
+  Session* const one[] = {session.get()};
+  run_together(model, one);  // the seventh token is not fed any more
+  EXPECT_EQ(prompt.observations[1].future_attention, listener.sums);
+}
+
+TEST(Observations, ARepetitionThatOutgrowsTheWindowIsRefused) {
+  Transformer model = tiny_model();  // 2048 positions
+  try {
+    (void)prefill(model, tiny_prompt(1500), {.reconstructions = {{.chunk = 1500}}});
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("1500 prompt tokens and 1500 more"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW((void)prefill(model, tiny_prompt(1500), {.reconstructions = {{.chunk = 500}}}));
+}
+
+}  // namespace
+}  // namespace kvarena
