@@ -17,6 +17,7 @@ namespace kvarena {
 struct LayerScores {
   std::vector<std::vector<float>> heads;  // [kv_heads][entries]
   Protection protection;                  // under the undivided budget
+  double share = 0;                       // the undivided budget before rounding, entries a head
 };
 
 using HeadBudgets = std::vector<int64_t>;  // [kv_heads], entries a head may hold

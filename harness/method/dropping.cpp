@@ -67,9 +67,7 @@ void DroppingMethod::check(const std::string& place, std::vector<std::string>& p
   scorer_->check(place, problems);
 }
 
-bool DroppingMethod::remembers() const {
-  return scorer_->evicts_while_decoding() && scorer_->remembered_width() > 0 && !unlimited();
-}
+bool DroppingMethod::remembers() const { return scorer_->remembered_width() > 0 && !unlimited(); }
 
 void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& view) const {
   const int64_t width = scorer_->remembered_width();
@@ -86,12 +84,11 @@ void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& vie
 void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
   if (unlimited() || layers.empty()) return;
   const LayerContext& first = layers.front();
-  const double share = scorer_->budgeted() ? budget_.share(first.prompt_tokens, first.cache.shape(), first.layers)
-                                           : static_cast<double>(first.prompt_tokens);
+  const double share = share_of(first);
   std::vector<LayerScores> scores;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     if (remembers()) start_remembering(layers[layer], LayerView(layers[layer], &seen[layer]));
-    scores.push_back(score(layers[layer], &seen[layer], Division{.share = share, .layers = {}}.capacity()));
+    scores.push_back(score(layers[layer], &seen[layer], share));
   }
   const std::vector<HeadBudgets> budgets = make_budget_rule(rule_.json)->divide({.share = share, .layers = scores});
   for (size_t layer = 0; layer < layers.size(); ++layer) {
@@ -102,11 +99,12 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       cache.index = std::move(capacities);
     }
     keep_best(layers[layer], &seen[layer], std::move(scores[layer]), budgets[layer]);
+    if (!scorer_->evicts_while_decoding()) cache.tail().remember(0);
   }
 }
 
 void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const {
-  if (!scorer_->needs().step_attention || !remembers()) return;
+  if (!scorer_->needs().step_attention || !scorer_->evicts_while_decoding() || !remembers()) return;
   EntrySegment& tail = layer.cache.tail();
   const LayerShape& shape = layer.cache.shape();
   int64_t longest = 0;
@@ -140,11 +138,17 @@ void DroppingMethod::settle(LayerContext& layer) const {
     budgets.push_back(capacities == nullptr ? tail.entries(head) : capacities->heads[head]);
     full = full || tail.entries(head) > budgets.back();
   }
-  if (full) keep_best(layer, nullptr, score(layer, nullptr, budgets.front()), budgets);
+  if (full) keep_best(layer, nullptr, score(layer, nullptr, share_of(layer)), budgets);
 }
 
-LayerScores DroppingMethod::score(const LayerContext& layer, const LayerObservations* seen, int64_t capacity) const {
-  LayerScores result{.heads = {}, .protection = scorer_->protect(capacity)};
+double DroppingMethod::share_of(const LayerContext& layer) const {
+  if (!scorer_->budgeted()) return static_cast<double>(layer.prompt_tokens);
+  return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+}
+
+LayerScores DroppingMethod::score(const LayerContext& layer, const LayerObservations* seen, double share) const {
+  const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
+  LayerScores result{.heads = {}, .protection = scorer_->protect(capacity), .share = share};
   for (const LayerView& view : views(layer, seen)) {
     const at::Tensor scores = scorer_->score(view).to(at::kFloat).contiguous();
     KVARENA_ASSERT(scores.dim() == 2 && scores.size(0) == view.kv_heads() && scores.size(1) == view.n(),
@@ -171,7 +175,8 @@ void DroppingMethod::keep_best(LayerContext& layer, const LayerObservations* see
     const int64_t first = view.first_head();
     const int64_t last = first + view.kv_heads();
     LayerScores part{.heads = {scores.heads.begin() + first, scores.heads.begin() + last},
-                     .protection = scores.protection};
+                     .protection = scores.protection,
+                     .share = scores.share};
     HeadBudgets part_budgets(budgets.begin() + first, budgets.begin() + last);
     scorer_->refine(view, part, part_budgets);
     std::ranges::move(part.heads, scores.heads.begin() + first);

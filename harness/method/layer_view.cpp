@@ -132,6 +132,11 @@ const ModelFacts& LayerView::model() const {
   return *layer_->model;
 }
 
+at::Tensor LayerView::group_reduce(const at::Tensor& per_query_head, const std::string& by) const {
+  const at::Tensor groups = per_query_head.view({kv_heads_, group(), -1});
+  return by == "max" ? groups.amax(1) : by == "sum" ? groups.sum(1) : groups.mean(1);
+}
+
 at::Tensor LayerView::group_mean(const at::Tensor& per_query_head) const {
   return per_query_head.view({kv_heads_, group(), n_}).mean(1);
 }

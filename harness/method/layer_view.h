@@ -57,6 +57,8 @@ class LayerView {
   [[nodiscard]] const ReconstructionScores& reconstruction(const Reconstruction& what) const;
   [[nodiscard]] const ModelFacts& model() const;
 
+  /// [q_heads, n] -> [kv_heads, n], reduced over each group of query heads by "mean", "max" or "sum".
+  [[nodiscard]] at::Tensor group_reduce(const at::Tensor& per_query_head, const std::string& by) const;
   /// [q_heads, n] -> [kv_heads, n], mean over each group of query heads.
   [[nodiscard]] at::Tensor group_mean(const at::Tensor& per_query_head) const;
   /// [q_heads, n] -> [kv_heads, n], sum over each group.

@@ -90,8 +90,9 @@ class DroppingMethod final : public Method {
  private:
   [[nodiscard]] bool unlimited() const { return scorer_->budgeted() && budget_.unlimited(); }
   [[nodiscard]] bool remembers() const;
+  [[nodiscard]] double share_of(const LayerContext& layer) const;
   void start_remembering(LayerContext& layer, const LayerView& view) const;
-  [[nodiscard]] LayerScores score(const LayerContext& layer, const LayerObservations* seen, int64_t capacity) const;
+  [[nodiscard]] LayerScores score(const LayerContext& layer, const LayerObservations* seen, double share) const;
   void keep_best(LayerContext& layer, const LayerObservations* seen, LayerScores scores, HeadBudgets budgets) const;
 
   std::string name_;

@@ -8,7 +8,7 @@ namespace {
 /// The ceiling of dropping: keeps what the future will really attend to.  Full KV decodes `horizon` tokens greedily and
 /// s[j,i] = sum over these tokens' queries and h in group j of a[h,t,i].  Nothing is protected, and decoding keeps
 /// everything.  No method that must decide at the end of the prompt can know this; how far one stays below it is what
-/// better scores could still win. 
+/// better scores could still win.
 class FutureOracle final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {
