@@ -116,7 +116,12 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
                            .q_stride = queries.q_stride,
                            .position = queries.position + t};
     tail.add_probabilities(one, /*causal=*/false, lse + t * shape.q_heads, sums.data(), longest);
-    StepAttention step{.entries = &tail, .attention = {}, .lse = {}, .layer = layer.layer, .position = one.position};
+    StepAttention step{.entries = &tail,
+                       .attention = {},
+                       .lse = {},
+                       .layer = layer.layer,
+                       .position = one.position,
+                       .prompt_tokens = layer.prompt_tokens};
     for (int64_t q_head = 0; q_head < shape.q_heads; ++q_head) {
       const int64_t n = tail.entries(q_head / shape.group());
       auto& row = step.attention.emplace_back(sums.begin() + q_head * longest, sums.begin() + q_head * longest + n);

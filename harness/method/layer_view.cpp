@@ -81,6 +81,31 @@ at::Tensor LayerView::window_attention(int64_t w) const {
   return shown(sums);
 }
 
+void LayerView::for_each_query_block(int64_t w, const std::function<void(const at::Tensor&, int64_t)>& use) const {
+  KVARENA_ASSERT(seen_ != nullptr && seen_->window >= std::min(w, n_),
+                 fmt::format("a window of {} queries was not declared in needs()", w));
+  const int64_t rows = std::min(w, seen_->window);
+  const at::Tensor queries = at::from_blob(const_cast<float*>(seen_->window_queries.data()),
+                                           {seen_->window, shape_.q_heads, head_dim()}, at::kFloat)
+                                 .narrow(0, seen_->window - rows, rows)
+                                 .narrow(1, first_head_ * group(), q_heads());  // [rows, q_heads, head_dim]
+  const at::Tensor keys = this->keys().transpose(1, 2).contiguous();            // [kv_heads, head_dim, n]
+  const at::Tensor entry = at::arange(n_, at::kLong);
+  constexpr int64_t kBlockFloats = int64_t{4} << 20;
+  const int64_t block = std::max<int64_t>(1, kBlockFloats / (q_heads() * n_));
+  for (int64_t done = 0; done < rows; done += block) {
+    const int64_t count = std::min(block, rows - done);
+    const int64_t first = n_ - rows + done;
+    const at::Tensor q = queries.narrow(0, done, count).permute({1, 0, 2}).reshape({kv_heads_, -1, head_dim()});
+    at::Tensor scores = q.matmul(keys).mul_(attention_scale(shape_)).view({q_heads(), count, n_});
+    const at::Tensor position = at::arange(first, first + count, at::kLong).unsqueeze(1);  // [count, 1]
+    at::Tensor unseen = entry.gt(position);
+    if (shape_.window > 0) unseen = unseen.logical_or_(entry.le(position - shape_.window));
+    scores.masked_fill_(unseen, -std::numeric_limits<float>::infinity());
+    use(scores, first);
+  }
+}
+
 at::Tensor LayerView::remembered(int64_t column) const {
   const int64_t width = tail().remembered_width();
   KVARENA_ASSERT(column < width, fmt::format("column {} of {} remembered", column, width));

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "harness/cache/layer_cache.h"
 #include "harness/method/method.h"
 
@@ -41,6 +43,10 @@ class LayerView {
   /// Attention from the last w prompt queries, summed over them, causal inside the window: [q_heads, n].
   /// Needs::window >= w; a prompt shorter than w gives all its queries.
   [[nodiscard]] at::Tensor window_attention(int64_t w) const;
+  /// The last w prompt queries' scores over all entries, a block of queries at a time (about 16 MB): `use` gets
+  /// [q_heads, rows, n], q.k / sqrt(head_dim) and -inf where a query does not see an entry, and the position of the
+  /// block's first query. Needs::window >= w; a prompt shorter than w gives all its queries.
+  void for_each_query_block(int64_t w, const std::function<void(const at::Tensor& scores, int64_t first)>& use) const;
   /// Column `column` of what the scorer remembers with every entry: [kv_heads, n]. Scorer::remembered_width > column.
   [[nodiscard]] at::Tensor remembered(int64_t column = 0) const;
   /// Attention inputs of the prompt: [n, hidden_size]. Needs::hidden.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ struct Reconstruction {
   bool output_norm = false;      // weigh probabilities by |W_O v| / |attention input of the query|
   bool operator==(const Reconstruction&) const = default;
 };
+
+/// A window that holds every query of any prompt.
+inline constexpr int64_t kWholePrompt = std::numeric_limits<int64_t>::max();
 
 /// What a method wants the backend to observe; said as data so that one prefill can serve many methods.
 struct Needs {

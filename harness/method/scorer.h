@@ -24,7 +24,8 @@ struct StepAttention {
   std::vector<std::vector<float>> attention;  // [q_heads][entries of its kv head], probabilities
   std::vector<float> lse;                     // [q_heads], logarithms of the softmax denominators
   int64_t layer = 0;
-  int64_t position = 0;  // of the query
+  int64_t position = 0;       // of the query
+  int64_t prompt_tokens = 0;  // the prompt's length
 
   [[nodiscard]] int64_t group() const { return entries->shape().group(); }
 };
