@@ -51,9 +51,12 @@ LayerCache LayerCache::clone(const LedgerPtr& ledger) const {
   return copy;
 }
 
-KvCache::KvCache(int64_t layer_count, const LayerShape& shape) : ledger(std::make_shared<MemoryLedger>()) {
-  for (int64_t i = 0; i < layer_count; ++i) layers.emplace_back(shape, ledger);
+KvCache::KvCache(std::span<const LayerShape> shapes) : ledger(std::make_shared<MemoryLedger>()) {
+  for (const LayerShape& shape : shapes) layers.emplace_back(shape, ledger);
 }
+
+KvCache::KvCache(int64_t layer_count, const LayerShape& shape)
+    : KvCache(std::vector<LayerShape>(static_cast<size_t>(layer_count), shape)) {}
 
 int64_t KvCache::bytes() const {
   int64_t total = 0;
@@ -65,6 +68,7 @@ KvCache KvCache::clone() const {
   KvCache copy;
   copy.ledger = std::make_shared<MemoryLedger>();
   copy.length = length;
+  copy.prompt_length = prompt_length;
   for (const LayerCache& layer : layers) copy.layers.push_back(layer.clone(copy.ledger));
   return copy;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "harness/cache/entry_segment.h"
@@ -59,8 +60,12 @@ class LayerCache {
 struct KvCache {
   std::vector<LayerCache> layers;
   int64_t length = 0;  // tokens whose KV was appended = position of the next token
+  /// Tokens of the prompt when they are known before its first pass, else 0; rotations that depend on the sequence's
+  /// length (dynamic rope scaling) need it.
+  int64_t prompt_length = 0;
   LedgerPtr ledger;
 
+  explicit KvCache(std::span<const LayerShape> layers);
   KvCache(int64_t layers, const LayerShape& shape);
   KvCache(KvCache&&) = default;
   KvCache& operator=(KvCache&&) = default;

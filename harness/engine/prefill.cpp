@@ -28,6 +28,7 @@ Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs
   const auto start = std::chrono::steady_clock::now();
   Prefill result{.tokens = {tokens.begin(), tokens.end()}, .cache = model.make_cache(), .model = std::move(facts)};
   if (result.model == nullptr) result.model = model_facts(model);
+  result.cache.prompt_length = n;
   PromptObserver observer(needs, n, model.config().layers, model.config().hidden_size, result.model->rotation);
   for (int64_t done = 0; done < n; done += chunk) {
     const int64_t count = std::min(chunk, n - done);

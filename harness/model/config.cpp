@@ -26,7 +26,52 @@ bool ModelConfig::is_sparse_layer(int64_t layer) const {
   return std::find(expert.dense_layers.begin(), expert.dense_layers.end(), layer) == expert.dense_layers.end();
 }
 
-bool ModelConfig::is_sliding_layer(int64_t layer) const { return sliding_window > 0 && layer >= sliding_first_layer; }
+bool ModelConfig::is_sliding_layer(int64_t layer) const {
+  return sliding_window > 0 && (sliding_layers.empty() || sliding_layers[layer]);
+}
+
+void extend_window(ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.type != RopeScaling::Type::dynamic && scaling.type != RopeScaling::Type::yarn) return;
+  const double reach = static_cast<double>(scaling.original_max_position) * scaling.factor;
+  if (reach < 1e9) config.max_position = std::max(config.max_position, static_cast<int64_t>(reach));
+}
+
+namespace {
+
+void check_experts(const ExpertConfig& expert, const std::string& place) {
+  if (expert.experts == 0) return;
+  if (expert.experts_per_token < 1 || expert.experts_per_token > expert.experts || expert.intermediate_size < 1 ||
+      expert.sparse_step < 1 || expert.shared_intermediate_size < 0) {
+    fail({.place = place,
+          .found = fmt::format("{} experts, {} for each token, of size {}", expert.experts, expert.experts_per_token,
+                               expert.intermediate_size),
+          .expected = "at least one expert a token and no more than there are"});
+  }
+  const bool grouped = expert.groups >= 1 && expert.experts % expert.groups == 0 && expert.groups_per_token >= 1 &&
+                       expert.groups_per_token <= expert.groups;
+  if (!grouped || expert.experts_per_token > expert.experts / expert.groups * expert.groups_per_token) {
+    fail({.place = place,
+          .found = fmt::format("{} experts for each token from {} of {} groups of {} experts", expert.experts_per_token,
+                               expert.groups_per_token, expert.groups, expert.experts),
+          .expected = "groups of equal size that hold enough experts"});
+  }
+}
+
+void check_latent(const LatentAttentionConfig& latent, const std::string& place) {
+  if (latent.kv_lora_rank == 0) return;
+  if (latent.kv_lora_rank > 0 && latent.kv_lora_rank % 2 == 0 && latent.q_lora_rank >= 0 && latent.nope_head_dim > 0 &&
+      latent.rope_head_dim > 0 && latent.rope_head_dim % 2 == 0 && latent.v_head_dim > 0) {
+    return;
+  }
+  fail({.place = place,
+        .found =
+            fmt::format("a latent of {}, queries of {}, heads of {} + {} rotated, values of {}", latent.kv_lora_rank,
+                        latent.q_lora_rank, latent.nope_head_dim, latent.rope_head_dim, latent.v_head_dim),
+        .expected = "positive sizes, a latent and a rotated part that are even"});
+}
+
+}  // namespace
 
 void check_config(const ModelConfig& config, const std::string& place) {
   // Far above any model, and low enough that products of two sizes stay inside 63 bits.
@@ -65,13 +110,14 @@ void check_config(const ModelConfig& config, const std::string& place) {
   };
   if (config.bos) check_id("bos", *config.bos);
   for (const int32_t id : config.eos) check_id("eos", id);
-  const ExpertConfig& expert = config.expert;
-  if (expert.experts > 0 && (expert.experts_per_token < 1 || expert.experts_per_token > expert.experts ||
-                             expert.intermediate_size < 1 || expert.sparse_step < 1)) {
+  check_experts(config.expert, place);
+  check_latent(config.latent, place);
+  if (const auto& factors = config.rope_scaling.frequency_factors;
+      config.rope_scaling.type == RopeScaling::Type::factors &&
+      static_cast<int64_t>(factors.size()) != config.rotary_dim() / 2) {
     fail({.place = place,
-          .found = fmt::format("{} experts, {} for each token, of size {}", expert.experts, expert.experts_per_token,
-                               expert.intermediate_size),
-          .expected = "at least one expert a token and no more than there are"});
+          .found = fmt::format("{} rope frequency factors", factors.size()),
+          .expected = fmt::format("{}, half of a head's rotated channels", config.rotary_dim() / 2)});
   }
 }
 

@@ -64,6 +64,20 @@ struct LatentAttentionConfig {
   int64_t nope_head_dim = 0;
   int64_t rope_head_dim = 0;
   int64_t v_head_dim = 0;
+
+  /// Channels of a cached entry: the latent's and the rotated key's, in the order of an ordinary head, whose channels c
+  /// and c + width / 2 turn together. So each half begins with its half of the rotated key, then has its half of the
+  /// latent.
+  [[nodiscard]] int64_t width() const { return kv_lora_rank + rope_head_dim; }
+  [[nodiscard]] int64_t latent_channel(int64_t i) const {
+    const int64_t part = kv_lora_rank / 2;
+    return i / part * (width() / 2) + rope_head_dim / 2 + i % part;
+  }
+  /// Of rotated channel i in half-split order.
+  [[nodiscard]] int64_t rotated_channel(int64_t i) const {
+    const int64_t part = rope_head_dim / 2;
+    return i / part * (width() / 2) + i % part;
+  }
 };
 
 struct ModelConfig {
@@ -76,7 +90,7 @@ struct ModelConfig {
   int64_t head_dim = 0;  // of queries and keys; may differ from hidden_size / q_heads
   int64_t intermediate_size = 0;
   int64_t vocab_size = 0;
-  int64_t max_position = 0;  // the window: prompt and answer together
+  int64_t max_position = 0;  // the window: prompt and answer together, as far as rope scaling reaches
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   bool rope_interleaved = false;  // rotation pairs are neighbours (DeepSeek) instead of i and i + head_dim / 2
@@ -85,9 +99,9 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
-  bool qk_norm = false;             // RMS norm of each head's queries and keys (Qwen3)
-  int64_t sliding_window = 0;       // 0: every token sees all before it
-  int64_t sliding_first_layer = 0;  // layers before it see everything
+  bool qk_norm = false;              // RMS norm of each head's queries and keys (Qwen3)
+  int64_t sliding_window = 0;        // 0: every token sees all before it
+  std::vector<bool> sliding_layers;  // [layers], which of them have the window; empty: all
   ExpertConfig expert;
   LatentAttentionConfig latent;
   std::optional<int32_t> bos;
@@ -95,6 +109,9 @@ struct ModelConfig {
   kernels::DType dtype = kernels::DType::f32;  // of the weights as published; f32 for block-quantised ones
 
   [[nodiscard]] int64_t group() const { return q_heads / kv_heads; }
+  [[nodiscard]] bool is_latent() const { return latent.kv_lora_rank > 0; }
+  /// Channels of a head that are rotated.
+  [[nodiscard]] int64_t rotary_dim() const { return is_latent() ? latent.rope_head_dim : head_dim; }
   [[nodiscard]] bool is_sparse_layer(int64_t layer) const;
   [[nodiscard]] bool is_sliding_layer(int64_t layer) const;
 };
@@ -106,6 +123,9 @@ struct ModelConfig {
 
 /// From the metadata of a GGUF file. Same errors.
 [[nodiscard]] ModelConfig read_gguf_config(const GgufFile& file);
+
+/// Widens max_position where a scaling that makes it larger (dynamic, yarn) is described beside the window before it.
+void extend_window(ModelConfig& config);
 
 /// Sizes positive, heads divisible, ids inside the vocabulary. `place` starts the message.
 void check_config(const ModelConfig& config, const std::string& place);

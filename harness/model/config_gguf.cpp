@@ -1,34 +1,30 @@
 // The model's description in GGUF metadata: general.architecture, then keys that start with it.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/model/architectures/architecture.h"
 #include "harness/model/config.h"
 #include "harness/model/gguf.h"
 
 namespace kvarena {
 namespace {
 
-struct ArchitectureName {
-  const char* gguf;
-  const char* hugging_face;
-};
-constexpr ArchitectureName kArchitectures[] = {
-    {"llama", "llama"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"}, {"qwen3moe", "qwen3_moe"}, {"deepseek2", "deepseek_v2"},
-};
-
-std::string read_architecture(const GgufFile& file) {
+const Architecture& find_architecture(const GgufFile& file) {
   const std::string name = file.get_string("general.architecture");
   std::vector<std::string> known;
-  for (const auto& [gguf, hugging_face] : kArchitectures) {
-    if (name == gguf) return hugging_face;
-    known.emplace_back(gguf);
+  for (const Architecture* one : architectures()) {
+    if (one->gguf.empty()) continue;
+    if (one->gguf == name) return *one;
+    known.emplace_back(one->gguf);
   }
   fail({.place = fmt::format("{}: metadata general.architecture", file.path().string()),
         .found = fmt::format("\"{}\"", name),
-        .expected = "one of llama, qwen2, qwen3, qwen3moe, deepseek2",
+        .expected = fmt::format("one of {}", fmt::join(known, ", ")),
         .nearest = nearest_name(name, known)});
 }
 
@@ -50,7 +46,10 @@ RopeScaling read_rope_scaling(const GgufFile& file, const std::string& arch, int
     scaling.factor = factor;
     scaling.beta_fast = file.find_float(arch + ".rope.scaling.yarn_beta_fast").value_or(scaling.beta_fast);
     scaling.beta_slow = file.find_float(arch + ".rope.scaling.yarn_beta_slow").value_or(scaling.beta_slow);
-    scaling.attention_factor = file.find_float(arch + ".rope.scaling.attn_factor");
+    // The format's factor multiplies the customary one, the key of Hugging Face replaces it.
+    if (const std::optional<double> by = file.find_float(arch + ".rope.scaling.attn_factor")) {
+      scaling.attention_factor = *by * (0.1 * std::log(factor) + 1);
+    }
   } else if (type == "linear" || (type == "none" && factor != 1.0)) {
     scaling.type = RopeScaling::Type::linear;
     scaling.factor = factor;
@@ -82,27 +81,11 @@ void read_experts(const GgufFile& file, const std::string& arch, ModelConfig& co
   expert.shared_experts = file.find_int(arch + ".expert_shared_count").value_or(0);
   expert.shared_intermediate_size = expert.shared_experts * expert.intermediate_size;
   expert.first_sparse_layer = file.find_int(arch + ".leading_dense_block_count").value_or(0);
-  expert.normalize_weights = file.find_bool(arch + ".expert_weights_norm").value_or(config.architecture == "qwen3_moe");
+  expert.normalize_weights = file.find_bool(arch + ".expert_weights_norm").value_or(false);
   expert.weight_scale = file.find_float(arch + ".expert_weights_scale").value_or(1.0);
   expert.sigmoid_scores = file.find_int(arch + ".expert_gating_func").value_or(1) == 2;
   expert.groups = file.find_int(arch + ".expert_group_count").value_or(1);
   expert.groups_per_token = file.find_int(arch + ".expert_group_used_count").value_or(1);
-}
-
-void read_latent_attention(const GgufFile& file, const std::string& arch, ModelConfig& config) {
-  LatentAttentionConfig& latent = config.latent;
-  latent.kv_lora_rank = file.get_int(arch + ".attention.kv_lora_rank");
-  latent.q_lora_rank = file.find_int(arch + ".attention.q_lora_rank").value_or(0);
-  latent.rope_head_dim = file.get_int(arch + ".rope.dimension_count");
-  // Newer files describe the latent as one key/value head and the real sizes in *_mla.
-  const int64_t key =
-      file.find_int(arch + ".attention.key_length_mla").value_or(file.get_int(arch + ".attention.key_length"));
-  latent.v_head_dim =
-      file.find_int(arch + ".attention.value_length_mla").value_or(file.get_int(arch + ".attention.value_length"));
-  latent.nope_head_dim = key - latent.rope_head_dim;
-  config.head_dim = key;
-  config.kv_heads = config.q_heads;
-  config.rope_interleaved = true;
 }
 
 void read_special_ids(const GgufFile& file, ModelConfig& config) {
@@ -144,8 +127,9 @@ int64_t read_vocab_size(const GgufFile& file, const std::string& arch) {
 
 ModelConfig read_gguf_config(const GgufFile& file) {
   ModelConfig config;
-  config.architecture = read_architecture(file);
-  const std::string arch = file.get_string("general.architecture");
+  const Architecture& architecture = find_architecture(file);
+  config.architecture = architecture.name;
+  const std::string arch(architecture.gguf);
   const std::string place = file.path().string() + ": metadata";
   config.name = file.find_string("general.name").value_or(file.path().stem().string());
   config.layers = file.get_int(arch + ".block_count");
@@ -168,8 +152,8 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   config.dtype = weight_dtype(file);
   config.rope_scaling = read_rope_scaling(file, arch, config.max_position);
   read_experts(file, arch, config);
-  if (arch == "deepseek2") read_latent_attention(file, arch, config);
-  if (config.expert.sigmoid_scores) config.architecture = "deepseek_v3";
+  if (architecture.read_gguf != nullptr) architecture.read_gguf(file, arch, config);
+  extend_window(config);
   read_special_ids(file, config);
   check_config(config, place);
   return config;

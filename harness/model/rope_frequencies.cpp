@@ -1,12 +1,8 @@
 #include "harness/model/rope_frequencies.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "harness/core/error.h"
 
 namespace kvarena {
 namespace {
@@ -46,26 +42,41 @@ void scale_yarn(std::vector<double>& frequencies, const ModelConfig& config) {
   }
 }
 
+double yarn_mscale(const RopeScaling& scaling, double mscale) {
+  return scaling.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(scaling.factor) + 1;
+}
+
 double yarn_magnitude(const RopeScaling& scaling) {
-  const auto get = [&](double mscale) {
-    return scaling.factor <= 1 ? 1.0 : 0.1 * mscale * std::log(scaling.factor) + 1;
-  };
   if (scaling.attention_factor) return *scaling.attention_factor;
-  if (scaling.mscale > 0 && scaling.mscale_all_dim > 0) return get(scaling.mscale) / get(scaling.mscale_all_dim);
-  return get(1.0);
+  if (scaling.mscale > 0 && scaling.mscale_all_dim > 0) {
+    return yarn_mscale(scaling, scaling.mscale) / yarn_mscale(scaling, scaling.mscale_all_dim);
+  }
+  return yarn_mscale(scaling, 1.0);
+}
+
+/// NTK-aware scaling by the sequence's length: theta grows so that the lowest frequency is interpolated by as much as
+/// the sequence outgrows the original window.
+double dynamic_theta(const ModelConfig& config, int64_t length) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const auto original = static_cast<double>(scaling.original_max_position);
+  const double grown = std::max(original, static_cast<double>(length));
+  const auto dim = static_cast<double>(config.rotary_dim());
+  return config.rope_theta * std::pow(scaling.factor * grown / original - (scaling.factor - 1), dim / (dim - 2));
 }
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const ModelConfig& config) {
+RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
   const RopeScaling& scaling = config.rope_scaling;
-  const int64_t half = config.head_dim / 2;
+  const int64_t half = config.rotary_dim() / 2;
+  const double theta = scaling.type == RopeScaling::Type::dynamic ? dynamic_theta(config, length) : config.rope_theta;
   RopeFrequencies rope;
   for (int64_t i = 0; i < half; ++i) {
-    rope.inverse.push_back(std::pow(config.rope_theta, -static_cast<double>(i) / static_cast<double>(half)));
+    rope.inverse.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(half)));
   }
   switch (scaling.type) {
-    case RopeScaling::Type::none: break;
+    case RopeScaling::Type::none:
+    case RopeScaling::Type::dynamic: break;
     case RopeScaling::Type::linear:
       for (double& frequency : rope.inverse) frequency /= scaling.factor;
       break;
@@ -79,13 +90,14 @@ RopeFrequencies rope_frequencies(const ModelConfig& config) {
     case RopeScaling::Type::factors:
       for (int64_t i = 0; i < half; ++i) rope.inverse[i] /= scaling.frequency_factors[i];
       break;
-    case RopeScaling::Type::dynamic:
-      fail({.place = config.name,
-            .found = "rope scaling \"dynamic\"",
-            .expected = "none, linear, llama3, yarn or frequency factors",
-            .action = "dynamic frequencies change with the sequence and contradict keys that are already cached"});
   }
   return rope;
+}
+
+double rope_score_factor(const RopeScaling& scaling) {
+  if (scaling.type != RopeScaling::Type::yarn || scaling.mscale_all_dim <= 0) return 1.0;
+  const double mscale = yarn_mscale(scaling, scaling.mscale_all_dim);
+  return mscale * mscale;
 }
 
 }  // namespace kvarena

@@ -8,12 +8,15 @@
 namespace kvarena {
 
 struct RopeFrequencies {
-  std::vector<double> inverse;  // [head_dim / 2], radians per position
+  std::vector<double> inverse;  // [rotary_dim / 2], radians per position
   float magnitude = 1.0F;       // factor on cos and sin (YaRN's attention factor)
 };
 
-/// Frequencies of a model. Throws UserError for dynamic NTK scaling, whose frequencies change with the length of the
-/// sequence and so cannot agree with keys that are already in the cache.
-[[nodiscard]] RopeFrequencies rope_frequencies(const ModelConfig& config);
+/// Frequencies for a token that is in a sequence of `length` tokens. Only dynamic NTK scaling depends on the length,
+/// and only past the original window.
+[[nodiscard]] RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length = 0);
+
+/// Factor on the scores beside 1/sqrt(head_dim): DeepSeek's YaRN scales them by mscale_all_dim, others by nothing.
+[[nodiscard]] double rope_score_factor(const RopeScaling& scaling);
 
 }  // namespace kvarena

@@ -6,38 +6,26 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/model/activations.h"
+#include "harness/model/attention_projections.h"
+#include "harness/model/feed_forward.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/weights.h"
 #include "kernels/attention/attention.h"
-#include "kernels/elementwise/elementwise.h"
-#include "kernels/matmul/matmul.h"
+#include "kernels/cells/cells.h"
 #include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
 
-/// Grows to the largest size asked for and is never cleared: what a pass needs is written before it is read.
-class Workspace {
- public:
-  float* at_least(int64_t floats) {
-    if (static_cast<int64_t>(data_.size()) < floats) data_.resize(static_cast<size_t>(floats));
-    return data_.data();
-  }
-
- private:
-  std::vector<float> data_;
-};
-
-/// This decoder is dense, with ordinary attention and half-split rotation.
-void check_supported(const ModelConfig& config) {
-  const auto refuse = [&](const std::string& what) {
-    fail({.place = config.name, .found = what, .expected = "a dense decoder of the Llama kind"});
-  };
-  if (config.expert.experts > 0) refuse(fmt::format("{} experts", config.expert.experts));
-  if (config.latent.kv_lora_rank > 0) refuse("latent attention");
-  if (config.rope_interleaved) refuse("interleaved rotation");
-  if (config.output_bias || config.mlp_bias) refuse("biases outside the attention's inputs");
-  if (config.sliding_window > 0 && config.sliding_first_layer > 0) refuse("a sliding window in some layers only");
+/// Cache entries lie in cells whose lanes the kernels fill.
+void check_supported(const ModelConfig& config, const LayerShape& shape) {
+  if (shape.head_dim % kernels::kCell == 0) return;
+  fail({.place = config.name,
+        .found = config.is_latent() ? fmt::format("a latent of {} and {} rotated channels", config.latent.kv_lora_rank,
+                                                  config.latent.rope_head_dim)
+                                    : fmt::format("head_dim {}", shape.head_dim),
+        .expected = fmt::format("a multiple of {}", kernels::kCell)});
 }
 
 /// Name, shape and first row of every tensor of floats.
@@ -59,32 +47,25 @@ struct Transformer::Impl {
   ModelConfig config;
   TransformerOptions options;
   ModelWeights weights;
-  RopeFrequencies rope;
+  RopeFrequencies rope;      // of the channels that are rotated
+  RopeFrequencies rotation;  // of a whole head in the cache
   std::string fingerprint;
-  LayerShape shape;
-  float eps = 0;  // of every RMS norm
+  std::vector<LayerShape> shapes;  // [layers]
 
-  // Activations of the pass under way; R rows = new tokens of all sequences.
-  Workspace x;                     // [R, hidden_size], the residual stream
-  Workspace normed;                // [R, hidden_size]
-  Workspace qkv;                   // [R, (q_heads + 2 kv_heads) * head_dim]
-  Workspace attended;              // [R, q_heads * head_dim]
-  Workspace projected;             // [R, hidden_size]
-  Workspace inner;                 // [R, 2 * intermediate_size]
+  Activations a;
+  Workspace attended;              // [R, q_heads * head_dim of the cache]
   Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums
   Workspace lse;                   // [R, q_heads]
-  Workspace turn;                  // cos [R, rotary / 2], then sin
   Workspace logits;                // [wanted rows, vocab_size]
   std::vector<int32_t> positions;  // [R]
 
   void check(std::span<const SequencePass> batch) const;
-  void embed(std::span<const SequencePass> batch, int64_t rows);
-  void attention_block(int64_t layer, std::span<const SequencePass> batch, int64_t rows);
-  void attend_sequence(int64_t layer, const SequencePass& pass, int64_t first_row);
-  void mlp_block(const LayerWeights& layer, int64_t rows);
+  void embed(std::span<const SequencePass> batch);
+  void make_rotations(std::span<const SequencePass> batch);
+  void attention_block(int64_t layer, std::span<const SequencePass> batch);
+  void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
+  void mlp_block(const LayerWeights& layer);
   int64_t collect_wanted(std::span<const SequencePass> batch);
-
-  [[nodiscard]] int64_t qkv_width() const { return (shape.q_heads + 2 * shape.kv_heads) * shape.head_dim; }
 };
 
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
@@ -105,41 +86,58 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   }
 }
 
-void Transformer::Impl::embed(std::span<const SequencePass> batch, int64_t rows) {
-  float* row = x.at_least(rows * config.hidden_size);
+void Transformer::Impl::embed(std::span<const SequencePass> batch) {
+  float* row = a.x.at_least(a.rows * a.hidden);
   positions.clear();
   for (const SequencePass& pass : batch) {
-    for (size_t i = 0; i < pass.tokens.size(); ++i, row += config.hidden_size) {
+    for (size_t i = 0; i < pass.tokens.size(); ++i, row += a.hidden) {
       weights.embedding.unpack_row(pass.tokens[i], row);
       positions.push_back(static_cast<int32_t>(pass.cache->length + static_cast<int64_t>(i)));
     }
   }
-  const int64_t half = shape.head_dim / 2;
-  float* cos = turn.at_least(2 * rows * half);
-  kernels::rotation_tables(positions.data(), rows, rope.inverse.data(), half, rope.magnitude, cos, cos + rows * half);
+  make_rotations(batch);
 }
 
-void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass, int64_t first_row) {
-  const auto q_len = static_cast<int64_t>(pass.tokens.size());
-  const int64_t width = qkv_width();
-  const int64_t q_width = shape.q_heads * shape.head_dim;
-  const float* q = qkv.at_least(0) + first_row * width;
-  const float* keys = q + q_width;
-  const float* values = keys + shape.kv_heads * shape.head_dim;
+/// Dynamic scaling turns a token by the frequencies of the sequence it was fed in: of the whole prompt for a token of
+/// the prompt, of the tokens up to itself for a later one.
+void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
+  const int64_t half = config.rotary_dim() / 2;
+  float* cos = a.turn.at_least(2 * a.rows * half);
+  float* sin = cos + a.rows * half;
+  kernels::rotation_tables(positions.data(), a.rows, rope.inverse.data(), half, rope.magnitude, cos, sin);
+  if (config.rope_scaling.type != RopeScaling::Type::dynamic) return;
+  int64_t row = 0;
+  for (const SequencePass& pass : batch) {
+    RopeFrequencies grown;
+    int64_t length = config.rope_scaling.original_max_position;
+    for (size_t i = 0; i < pass.tokens.size(); ++i, ++row) {
+      const int64_t own = std::max<int64_t>(pass.cache->prompt_length, positions[row] + 1);
+      if (own > length) grown = rope_frequencies(config, length = own);
+      if (grown.inverse.empty()) continue;
+      kernels::rotation_tables(&positions[row], 1, grown.inverse.data(), half, grown.magnitude, cos + row * half,
+                               sin + row * half);
+    }
+  }
+}
 
+void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows,
+                                        int64_t first_row) {
+  const auto q_len = static_cast<int64_t>(pass.tokens.size());
+  const LayerShape& shape = shapes[layer];
   LayerCache& cache = pass.cache->layers[layer];
-  cache.append(keys, values, q_len, width, pass.cache->length);
+  cache.append(rows.keys + first_row * rows.kv_stride, rows.values + first_row * rows.kv_stride, q_len, rows.kv_stride,
+               pass.cache->length);
 
   const bool hidden_wanted = pass.hooks != nullptr && pass.hooks->wants_hidden();
-  const LayerQueries queries{.q = q,
+  const LayerQueries queries{.q = rows.q + first_row * rows.q_stride,
                              .q_len = q_len,
-                             .q_stride = width,
+                             .q_stride = rows.q_stride,
                              .position = pass.cache->length,
-                             .hidden = hidden_wanted ? normed.at_least(0) + first_row * config.hidden_size : nullptr,
+                             .hidden = hidden_wanted ? a.normed.at_least(0) + first_row * a.hidden : nullptr,
                              .tokens = pass.tokens.data()};
   if (pass.hooks != nullptr) pass.hooks->before_attention(layer, cache, queries);
 
-  kernels::AttentionState state{.out = attended.at_least(0) + first_row * q_width,
+  kernels::AttentionState state{.out = attended.at_least(0) + first_row * shape.q_heads * shape.head_dim,
                                 .max = running.at_least(0),
                                 .sum = running.at_least(0) + q_len * shape.q_heads};
   float* denominators = lse.at_least(q_len * shape.q_heads);
@@ -149,108 +147,39 @@ void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass,
   if (pass.hooks != nullptr) pass.hooks->after_attention(layer, cache, queries, denominators);
 }
 
-void Transformer::Impl::attention_block(int64_t layer_index, std::span<const SequencePass> batch, int64_t rows) {
-  const LayerWeights& layer = weights.layers[layer_index];
-  const int64_t hidden = config.hidden_size;
-  const int64_t width = qkv_width();
-  const int64_t d = shape.head_dim;
-  const int64_t half = d / 2;
+void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
+  const LayerWeights& w = weights.layers[layer];
+  const float* in = a.normalise_stream(w.attention_norm, a.rows);
+  const AttentionRows heads =
+      std::visit([&](const auto& kind) { return attention_input(kind, config, in, a); }, w.attention);
 
-  float* in = normed.at_least(rows * hidden);
-  kernels::rms_norm({.x = x.at_least(0),
-                     .weight = layer.attention_norm.data(),
-                     .y = in,
-                     .rows = rows,
-                     .n = hidden,
-                     .x_stride = hidden,
-                     .y_stride = hidden,
-                     .eps = eps});
-  float* heads = qkv.at_least(rows * width);
-  kernels::matmul({.x = in,
-                   .m = rows,
-                   .x_stride = hidden,
-                   .w = &layer.qkv,
-                   .bias = layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data(),
-                   .y = heads,
-                   .y_stride = width});
-
-  const auto normalise = [&](float* first, int64_t count, const std::vector<float>& weight) {
-    if (weight.empty()) return;
-    for (int64_t r = 0; r < rows; ++r) {
-      float* row = first + r * width;
-      kernels::rms_norm({.x = row,
-                         .weight = weight.data(),
-                         .y = row,
-                         .rows = count,
-                         .n = d,
-                         .x_stride = d,
-                         .y_stride = d,
-                         .eps = eps});
-    }
-  };
-  normalise(heads, shape.q_heads, layer.q_norm);
-  normalise(heads + shape.q_heads * d, shape.kv_heads, layer.k_norm);
-
-  // Queries and keys stand side by side in a row: one rotation serves both.
-  const float* cos = turn.at_least(0);
-  kernels::rotate({.x = heads,
-                   .tokens = rows,
-                   .heads = shape.q_heads + shape.kv_heads,
-                   .head_dim = d,
-                   .token_stride = width,
-                   .head_stride = d,
-                   .rotary = d,
-                   .cos = cos,
-                   .sin = cos + rows * half});
-
-  attended.at_least(rows * shape.q_heads * d);
-  running.at_least(2 * rows * shape.q_heads);
+  float* seen = attended.at_least(a.rows * shapes[layer].q_heads * shapes[layer].head_dim);
+  running.at_least(2 * a.rows * shapes[layer].q_heads);
   int64_t first_row = 0;
   for (const SequencePass& pass : batch) {
-    attend_sequence(layer_index, pass, first_row);
+    attend_sequence(layer, pass, heads, first_row);
     first_row += static_cast<int64_t>(pass.tokens.size());
   }
-  float* out = projected.at_least(rows * hidden);
-  kernels::matmul({.x = attended.at_least(0),
-                   .m = rows,
-                   .x_stride = shape.q_heads * d,
-                   .w = &layer.output,
-                   .y = out,
-                   .y_stride = hidden});
-  kernels::add_into(x.at_least(0), out, rows * hidden);
+  float* out = a.projected.at_least(a.rows * a.hidden);
+  std::visit([&](const auto& kind) { attention_output(kind, config, seen, out, a); }, w.attention);
+  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
 }
 
-void Transformer::Impl::mlp_block(const LayerWeights& layer, int64_t rows) {
-  const int64_t hidden = config.hidden_size;
-  const int64_t size = config.intermediate_size;
-  float* in = normed.at_least(rows * hidden);
-  kernels::rms_norm({.x = x.at_least(0),
-                     .weight = layer.mlp_norm.data(),
-                     .y = in,
-                     .rows = rows,
-                     .n = hidden,
-                     .x_stride = hidden,
-                     .y_stride = hidden,
-                     .eps = eps});
-  float* gates = inner.at_least(rows * 2 * size);
-  kernels::matmul({.x = in, .m = rows, .x_stride = hidden, .w = &layer.gate_up, .y = gates, .y_stride = 2 * size});
-  kernels::silu_mul({.gate = gates,
-                     .up = gates + size,
-                     .out = gates,
-                     .rows = rows,
-                     .n = size,
-                     .gate_stride = 2 * size,
-                     .up_stride = 2 * size,
-                     .out_stride = 2 * size});
-  float* out = projected.at_least(rows * hidden);
-  kernels::matmul({.x = gates, .m = rows, .x_stride = 2 * size, .w = &layer.down, .y = out, .y_stride = hidden});
-  kernels::add_into(x.at_least(0), out, rows * hidden);
+void Transformer::Impl::mlp_block(const LayerWeights& layer) {
+  const float* in = a.normalise_stream(layer.mlp_norm, a.rows);
+  float* out = a.projected.at_least(a.rows * a.hidden);
+  if (const auto* sparse = std::get_if<SparseFeedForward>(&layer.mlp)) {
+    feed_forward(*sparse, config.expert, in, a.rows, out, a);
+  } else {
+    feed_forward(std::get<DenseFeedForward>(layer.mlp), in, a.rows, out, a);
+  }
+  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
 }
 
 /// Moves the residual rows whose logits are wanted to the front of the stream and returns their number.
 int64_t Transformer::Impl::collect_wanted(std::span<const SequencePass> batch) {
-  const int64_t hidden = config.hidden_size;
-  float* stream = x.at_least(0);
+  const int64_t hidden = a.hidden;
+  float* stream = a.x.at_least(0);
   int64_t wanted = 0;
   int64_t row = 0;
   for (const SequencePass& pass : batch) {
@@ -267,16 +196,20 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
   impl_->options = options;
-  impl_->eps = static_cast<float>(config.rms_norm_eps);
-  check_supported(config);
+  impl_->a.hidden = config.hidden_size;
+  impl_->a.eps = static_cast<float>(config.rms_norm_eps);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    impl_->shapes.push_back(cache_shape(config, layer, options.cache));
+  }
+  check_supported(config, impl_->shapes.front());
   impl_->weights = load_weights(config, checkpoint, options.weights);
   impl_->rope = rope_frequencies(config);
+  if (config.is_latent()) {  // so that stored keys are turned by plain angles
+    impl_->a.rotated_scale = impl_->rope.magnitude * impl_->rope.magnitude;
+    impl_->rope.magnitude = 1.0F;
+  }
+  impl_->rotation = cached_rotation(config, impl_->rope);
   impl_->fingerprint = fingerprint_of(checkpoint);
-  impl_->shape = {.q_heads = config.q_heads,
-                  .kv_heads = config.kv_heads,
-                  .head_dim = config.head_dim,
-                  .window = config.sliding_window,
-                  .dtype = options.cache};
 }
 
 Transformer::~Transformer() = default;
@@ -284,45 +217,38 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 
 const ModelConfig& Transformer::config() const { return impl_->config; }
 const TransformerOptions& Transformer::options() const { return impl_->options; }
-LayerShape Transformer::layer_shape() const { return impl_->shape; }
-KvCache Transformer::make_cache() const { return {impl_->config.layers, impl_->shape}; }
+const LayerShape& Transformer::layer_shape(int64_t layer) const { return impl_->shapes[layer]; }
+KvCache Transformer::make_cache() const { return KvCache(impl_->shapes); }
 std::vector<float> Transformer::output_projection(int64_t layer) const {
-  const kernels::PackedMatrix& packed = impl_->weights.layers[layer].output;
-  std::vector<float> rows(static_cast<size_t>(packed.n() * packed.k()));
-  for (int64_t row = 0; row < packed.n(); ++row) packed.unpack_row(row, rows.data() + row * packed.k());
-  return rows;
+  return std::visit([&](const auto& kind) { return output_matrix(kind, impl_->config); },
+                    impl_->weights.layers[layer].attention);
 }
-const RopeFrequencies& Transformer::rope() const { return impl_->rope; }
+const RopeFrequencies& Transformer::rope() const { return impl_->rotation; }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
-int64_t Transformer::weight_bytes() const { return impl_->weights.bytes(); }
+int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
   Impl& m = *impl_;
   m.check(batch);
-  int64_t rows = 0;
-  for (const SequencePass& pass : batch) rows += static_cast<int64_t>(pass.tokens.size());
+  m.a.rows = 0;
+  for (const SequencePass& pass : batch) m.a.rows += static_cast<int64_t>(pass.tokens.size());
 
-  m.embed(batch, rows);
+  m.embed(batch);
   for (int64_t layer = 0; layer < m.config.layers; ++layer) {
-    m.attention_block(layer, batch, rows);
-    m.mlp_block(m.weights.layers[layer], rows);
+    m.attention_block(layer, batch);
+    m.mlp_block(m.weights.layers[layer]);
   }
   for (const SequencePass& pass : batch) pass.cache->length += static_cast<int64_t>(pass.tokens.size());
 
   const int64_t wanted = m.collect_wanted(batch);
-  const int64_t hidden = m.config.hidden_size;
-  float* in = m.normed.at_least(wanted * hidden);
-  kernels::rms_norm({.x = m.x.at_least(0),
-                     .weight = m.weights.final_norm.data(),
-                     .y = in,
-                     .rows = wanted,
-                     .n = hidden,
-                     .x_stride = hidden,
-                     .y_stride = hidden,
-                     .eps = m.eps});
+  const float* in = m.a.normalise_stream(m.weights.final_norm, wanted);
   float* logits = m.logits.at_least(wanted * m.config.vocab_size);
-  kernels::matmul(
-      {.x = in, .m = wanted, .x_stride = hidden, .w = &m.weights.head(), .y = logits, .y_stride = m.config.vocab_size});
+  kernels::matmul({.x = in,
+                   .m = wanted,
+                   .x_stride = m.a.hidden,
+                   .w = &m.weights.head(),
+                   .y = logits,
+                   .y_stride = m.config.vocab_size});
   return {logits, static_cast<size_t>(wanted * m.config.vocab_size)};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The shared backend: a decoder-only transformer over the project's kernels. One pass takes a ragged batch: prefill
-// chunks, single decode tokens and verification runs of different sequences together.
+// The shared backend: a decoder-only transformer, dense or sparse, with ordinary or latent attention, over the
+// project's kernels. One pass takes a ragged batch: prefill chunks, single decode tokens and verification runs of
+// different sequences together.
 
 #include <cstdint>
 #include <memory>
@@ -44,17 +45,20 @@ class Transformer {
 
   [[nodiscard]] const ModelConfig& config() const;
   [[nodiscard]] const TransformerOptions& options() const;
-  [[nodiscard]] LayerShape layer_shape() const;
+  /// How the entries of a layer look in a cache.
+  [[nodiscard]] const LayerShape& layer_shape(int64_t layer) const;
   /// An empty cache of this model's shape.
   [[nodiscard]] KvCache make_cache() const;
-  /// Frequencies of the rotation that queries and keys get.
+  /// Frequencies of the rotation that queries and cached keys have got, [head_dim of the cache / 2]: channels c and
+  /// c + head_dim / 2 turn together, by 0 where a latent is not rotated. Under dynamic scaling, of the original window.
   [[nodiscard]] const RopeFrequencies& rope() const;
   /// SHA-256 over names, shapes and first rows of the checkpoint's tensors: tells models apart, also those of one name.
   [[nodiscard]] const std::string& fingerprint() const;
   /// Bytes of packed weights.
   [[nodiscard]] int64_t weight_bytes() const;
 
-  /// A layer's output projection as stored, [hidden_size, q_heads * head_dim].
+  /// What a layer makes of attended values, [hidden_size, q_heads * head_dim of its cache]: the output projection as
+  /// stored; of latent attention its product with the matrices from latent to values.
   [[nodiscard]] std::vector<float> output_projection(int64_t layer) const;
 
   /// Runs one pass. The result holds the logits asked for, [rows, vocab_size], sequences in the order given; it is

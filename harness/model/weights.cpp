@@ -2,125 +2,212 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "harness/core/error.h"
+#include "harness/model/architectures/architecture.h"
+#include "harness/model/weight_loader.h"
 
 namespace kvarena {
 namespace {
 
-using kernels::DType;
 using kernels::PackedMatrix;
 
-/// Reads tensors of one checkpoint, checking each against the shape that the config implies.
-class Loader {
+/// A head's matrix [n, rank] from latent to keys or values, over the channels of a cached entry: [n, width].
+std::vector<float> over_entries(const LatentAttentionConfig& latent, const std::vector<float>& rows) {
+  const int64_t rank = latent.kv_lora_rank;
+  const int64_t n = static_cast<int64_t>(rows.size()) / rank;
+  std::vector<float> spread(static_cast<size_t>(n * latent.width()), 0.0F);
+  for (int64_t i = 0; i < n * rank; ++i) spread[i / rank * latent.width() + latent.latent_channel(i % rank)] = rows[i];
+  return spread;
+}
+
+/// [n, k] as [k, n].
+std::vector<float> transposed(const std::vector<float>& rows, int64_t k) {
+  const int64_t n = static_cast<int64_t>(rows.size()) / k;
+  std::vector<float> turned(rows.size());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < k; ++j) turned[j * n + i] = rows[i * k + j];
+  }
+  return turned;
+}
+
+/// Builds one layer's weights; names are `base` and what the architecture calls a part.
+class LayerLoader {
  public:
-  Loader(const Checkpoint& checkpoint, DType dtype) : checkpoint_(checkpoint), dtype_(dtype) {}
+  LayerLoader(WeightLoader& load, const ModelConfig& config, const TensorNames& names, int64_t layer)
+      : load_(load), config_(config), names_(names), base_(fmt::format("{}{}.", names.layer, layer)) {}
 
-  void expect(const std::string& name, const std::vector<int64_t>& shape) const {
-    const TensorInfo& info = checkpoint_.at(name);
-    if (info.shape == shape) return;
-    fail({.place = fmt::format("{}: tensor {}", checkpoint_.path().string(), name),
-          .found = fmt::format("shape [{}]", fmt::join(info.shape, ", ")),
-          .expected = fmt::format("[{}] from the model's config", fmt::join(shape, ", "))});
-  }
-
-  [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) const {
-    expect(name, {size});
-    std::vector<float> values(static_cast<size_t>(size));
-    checkpoint_.read_f32(name, values);
-    return values;
-  }
-
-  /// A tensor that a family may leave out.
-  [[nodiscard]] std::vector<float> optional_vector(const std::string& name, int64_t size) const {
-    return checkpoint_.find(name) == nullptr ? std::vector<float>{} : vector(name, size);
-  }
-
-  /// Packs `names` under each other: each [rows[i], k].
-  [[nodiscard]] PackedMatrix stacked(const std::vector<std::string>& names, const std::vector<int64_t>& rows,
-                                     int64_t k) const {
-    int64_t total = 0;
-    for (const int64_t n : rows) total += n;
-    PackedMatrix packed(total, k, dtype_);
-    int64_t begin = 0;
-    for (size_t i = 0; i < names.size(); ++i) {
-      expect(names[i], {rows[i], k});
-      pack(packed, begin, names[i], rows[i], k);
-      begin += rows[i];
+  [[nodiscard]] LayerWeights layer(bool sparse) {
+    LayerWeights weights;
+    weights.attention_norm = load_.vector(name(names_.attention_norm), config_.hidden_size);
+    if (config_.is_latent()) {
+      weights.attention = latent_attention();
+    } else {
+      weights.attention = head_attention();
     }
-    return packed;
-  }
-
-  [[nodiscard]] PackedMatrix matrix(const std::string& name, int64_t n, int64_t k) const {
-    return stacked({name}, {n}, k);
+    weights.mlp_norm = load_.vector(name(names_.mlp_norm), config_.hidden_size);
+    if (sparse) {
+      weights.mlp = sparse_feed_forward();
+    } else {
+      weights.mlp = feed_forward(name(names_.mlp), config_.intermediate_size, config_.mlp_bias);
+    }
+    return weights;
   }
 
  private:
-  void pack(PackedMatrix& packed, int64_t begin, const std::string& name, int64_t rows, int64_t k) const {
-    constexpr int64_t kBlock = 512;  // rows held as float32 at a time
-    std::vector<float> block(static_cast<size_t>(std::min(rows, kBlock) * k));
-    for (int64_t first = 0; first < rows; first += kBlock) {
-      const int64_t count = std::min(kBlock, rows - first);
-      checkpoint_.read_rows_f32(name, first, count, std::span(block).first(static_cast<size_t>(count * k)));
-      packed.pack_rows(begin + first, count, block.data(), k);
-    }
+  [[nodiscard]] std::string name(std::string_view part) const { return base_ + std::string(part); }
+
+  [[nodiscard]] Projection projection(const std::string& stem, int64_t n, int64_t k, bool bias) {
+    Projection made{.matrix = load_.matrix(stem + ".weight", n, k)};
+    if (bias) made.bias = load_.vector(stem + ".bias", n);
+    return made;
   }
 
-  const Checkpoint& checkpoint_;
-  DType dtype_;
+  /// Projections of one input under each other.
+  [[nodiscard]] Projection stacked(const std::vector<std::pair<std::string, int64_t>>& stems, int64_t k, bool bias) {
+    std::vector<TensorRows> parts;
+    std::vector<float> all;
+    for (const auto& [stem, rows] : stems) {
+      parts.push_back({.name = stem + ".weight", .rows = rows});
+      if (!bias) continue;
+      const std::vector<float> one = load_.vector(stem + ".bias", rows);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return {.matrix = load_.stacked(parts, k), .bias = std::move(all)};
+  }
+
+  [[nodiscard]] HeadAttention head_attention() {
+    const int64_t q = config_.q_heads * config_.head_dim;
+    const int64_t kv = config_.kv_heads * config_.head_dim;
+    HeadAttention attention;
+    attention.qkv = stacked({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}}, config_.hidden_size,
+                            config_.qkv_bias);
+    if (config_.qk_norm) {
+      attention.q_norm = load_.vector(name(names_.q_norm), config_.head_dim);
+      attention.k_norm = load_.vector(name(names_.k_norm), config_.head_dim);
+    }
+    attention.output = projection(name(names_.output), config_.hidden_size, q, config_.output_bias);
+    return attention;
+  }
+
+  [[nodiscard]] LatentAttention latent_attention();
+  [[nodiscard]] Projection latent_projection(const std::string& stem, int64_t heads, int64_t plain, int64_t k,
+                                             bool bias);
+  void load_expansion(LatentAttention& attention);
+
+  [[nodiscard]] DenseFeedForward feed_forward(const std::string& stem, int64_t size, bool bias) {
+    const std::string gate = stem + std::string(names_.gate);
+    const std::string up = stem + std::string(names_.up);
+    return {.gate_up = stacked({{gate, size}, {up, size}}, config_.hidden_size, bias),
+            .down = projection(stem + std::string(names_.down), config_.hidden_size, size, bias)};
+  }
+
+  [[nodiscard]] SparseFeedForward sparse_feed_forward() {
+    const ExpertConfig& expert = config_.expert;
+    const std::string router = name(names_.router);
+    SparseFeedForward sparse{.router = load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size)};
+    if (expert.sigmoid_scores) sparse.correction = load_.vector(router + ".e_score_correction_bias", expert.experts);
+    for (int64_t i = 0; i < expert.experts; ++i) {
+      sparse.experts.push_back(
+          feed_forward(fmt::format("{}{}.", name(names_.experts), i), expert.intermediate_size, false));
+    }
+    if (expert.shared_intermediate_size > 0) {
+      sparse.shared = feed_forward(name(names_.shared), expert.shared_intermediate_size, false);
+    }
+    return sparse;
+  }
+
+  WeightLoader& load_;
+  const ModelConfig& config_;
+  const TensorNames& names_;
+  std::string base_;
 };
 
-/// q, k and v biases as one vector, or nothing when the family has none.
-std::vector<float> qkv_bias(const Loader& load, const std::string& attention, int64_t q, int64_t kv) {
-  std::vector<float> all = load.optional_vector(attention + "q_proj.bias", q);
-  if (all.empty()) return all;
-  for (const char* part : {"k_proj.bias", "v_proj.bias"}) {
-    const std::vector<float> bias = load.vector(attention + part, kv);
-    all.insert(all.end(), bias.begin(), bias.end());
+/// A projection to `heads` heads of plain + rotated channels. Where rotation pairs are neighbours, rows of the rotated
+/// part are put in half-split order: channel 2 j + s goes to s * rope / 2 + j. Scores do not change, since queries and
+/// keys are reordered alike.
+Projection LayerLoader::latent_projection(const std::string& stem, int64_t heads, int64_t plain, int64_t k, bool bias) {
+  const int64_t rope = config_.latent.rope_head_dim;
+  const int64_t width = plain + rope;
+  const auto place = [=](int64_t row) {
+    const int64_t channel = row % width - plain;
+    return channel < 0 ? row : row - channel + channel % 2 * (rope / 2) + channel / 2;
+  };
+  TensorRows rows{.name = stem + ".weight", .rows = heads * width};
+  if (config_.rope_interleaved) rows.place = place;
+  Projection made{.matrix = load_.stacked({rows}, k)};
+  if (!bias) return made;
+  const std::vector<float> stored = load_.vector(stem + ".bias", rows.rows);
+  made.bias.resize(stored.size());
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    made.bias[config_.rope_interleaved ? place(row) : row] = stored[row];
   }
-  return all;
+  return made;
 }
 
-LayerWeights load_layer(const Loader& load, const ModelConfig& config, int64_t layer) {
-  const std::string base = fmt::format("model.layers.{}.", layer);
-  const std::string attention = base + "self_attn.";
-  const std::string mlp = base + "mlp.";
-  const int64_t hidden = config.hidden_size;
-  const int64_t q = config.q_heads * config.head_dim;
-  const int64_t kv = config.kv_heads * config.head_dim;
-  const int64_t inner = config.intermediate_size;
-  return {.attention_norm = load.vector(base + "input_layernorm.weight", hidden),
-          .qkv = load.stacked({attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"},
-                              {q, kv, kv}, hidden),
-          .qkv_bias = qkv_bias(load, attention, q, kv),
-          .q_norm = load.optional_vector(attention + "q_norm.weight", config.head_dim),
-          .k_norm = load.optional_vector(attention + "k_norm.weight", config.head_dim),
-          .output = load.matrix(attention + "o_proj.weight", hidden, q),
-          .mlp_norm = load.vector(base + "post_attention_layernorm.weight", hidden),
-          .gate_up = load.stacked({mlp + "gate_proj.weight", mlp + "up_proj.weight"}, {inner, inner}, hidden),
-          .down = load.matrix(mlp + "down_proj.weight", hidden, inner)};
+LatentAttention LayerLoader::latent_attention() {
+  const LatentAttentionConfig& latent = config_.latent;
+  const int64_t hidden = config_.hidden_size;
+  LatentAttention attention;
+  if (latent.q_lora_rank > 0) {
+    attention.q_down = projection(name("self_attn.q_a_proj"), latent.q_lora_rank, hidden, config_.qkv_bias);
+    attention.q_norm = load_.vector(name("self_attn.q_a_layernorm.weight"), latent.q_lora_rank);
+    attention.q = latent_projection(name("self_attn.q_b_proj"), config_.q_heads, latent.nope_head_dim,
+                                    latent.q_lora_rank, /*bias=*/false);
+  } else {
+    attention.q = latent_projection(name(names_.q), config_.q_heads, latent.nope_head_dim, hidden, /*bias=*/false);
+  }
+  attention.latent =
+      latent_projection(name("self_attn.kv_a_proj_with_mqa"), 1, latent.kv_lora_rank, hidden, config_.qkv_bias);
+  attention.latent_norm = load_.vector(name("self_attn.kv_a_layernorm.weight"), latent.kv_lora_rank);
+  load_expansion(attention);
+  attention.output = projection(name(names_.output), hidden, config_.q_heads * latent.v_head_dim, config_.output_bias);
+  return attention;
+}
+
+/// The matrices between latent and heads: one tensor of both, [q_heads * (nope + value), rank], or, in newer GGUF
+/// files, k_b [q_heads, rank, nope] and v_b [q_heads, value, rank].
+void LayerLoader::load_expansion(LatentAttention& attention) {
+  const int64_t rank = config_.latent.kv_lora_rank;
+  const int64_t nope = config_.latent.nope_head_dim;
+  const int64_t v_dim = config_.latent.v_head_dim;
+  const int64_t heads = config_.q_heads;
+  const std::string both = name("self_attn.kv_b_proj.weight");
+  const std::string keys = name("self_attn.k_b_proj.weight");
+  const std::string values = name("self_attn.v_b_proj.weight");
+  const int64_t width = config_.latent.width();
+  for (int64_t head = 0; head < heads; ++head) {
+    std::vector<float> key;    // [nope, rank]
+    std::vector<float> value;  // [v_head_dim, rank]
+    if (load_.has(keys)) {
+      key = transposed(load_.rows(keys, {heads, rank, nope}, head, 1), nope);
+      value = load_.rows(values, {heads, v_dim, rank}, head, 1);
+    } else {
+      const std::vector<int64_t> shape = {heads * (nope + v_dim), rank};
+      const int64_t first = head * (nope + v_dim);
+      key = load_.rows(both, shape, first, nope);
+      value = load_.rows(both, shape, first + nope, v_dim);
+    }
+    attention.to_latent.push_back(load_.pack(transposed(over_entries(config_.latent, key), width), width, nope));
+    attention.to_value.push_back(load_.pack(over_entries(config_.latent, value), v_dim, width));
+  }
 }
 
 }  // namespace
 
-int64_t ModelWeights::bytes() const {
-  int64_t total = embedding.bytes() + lm_head.bytes();
-  for (const LayerWeights& layer : layers) {
-    total += layer.qkv.bytes() + layer.output.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-  }
-  return total;
-}
-
-ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, DType dtype) {
-  const Loader load(checkpoint, dtype);
+ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
+  const TensorNames& names = architecture_of(config).tensors;
+  WeightLoader load(checkpoint, dtype);
   ModelWeights weights;
-  weights.embedding = load.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size);
-  for (int64_t layer = 0; layer < config.layers; ++layer) weights.layers.push_back(load_layer(load, config, layer));
-  weights.final_norm = load.vector("model.norm.weight", config.hidden_size);
-  if (!config.tie_embeddings) {
-    weights.lm_head = load.matrix("lm_head.weight", config.vocab_size, config.hidden_size);
+  weights.embedding = load.matrix(std::string(names.embedding), config.vocab_size, config.hidden_size);
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    LayerLoader loader(load, config, names, layer);
+    weights.layers.push_back(loader.layer(config.is_sparse_layer(layer)));
+    load.expect_all_read(fmt::format("{}{}.", names.layer, layer), config.architecture);
   }
+  weights.final_norm = load.vector(std::string(names.final_norm), config.hidden_size);
+  if (!config.tie_embeddings) {
+    weights.lm_head = load.matrix(std::string(names.head), config.vocab_size, config.hidden_size);
+  }
+  weights.matrix_bytes = load.packed_bytes();
   return weights;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // A decoder's weights, packed for the matrix kernel.
 
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "harness/model/checkpoint.h"
@@ -9,16 +11,50 @@
 
 namespace kvarena {
 
+/// y = x * matrix^T + bias.
+struct Projection {
+  kernels::PackedMatrix matrix;  // [out, in]
+  std::vector<float> bias;       // [out], empty without
+};
+
+/// Attention over keys and values of kv_heads heads.
+struct HeadAttention {
+  Projection qkv;             // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
+  std::vector<float> q_norm;  // [head_dim], empty without
+  std::vector<float> k_norm;  // [head_dim], empty without
+  Projection output;          // [hidden_size, q_heads * head_dim]
+};
+
+/// Attention over a shared latent (DeepSeek). Rows of rotated parts are in half-split order; `width` is that of a
+/// cached entry, with its order of channels (LatentAttentionConfig).
+struct LatentAttention {
+  std::optional<Projection> q_down;  // [q_lora_rank, hidden_size], absent when queries are projected at once
+  std::vector<float> q_norm;         // [q_lora_rank]
+  Projection q;                      // [q_heads * (nope + rope), q_lora_rank or hidden_size]
+  Projection latent;                 // [kv_lora_rank + rope, hidden_size]
+  std::vector<float> latent_norm;    // [kv_lora_rank]
+  std::vector<kernels::PackedMatrix> to_latent;  // [q_heads] of [width, nope]: a query as entries see it
+  std::vector<kernels::PackedMatrix> to_value;   // [q_heads] of [v_head_dim, width]
+  Projection output;                             // [hidden_size, q_heads * v_head_dim]
+};
+
+struct DenseFeedForward {
+  Projection gate_up;  // [2 * size, hidden_size]: gates, then ups
+  Projection down;     // [hidden_size, size]
+};
+
+struct SparseFeedForward {
+  kernels::PackedMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen
+  std::vector<float> correction;  // [experts], added to scores when choosing; empty without
+  std::vector<DenseFeedForward> experts;
+  std::optional<DenseFeedForward> shared;
+};
+
 struct LayerWeights {
   std::vector<float> attention_norm;  // [hidden_size]
-  kernels::PackedMatrix qkv;          // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
-  std::vector<float> qkv_bias;        // [(q_heads + 2 kv_heads) * head_dim], empty without
-  std::vector<float> q_norm;          // [head_dim], empty without
-  std::vector<float> k_norm;          // [head_dim], empty without
-  kernels::PackedMatrix output;       // [hidden_size, q_heads * head_dim]
-  std::vector<float> mlp_norm;        // [hidden_size]
-  kernels::PackedMatrix gate_up;      // [2 * intermediate_size, hidden_size]: gates, then ups
-  kernels::PackedMatrix down;         // [hidden_size, intermediate_size]
+  std::variant<HeadAttention, LatentAttention> attention;
+  std::vector<float> mlp_norm;  // [hidden_size]
+  std::variant<DenseFeedForward, SparseFeedForward> mlp;
 };
 
 struct ModelWeights {
@@ -26,13 +62,14 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden_size]
   kernels::PackedMatrix lm_head;  // [vocab_size, hidden_size]; empty when tied to the embedding
+  int64_t matrix_bytes = 0;       // of all projections
 
   [[nodiscard]] const kernels::PackedMatrix& head() const { return lm_head.n() == 0 ? embedding : lm_head; }
-  [[nodiscard]] int64_t bytes() const;
 };
 
-/// Reads everything a dense decoder of the Llama kind needs, a block of rows at a time: beside the packed weights never
-/// more than one block is held. Throws UserError naming the tensor, its shape and the shape the config asks for.
+/// Reads everything the config's architecture needs, a block of rows at a time: beside the packed weights never more
+/// than one block is held. Throws UserError naming the tensor, its shape and the shape the config asks for, or a tensor
+/// of a layer that the architecture has no place for.
 [[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype);
 
 }  // namespace kvarena

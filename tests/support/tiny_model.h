@@ -1,69 +1,36 @@
 #pragma once
 // A small random decoder held in memory, for tests of everything above the kernels.
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "harness/core/random.h"
-#include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/transformer.h"
+#include "tests/support/random_checkpoint.h"
 
 namespace kvarena::testing {
 
-/// Tensors made from a seed: the same name gives the same values in every test.
-class RandomCheckpoint final : public Checkpoint {
- public:
-  RandomCheckpoint(const ModelConfig& config, uint64_t seed) : seed_(seed) {
-    const int64_t hidden = config.hidden_size;
-    const int64_t q = config.q_heads * config.head_dim;
-    const int64_t kv = config.kv_heads * config.head_dim;
-    add("model.embed_tokens.weight", {config.vocab_size, hidden});
-    add("model.norm.weight", {hidden});
-    for (int64_t layer = 0; layer < config.layers; ++layer) {
-      const std::string base = "model.layers." + std::to_string(layer) + ".";
-      add(base + "input_layernorm.weight", {hidden});
-      add(base + "post_attention_layernorm.weight", {hidden});
-      add(base + "self_attn.q_proj.weight", {q, hidden});
-      add(base + "self_attn.k_proj.weight", {kv, hidden});
-      add(base + "self_attn.v_proj.weight", {kv, hidden});
-      add(base + "self_attn.o_proj.weight", {hidden, q});
-      add(base + "mlp.gate_proj.weight", {config.intermediate_size, hidden});
-      add(base + "mlp.up_proj.weight", {config.intermediate_size, hidden});
-      add(base + "mlp.down_proj.weight", {hidden, config.intermediate_size});
-    }
-    std::ranges::sort(tensors_, {}, &TensorInfo::name);
+/// What a Llama of this config has.
+inline TensorShapes llama_tensors(const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t q = config.q_heads * config.head_dim;
+  const int64_t kv = config.kv_heads * config.head_dim;
+  TensorShapes shapes = {{"model.embed_tokens.weight", {config.vocab_size, hidden}}, {"model.norm.weight", {hidden}}};
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string base = "model.layers." + std::to_string(layer) + ".";
+    shapes.emplace_back(base + "input_layernorm.weight", std::vector{hidden});
+    shapes.emplace_back(base + "post_attention_layernorm.weight", std::vector{hidden});
+    shapes.emplace_back(base + "self_attn.q_proj.weight", std::vector{q, hidden});
+    shapes.emplace_back(base + "self_attn.k_proj.weight", std::vector{kv, hidden});
+    shapes.emplace_back(base + "self_attn.v_proj.weight", std::vector{kv, hidden});
+    shapes.emplace_back(base + "self_attn.o_proj.weight", std::vector{hidden, q});
+    shapes.emplace_back(base + "mlp.gate_proj.weight", std::vector{config.intermediate_size, hidden});
+    shapes.emplace_back(base + "mlp.up_proj.weight", std::vector{config.intermediate_size, hidden});
+    shapes.emplace_back(base + "mlp.down_proj.weight", std::vector{hidden, config.intermediate_size});
   }
-
-  [[nodiscard]] const std::vector<TensorInfo>& tensors() const override { return tensors_; }
-  [[nodiscard]] const std::filesystem::path& path() const override { return path_; }
-  [[nodiscard]] std::vector<std::filesystem::path> files() const override { return {}; }
-  [[nodiscard]] std::span<const std::byte> raw(std::string_view) const override { return {}; }
-
- private:
-  void add(const std::string& name, std::vector<int64_t> shape) {
-    tensors_.push_back({.name = name, .shape = std::move(shape), .type = TensorType::f32, .stored_type = "F32"});
-  }
-  void convert_rows(size_t index, int64_t first, int64_t count, float* out) const override {
-    const TensorInfo& info = tensors_[index];
-    const RandomStream stream(seed_, info.name);
-    const bool norm = info.shape.size() == 1;
-    // Queries and keys larger than usual, so that attention is far from uniform.
-    const bool sharp = info.name.find("q_proj") != std::string::npos || info.name.find("k_proj") != std::string::npos;
-    const int64_t columns = info.columns();
-    const double scale = (sharp ? 6.0 : 2.0) / std::sqrt(static_cast<double>(columns));
-    for (int64_t i = 0; i < count * columns; ++i) {
-      const double u = stream.uniform(static_cast<uint64_t>(first * columns + i));
-      out[i] = static_cast<float>(norm ? 0.8 + 0.4 * u : scale * (2 * u - 1));
-    }
-  }
-
-  uint64_t seed_;
-  std::vector<TensorInfo> tensors_;
-  std::filesystem::path path_ = "random checkpoint";
-};
+  return shapes;
+}
 
 /// Two kv heads for four query heads, three layers.
 inline ModelConfig tiny_config() {
@@ -85,7 +52,7 @@ inline ModelConfig tiny_config() {
 
 inline Transformer tiny_model(uint64_t seed = 1, TransformerOptions options = {}) {
   const ModelConfig config = tiny_config();
-  return {config, RandomCheckpoint(config, seed), options};
+  return {config, RandomCheckpoint(llama_tensors(config), seed), options};
 }
 
 /// A prompt of `n` tokens that repeats itself here and there.

@@ -23,7 +23,7 @@ class TinyModelFolder {
     ModelConfig config = tiny_config();
     config.vocab_size = kVocabulary;
     write_config(config);
-    write_weights(RandomCheckpoint(config, 5));
+    write_weights(RandomCheckpoint(llama_tensors(config), 5));
     const std::filesystem::path golden = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/model/tiny_llama";
     for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
       std::filesystem::copy(golden / name, folder_ / name);

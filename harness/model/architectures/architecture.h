@@ -1,0 +1,60 @@
+#pragma once
+// What tells one family of decoders from another: which keys describe it and how its tensors are called.
+//
+// All families share one forward pass, steered by the features of ModelConfig. A new dense family is one file here that
+// defines an Architecture, and a line in architectures.cpp.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "harness/model/config.h"
+#include "harness/model/json_section.h"
+
+namespace kvarena {
+
+/// Names in Hugging Face layout; what is in a layer follows "model.layers.N.". Projections are named without ".weight"
+/// and ".bias".
+struct TensorNames {
+  std::string_view embedding = "model.embed_tokens.weight";
+  std::string_view final_norm = "model.norm.weight";
+  std::string_view head = "lm_head.weight";
+  std::string_view layer = "model.layers.";
+  std::string_view attention_norm = "input_layernorm.weight";
+  std::string_view q = "self_attn.q_proj";
+  std::string_view k = "self_attn.k_proj";
+  std::string_view v = "self_attn.v_proj";
+  std::string_view q_norm = "self_attn.q_norm.weight";
+  std::string_view k_norm = "self_attn.k_norm.weight";
+  std::string_view output = "self_attn.o_proj";
+  std::string_view mlp_norm = "post_attention_layernorm.weight";
+  std::string_view mlp = "mlp.";                    // of a dense layer, before the three below
+  std::string_view router = "mlp.gate";             // of a sparse layer
+  std::string_view experts = "mlp.experts.";        // before the expert's number
+  std::string_view shared = "mlp.shared_experts.";  // the experts that every token visits
+  std::string_view gate = "gate_proj";
+  std::string_view up = "up_proj";
+  std::string_view down = "down_proj";
+};
+
+struct Architecture {
+  std::string_view name;  // "model_type" of config.json
+  std::string_view gguf;  // "general.architecture"; empty where files of this family go by another's word
+
+  /// What differs from the keys that all families share, which have been read.
+  void (*read)(const JsonSection& root, ModelConfig& config) = nullptr;
+  /// The same for GGUF metadata; null when shared keys and the tensors that are there say it all.
+  void (*read_gguf)(const GgufFile& file, const std::string& prefix, ModelConfig& config) = nullptr;
+
+  TensorNames tensors;
+};
+
+[[nodiscard]] std::span<const Architecture* const> architectures();
+/// By ModelConfig::architecture, which readers have checked.
+[[nodiscard]] const Architecture& architecture_of(const ModelConfig& config);
+
+/// Layers that see only `sliding_window` tokens, from "layer_types" where the file has it; else those from
+/// `first_layer` on.
+void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config);
+
+}  // namespace kvarena

@@ -1,0 +1,44 @@
+// The register of families.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/core/error.h"
+#include "harness/model/architectures/architecture.h"
+#include "harness/model/architectures/families.h"
+
+namespace kvarena {
+namespace {
+
+constexpr std::array kArchitectures = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kQwen3Moe, &kDeepSeekV2, &kDeepSeekV3};
+
+}  // namespace
+
+std::span<const Architecture* const> architectures() { return kArchitectures; }
+
+const Architecture& architecture_of(const ModelConfig& config) {
+  const auto* const found =
+      std::ranges::find(kArchitectures, config.architecture, [](const Architecture* one) { return one->name; });
+  KVARENA_ASSERT(found != kArchitectures.end(), fmt::format("architecture {}", config.architecture));
+  return **found;
+}
+
+void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config) {
+  config.sliding_window = std::max<int64_t>(0, root.integer("sliding_window", 0));
+  if (config.sliding_window == 0) return;
+  const std::vector<std::string> types = root.strings("layer_types");
+  if (!types.empty() && static_cast<int64_t>(types.size()) != config.layers) {
+    root.fail_value("layer_types", fmt::format("a type for each of {} layers", config.layers));
+  }
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool slides = types.empty() ? layer >= first_layer : types[layer] == "sliding_attention";
+    if (!types.empty() && !slides && types[layer] != "full_attention") {
+      root.fail_value("layer_types", "full_attention or sliding_attention for each layer");
+    }
+    config.sliding_layers.push_back(slides);
+  }
+}
+
+}  // namespace kvarena

@@ -1,0 +1,16 @@
+#pragma once
+// The families there are, each defined in the file of its name.
+
+#include "harness/model/architectures/architecture.h"
+
+namespace kvarena {
+
+extern const Architecture kLlama;
+extern const Architecture kMistral;
+extern const Architecture kQwen2;
+extern const Architecture kQwen3;
+extern const Architecture kQwen3Moe;
+extern const Architecture kDeepSeekV2;
+extern const Architecture kDeepSeekV3;
+
+}  // namespace kvarena

@@ -1,0 +1,20 @@
+// Qwen3: queries and keys of each head are normalised before they are rotated.
+
+#include "harness/model/architectures/families.h"
+
+namespace kvarena {
+namespace {
+
+void read(const JsonSection& root, ModelConfig& config) {
+  config.qk_norm = true;
+  config.qkv_bias = root.boolean("attention_bias", false);
+  config.output_bias = config.qkv_bias;
+  if (root.boolean("use_sliding_window", false))
+    read_sliding_window(root, root.integer("max_window_layers", 0), config);
+}
+
+}  // namespace
+
+const Architecture kQwen3{.name = "qwen3", .gguf = "qwen3", .read = read};
+
+}  // namespace kvarena

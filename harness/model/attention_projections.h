@@ -1,0 +1,52 @@
+#pragma once
+// What stands before and after attention, for each kind: from hidden states to queries and cache entries, and back.
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/cache/segment.h"
+#include "harness/model/activations.h"
+#include "harness/model/config.h"
+#include "harness/model/rope_frequencies.h"
+#include "harness/model/weights.h"
+
+namespace kvarena {
+
+/// How a layer's entries look in the cache. A latent is one key/value head: its key holds the latent and the rotated
+/// key, and its value is the key itself, of which the latent's channels are used.
+[[nodiscard]] LayerShape cache_shape(const ModelConfig& config, int64_t layer, DType dtype);
+
+/// The rotation of a whole head of the cache: `rope`, and nothing for channels of a latent that are not rotated.
+[[nodiscard]] RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies& rope);
+
+/// Queries, keys and values of a pass's rows, rotated; valid until the next block.
+struct AttentionRows {
+  const float* q = nullptr;  // [R, q_heads, head_dim of the cache]
+  int64_t q_stride = 0;
+  const float* keys = nullptr;    // [R, kv_heads, head_dim of the cache]
+  const float* values = nullptr;  // the same
+  int64_t kv_stride = 0;
+};
+
+/// From `in` [R, hidden_size].
+[[nodiscard]] AttentionRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,
+                                            Activations& a);
+/// Queries are taken to the latent (the form that DeepSeek-V2's paper calls absorbed), so that one latent serves all
+/// heads, while prefilling as while decoding.
+[[nodiscard]] AttentionRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in,
+                                            Activations& a);
+
+/// From attended [R, q_heads, head_dim of the cache] to out [R, hidden_size].
+void attention_output(const HeadAttention& weights, const ModelConfig& config, const float* attended, float* out,
+                      Activations& a);
+void attention_output(const LatentAttention& weights, const ModelConfig& config, const float* attended, float* out,
+                      Activations& a);
+
+/// The linear map from attended to out without its bias, [hidden_size, q_heads * head_dim of the cache].
+[[nodiscard]] std::vector<float> output_matrix(const HeadAttention& weights, const ModelConfig& config);
+[[nodiscard]] std::vector<float> output_matrix(const LatentAttention& weights, const ModelConfig& config);
+
+/// y = x * w^T + bias over a pass's rows.
+void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y);
+
+}  // namespace kvarena

@@ -1,0 +1,75 @@
+#include "harness/model/feed_forward.h"
+
+#include <algorithm>
+
+#include "harness/model/attention_projections.h"
+
+namespace kvarena {
+namespace {
+
+/// The rows that visit one expert.
+struct Visits {
+  std::vector<int64_t> rows;
+  std::vector<float> weights;
+};
+
+std::vector<Visits> route(const SparseFeedForward& weights, const ExpertConfig& config, const float* in, int64_t rows,
+                          Activations& a) {
+  float* logits = a.scores.at_least(rows * config.experts);
+  kernels::matmul(
+      {.x = in, .m = rows, .x_stride = a.hidden, .w = &weights.router, .y = logits, .y_stride = config.experts});
+  std::vector<Visits> visits(static_cast<size_t>(config.experts));
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::span<const float> row(logits + r * config.experts, static_cast<size_t>(config.experts));
+    for (const ChosenExpert& chosen : choose_experts(config, row, weights.correction)) {
+      visits[chosen.expert].rows.push_back(r);
+      visits[chosen.expert].weights.push_back(chosen.weight);
+    }
+  }
+  return visits;
+}
+
+void visit(const DenseFeedForward& expert, const Visits& visits, const float* in, float* out, Activations& a) {
+  const auto count = static_cast<int64_t>(visits.rows.size());
+  if (count == 0) return;
+  float* gathered = a.gathered.at_least(count * a.hidden);
+  float* answers = a.expert_output.at_least(count * a.hidden);
+  for (int64_t i = 0; i < count; ++i) std::copy_n(in + visits.rows[i] * a.hidden, a.hidden, gathered + i * a.hidden);
+  feed_forward(expert, gathered, count, answers, a);
+  for (int64_t i = 0; i < count; ++i) {
+    const float* answer = answers + i * a.hidden;
+    float* to = out + visits.rows[i] * a.hidden;
+    for (int64_t c = 0; c < a.hidden; ++c) to[c] += visits.weights[i] * answer[c];
+  }
+}
+
+}  // namespace
+
+void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a) {
+  const int64_t size = weights.down.matrix.k();
+  float* gates = a.inner.at_least(rows * 2 * size);
+  project(weights.gate_up, in, rows, a.hidden, gates);
+  kernels::silu_mul({.gate = gates,
+                     .up = gates + size,
+                     .out = gates,
+                     .rows = rows,
+                     .n = size,
+                     .gate_stride = 2 * size,
+                     .up_stride = 2 * size,
+                     .out_stride = 2 * size});
+  project(weights.down, gates, rows, 2 * size, out);
+}
+
+void feed_forward(const SparseFeedForward& weights, const ExpertConfig& config, const float* in, int64_t rows,
+                  float* out, Activations& a) {
+  const std::vector<Visits> visits = route(weights, config, in, rows, a);
+  std::fill_n(out, rows * a.hidden, 0.0F);
+  for (int64_t expert = 0; expert < config.experts; ++expert)
+    visit(weights.experts[expert], visits[expert], in, out, a);
+  if (!weights.shared) return;
+  float* shared = a.expert_output.at_least(rows * a.hidden);
+  feed_forward(*weights.shared, in, rows, shared, a);
+  kernels::add_into(out, shared, rows * a.hidden);
+}
+
+}  // namespace kvarena

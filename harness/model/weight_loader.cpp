@@ -1,0 +1,103 @@
+#include "harness/model/weight_loader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+
+using kernels::PackedMatrix;
+
+void WeightLoader::expect(const std::string& name, const std::vector<int64_t>& shape) {
+  const TensorInfo& info = checkpoint_->at(name);
+  read_.insert(name);
+  if (info.shape == shape) return;
+  fail({.place = fmt::format("{}: tensor {}", checkpoint_->path().string(), name),
+        .found = fmt::format("shape [{}]", fmt::join(info.shape, ", ")),
+        .expected = fmt::format("[{}] from the model's config", fmt::join(shape, ", "))});
+}
+
+PackedMatrix WeightLoader::make(int64_t n, int64_t k, kernels::DType dtype) {
+  PackedMatrix packed(n, k, dtype);
+  packed_bytes_ += packed.bytes();
+  return packed;
+}
+
+std::vector<float> WeightLoader::vector(const std::string& name, int64_t size) {
+  expect(name, {size});
+  std::vector<float> values(static_cast<size_t>(size));
+  checkpoint_->read_f32(name, values);
+  return values;
+}
+
+PackedMatrix WeightLoader::matrix(const std::string& name, int64_t n, int64_t k) {
+  return stacked({{.name = name, .rows = n}}, k);
+}
+
+PackedMatrix WeightLoader::matrix_f32(const std::string& name, int64_t n, int64_t k) {
+  expect(name, {n, k});
+  PackedMatrix packed = make(n, k, kernels::DType::f32);
+  fill(packed, 0, {.name = name, .rows = n}, k);
+  return packed;
+}
+
+PackedMatrix WeightLoader::stacked(const std::vector<TensorRows>& parts, int64_t k) {
+  int64_t total = 0;
+  for (const TensorRows& part : parts) {
+    expect(part.name, {part.rows, k});
+    total += part.rows;
+  }
+  PackedMatrix packed = make(total, k, dtype_);
+  int64_t begin = 0;
+  for (const TensorRows& part : parts) {
+    fill(packed, begin, part, k);
+    begin += part.rows;
+  }
+  return packed;
+}
+
+void WeightLoader::fill(PackedMatrix& packed, int64_t begin, const TensorRows& part, int64_t k) const {
+  constexpr int64_t kBlock = 512;  // rows held as float32 at a time
+  std::vector<float> block(static_cast<size_t>(std::min(part.rows, kBlock) * k));
+  for (int64_t first = 0; first < part.rows; first += kBlock) {
+    const int64_t count = std::min(kBlock, part.rows - first);
+    checkpoint_->read_rows_f32(part.name, first, count, std::span(block).first(static_cast<size_t>(count * k)));
+    if (!part.place) {
+      packed.pack_rows(begin + first, count, block.data(), k);
+      continue;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      packed.pack_rows(begin + part.place(first + i), 1, block.data() + i * k, k);
+    }
+  }
+}
+
+std::vector<float> WeightLoader::rows(const std::string& name, const std::vector<int64_t>& shape, int64_t first,
+                                      int64_t count) {
+  expect(name, shape);
+  std::vector<float> values(static_cast<size_t>(count * checkpoint_->at(name).columns()));
+  checkpoint_->read_rows_f32(name, first, count, values);
+  return values;
+}
+
+PackedMatrix WeightLoader::pack(const std::vector<float>& values, int64_t n, int64_t k) {
+  PackedMatrix packed = make(n, k, dtype_);
+  packed.pack_rows(0, n, values.data(), k);
+  return packed;
+}
+
+void WeightLoader::expect_all_read(std::string_view prefix, const std::string& architecture) const {
+  for (const TensorInfo& info : checkpoint_->tensors()) {
+    if (!info.name.starts_with(prefix) || read_.contains(info.name)) continue;
+    if (info.name.ends_with("rotary_emb.inv_freq")) continue;  // a table that old exporters saved along
+    fail({.place = fmt::format("{}: tensor {}", checkpoint_->path().string(), info.name),
+          .found = fmt::format("a weight that a {} of this config does not have", architecture),
+          .expected = "no others than the config implies",
+          .action = "Check model_type and the bias and norm keys of the model's config."});
+  }
+}
+
+}  // namespace kvarena
