@@ -52,6 +52,15 @@ struct VectorContext {
 /// From the inputs of a test-vector row to an object with the same `expected...` members, computed here.
 using RecomputeFunction = nlohmann::json (*)(const nlohmann::json& row, const VectorContext& context);
 
+/// A value that a run stores under a name of its own, beside or instead of the metric's id.
+struct StoredValue {
+  std::string name;
+  std::string title;
+  std::string unit = "fraction";
+  double table_scale = 100;
+  Better better = Better::higher;
+};
+
 struct MetricEntry {
   std::string id;
   std::string title;
@@ -61,8 +70,9 @@ struct MetricEntry {
   Better better = Better::higher;
   int version = 1;  ///< rises with every change that moves a score; part of a run's protocol card
   std::string summary;
-  std::string source;             ///< paper section, or repository @ commit and file
-  ScoreFunction score = nullptr;  ///< null for metrics that do not score one prediction against references
+  std::string source;                    ///< paper section, or repository @ commit and file
+  ScoreFunction score = nullptr;         ///< null for metrics that do not score one prediction against references
+  std::vector<StoredValue> stored = {};  ///< of metrics that yield several numbers: kl_nats, kl_nats_sum
   std::map<std::string, RecomputeFunction> vectors;  ///< by the `metric` member of vector rows
 };
 

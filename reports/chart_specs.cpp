@@ -112,11 +112,12 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
   return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 300}});
 }
 
-void mark_pareto_front(std::vector<ScatterPoint>& points) {
+void mark_pareto_front(std::vector<ScatterPoint>& points, bool lower_is_better) {
+  const double sign = lower_is_better ? -1 : 1;
   for (ScatterPoint& point : points) {
     point.on_front = std::none_of(points.begin(), points.end(), [&](const ScatterPoint& other) {
-      const bool as_good = other.x <= point.x && other.y >= point.y;
-      return as_good && (other.x < point.x || other.y > point.y);
+      const double rise = sign * (other.y - point.y);
+      return other.x <= point.x && rise >= 0 && (other.x < point.x || rise > 0);
     });
   }
 }

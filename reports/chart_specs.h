@@ -48,8 +48,9 @@ struct ScatterPoint {
 [[nodiscard]] Chart scatter_chart(const std::string& id, const std::string& title, const AxisSpec& x, const AxisSpec& y,
                                   const std::vector<ScatterPoint>& points);
 
-/// Sets on_front on the points that no other point beats in both directions: smaller x, larger y.
-void mark_pareto_front(std::vector<ScatterPoint>& points);
+/// Sets on_front on the points that no other point beats in both directions: smaller x, and larger y or, with
+/// `lower_is_better`, smaller.
+void mark_pareto_front(std::vector<ScatterPoint>& points, bool lower_is_better = false);
 
 struct BarValue {
   std::string category;  // one row of bars

@@ -20,7 +20,7 @@ std::vector<std::string> labels(const std::vector<CellData>& cells, std::string 
 }
 
 std::string clocked(const std::string& name, store::Clock clock) {
-  return clock == store::Clock::modelled ? name + " (modelled)" : name;
+  return clock == store::Clock::modelled ? modelled(name) : name;
 }
 
 /// Card values as text; strings without their quotes.
@@ -48,11 +48,26 @@ store::ExperimentRecord choose(const store::ResultsReader& reader, const std::st
 
 }  // namespace
 
+std::string modelled(const std::string& metric) { return metric + " (modelled)"; }
+
+std::string card_differences(const CellData& a, const CellData& b) {
+  std::map<std::string, std::pair<std::string, std::string>> both;
+  for (const auto& [key, value] : a.card) both[key].first = value;
+  for (const auto& [key, value] : b.card) both[key].second = value;
+  std::string text;
+  for (const auto& [key, values] : both) {
+    if (values.first == values.second) continue;
+    text += fmt::format("{}{}: {} / {}", text.empty() ? "" : "; ", key, values.first, values.second);
+  }
+  return text;
+}
+
 std::vector<double> CellData::numbers(const std::string& metric) const {
   std::vector<double> list;
   const auto it = values.find(metric);
   if (it == values.end()) return list;
-  for (const store::ValueRow& value : it->second) list.push_back(value.value);
+  list.reserve(it->second.rows.size());
+  for (const store::ValueRow& value : it->second.rows) list.push_back(value.value);
   return list;
 }
 
@@ -86,17 +101,20 @@ ExperimentData read_experiment(const store::ResultsReader& reader, const std::st
   data.experiment = choose(reader, name);
   data.runs = reader.runs(data.experiment.experiment);
   if (!data.runs.empty()) data.inputs = reader.inputs(data.runs.back().run_id);
-  data.metrics = reader.metrics(data.experiment.experiment);
+  for (store::MetricDefinition& metric : reader.metric_definitions()) {
+    std::string name = metric.metric;
+    data.definitions.emplace(std::move(name), std::move(metric));
+  }
   for (store::CellRow& row : reader.cells(data.experiment.experiment)) {
     CellData cell{.row = std::move(row)};
     const std::string& id = cell.row.cell.cell_id;
-    for (const store::MetricInfo& metric : data.metrics) {
-      if (!metric.per_sample) continue;
-      auto values = reader.values(id, metric.metric, metric.clock);
-      if (!values.empty()) cell.values[clocked(metric.metric, metric.clock)] = std::move(values);
+    for (store::ValueColumn& column : reader.columns(id)) {
+      std::string name = clocked(column.metric, column.clock);
+      cell.values.emplace(std::move(name), std::move(column));
     }
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
+    cell.prompts = reader.prompts(id);
     cell.card = read_card(cell.row.cell.protocol_json);
     data.cells.push_back(std::move(cell));
   }

@@ -14,9 +14,10 @@ namespace kvarena::reports {
 /// A cell with everything that was measured in it.
 struct CellData {
   store::CellRow row;
-  /// By metric, samples by index. Modelled values stand under "<metric> (modelled)", so that no table mixes clocks.
-  std::map<std::string, std::vector<store::ValueRow>> values;
+  /// By metric, samples by index. Modelled values stand under modelled(metric), so that no table mixes clocks.
+  std::map<std::string, store::ValueColumn> values;
   std::map<std::string, std::vector<store::SeriesRow>> series;  // named in the same way
+  std::map<std::string, std::string> prompts;                   // hash of each sample's prompt
   std::vector<std::pair<std::string, std::string>> card;        // protocol, name and value
 
   /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.
@@ -25,12 +26,18 @@ struct CellData {
   [[nodiscard]] std::vector<double> numbers(const std::string& metric) const;
 };
 
+/// "<metric> (modelled)": the name of a metric's values on a virtual clock.
+[[nodiscard]] std::string modelled(const std::string& metric);
+
+/// The entries in which two cards differ: "dtype: bf16 / f32".
+[[nodiscard]] std::string card_differences(const CellData& a, const CellData& b);
+
 struct ExperimentData {
   store::ExperimentRecord experiment;
   std::vector<store::RunRecord> runs;
-  std::vector<store::RunInput> inputs;  // of the last run
-  std::vector<store::MetricInfo> metrics;
-  std::vector<CellData> cells;  // in force, by plan position
+  std::vector<store::RunInput> inputs;                         // of the last run
+  std::map<std::string, store::MetricDefinition> definitions;  // by metric
+  std::vector<CellData> cells;                                 // in force, by plan position
 
   /// Labels in the order of the plan, each once.
   [[nodiscard]] std::vector<std::string> models() const;

@@ -12,6 +12,8 @@ enum class NumberStyle { fixed, significant, bytes, factor };
 struct NumberFormat {
   NumberStyle style = NumberStyle::fixed;
   int digits = 1;
+
+  bool operator==(const NumberFormat&) const = default;
 };
 
 /// For people: "71.4", "-3.2" (with the sign U+2212), "12.5 MiB", "4.3×". "n/a" for what is no number, "∞" for

@@ -1,10 +1,14 @@
 #include "reports/report_charts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 
 #include "reports/chart_specs.h"
-#include "reports/experiment_report.h"
+#include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
@@ -25,6 +29,34 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
     }
   }
   return steps;
+}
+
+constexpr const char* kBytes = "kept_bytes_fraction";
+
+/// The workloads whose metric is printed and read like the first one's, so that a mean over them is one.
+std::vector<std::string> workloads_alike(const ExperimentData& data) {
+  std::vector<std::string> alike;
+  std::optional<MetricLook> first;
+  for (const std::string& workload : data.workloads()) {
+    MetricLook look = look_of(data, primary_metric(data, workload));
+    look.title.clear();
+    if (!first) first = look;
+    if (look == *first) alike.push_back(workload);
+  }
+  return alike;
+}
+
+/// "qa_f1", or "scores" when several metrics are averaged.
+std::string primary_metric_names(const ExperimentData& data, const std::vector<std::string>& workloads) {
+  std::set<std::string> names;
+  for (const std::string& workload : workloads) names.insert(primary_metric(data, workload));
+  return names.size() == 1 ? *names.begin() : "scores";
+}
+
+std::string origin_sentence(const std::vector<std::string>& unreal) {
+  if (unreal.empty()) return "Bytes are measured, of real allocations.";
+  return fmt::format("Bytes are measured but for {}, which simulate or emulate their storage.",
+                     fmt::join(unreal, ", "));
 }
 
 }  // namespace
@@ -49,26 +81,35 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
   Chart chart = line_chart("kl-growth", "KL from full KV by step", {.title = "step of the full-KV continuation"},
                            {.title = "KL in nats, mean over samples", .zero = true}, lines);
   chart.caption =
-      "Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so are "
+      "Measured. Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so "
+      "are "
       "methods whose KL is zero at every step.";
   return {chart};
 }
 
 std::vector<Chart> trade_off_charts(const ExperimentData& data) {
+  const std::vector<std::string> workloads = workloads_alike(data);
+  if (workloads.empty()) return {};
+  const MetricLook look = look_of(data, primary_metric(data, workloads.front()));
   std::vector<ScatterPoint> points;
+  std::vector<std::string> unreal;
   for (const std::string& method : data.methods()) {
     std::vector<double> quality;
     std::vector<double> kept;
     std::string family;
-    for (const std::string& workload : data.workloads()) {
+    bool real = true;
+    for (const std::string& workload : workloads) {
       const CellData* cell = data.find(method, workload, store::CellKind::quality);
       if (cell == nullptr || !cell->counts()) continue;
       family = cell->row.cell.method_name;
-      for (const double x : cell->numbers(primary_metric(data, workload))) quality.push_back(100 * x);
-      for (const double x : cell->numbers("kept_bytes_fraction")) kept.push_back(100 * x);
+      for (const double x : cell->numbers(primary_metric(data, workload))) quality.push_back(look.scale * x);
+      for (const double x : cell->numbers(kBytes)) kept.push_back(100 * x);
+      const auto bytes = cell->values.find(kBytes);
+      real = real && (bytes == cell->values.end() || bytes->second.storage == store::Storage::real);
     }
     std::erase_if(quality, [](double x) { return !std::isfinite(x); });
     if (quality.empty() || kept.empty()) continue;
+    if (!real) unreal.push_back(method);
     const MeanEstimate estimate = bootstrap_mean(quality, resampling_for(quality.size()));
     points.push_back({.series = family,
                       .label = method,
@@ -78,10 +119,13 @@ std::vector<Chart> trade_off_charts(const ExperimentData& data) {
                       .baseline = method == data.baseline()});
   }
   if (points.size() < 2) return {};
-  mark_pareto_front(points);
+  mark_pareto_front(points, look.better == Better::lower);
+  const std::string unit = look.unit.empty() ? "" : ", " + look.unit;
   Chart chart = scatter_chart("trade-off", "Quality against resident bytes", {.title = "resident bytes, % of full KV"},
-                              {.title = "mean score in percent"}, points);
-  chart.caption = "Up and to the left is better; the dashed staircase joins the settings that no other beats in both.";
+                              {.title = "mean of " + primary_metric_names(data, workloads) + unit}, points);
+  chart.caption = fmt::format(
+      "{} and to the left is better; the dashed staircase joins the settings that no other beats in both. {}",
+      look.better == Better::lower ? "Down" : "Up", origin_sentence(unreal));
   return {chart};
 }
 

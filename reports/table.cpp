@@ -33,6 +33,8 @@ void mark_best_of_column(Table& table, size_t at) {
 
 }  // namespace
 
+NumberFormat format_of(const TableCell& cell, const Column& column) { return cell.format.value_or(column.format); }
+
 TableCell text_cell(std::string text) {
   TableCell cell;
   cell.kind = CellKind::text;
@@ -103,6 +105,7 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::better: return "better";
     case Verdict::worse: return "worse";
     case Verdict::within_noise: return "within noise";
+    case Verdict::differs: return "differs";
   }
   return "";
 }

@@ -14,8 +14,8 @@ namespace kvarena::reports {
 enum class Better { higher, lower, neither };
 
 /// What a difference against full KV amounts to. `within_noise`: the interval holds zero, or the difference is no
-/// larger than the one between two runs of full KV.
-enum class Verdict { better, worse, within_noise };
+/// larger than the one between two runs of full KV. `differs`: of a metric that is good in neither direction.
+enum class Verdict { better, worse, within_noise, differs };
 
 // Intervals (kvarena::Interval) are 95% confidence intervals in the unit of the value they belong to.
 
@@ -41,14 +41,15 @@ struct TableCell {
   double value = 0;  // of CellKind::number and not_comparable
   std::optional<Interval> interval;
   std::optional<Difference> difference;
-  bool best = false;          // best of its column among rows that are compared
-  bool simulated = false;     // a codec without a packed form
-  bool emulated = false;      // storage or link that was not there
-  bool modelled = false;      // virtual clock
-  bool is_signed = false;     // printed with its sign: a difference standing in a column of its own
-  std::string reason;         // of failed, inactive, not_comparable
-  std::string detail;         // more about the cell: "200 samples"; a tooltip in HTML
-  std::vector<size_t> notes;  // indices into Table::footnotes
+  std::optional<NumberFormat> format;  // instead of the column's
+  bool best = false;                   // best of its column among rows that are compared
+  bool simulated = false;              // a codec without a packed form
+  bool emulated = false;               // storage or link that was not there
+  bool modelled = false;               // virtual clock
+  bool is_signed = false;              // printed with its sign: a difference standing in a column of its own
+  std::string reason;                  // of failed, inactive, not_comparable
+  std::string detail;                  // more about the cell: "200 samples"; a tooltip in HTML
+  std::vector<size_t> notes;           // indices into Table::footnotes
 
   [[nodiscard]] bool has_value() const { return kind == CellKind::number || kind == CellKind::not_comparable; }
 };
@@ -67,6 +68,9 @@ struct Column {
   NumberFormat format = {};
   bool numeric = true;  // false: text, left-aligned
 };
+
+/// How a cell's number is printed.
+[[nodiscard]] NumberFormat format_of(const TableCell& cell, const Column& column);
 
 /// A label with details behind it; in reports, the protocol card of a row.
 struct Badge {
@@ -128,7 +132,7 @@ inline constexpr const char* kTidyCsvHead =
     "table,row,role,protocol,column,unit,value,low,high,difference,difference_low,difference_high,verdict,text,"
     "remark\r\n";
 
-/// "better", "worse", "within noise".
+/// "better", "worse", "within noise", "differs".
 [[nodiscard]] const char* verdict_name(Verdict verdict);
 
 /// The unpunctuated words behind a cell: "simulated", "emulated", "modelled", "failed: out of memory".

@@ -41,15 +41,13 @@ std::string notes(const Table& table, const TableCell& cell) {
 }
 
 std::string difference_html(const Difference& difference, NumberFormat format) {
-  constexpr const char* kSign[] = {"▲", "▼", "≈"};
-  constexpr const char* kClass[] = {"better", "worse", "noise"};
+  constexpr const char* kSign[] = {"▲", "▼", "≈", "≠"};
+  constexpr const char* kClass[] = {"better", "worse", "noise", "differs"};
   const auto at = static_cast<size_t>(difference.verdict);
-  return fmt::format("<span class=\"diff {}\" title=\"{} than full KV, 95% interval {} to {}\">{} {}</span>",
-                     kClass[at],
-                     difference.verdict == Verdict::within_noise ? "not distinguishable (within noise)"
-                                                                 : verdict_name(difference.verdict),
-                     format_signed(difference.interval.low, format), format_signed(difference.interval.high, format),
-                     kSign[at], format_signed(difference.value, format));
+  return fmt::format("<span class=\"diff {}\" title=\"{}, 95% interval {} to {}\">{} {}</span>", kClass[at],
+                     verdict_name(difference.verdict), format_signed(difference.interval.low, format),
+                     format_signed(difference.interval.high, format), kSign[at],
+                     format_signed(difference.value, format));
 }
 
 std::string number_html(const TableCell& cell, NumberFormat format) {
@@ -73,11 +71,11 @@ std::string content(const TableCell& cell, const Column& column) {
   switch (cell.kind) {
     case CellKind::empty: return "<span class=\"none\">–</span>";
     case CellKind::text: return escape_html(cell.text);
-    case CellKind::number: return number_html(cell, column.format);
+    case CellKind::number: return number_html(cell, format_of(cell, column));
     case CellKind::failed: return state("failed");
     case CellKind::inactive: return state("inactive");
     case CellKind::not_comparable:
-      return number_html(cell, column.format) +
+      return number_html(cell, format_of(cell, column)) +
              fmt::format("<span class=\"state unlike\" title=\"{}\">not comparable</span>", escape_html(cell.reason));
   }
   return {};

@@ -43,17 +43,17 @@ std::string markdown_cell(const TableCell& cell, const Column& column) {
     case CellKind::failed: return "failed: " + escape_markdown(cell.reason);
     case CellKind::inactive: return "inactive: " + escape_markdown(cell.reason);
     case CellKind::number:
-    case CellKind::not_comparable: text = plain_number(cell, cell.value, column.format); break;
+    case CellKind::not_comparable: text = plain_number(cell, cell.value, format_of(cell, column)); break;
   }
   if (cell.best) text = "**" + text + "**";
   if (cell.interval) {
-    text += fmt::format(" ({} to {})", plain_number(cell, cell.interval->low, column.format),
-                        plain_number(cell, cell.interval->high, column.format));
+    text += fmt::format(" ({} to {})", plain_number(cell, cell.interval->low, format_of(cell, column)),
+                        plain_number(cell, cell.interval->high, format_of(cell, column)));
   }
   if (cell.difference) {
-    constexpr const char* kSign[] = {"▲", "▼", "≈"};
+    constexpr const char* kSign[] = {"▲", "▼", "≈", "≠"};
     text += fmt::format(" {} {}", kSign[static_cast<size_t>(cell.difference->verdict)],
-                        format_signed(cell.difference->value, column.format));
+                        format_signed(cell.difference->value, format_of(cell, column)));
   }
   const std::string words = flag_words(cell);
   if (!words.empty()) text += " *" + words + "*";
@@ -74,16 +74,16 @@ std::string latex_cell(const TableCell& cell, const Column& column) {
     case CellKind::failed: return "\\textit{failed}";
     case CellKind::inactive: return "\\textit{inactive}";
     case CellKind::number:
-    case CellKind::not_comparable: text = escape_latex(plain_number(cell, cell.value, column.format)); break;
+    case CellKind::not_comparable: text = escape_latex(plain_number(cell, cell.value, format_of(cell, column))); break;
   }
   if (cell.best) text = "\\textbf{" + text + "}";
   if (cell.difference) {
-    constexpr const char* kSign[] = {"\\uparrow", "\\downarrow", "\\approx"};
+    constexpr const char* kSign[] = {"\\uparrow", "\\downarrow", "\\approx", "\\neq"};
     text += fmt::format("$^{{{}}}$", kSign[static_cast<size_t>(cell.difference->verdict)]);
   }
   if (cell.interval) {
-    text += escape_latex(fmt::format(" ({}–{})", plain_number(cell, cell.interval->low, column.format),
-                                     plain_number(cell, cell.interval->high, column.format)));
+    text += escape_latex(fmt::format(" ({}–{})", plain_number(cell, cell.interval->low, format_of(cell, column)),
+                                     plain_number(cell, cell.interval->high, format_of(cell, column))));
   }
   const std::string words = flag_words(cell);
   return words.empty() ? text : text + " \\textit{" + words + "}";

@@ -23,7 +23,8 @@ struct Options {
     o.positional("BEFORE", before).help("results database");
     o.positional("AFTER", after).help("results database");
     o.option("experiment", "NAME", experiment).help("which one").default_text("the only one of each database");
-    o.option("margin", "POINTS", margin).help("points of a percentage that a cell may become worse by");
+    o.option("margin", "POINTS", margin)
+        .help("what a cell may become worse by, in the unit of its table: points of a percentage for scores");
     o.option("format", "FORMAT", format).help("html, md, tex or csv");
     o.option("out", "FILE", out).help("where to write").default_text("standard output");
     o.flag("allow-unlike-cards", allow_unlike_cards).help("compare rows whose protocol cards differ");

@@ -94,6 +94,9 @@ void EngineSettings::parameters(ParameterVisitor& p) {
   p("seed", seed).min(0).doc("of sampling and of generated workloads");
   p("temperature", temperature).min(0).doc("0 = greedy");
   p("top_p", top_p).above(0).max(1).doc("probability mass that is sampled from");
+  p("noise_floor", noise_floor)
+      .min(0)
+      .doc("samples of each workload that the baseline answers a second time, in chunks and batches of another shape");
 }
 
 void TimingSettings::parameters(ParameterVisitor& p) {

@@ -46,6 +46,7 @@ struct EngineSettings {
   int64_t seed = 0;
   double temperature = 0;  // 0 = greedy
   double top_p = 1;
+  int64_t noise_floor = 4;  // samples of each workload that the baseline answers a second time; 0 = none
 
   void parameters(ParameterVisitor& p);
 };

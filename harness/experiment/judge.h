@@ -39,8 +39,12 @@ class Judge {
   virtual std::vector<store::RunInput> begin_model(const ModelEntry& model, const EngineSettings& engine) = 0;
   virtual void end_model(const ModelEntry& model) = 0;
 
+  /// What the metrics mean that results may hold, for the record.
+  [[nodiscard]] virtual std::vector<store::MetricDefinition> metric_definitions() const { return {}; }
+
   /// One verdict for each of task.cells, in their order. A result must not depend on which other cells are asked for
-  /// beside it, nor on samples judged before. For kind timing the judge does its own prefill, warm-up and repeats.
+  /// beside it, nor on samples judged before. For kind timing the judge does its own prefill, warm-up and repeats; for
+  /// kind noise_floor it repeats a quality judgement in chunks and batches of another shape.
   /// What it throws fails every cell of the task.
   virtual std::vector<Verdict> judge(const JudgeTask& task) = 0;
 

@@ -19,11 +19,13 @@ using store::CellRecord;
 
 constexpr size_t kIdDigits = 20;  // 80 bits of SHA-256: no collision among any number of cells that can be run
 
-/// The engine's settings that change what a cell measures. Threads change times only.
+/// The engine's settings that change what a cell measures. Threads change times only, the noise floor's samples are
+/// cells of their own.
 std::string engine_identity(const ExperimentConfig& config, CellKind kind) {
   EngineSettings engine = config.engine;
   json identity = parameter_values([&](ParameterVisitor& p) { engine.parameters(p); });
-  if (kind == CellKind::quality) {
+  identity.erase("noise_floor");
+  if (kind != CellKind::timing) {
     identity.erase("threads");
   } else {
     TimingSettings timing = config.timing.value();
@@ -116,6 +118,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog) {
     CellGroup group{
         .model = &model, .workload = &workload, .kind = kind, .sample_ids = std::move(sample_ids), .cells = {}};
     for (const ComponentEntry& method : plan.config->methods) {
+      if (kind == CellKind::noise_floor && !method.baseline) continue;
       group.cells.push_back(plan_cell(*plan.config, group, method, catalog));
       group.cells.back().record.position = position++;
     }
@@ -125,10 +128,15 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog) {
   for (const ModelEntry& model : plan.config->models) {
     for (const ComponentEntry& workload : plan.config->workloads) {
       std::vector<std::string> ids = catalog.sample_ids(model, workload);
+      const auto first = [&](int64_t samples) {
+        const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
+        return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+      };
       add_group(model, workload, CellKind::quality, ids);
-      if (!plan.config->timing) continue;
-      ids.resize(std::min(ids.size(), static_cast<size_t>(plan.config->timing->samples)));
-      add_group(model, workload, CellKind::timing, std::move(ids));
+      if (const int64_t again = plan.config->engine.noise_floor; again > 0) {
+        add_group(model, workload, CellKind::noise_floor, first(again));
+      }
+      if (plan.config->timing) add_group(model, workload, CellKind::timing, first(plan.config->timing->samples));
     }
   }
   return plan;

@@ -42,7 +42,7 @@ struct CellGroup {
   std::vector<PlannedCell> cells;  // in the order of the config's methods
 };
 
-/// Groups in the order models, then workloads, then quality before timing.
+/// Groups in the order models, then workloads, then quality before noise floor before timing.
 struct Plan {
   std::unique_ptr<const ExperimentConfig> config;
   std::vector<CellGroup> groups;

@@ -66,6 +66,7 @@ class Runner {
   RunSummary run(const RunOptions& options) {
     summary_.run_id = results_.begin_run(record_of(*plan_.config), run_of(*plan_.config));
     try {
+      results_.define_metrics(judge_.metric_definitions());
       record_plan(options);
       for (const ModelEntry& model : plan_.config->models) {
         if (!summary_.interrupted) run_model(model);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "datasets/data_files.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/judge/quality.h"
@@ -44,7 +45,10 @@ const char* truncation_name(TruncationRule rule) {
 }  // namespace
 
 ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places)
-    : engine_(config.engine), timing_(config.timing), places_(std::move(places)) {
+    : engine_(config.engine),
+      timing_(config.timing),
+      places_(std::move(places)),
+      hashes_(places_.home / "hashes.json") {
   for (const ComponentEntry& metric : config.metrics) extra_metrics_.push_back(metric.name);
 }
 
@@ -69,6 +73,33 @@ SampleCursor& ModelJudge::cursor(const ModelEntry& model, const ComponentEntry& 
                                       .max_prompt_tokens = opened.config().max_position - answer - kTemplateTokens});
   }
   return *slot;
+}
+
+std::string ModelJudge::model_hash(const ModelEntry& model) {
+  std::string all;
+  for (const auto& file : loaded(model).opened().checkpoint->files()) {
+    all += fmt::format("{} {}\n", file.filename().string(), hashes_.of(file));
+  }
+  return sha256(all);
+}
+
+const store::RunInput& ModelJudge::data_input(const ModelEntry& model, const ComponentEntry& workload) {
+  const auto [slot, fresh] = data_inputs_.try_emplace(model.label + "\n" + workload.label);
+  if (fresh) {
+    SampleCursor& samples = cursor(model, workload);
+    const Sample* first = samples.at(0);
+    const auto file = find_data_file(samples.info(), places_.data_dir);
+    const bool official = file && first != nullptr && first->origin == file->path.filename().string();
+    slot->second = {.kind = "data",
+                    .name = workload.label,
+                    .sha256 = official           ? hashes_.of(file->path)
+                              : first == nullptr ? ""
+                                                 : first->data_sha256,
+                    .detail_json = json{{"of", official ? "the file" : "the first sample"},
+                                        {"origin", first == nullptr ? "" : first->origin}}
+                                       .dump()};
+  }
+  return slot->second;
 }
 
 /// The workload's own metrics and those of the config that score a prediction.
@@ -112,6 +143,8 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
               {"temperature", engine_.temperature},
               {"seed", engine_.seed},
               {"metrics", versions},
+              {"model_sha256", model_hash(model)},
+              {"data_sha256", data_input(model, workload).sha256},
               {"kind", std::string(store::name(kind))}}
       .dump();
 }
@@ -123,11 +156,13 @@ std::vector<store::RunInput> ModelJudge::begin_model(const ModelEntry& model,
   (void)opened.transformer();
   std::vector<store::RunInput> inputs;
   for (const auto& file : opened.opened().checkpoint->files()) {
-    const MappedFile mapped(file);
     inputs.push_back({.kind = "model",
                       .name = file.filename().string(),
-                      .sha256 = sha256(mapped.bytes()),
-                      .detail_json = json{{"bytes", mapped.bytes().size()}}.dump()});
+                      .sha256 = hashes_.of(file),
+                      .detail_json = json{{"bytes", std::filesystem::file_size(file)}}.dump()});
+  }
+  for (const auto& [place, input] : data_inputs_) {
+    if (place.starts_with(model.label + "\n")) inputs.push_back(input);
   }
   return inputs;
 }
@@ -135,6 +170,28 @@ std::vector<store::RunInput> ModelJudge::begin_model(const ModelEntry& model,
 void ModelJudge::end_model(const ModelEntry& model) {
   std::erase_if(cursors_, [&](const auto& item) { return item.first.starts_with(model.label + "\n"); });
   models_.erase(model.label);
+}
+
+std::vector<store::MetricDefinition> ModelJudge::metric_definitions() const {
+  const auto direction = [](Better better) {
+    return better == Better::higher ? store::Direction::higher : store::Direction::lower;
+  };
+  std::vector<store::MetricDefinition> definitions;
+  for (const MetricEntry* metric : all_metrics()) {
+    definitions.push_back({.metric = metric->id,
+                           .title = metric->title,
+                           .unit = metric->unit,
+                           .better = direction(metric->better),
+                           .table_scale = metric->table_scale});
+    for (const StoredValue& value : metric->stored) {
+      definitions.push_back({.metric = value.name,
+                             .title = value.title,
+                             .unit = value.unit,
+                             .better = direction(value.better),
+                             .table_scale = value.table_scale});
+    }
+  }
+  return definitions;
 }
 
 std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& task) {
@@ -160,6 +217,13 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   }
   Request request = opened.request(*sample, engine, score_metrics(samples.info()));
   request.facts = opened.facts();
+  if (task.kind == store::CellKind::noise_floor) {
+    std::vector<experiment::Verdict> verdicts;
+    for (const JudgedMethod& method : methods) {
+      verdicts.push_back(judge_noise_floor(opened.transformer(), request, method));
+    }
+    return verdicts;
+  }
   return judge_quality(opened.transformer(), request, methods);
 }
 

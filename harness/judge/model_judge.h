@@ -9,6 +9,7 @@
 
 #include "harness/experiment/judge.h"
 #include "harness/experiment/plan.h"
+#include "harness/judge/file_hashes.h"
 #include "harness/judge/loaded_model.h"
 #include "harness/judge/sample_cursor.h"
 
@@ -34,6 +35,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   std::vector<store::RunInput> begin_model(const experiment::ModelEntry& model,
                                            const experiment::EngineSettings& engine) override;
   void end_model(const experiment::ModelEntry& model) override;
+  [[nodiscard]] std::vector<store::MetricDefinition> metric_definitions() const override;
   std::vector<experiment::Verdict> judge(const experiment::JudgeTask& task) override;
   std::vector<store::MetricValue> cell_values(const experiment::PlannedCell& cell,
                                               const store::ResultsReader& results) override;
@@ -41,14 +43,20 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
   SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
+  /// Of the checkpoint's files together.
+  std::string model_hash(const experiment::ModelEntry& model);
+  /// Of the official file; of the first sample when it is generated or comes with the source.
+  const store::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
   [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
 
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;
   std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
   Places places_;
+  FileHashes hashes_;
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
+  std::map<std::string, store::RunInput> data_inputs_;            // in the same way
 };
 
 /// Checks of a config's names and settings against the registries.

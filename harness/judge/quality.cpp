@@ -75,10 +75,11 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
   candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
 }
 
-/// Runs the candidates that have not failed. Should one throw, each is run again by itself, so that only the guilty
-/// one pays.
+/// Runs the candidates that have not failed, beside a request over `neighbour` when that is given. Should one throw,
+/// each is run again by itself, so that only the guilty one pays.
 void run_candidates(std::vector<Candidate*> candidates, Transformer& model, const Prefill& prompt,
-                    const Request& request, const Reference& reference, bool forced) {
+                    const Request& request, const Reference& reference, bool forced,
+                    const Prefill* neighbour = nullptr) {
   const auto guarded = [&](Candidate& candidate, const auto& action) {
     try {
       action();
@@ -93,6 +94,12 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
   const auto begin = std::chrono::steady_clock::now();
   try {
     std::vector<Session*> sessions;
+    const Method full;
+    std::unique_ptr<Session> beside;
+    if (neighbour != nullptr) {
+      beside = start_session(model, *neighbour, full, {.stop = {.max_new_tokens = request.stop.max_new_tokens}});
+      sessions.push_back(beside.get());
+    }
     for (Candidate* candidate : candidates) sessions.push_back(candidate->session.get());
     run_together(model, sessions);
   } catch (const std::exception&) {
@@ -191,21 +198,17 @@ Verdict describe_answer(const Candidate& candidate, const Request& request, cons
   return verdict;
 }
 
-}  // namespace
-
-std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
-  Needs needs;
-  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
-  const Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
-  const Reference reference = run_reference(model, prompt, request);
-
+/// Every method freely, then from where it departs along the reference.
+std::vector<Verdict> judge_against(const Reference& reference, Transformer& model, const Prefill& prompt,
+                                   const Request& request, std::span<const JudgedMethod> methods,
+                                   const Prefill* neighbour = nullptr) {
   std::vector<Candidate> candidates(methods.size());
   std::vector<Candidate*> free_running;
   for (size_t i = 0; i < methods.size(); ++i) {
     candidates[i].method = methods[i].method.get();
     free_running.push_back(&candidates[i]);
   }
-  run_candidates(free_running, model, prompt, request, reference, /*forced=*/false);
+  run_candidates(free_running, model, prompt, request, reference, /*forced=*/false, neighbour);
 
   std::vector<Verdict> verdicts(methods.size());
   std::vector<std::vector<int32_t>> answers(methods.size());
@@ -218,7 +221,7 @@ std::vector<Verdict> judge_quality(Transformer& model, const Request& request, s
     answers[i] = candidate.session->tokens;
     if (candidate.steps.size() < reference.tokens.size()) departed.push_back(&candidate);
   }
-  run_candidates(departed, model, prompt, request, reference, /*forced=*/true);
+  run_candidates(departed, model, prompt, request, reference, /*forced=*/true, neighbour);
 
   for (size_t i = 0; i < candidates.size(); ++i) {
     verdicts[i].failure = candidates[i].failure;
@@ -227,6 +230,27 @@ std::vector<Verdict> judge_quality(Transformer& model, const Request& request, s
     verdicts[i].result.wall_s = candidates[i].seconds;
   }
   return verdicts;
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
+  Needs needs;
+  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
+  const Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
+  return judge_against(run_reference(model, prompt, request), model, prompt, request, methods);
+}
+
+Verdict judge_noise_floor(Transformer& model, const Request& request, const JudgedMethod& baseline) {
+  const Reference first = [&] {  // its cache is gone before the second is made
+    const Prefill prompt = prefill(model, request.prompt, {});
+    return run_reference(model, prompt, request);
+  }();
+  constexpr int64_t kOtherChunk = 200;  // neither a multiple nor a divisor of what prefill, cells and attention use
+  const Prefill again = prefill(model, request.prompt, baseline.method->needs(), kOtherChunk, request.facts);
+  const auto half = std::span(request.prompt).first((request.prompt.size() + 1) / 2);
+  const Prefill neighbour = prefill(model, half, {}, kOtherChunk);
+  return judge_against(first, model, again, request, std::span(&baseline, 1), &neighbour).front();
 }
 
 }  // namespace kvarena::judge

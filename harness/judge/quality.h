@@ -25,4 +25,10 @@ struct JudgedMethod {
 [[nodiscard]] std::vector<experiment::Verdict> judge_quality(Transformer& model, const Request& request,
                                                              std::span<const JudgedMethod> methods);
 
+/// Full KV against full KV: the reference as in judge_quality, then the baseline on a prompt that was prefilled in
+/// other chunks and decoded in one batch with a request of another length. The same values as judge_quality's; whatever
+/// they differ by from the first run is noise of the engine. Nothing is shared between the two runs but the weights.
+[[nodiscard]] experiment::Verdict judge_noise_floor(Transformer& model, const Request& request,
+                                                    const JudgedMethod& baseline);
+
 }  // namespace kvarena::judge

@@ -43,6 +43,16 @@ std::string_view name(CellKind value) {
   switch (value) {
     case CellKind::quality: return "quality";
     case CellKind::timing: return "timing";
+    case CellKind::noise_floor: return "noise_floor";
+  }
+  return "";
+}
+
+std::string_view name(Direction value) {
+  switch (value) {
+    case Direction::neither: return "";
+    case Direction::higher: return "higher";
+    case Direction::lower: return "lower";
   }
   return "";
 }

@@ -1,6 +1,6 @@
 #pragma once
 // What the results database holds, as plain structs. The columns of the same names are described in
-// migrations/0001_initial.sql. Members that end in `_json` are JSON text; the store makes it canonical (keys sorted, no
+// migrations/. Members that end in `_json` are JSON text; the store makes it canonical (keys sorted, no
 // blanks), so equal content has equal bytes.
 
 #include <cstdint>
@@ -16,7 +16,11 @@ namespace kvarena::store {
 enum class Clock { none, measured, modelled };
 /// Whether the bytes were really saved and the links really there.
 enum class Storage { real, emulated, simulated };
-enum class CellKind { quality, timing };
+/// `noise_floor`: the baseline once more on some samples, in passes of another shape; what differs from its cell of
+/// kind quality is noise.
+enum class CellKind { quality, timing, noise_floor };
+/// Which way a metric is good.
+enum class Direction { neither, higher, lower };
 /// `inactive`: every sample was judged and the method acted on none of them.
 enum class CellState { pending, running, done, failed, inactive };
 enum class RunState { running, finished, interrupted, failed };
@@ -24,6 +28,7 @@ enum class RunState { running, finished, interrupted, failed };
 [[nodiscard]] std::string_view name(Clock value);
 [[nodiscard]] std::string_view name(Storage value);
 [[nodiscard]] std::string_view name(CellKind value);
+[[nodiscard]] std::string_view name(Direction value);  // "" for neither
 [[nodiscard]] std::string_view name(CellState value);
 [[nodiscard]] std::string_view name(RunState value);
 
@@ -102,6 +107,15 @@ struct CellRecord {
   bool baseline = false;
   int64_t position = 0;
   int64_t planned_samples = 0;
+};
+
+/// How the values of a metric are read.
+struct MetricDefinition {
+  std::string metric;
+  std::string title;
+  std::string unit;  // of stored values: "fraction", "nats", "ms"; "" = a plain number
+  Direction better = Direction::neither;
+  double table_scale = 1;  // papers print the stored value times this
 };
 
 /// A value printed in a paper.

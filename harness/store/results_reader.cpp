@@ -1,7 +1,10 @@
 #include "harness/store/results_reader.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <unordered_map>
 
 #include "harness/core/error.h"
 #include "harness/store/database.h"
@@ -25,7 +28,10 @@ Storage parse_storage(const std::string& text) {
   return parse_name(text, std::array{Storage::real, Storage::emulated, Storage::simulated});
 }
 CellKind parse_kind(const std::string& text) {
-  return parse_name(text, std::array{CellKind::quality, CellKind::timing});
+  return parse_name(text, std::array{CellKind::quality, CellKind::timing, CellKind::noise_floor});
+}
+Direction parse_direction(const std::string& text) {
+  return parse_name(text, std::array{Direction::neither, Direction::higher, Direction::lower});
 }
 CellState parse_cell_state(const std::string& text) {
   return parse_name(text, std::array{CellState::pending, CellState::running, CellState::done, CellState::failed,
@@ -246,6 +252,67 @@ std::vector<ValueRow> ResultsReader::values(const std::string& cell_id, const st
         row.value = number_or_nan(next());
         row.active = next().getInt() != 0;
         return row;
+      });
+}
+
+std::map<std::string, std::string> ResultsReader::prompts(const std::string& cell_id) const {
+  const auto rows = select<std::pair<std::string, std::string>>(
+      *database_, "SELECT sample_id, prompt_sha256 FROM samples WHERE cell_id = ?", {cell_id}, [](auto next) {
+        std::string sample_id = next().getString();
+        return std::pair(std::move(sample_id), next().getString());
+      });
+  return {rows.begin(), rows.end()};
+}
+
+std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) const {
+  // Values come in the order of their key; samples are few beside them and are looked up.
+  std::unordered_map<std::string, ValueRow> samples;
+  for (ValueRow& row :
+       select<ValueRow>(*database_, "SELECT sample_id, sample_index, active FROM samples WHERE cell_id = ?", {cell_id},
+                        [](auto next) {
+                          ValueRow sample;
+                          sample.sample_id = next().getString();
+                          sample.sample_index = next().getInt64();
+                          sample.active = next().getInt() != 0;
+                          return sample;
+                        })) {
+    samples[row.sample_id] = std::move(row);
+  }
+  struct Value {
+    std::string sample_id;
+    MetricValue value;
+  };
+  std::map<std::pair<std::string, Clock>, ValueColumn> columns;
+  for (Value& item : select<Value>(
+           *database_, "SELECT sample_id, metric, value, unit, clock, storage FROM sample_values WHERE cell_id = ?",
+           {cell_id}, [](auto next) {
+             std::string sample_id = next().getString();
+             return Value{.sample_id = std::move(sample_id), .value = read_value(next)};
+           })) {
+    ValueColumn& column = columns[{item.value.metric, item.value.clock}];
+    column.metric = std::move(item.value.metric);
+    column.unit = std::move(item.value.unit);
+    column.clock = item.value.clock;
+    column.storage = std::max(column.storage, item.value.storage);
+    ValueRow& row = column.rows.emplace_back(samples.at(item.sample_id));
+    row.value = item.value.value;
+  }
+  std::vector<ValueColumn> list;
+  for (auto& [key, column] : columns) {
+    std::ranges::stable_sort(column.rows, {}, [](const ValueRow& row) { return row.sample_index; });
+    list.push_back(std::move(column));
+  }
+  return list;
+}
+
+std::vector<MetricDefinition> ResultsReader::metric_definitions() const {
+  return select<MetricDefinition>(
+      *database_, "SELECT metric, title, unit, better, table_scale FROM metrics ORDER BY metric", {}, [](auto next) {
+        MetricDefinition metric;
+        for (std::string* text : {&metric.metric, &metric.title, &metric.unit}) *text = next().getString();
+        metric.better = parse_direction(next().getString());
+        metric.table_scale = next().getDouble();
+        return metric;
       });
 }
 

@@ -2,6 +2,7 @@
 // Reading a results database, for reports, comparisons and resuming. Any number of readers may look while a run writes.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -35,6 +36,15 @@ struct ValueRow {
   int64_t sample_index = 0;
   double value = 0;  // NaN = not defined
   bool active = true;
+};
+
+/// All values of one metric in one cell, by sample index.
+struct ValueColumn {
+  std::string metric;
+  std::string unit;
+  Clock clock = Clock::none;
+  Storage storage = Storage::real;  // the least real of them
+  std::vector<ValueRow> rows;
 };
 
 /// A metric that some cell has.
@@ -76,10 +86,16 @@ class ResultsReader {
   /// Samples of a cell, without values, series, events and peak bytes, which have their own functions.
   [[nodiscard]] std::vector<SampleResult> samples(const std::string& cell_id) const;
   [[nodiscard]] std::set<std::string> done_samples(const std::string& cell_id) const;
+  /// What is known of metrics, by name; metrics that nobody defined are absent.
+  [[nodiscard]] std::vector<MetricDefinition> metric_definitions() const;
   /// The metrics that any cell in force of the experiment has.
   [[nodiscard]] std::vector<MetricInfo> metrics(const std::string& experiment) const;
   [[nodiscard]] std::vector<ValueRow> values(const std::string& cell_id, const std::string& metric,
                                              Clock clock = Clock::none) const;
+  /// Hash of each sample's prompt, by sample id: values of unequal prompts are no pair.
+  [[nodiscard]] std::map<std::string, std::string> prompts(const std::string& cell_id) const;
+  /// Every metric of a cell at once.
+  [[nodiscard]] std::vector<ValueColumn> columns(const std::string& cell_id) const;
   [[nodiscard]] std::vector<MetricValue> sample_values(const std::string& cell_id, const std::string& sample_id) const;
   [[nodiscard]] std::vector<MetricValue> cell_values(const std::string& cell_id) const;
   /// (name, clock) of the series that a cell has.

@@ -165,6 +165,16 @@ std::string ResultsStore::begin_run(const ExperimentRecord& experiment, const Ru
   return run_id;
 }
 
+void ResultsStore::define_metrics(std::span<const MetricDefinition> metrics) {
+  transact(*reader_.database_, "record what metrics mean", [&] {
+    Writer insert(*reader_.database_, "INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?)");
+    for (const MetricDefinition& metric : metrics) {
+      insert.put(metric.metric).put(metric.title).put(metric.unit).put(name(metric.better)).put(metric.table_scale);
+      insert.run();
+    }
+  });
+}
+
 void ResultsStore::add_input(const std::string& run_id, const RunInput& input) {
   transact(*reader_.database_, "record an input", [&] {
     Writer(*reader_.database_, "INSERT OR REPLACE INTO run_inputs VALUES (?, ?, ?, ?, ?)")

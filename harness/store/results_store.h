@@ -28,6 +28,8 @@ class ResultsStore {
   /// Records the experiment (replacing title, table and published values of the same name) and a new run of it.
   /// Returns the run's id.
   std::string begin_run(const ExperimentRecord& experiment, const RunRecord& run);
+  /// Records what metrics mean, replacing definitions of the same name.
+  void define_metrics(std::span<const MetricDefinition> metrics);
   void add_input(const std::string& run_id, const RunInput& input);
   void finish_run(const std::string& run_id, RunState state);
 

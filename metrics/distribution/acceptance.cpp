@@ -58,6 +58,9 @@ KVARENA_METRIC({.id = "acceptance",
                 .summary = "Drafted tokens the full cache confirms over drafted tokens, pooled over rounds; beside it "
                            "tokens accepted and emitted per round.",
                 .source = "VeriCache, section 4.1",
+                .stored = {{"acceptance_rate", "Accepted of drafted"},
+                           {"acceptance_length", "Accepted a round", "tokens", 1},
+                           {"tokens_per_verify", "Emitted a round", "tokens", 1}},
                 .vectors = {{"acceptance", recompute}}});
 
 }  // namespace kvarena

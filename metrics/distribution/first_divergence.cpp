@@ -17,6 +17,7 @@ KVARENA_METRIC({.id = "first_divergence",
                 .unit = "tokens",
                 .table_scale = 1,
                 .summary = "Tokens two greedy continuations share before the first one that differs.",
-                .source = "kvarena"});
+                .source = "kvarena",
+                .stored = {{"exact_match_full", "Same answer as full KV"}}});
 
 }  // namespace kvarena

@@ -29,6 +29,10 @@ KVARENA_METRIC(
      .better = Better::lower,
      .summary = "Measured resident bytes, metadata included, over the bytes of the full cache in the model's type; "
                 "at the end of prefill and at peak.",
-     .source = "kvarena; SpeCache's \"0.16x\" counts the maximum context length"});
+     .source = "kvarena; SpeCache's \"0.16x\" counts the maximum context length",
+     .stored = {{"resident_bytes", "Resident bytes", "bytes", 1, Better::lower},
+                {"full_kv_bytes", "Bytes of the full cache", "bytes", 1, Better::lower},
+                {"kept_bytes_fraction", "Resident bytes of full KV", "fraction", 100, Better::lower},
+                {"compression_factor", "Compression factor", "", 1}}});
 
 }  // namespace kvarena

@@ -134,6 +134,11 @@ KVARENA_METRIC(
      .summary = "TTFT, ITL, TPOT and end-to-end percentiles, throughput, goodput and attainment from arrival and "
                 "token times.",
      .source = "LLMServe/DistServe RequestResult; vLLM benchmark_serving calculate_metrics",
+     .stored = {{"prefill_ms", "Prefill", "ms", 1, Better::lower},
+                {"compress_ms", "Compression", "ms", 1, Better::lower},
+                {"time_to_first_token_ms", "Time to first token", "ms", 1, Better::lower},
+                {"inter_token_latency_ms", "Inter-token latency", "ms", 1, Better::lower},
+                {"throughput_tokens_per_s", "Throughput", "tokens/s", 1}},
      .vectors = {{"serving", recompute}}});
 
 }  // namespace kvarena

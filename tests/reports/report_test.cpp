@@ -23,8 +23,22 @@ struct MethodScores {
   std::string failure = {};
   std::string model = "m";
   bool baseline = false;                    // beside the first, for a second model
-  store::Clock clock = store::Clock::none;  // of one more value, "time_to_first_token_ms"
+  store::Clock clock = store::Clock::none;  // of one more value, "wait_ms"
+  store::CellKind kind = store::CellKind::quality;
+  std::string metric = "qa_f1";  // of the scores
+  store::Storage storage = store::Storage::real;
+  std::string prompt = "prompt";  // the samples' hashes begin so
 };
+
+const std::vector<store::MetricDefinition> kDefinitions = {
+    {.metric = "qa_f1", .unit = "fraction", .better = store::Direction::higher, .table_scale = 100},
+    {.metric = "perplexity", .unit = "perplexity", .better = store::Direction::lower},
+    {.metric = "time_to_first_token_ms", .unit = "ms", .better = store::Direction::lower},
+    {.metric = "kept_bytes_fraction", .unit = "fraction", .better = store::Direction::lower, .table_scale = 100}};
+
+std::string id_of(const MethodScores& method) {
+  return method.model + method.label + std::string(store::name(method.kind));
+}
 
 class ReportTest : public ::testing::Test {
  protected:
@@ -43,43 +57,54 @@ class ReportTest : public ::testing::Test {
       auto store = store::ResultsStore::open_or_create(folder_ / file);
       std::vector<store::CellRecord> cells;
       for (size_t i = 0; i < methods.size(); ++i) {
-        cells.push_back({.cell_id = methods[i].model + methods[i].label,
+        cells.push_back({.cell_id = id_of(methods[i]),
                          .experiment = "e",
+                         .kind = methods[i].kind,
                          .model = methods[i].model,
                          .workload = "facts",
                          .method = methods[i].label,
                          .method_name = methods[i].label,
                          .protocol_json = methods[i].card,
                          .protocol_sha256 = "card " + methods[i].card,
-                         .baseline = i == 0 || methods[i].baseline,
+                         .baseline = methods[i].label == methods[0].label || methods[i].baseline,
                          .position = static_cast<int64_t>(i),
                          .planned_samples = static_cast<int64_t>(methods[i].scores.size())});
       }
       const std::string run =
           store.begin_run({.experiment = "e", .title = "E", .published = published}, {.experiment = "e"});
+      store.define_metrics(kDefinitions);
       store.upsert_cells(cells);
       for (const MethodScores& method : methods) {
         if (!method.failure.empty()) {
-          const store::CellFailure failure{.cell_id = method.model + method.label, .reason = method.failure};
+          const store::CellFailure failure{.cell_id = id_of(method), .reason = method.failure};
           store.commit(run, {}, {&failure, 1});
           continue;
         }
         std::vector<store::SampleResult> results;
         for (size_t i = 0; i < method.scores.size(); ++i) {
-          results.push_back({.cell_id = method.model + method.label,
-                             .sample_id = "s" + std::to_string(i),
-                             .sample_index = static_cast<int64_t>(i),
-                             .prediction = "<i>answer</i>",
-                             .active = method.active,
-                             .values = {{.metric = "qa_f1", .value = method.scores[i], .unit = "fraction"},
-                                        {.metric = "kept_bytes_fraction", .value = 0.5},
-                                        {.metric = "resident_bytes", .value = 1000, .unit = "bytes"},
-                                        {.metric = "wait_ms", .value = 7, .unit = "ms", .clock = method.clock},
-                                        {.metric = "kl_nats", .value = 0.1, .unit = "nats"}},
-                             .series = {{.name = "kl_nats", .values = {0.0F, 0.1F, 0.2F}, .unit = "nats"}}});
+          results.push_back(
+              {.cell_id = id_of(method),
+               .sample_id = "s" + std::to_string(i),
+               .sample_index = static_cast<int64_t>(i),
+               .prompt_sha256 = method.prompt + std::to_string(i),
+               .prediction = "<i>answer</i>",
+               .active = method.active,
+               .values =
+                   {{.metric = method.metric,
+                     .value = method.scores[i],
+                     .unit = method.metric == "qa_f1" ? "fraction" : method.metric},
+                    {.metric = "kept_bytes_fraction", .value = 0.5, .unit = "fraction", .storage = method.storage},
+                    {.metric = "resident_bytes", .value = 1000, .unit = "bytes"},
+                    {.metric = "wait_ms", .value = 7, .unit = "ms", .clock = method.clock},
+                    {.metric = "kl_nats", .value = 0.1, .unit = "nats"}},
+               .series = {{.name = "kl_nats", .values = {0.0F, 0.1F, 0.2F}, .unit = "nats"},
+                          {.name = "time_to_first_token_ms",
+                           .values = {10.0F, 11.0F, 12.0F, 40.0F},
+                           .unit = "ms",
+                           .clock = store::Clock::measured}}});
         }
         store.commit(run, results);
-        store.settle_cell(method.model + method.label, {});
+        store.settle_cell(id_of(method), {});
       }
       store.finish_run(run, store::RunState::finished);
     }
@@ -238,11 +263,143 @@ TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
                                {published("full", 80.0), published("lossy", 63.0), published("absent", 10.0)});
   std::map<std::string, std::vector<TableCell>> rows;
   for (const TableRow& row : table(experiment_report(data), "published").rows) rows[row.cells[0].text] = row.cells;
-  EXPECT_EQ(rows["full"][6].text, "match");
-  EXPECT_NEAR(rows["lossy"][4].value, 60, 1e-9);
-  EXPECT_NEAR(rows["lossy"][5].value, -3, 1e-9);
-  EXPECT_EQ(rows["lossy"][6].text, "within interval");
-  EXPECT_EQ(rows["absent"][6].text, "not comparable: no value here");
+  EXPECT_EQ(rows["full"][7].text, "match");
+  EXPECT_NEAR(rows["lossy"][5].value, 60, 1e-9);
+  EXPECT_NEAR(rows["lossy"][6].value, -3, 1e-9);
+  EXPECT_EQ(rows["lossy"][7].text, "within interval");
+  EXPECT_EQ(rows["absent"][7].text, "not comparable: no value here");
+}
+
+TEST_F(ReportTest, PublishedValuesAreComparedInTheirOwnUnit) {
+  const auto printed = [](double value, const std::string& unit, const std::string& source) {
+    return store::PublishedValue{.model = "m",
+                                 .workload = "facts",
+                                 .method = "full",
+                                 .metric = "qa_f1",
+                                 .value = value,
+                                 .unit = unit,
+                                 .source = source};
+  };
+  const auto data = experiment("a.db", {{"full", scores(20, 0.8)}},
+                               {printed(0.8, "fraction", "a"), printed(79, "", "b"), printed(8, "nats", "c")});
+  const Table published = table(experiment_report(data), "published");
+  EXPECT_EQ(published.rows[0].cells[7].text, "match");
+  EXPECT_NEAR(published.rows[1].cells[6].value, 1, 1e-9) << "without a unit: as papers print the metric";
+  EXPECT_EQ(published.rows[2].cells[7].text, "not comparable: printed in nats, stored in fraction");
+}
+
+TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {
+  const std::string card = R"({"metrics": "perplexity v1", "dtype": "bf16"})";
+  const auto with = [&](const std::string& label, double value) {
+    MethodScores method{label, scores(30, value, 0.1), card};
+    method.metric = "perplexity";
+    return method;
+  };
+  const auto data = experiment("a.db", {with("full", 20), with("lossy", 25), with("lucky", 18)});
+  const Table quality = table(experiment_report(data), "quality");
+  EXPECT_EQ(quality.columns[1].better, Better::lower);
+  EXPECT_NEAR(quality.rows[0].cells[1].value, 20, 1e-9);
+  EXPECT_EQ(quality.rows[1].cells[1].difference->verdict, Verdict::worse);
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::better);
+  const auto after = experiment("b.db", {with("full", 20), with("lossy", 27)});
+  EXPECT_EQ(compare(data, after, 1.5, false).regressions, 1);
+  EXPECT_EQ(compare(data, after, 2.5, false).regressions, 0);
+}
+
+TEST_F(ReportTest, AMetricThatNobodyDefinedIsGoodInNeitherDirection) {
+  const std::string card = R"({"metrics": "oddity v1"})";
+  MethodScores full{"full", scores(30, 2, 0.1), card};
+  MethodScores other{"other", scores(30, 3, 0.1), card};
+  full.metric = other.metric = "oddity";
+  const auto data = experiment("a.db", {full, other});
+  EXPECT_EQ(table(experiment_report(data), "quality").rows[1].cells[1].difference->verdict, Verdict::differs);
+}
+
+TEST_F(ReportTest, ASecondRunOfFullIsARowAndItsNoiseSwallowsDifferences) {
+  MethodScores again{"full", scores(40, 0.8, 0.1)};
+  again.kind = store::CellKind::noise_floor;
+  const MethodScores lossy{"lossy", scores(40, 0.75, 0.1)};
+  const auto exact = experiment("a.db", {{"full", scores(40, 0.8, 0.1)}, again, lossy});
+  Table quality = table(experiment_report(exact), "quality");
+  ASSERT_EQ(quality.rows.size(), 3U);
+  EXPECT_EQ(quality.rows[1].role, RowRole::noise_floor);
+  EXPECT_EQ(quality.rows[1].cells[1].difference->value, 0);
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::worse);
+  EXPECT_EQ(table(experiment_report(exact), "sensitivity").rows[0].cells[3].value, 0) << "measured, and nothing";
+  EXPECT_EQ(table(experiment_report(exact), "distance").rows[1].role, RowRole::noise_floor);
+
+  again.scores = scores(40, 0.8, 0.2);  // each sample 10 points off, the mean where it was
+  const auto noisy = experiment("b.db", {{"full", scores(40, 0.8, 0.1)}, again, lossy});
+  quality = table(experiment_report(noisy), "quality");
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::within_noise);
+  EXPECT_NEAR(table(experiment_report(noisy), "sensitivity").rows[0].cells[3].value, 10, 1e-9);
+  EXPECT_EQ(compare(exact, noisy, 0, false).within_noise, 2);
+}
+
+TEST_F(ReportTest, ManyComparisonsNeedMoreProof) {
+  const auto dipping = [](int64_t below) {  // so many samples 20 points lower
+    std::vector<double> list(20, 0.5);
+    for (int64_t i = 0; i < below; ++i) list[static_cast<size_t>(i)] = 0.3;
+    return list;
+  };
+  std::vector<MethodScores> methods = {{"full", std::vector<double>(20, 0.5)}, {"lossy", dipping(7)}};
+  EXPECT_EQ(table(experiment_report(experiment("a.db", methods)), "quality").rows[1].cells[1].difference->verdict,
+            Verdict::worse)
+      << "p = 2/128";
+  for (int i = 0; i < 5; ++i) methods.push_back({"lossy " + std::to_string(i), dipping(7)});
+  EXPECT_EQ(table(experiment_report(experiment("b.db", methods)), "quality").rows[1].cells[1].difference->verdict,
+            Verdict::within_noise)
+      << "p = 12/128 after Holm's correction over six";
+}
+
+TEST_F(ReportTest, SamplesOfUnequalPromptsAreNoPair) {
+  MethodScores other{"other", scores(6, 0.5)};
+  other.prompt = "another";
+  const auto data = experiment("a.db", {{"full", scores(6, 0.5)}, other});
+  try {
+    (void)experiment_report(data);
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("facts, other: sample s0: found prompt another0 here and prompt0 in "
+                        "facts, full, expected the same prompt"),
+              std::string::npos)
+        << error.what();
+  }
+  const Table quality = table(experiment_report(data, {.allow_unlike_cards = true}), "quality");
+  EXPECT_EQ(quality.rows[1].cells[1].kind, CellKind::not_comparable);
+  const auto same = experiment("b.db", {{"full", scores(6, 0.5)}, {"other", scores(6, 0.5)}});
+  EXPECT_THROW((void)compare(same, data, 0, true), UserError);
+}
+
+TEST_F(ReportTest, MarksSayWhereNumbersComeFrom) {
+  MethodScores faked{"faked", scores(6, 0.5)};
+  faked.storage = store::Storage::simulated;
+  MethodScores elsewhere{"elsewhere", scores(6, 0.5)};
+  elsewhere.storage = store::Storage::emulated;
+  const Document document = experiment_report(experiment("a.db", {{"full", scores(6, 0.5)}, faked, elsewhere}));
+  const Table memory = table(document, "memory");
+  EXPECT_FALSE(memory.rows[0].cells[2].simulated);
+  EXPECT_TRUE(memory.rows[1].cells[2].simulated);
+  EXPECT_TRUE(memory.rows[2].cells[2].emulated);
+  bool said = false;
+  for (const Section& section : document.sections) {
+    for (const Chart& chart : section.charts) {
+      said = said || chart.caption.find("measured but for faked, elsewhere") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(said);
+}
+
+TEST_F(ReportTest, TimesComeWithTheirSpreadAndTheirClock) {
+  MethodScores timed{"full", scores(1, 0.5)};
+  timed.kind = store::CellKind::timing;
+  const Table speed = table(experiment_report(experiment("a.db", {{"full", scores(6, 0.5)}, timed})), "speed");
+  ASSERT_EQ(speed.rows.size(), 1U);
+  EXPECT_EQ(speed.rows[0].cells[1].text, "measured");
+  EXPECT_NEAR(speed.rows[0].cells[2].value, 11.5, 1e-9);
+  EXPECT_NEAR(speed.rows[0].cells[2].interval->low, 10.3, 1e-6);
+  EXPECT_NEAR(speed.rows[0].cells[2].interval->high, 31.6, 1e-5);
 }
 
 }  // namespace

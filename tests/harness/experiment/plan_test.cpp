@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/harness/experiment/support.h"
@@ -42,6 +43,16 @@ TEST(Plan, CellsComeByModelWorkloadAndMethod) {
   }
 }
 
+TEST(Plan, TheBaselineAnswersSomeSamplesTwice) {
+  const Plan plan = plan_of(kSmallConfig, {.set = {"engine.noise_floor=5"}});
+  ASSERT_EQ(plan.groups.size(), 4U);
+  EXPECT_EQ(plan.groups[1].kind, store::CellKind::noise_floor);
+  ASSERT_EQ(plan.groups[1].cells.size(), 1U);
+  EXPECT_TRUE(plan.groups[1].cells[0].record.baseline);
+  EXPECT_EQ(plan.groups[1].sample_ids.size(), 4U) << "no more than the workload has";
+  EXPECT_EQ(plan.groups[3].sample_ids.size(), 5U);
+}
+
 TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   const std::vector<std::string> ids = ids_of(plan_of(kSmallConfig));
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
@@ -50,6 +61,9 @@ TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   EXPECT_TRUE(same({.limit = 2})) << "more samples go into the same cells";
   EXPECT_TRUE(same({.set = {"engine.threads=1"}})) << "threads change times, not quality";
   EXPECT_TRUE(same({.set = {"title=x", "output.report=y"}}));
+  const std::vector<std::string> twice = ids_of(plan_of(kSmallConfig, {.set = {"engine.noise_floor=2"}}));
+  for (const std::string& id : ids)
+    EXPECT_EQ(std::ranges::count(twice, id), 1) << "how many are repeated is no identity";
   EXPECT_FALSE(same({.set = {"engine.seed=1"}}));
   EXPECT_FALSE(same({.set = {"engine.max_new_tokens=9"}}));
   EXPECT_FALSE(same({.set = {"models[0].dtype=f32"}}));

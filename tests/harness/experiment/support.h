@@ -127,7 +127,8 @@ constexpr const char* kSmallConfig = R"({
   "models": ["smollm2-135m"],
   "workloads": [{"name": "qasper", "limit": 4}, {"name": "needle", "length": 64, "label": "needle"}],
   "methods": ["full", {"name": "snapkv", "matrix": {"keep": [0.25, 0.5]}}, {"name": "kivi", "bits": 2}],
-  "metrics": ["token_f1"]
+  "metrics": ["token_f1"],
+  "engine": {"noise_floor": 0}
 })";
 
 /// Six samples for every workload, and a card that can be changed.

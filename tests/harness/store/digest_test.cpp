@@ -21,6 +21,7 @@ void fill(const std::filesystem::path& path) {
                            .source = "paper",
                            .note = "a note"}};
   const std::string run = store.begin_run(experiment, {.experiment = "exp"});
+  store.define_metrics(std::array{MetricDefinition{.metric = "bleu", .title = "BLEU"}});
   store.add_input(run, {.kind = "model", .name = "m", .sha256 = "00"});
   const std::array cells = {small_cell("a", "full"), small_cell("b", "snap", 1)};
   store.upsert_cells(cells);

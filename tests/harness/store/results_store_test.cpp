@@ -64,6 +64,43 @@ TEST_F(ResultsStoreTest, GivesBackEverythingOfASample) {
   EXPECT_EQ(row("a").peak_bytes.at(0), std::pair(std::string("device"), int64_t{1001}));
 }
 
+TEST_F(ResultsStoreTest, AllValuesOfACellComeAtOnceWithTheLeastRealStorage) {
+  plan({small_cell("a", "full")});
+  SampleResult late = small_sample("a", 1, 0.75);
+  late.prompt_sha256 = "beef";
+  late.values = {{.metric = "token_f1", .value = 0.75, .unit = "fraction", .storage = Storage::simulated}};
+  SampleResult early = small_sample("a", 0, 0.25);
+  early.values = {{.metric = "token_f1", .value = 0.25, .unit = "fraction"},
+                  {.metric = "wait", .value = std::nan(""), .unit = "ms", .clock = Clock::modelled}};
+  judge({late, early});
+  const std::vector<ValueColumn> columns = store_.read().columns("a");
+  ASSERT_EQ(columns.size(), 2U);
+  EXPECT_EQ(columns[0].metric, "token_f1");
+  EXPECT_EQ(columns[0].storage, Storage::simulated);
+  ASSERT_EQ(columns[0].rows.size(), 2U);
+  EXPECT_EQ(columns[0].rows[0].value, 0.25) << "by sample index";
+  EXPECT_EQ(columns[0].rows[1].sample_id, "s1");
+  EXPECT_EQ(columns[1].clock, Clock::modelled);
+  EXPECT_TRUE(std::isnan(columns[1].rows[0].value));
+  EXPECT_EQ(store_.read().prompts("a").at("s1"), "beef");
+  EXPECT_TRUE(store_.read().columns("nobody").empty());
+}
+
+TEST_F(ResultsStoreTest, WhatAMetricMeansIsReplacedByName) {
+  const std::vector<MetricDefinition> first = {{.metric = "b"}, {.metric = "a", .title = "old"}};
+  const std::vector<MetricDefinition> second = {
+      {.metric = "a", .title = "A", .unit = "ms", .better = Direction::lower, .table_scale = 10}};
+  store_.define_metrics(first);
+  store_.define_metrics(second);
+  const std::vector<MetricDefinition> all = store_.read().metric_definitions();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].title, "A");
+  EXPECT_EQ(all[0].unit, "ms");
+  EXPECT_EQ(all[0].better, Direction::lower);
+  EXPECT_EQ(all[0].table_scale, 10);
+  EXPECT_EQ(all[1].better, Direction::neither);
+}
+
 TEST_F(ResultsStoreTest, RepeatingABatchChangesNothing) {
   plan({small_cell("a", "full")});
   judge({small_sample("a", 0), small_sample("a", 1)});

@@ -1,0 +1,261 @@
+// Sections with a row a method and a column a metric.
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reports/report_charts.h"
+#include "reports/sections.h"
+#include "reports/verdict.h"
+
+namespace kvarena::reports {
+namespace {
+
+using store::CellState;
+
+constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
+constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
+constexpr NumberFormat kSignificant{.style = NumberStyle::significant, .digits = 3};
+constexpr NumberFormat kFactor{.style = NumberStyle::factor, .digits = 2};
+
+/// One column of a per-method table.
+struct MetricColumn {
+  std::string metric;
+  std::string title;
+  std::optional<NumberFormat> format;  // instead of the metric's own
+};
+
+/// One row: the cells of a method and kind over all workloads.
+struct RowOf {
+  std::string label;
+  std::string method;
+  store::CellKind kind = store::CellKind::quality;
+  RowRole role = RowRole::ordinary;
+};
+
+/// Every method; after the baseline its second run.
+std::vector<RowOf> quality_rows(const ExperimentData& data) {
+  std::vector<RowOf> rows;
+  for (const std::string& method : data.methods()) {
+    const bool baseline = method == data.baseline();
+    rows.push_back({.label = method, .method = method, .role = baseline ? RowRole::baseline : RowRole::ordinary});
+    if (!baseline) continue;
+    rows.push_back({.label = method + ", again",
+                    .method = method,
+                    .kind = store::CellKind::noise_floor,
+                    .role = RowRole::noise_floor});
+  }
+  return rows;
+}
+
+/// The values of a metric over all workloads, and what they are.
+struct Pool {
+  std::vector<double> values;
+  TableCell marks;
+};
+
+Pool pool_of(const ExperimentData& data, const RowOf& row, const std::string& metric) {
+  Pool pool;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(row.method, workload, row.kind);
+    if (cell == nullptr || !cell->counts()) continue;
+    const auto found = cell->values.find(metric);
+    if (found == cell->values.end()) continue;
+    const std::vector<double> more = finite(cell->numbers(metric));
+    pool.values.insert(pool.values.end(), more.begin(), more.end());
+    mark_origin(pool.marks, found->second);
+  }
+  return pool;
+}
+
+TableCell mean_of_pool(const Pool& pool, const MetricLook& look) {
+  if (pool.values.empty()) return {};
+  const MeanEstimate estimate = bootstrap_mean(pool.values, resampling_for(pool.values.size()));
+  TableCell cell = pool.marks;
+  cell.kind = CellKind::number;
+  cell.value = look.scale * estimate.mean;
+  if (pool.values.size() > 1) {
+    cell.interval = Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
+  }
+  cell.detail = fmt::format("{} samples", estimate.samples);
+  return cell;
+}
+
+/// Rows without any of the metrics are left out.
+Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns) {
+  table.columns = {{.title = "Method", .numeric = false}};
+  std::vector<MetricLook> looks;
+  for (const MetricColumn& column : columns) {
+    looks.push_back(look_of(data, column.metric));
+    table.columns.push_back({.title = column.title,
+                             .unit = looks.back().unit,
+                             .better = looks.back().better,
+                             .format = column.format.value_or(looks.back().format)});
+  }
+  for (const RowOf& of : quality_rows(data)) {
+    TableRow row{.cells = {text_cell(of.label)}, .role = of.role};
+    bool any = false;
+    for (size_t at = 0; at < columns.size(); ++at) {
+      row.cells.push_back(mean_of_pool(pool_of(data, of, columns[at].metric), looks[at]));
+      any = any || row.cells.back().has_value();
+    }
+    if (any) table.rows.push_back(std::move(row));
+  }
+  mark_best(table);
+  return table;
+}
+
+/// Repeats of a time over all workloads and samples; for values of a virtual clock, which do not vary, the values.
+std::vector<double> repeats(const ExperimentData& data, const RowOf& row, const std::string& name) {
+  std::vector<double> all;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(row.method, workload, row.kind);
+    if (cell == nullptr || !cell->counts()) continue;
+    const auto series = cell->series.find(name);
+    if (series == cell->series.end()) {
+      const std::vector<double> values = finite(cell->numbers(name));
+      all.insert(all.end(), values.begin(), values.end());
+      continue;
+    }
+    for (const store::SeriesRow& one : series->second) {
+      all.insert(all.end(), one.series.values.begin(), one.series.values.end());
+    }
+  }
+  return finite(std::move(all));
+}
+
+TableCell spread_cell(const std::vector<double>& values, const MetricLook& look) {
+  if (values.empty()) return {};
+  TableCell cell = number_cell(look.scale * percentile(values, 50));
+  if (values.size() > 1) {
+    cell.interval = Interval{look.scale * percentile(values, 10), look.scale * percentile(values, 90)};
+  }
+  cell.detail = fmt::format("{} timed runs", values.size());
+  return cell;
+}
+
+}  // namespace
+
+std::optional<TableCell> state_cell(const CellData* cell) {
+  if (cell == nullptr) return TableCell{};
+  if (cell->row.state == CellState::failed) return failed_cell(cell->row.reason);
+  if (cell->row.state == CellState::inactive) return inactive_cell("the method never acted on these samples");
+  return std::nullopt;
+}
+
+void mark_origin(TableCell& cell, const store::ValueColumn& values) {
+  cell.simulated = cell.simulated || values.storage == store::Storage::simulated;
+  cell.emulated = cell.emulated || values.storage == store::Storage::emulated;
+  cell.modelled = cell.modelled || values.clock == store::Clock::modelled;
+}
+
+Section distance_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "distance",
+       .title = "Distance from full KV",
+       .caption =
+           "KL(full || method), teacher-forced on the full-KV continuation, over the whole vocabulary. \"Again\" is "
+           "full KV a second time, with its own prefill in other chunks and in a batch with another request: the "
+           "noise floor, measured. First divergence is the mean over answers that differ."},
+      {{"kl_nats", "KL a step", kSignificant},
+       {"kl_nats_sum", "KL a sequence", kSignificant},
+       {"top1_agreement", "Same next token", {}},
+       {"exact_match_full", "Same answer", {}},
+       {"first_divergence", "First divergence", kFixed1}});
+  return {.id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)};
+}
+
+Section memory_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "memory",
+       .title = "Resident bytes",
+       .caption = "Bytes allocated for the cache right after the prompt: entries, scales, positions, indexes, and for "
+                  "verification methods both caches. Numbers without a mark are of real allocations; sim: a codec "
+                  "without a packed form; emu: a tier or link that was not there."},
+      {{"resident_bytes", "Resident", {}},
+       {"kept_bytes_fraction", "Of full KV", {}},
+       {"compression_factor", "Factor", kFactor}});
+  std::erase_if(table.rows, [](const TableRow& row) { return row.role == RowRole::noise_floor; });
+  return {.id = "memory", .title = "Memory", .tables = {std::move(table)}, .charts = trade_off_charts(data)};
+}
+
+std::optional<Section> verification_section(const ExperimentData& data) {
+  Table table = metric_table(data,
+                             {.id = "verification",
+                              .title = "Draft and verify",
+                              .caption = "Accepted tokens exclude the correction or bonus token of each round."},
+                             {{"acceptance_rate", "Accepted of drafted", {}},
+                              {"acceptance_length", "Accepted a round", kFixed2},
+                              {"tokens_per_verify", "Emitted a round", kFixed2},
+                              {"exact_match_full", "Same answer as full KV", {}}});
+  std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "verification", .title = "Verification", .tables = {std::move(table)}};
+}
+
+std::optional<Section> speed_section(const ExperimentData& data) {
+  const std::vector<MetricColumn> columns = {{"time_to_first_token_ms", "Time to first token", kFixed1},
+                                             {"compress_ms", "of it compressing", kFixed1},
+                                             {"inter_token_latency_ms", "Inter-token latency", kFixed2},
+                                             {"throughput_tokens_per_s", "Throughput", kFixed1}};
+  Table table{.id = "speed",
+              .title = "Latency and throughput",
+              .caption =
+                  "Median over all timed repeats, and below it their 10th to 90th percentile. Measured: wall clock of "
+                  "one request alone with its own prefill, after warm-up. Modelled: a virtual clock on a hardware "
+                  "profile.",
+              .columns = {{.title = "Method", .numeric = false}, {.title = "Clock", .numeric = false}}};
+  std::vector<MetricLook> looks;
+  for (const MetricColumn& column : columns) {
+    looks.push_back(look_of(data, column.metric));
+    table.columns.push_back({.title = column.title,
+                             .unit = looks.back().unit,
+                             .better = looks.back().better,
+                             .format = column.format.value_or(looks.back().format)});
+  }
+  for (const std::string& method : data.methods()) {
+    for (const bool virtual_clock : {false, true}) {
+      TableRow row{.cells = {text_cell(method), text_cell(virtual_clock ? "modelled" : "measured")},
+                   .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
+      bool any = false;
+      for (size_t at = 0; at < columns.size(); ++at) {
+        const std::string name = virtual_clock ? modelled(columns[at].metric) : columns[at].metric;
+        const RowOf of{.label = method, .method = method, .kind = store::CellKind::timing};
+        TableCell cell = spread_cell(repeats(data, of, name), looks[at]);
+        const TableCell marks = pool_of(data, of, name).marks;
+        cell.simulated = marks.simulated;
+        cell.emulated = marks.emulated;
+        cell.modelled = virtual_clock && cell.has_value();
+        any = any || cell.has_value();
+        row.cells.push_back(std::move(cell));
+      }
+      if (any) table.rows.push_back(std::move(row));
+    }
+  }
+  if (table.rows.empty()) return std::nullopt;
+  mark_best(table);
+  return Section{.id = "speed", .title = "Speed", .tables = {std::move(table)}};
+}
+
+std::optional<Section> outcome_section(const ExperimentData& data) {
+  Table table{.id = "outcomes",
+              .title = "Cells without numbers",
+              .caption = "Failures and methods that never acted are outcomes, not gaps.",
+              .columns = {{.title = "Method", .numeric = false},
+                          {.title = "Workload", .numeric = false},
+                          {.title = "Kind", .numeric = false},
+                          {.title = "Outcome", .numeric = false}}};
+  for (const CellData& cell : data.cells) {
+    const bool failed = cell.row.state == CellState::failed;
+    if (!failed && cell.row.state != CellState::inactive) continue;
+    table.rows.push_back({.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload),
+                                    text_cell(std::string(store::name(cell.row.cell.kind))),
+                                    failed ? failed_cell(cell.row.reason) : inactive_cell("never acted")}});
+  }
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "outcomes", .title = "Failed and inactive", .tables = {std::move(table)}};
+}
+
+}  // namespace kvarena::reports

@@ -1,0 +1,32 @@
+#pragma once
+// What a report says of one model, section by section. Every function takes an experiment with the cells of one model.
+
+#include <optional>
+
+#include "reports/document.h"
+#include "reports/experiment_data.h"
+
+namespace kvarena::reports {
+
+/// Scores by workload with paired verdicts, corrected for the number of comparisons, the second run of the baseline as
+/// a row, and what so many samples could show at all. With `unlike_prompts` a pair of unequal prompts is a cell that
+/// may not be compared instead of an error.
+[[nodiscard]] Section quality_section(const ExperimentData& data, bool unlike_prompts);
+
+/// Printed values beside ours, in the unit they were printed in.
+[[nodiscard]] std::optional<Section> published_section(const ExperimentData& data);
+
+[[nodiscard]] Section distance_section(const ExperimentData& data);
+[[nodiscard]] Section memory_section(const ExperimentData& data);
+[[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
+/// Medians with their spread over repeats, measured and modelled times in rows of their own.
+[[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);
+/// Cells that failed and methods that never acted.
+[[nodiscard]] std::optional<Section> outcome_section(const ExperimentData& data);
+
+/// What a cell that has no number says instead; nothing when it may have one.
+[[nodiscard]] std::optional<TableCell> state_cell(const CellData* cell);
+/// Sets the marks of a number that comes from these values: simulated, emulated, modelled.
+void mark_origin(TableCell& cell, const store::ValueColumn& values);
+
+}  // namespace kvarena::reports
