@@ -4,7 +4,7 @@
 
 #include "harness/core/error.h"
 #include "reports/escape.h"
-#include "reports/html_style.h"
+#include "reports/page/page_files.h"
 
 namespace kvarena::reports {
 namespace {
@@ -18,7 +18,7 @@ std::string html_paragraphs(const std::vector<std::string>& paragraphs) {
 std::string html_section(const Section& section) {
   std::string html = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", section.id, escape_html(section.title));
   html += html_paragraphs(section.paragraphs);
-  for (const Table& table : section.tables) html += "<div class=\"scroll\">" + table_html(table) + "</div>\n";
+  for (const Table& table : section.tables) html += table_html(table);
   for (const Chart& chart : section.charts) html += chart_html(chart);
   return html + "</section>\n";
 }
@@ -39,15 +39,19 @@ std::string html(const Document& document) {
   for (const Section& section : document.sections) {
     contents += fmt::format("<li><a href=\"#section-{}\">{}</a></li>", section.id, escape_html(section.title));
   }
+  // The policy makes the browser keep the promise of a page that loads nothing.
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-      "<link rel=\"icon\" href=\"data:,\"><title>{0}</title>\n<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
-      escape_html(document.title), kStyle);
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'; img-src data:\">"
+      "<link rel=\"icon\" href=\"data:,\"><title>{0}</title>\n<style>{1}</style></head>\n<body>\n"
+      "<button id=\"theme\" hidden>light / dark</button><h1>{0}</h1>\n",
+      escape_html(document.title), kPageStyle);
   page += html_paragraphs(document.introduction);
   page += fmt::format("<nav><ul>{}<li><a href=\"#provenance\">Provenance</a></li></ul></nav>\n", contents);
   for (const Section& section : document.sections) page += html_section(section);
-  return page + html_provenance(document) + fmt::format("<script>{}</script>\n</body></html>\n", kScript);
+  return page + html_provenance(document) + fmt::format("<script>{}</script>\n</body></html>\n", kPageScript);
 }
 
 std::string markdown(const Document& document) {

@@ -112,7 +112,7 @@ void check_table(const Table& table);
 
 // Writers. None of them trusts a single character of the texts in the table.
 
-/// A <table> element with caption, footnotes and sort keys; classes are defined by the style sheet of html.h.
+/// A <table> element with caption, footnotes and sort keys; classes are defined by page/page.css.
 [[nodiscard]] std::string table_html(const Table& table);
 
 /// A pipe table with title, caption and footnotes.

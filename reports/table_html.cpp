@@ -1,4 +1,4 @@
-// A table model as an HTML <table>. Classes are styled by html_style.h.
+// A table model as an HTML <table>. Classes are styled by page/page.css.
 
 #include <fmt/format.h>
 
@@ -154,6 +154,8 @@ std::string table_html(const Table& table) {
   if (!table.title.empty()) html += fmt::format("<caption>{}</caption>\n", escape_html(table.title));
   html += head(table, badges) + body(table, badges) + "</table></div>\n";
   if (!table.caption.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escape_html(table.caption));
+  html += fmt::format("<p class=\"save\">Save as <a download=\"{}.csv\" href=\"{}\">CSV</a></p>\n", table.id,
+                      data_url("text/csv;charset=utf-8", table_csv(table)));
   if (!table.footnotes.empty()) {
     html += "<ol class=\"notes\">";
     for (size_t at = 0; at < table.footnotes.size(); ++at) {

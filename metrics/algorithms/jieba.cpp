@@ -49,9 +49,7 @@ bool is_block_character(char32_t c) {
   fail({.place = file.string(),
         .found = found,
         .expected = "the data file of the Python package jieba 0.42.1",
-        .action = fmt::format("`pip download --no-deps jieba==0.42.1`, unpack it and copy jieba/dict.txt and "
-                              "jieba/finalseg/prob_emit.py to {}",
-                              jieba_folder().string())});
+        .action = "`scripts/setup` fetches it"});
 }
 
 std::string data_file(const std::filesystem::path& file) {

@@ -72,8 +72,9 @@ class Setup(Folder):
         self.write("mine/torch/include/ATen/ATen.h", "")
         self.write("mine/torch/lib/libtorch_cpu.so", "")
         for name, value in (("KVARENA_TORCH_DIR", "mine/torch"), ("CMAKE_PREFIX_PATH", "mine")):
-            run = self.set_up(**{name: str(self.folder / value)})
+            run = self.set_up(**{name: str(self.folder / value), "PIP_INDEX_URL": "http://127.0.0.1:9/simple"})
             self.assertEqual(0, run.returncode, run.stderr)
+            self.assertIn("Chinese word lists: cannot be had (no answer", run.stdout)
             self.assertIn(f"yours, in {self.folder}/mine/torch", run.stdout)
             self.assertIn("next:", run.stdout)
 

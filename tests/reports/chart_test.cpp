@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "reports/chart_specs.h"
 
 namespace kvarena::reports {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 size_t count(const std::string& text, const std::string& what) {
@@ -79,6 +83,70 @@ TEST(ChartHtml, OffersTheChartWithoutANetwork) {
   EXPECT_NE(html.find("data:image/svg+xml;base64,"), std::string::npos);
   EXPECT_EQ(html.find("src=\"http"), std::string::npos);
   EXPECT_EQ(html.find("href=\"http"), std::string::npos);
+}
+
+/// One chart of every kind, with and without what is optional.
+std::vector<Chart> every_kind_of_chart() {
+  std::vector<ScatterPoint> points = {
+      {.series = "a", .label = "small", .x = 10, .y = 50, .y_interval = Interval{40, 60}},
+      {.series = "b", .label = "large", .x = 100, .y = 80, .baseline = true}};
+  mark_pareto_front(points);
+  return {two_lines(),
+          line_chart("log", "Log", {.title = "x", .log = true}, {.title = "y", .log = true, .format = ".2f"},
+                     {{.label = "a", .points = {{1, 0.1, std::nullopt}, {10, 0.3, std::nullopt}}, .baseline = true}}),
+          scatter_chart("scatter", "Scatter", {.title = "bytes"}, {.title = "score"}, points),
+          bar_chart("bars", "Bars", {.title = "ms"}, {{.category = "a", .value = 1, .interval = Interval{0.5, 2}}}),
+          bar_chart("stacked", "Stacked", {.title = "ms"},
+                    {{.category = "a", .part = "prefill", .value = 1}, {.category = "a", .part = "decode", .value = 2}},
+                    BarLayout::stacked),
+          bar_chart("grouped", "Grouped", {.title = "ms", .log = true},
+                    {{.category = "a", .part = "p", .value = 1, .interval = Interval{0.5, 2}},
+                     {.category = "a", .part = "q", .value = 2, .interval = Interval{1.5, 3}}}),
+          heat_map("heat", "Heat", "length", "depth", "score", {{"1k", "0", 0.1}, {"2k", "50", 0.9}})};
+}
+
+class VegaLiteSchema : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* home = std::getenv("KVARENA_HOME");
+    const char* user = std::getenv("HOME");
+    schema_ = (home != nullptr ? fs::path(home) : fs::path(user == nullptr ? "." : user) / ".cache/kvarena") /
+              "vega-lite/v5.json";
+    if (!fs::exists(schema_)) GTEST_SKIP() << "no schema in " << schema_ << "; scripts/setup fetches it";
+    if (std::system("python3 -c 'import jsonschema' 2>/dev/null") != 0) {
+      GTEST_SKIP() << "Python's jsonschema is not installed";
+    }
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// What the check of these specifications prints; "" when all fit.
+  std::string complaints(const std::vector<Chart>& charts) {
+    std::string command = "python3 " + (fs::path(KVARENA_SOURCE_DIR) / "tests/reports/check_vega_lite.py").string() +
+                          " " + schema_.string();
+    for (const Chart& chart : charts) {
+      write_file(folder_ / (chart.id + ".json"), chart.spec);
+      command += " " + (folder_ / (chart.id + ".json")).string();
+    }
+    const bool fits = std::system((command + " >" + (folder_ / "answer").string() + " 2>&1").c_str()) == 0;
+    const std::string answer = read_file(folder_ / "answer");
+    EXPECT_EQ(fits, answer.empty()) << answer;
+    return answer;
+  }
+
+  fs::path schema_;
+  fs::path folder_ = fs::path(::testing::TempDir()) / "kvarena-vega-lite";
+};
+
+TEST_F(VegaLiteSchema, AcceptsEveryKindOfChart) { EXPECT_EQ(complaints(every_kind_of_chart()), ""); }
+
+TEST_F(VegaLiteSchema, ComplainsAboutAPlantedMistake) {
+  Chart broken = two_lines();
+  json spec = json::parse(broken.spec);
+  spec["layer"][0]["encoding"]["x"]["type"] = "quantitive";
+  broken.spec = spec.dump();
+  EXPECT_NE(complaints({broken}), "");
 }
 
 }  // namespace
