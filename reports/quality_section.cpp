@@ -120,7 +120,7 @@ std::vector<Column> quality_columns(const ExperimentData& data, bool with_mean) 
 }
 
 /// The baseline's second run; nothing when there was none.
-std::optional<TableRow> noise_floor_row(const ExperimentData& data, bool with_mean) {
+std::optional<TableRow> noise_floor_row(const ExperimentData& data, Table& table, bool with_mean) {
   TableRow row{.cells = {text_cell(data.baseline() + ", again")}, .role = RowRole::noise_floor};
   bool any = false;
   for (const std::string& workload : data.workloads()) {
@@ -135,7 +135,10 @@ std::optional<TableRow> noise_floor_row(const ExperimentData& data, bool with_me
         cell.difference = verdict_of(*test, test->p_value, noise_floor(data, workload, metric), look);
       }
       if (second->row.done_samples < first->row.done_samples) {
-        cell.detail = fmt::format("the first {} of {} samples", second->row.done_samples, first->row.done_samples);
+        const std::string few =
+            fmt::format("The second run is on the first {} of {} samples, and so is its difference.",
+                        second->row.done_samples, first->row.done_samples);
+        cell.notes.push_back(footnote(table, few));
       }
     }
     if (second != nullptr && !row.badge) {
@@ -216,7 +219,7 @@ Section quality_section(const ExperimentData& data, bool unlike_prompts) {
     if (with_mean) row.cells.push_back(mean_cell(row.cells, table.columns.back().format));
     table.rows.push_back(std::move(row));
     if (method != data.baseline()) continue;
-    if (auto floor = noise_floor_row(data, with_mean)) table.rows.push_back(std::move(*floor));
+    if (auto floor = noise_floor_row(data, table, with_mean)) table.rows.push_back(std::move(*floor));
   }
   mark_best(table);
   Section section{.id = "quality", .title = "Quality by workload", .tables = {std::move(table)}};

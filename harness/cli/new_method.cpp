@@ -72,7 +72,8 @@ int run(const Options& options) {
   fmt::print(stderr,
              "next: scripts/build, then\n"
              "  build/release/bin/kvarena methods {0}\n"
-             "  build/release/bin/conformance_test --gtest_filter='*/{0}'\n",
+             "  build/release/bin/conformance_test --gtest_filter='*/{0}'\n"
+             "  build/release/bin/kvarena schema > configs/schema.json\n",
              options.name);
   return 0;
 }

@@ -7,6 +7,7 @@ answers, that a run killed with SIGKILL and started again ends with the same res
 loads nothing from a network. Standard library only. Exits with 77 (skipped) when the model is absent.
 """
 
+import collections
 import os
 import pathlib
 import random
@@ -17,6 +18,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+import browser
 
 KVARENA, SOURCE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 HOME = pathlib.Path(os.environ.get("KVARENA_HOME", pathlib.Path.home() / ".cache" / "kvarena"))
@@ -98,6 +101,41 @@ class Quickstart(unittest.TestCase):
             self.assertNotIn(loader, text)
         for part in ('id="quality"', 'id="distance"', 'id="trade-off"', 'id="speed"', 'id="provenance"'):
             self.assertIn(part, text)
+
+
+    def test_report_in_a_browser(self):
+        if not browser.chromium():
+            self.skipTest("no chromium on PATH")
+        folder = pathlib.Path(self.folder.name)
+        page = folder / "page.html"
+        subprocess.run([str(KVARENA), "report", "--database", str(self.database), "--out", str(page)], check=True,
+                       stderr=subprocess.DEVNULL)
+        paper = {}
+        for width, dark in ((1280, False), (390, False), (1280, True)):
+            visit = browser.Visit(page, folder, width=width, dark=dark)
+            self.assertEqual(visit.console, [])
+            self.assertEqual(visit.requests, [])
+            seen_width, _, rows = visit.pixels()
+            colours = collections.Counter(pixel for row in rows for pixel in row)
+            paper[width, dark], most = colours.most_common(1)[0]
+            total = sum(colours.values())
+            self.assertGreaterEqual(seen_width, width)
+            self.assertGreater(len(colours), 200, "text, marks and lines have many shades")
+            self.assertTrue(0.3 < most / total < 0.98, "paper with something on it")
+            # Series of the charts are in colours of their own, far from grey.
+            vivid = sum(count for pixel, count in colours.items() if max(pixel) - min(pixel) > 90)
+            self.assertGreater(vivid, 300)
+        self.assertGreater(sum(paper[1280, False]), 3 * 240)
+        self.assertLess(sum(paper[1280, True]), 3 * 60)
+
+    def test_the_browser_test_would_notice(self):
+        if not browser.chromium():
+            self.skipTest("no chromium on PATH")
+        page = pathlib.Path(self.folder.name) / "bad.html"
+        page.write_text('<img src="http://127.0.0.1:9/picture.png"><script>undefined_name()</script>')
+        visit = browser.Visit(page, self.folder.name)
+        self.assertTrue(visit.console)
+        self.assertEqual(visit.requests, ["http://127.0.0.1:9/picture.png"])
 
 
 if not (HOME / "models" / "smollm2-135m").exists():

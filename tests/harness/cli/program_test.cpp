@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/harness/cli/check.h"
@@ -129,6 +130,16 @@ TEST(Program, FullOutputDiskIsAnError) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full here";
   const int code = std::system(KVARENA_BINARY_DIR "/bin/kvarena methods > /dev/full 2> /dev/null");
   EXPECT_NE(code, 0);
+}
+
+// Adding a component is one file; the schema that editors read of it is made by one command, which this asks for.
+TEST(Program, TheSchemaInTheTreeIsWhatTheProgramSays) {
+  const Finished schema = run_kvarena({"schema"});
+  ASSERT_EQ(schema.code, 0) << schema.err;
+  std::ifstream file(KVARENA_SOURCE_DIR "/configs/schema.json");
+  const std::string stored{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(schema.out == stored) << "configs/schema.json is older than the components; renew it:\n  "
+                                       "build/release/bin/kvarena schema > configs/schema.json";
 }
 
 }  // namespace
