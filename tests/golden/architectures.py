@@ -29,7 +29,7 @@ BASE = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=64, num_hidden_l
             num_key_value_heads=2, head_dim=16, max_position_embeddings=256, rms_norm_eps=1e-5, rope_theta=10000.0,
             tie_word_embeddings=False, hidden_act="silu", bos_token_id=0, eos_token_id=1, pad_token_id=None)
 EXPERTS = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32)
-LATENT = dict(kv_lora_rank=32, q_lora_rank=None, qk_nope_head_dim=24, qk_rope_head_dim=16, v_head_dim=20,
+LATENT = dict(kv_lora_rank=48, q_lora_rank=None, qk_nope_head_dim=24, qk_rope_head_dim=16, v_head_dim=20,
               num_key_value_heads=4, head_dim=16, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
               n_shared_experts=2, first_k_dense_replace=1, num_hidden_layers=3)
 MSCALE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32, "beta_slow": 1,

@@ -77,6 +77,28 @@ TEST(ModelConfig, SlidingWindowsHoldWhereTheFamilySays) {
   EXPECT_TRUE(qwen.sliding_window == 1024 && !qwen.is_sliding_layer(2) && qwen.is_sliding_layer(3));
 }
 
+TEST(ModelConfig, LayerTypesSayWhichLayersSlide) {
+  const json types = {"full_attention", "sliding_attention", "full_attention", "sliding_attention"};
+  const json sliding = {
+      {"model_type", "qwen3"}, {"sliding_window", 1024}, {"use_sliding_window", true}, {"layer_types", types}};
+  const ModelConfig config = with(sliding);
+  EXPECT_TRUE(!config.is_sliding_layer(0) && config.is_sliding_layer(1) && !config.is_sliding_layer(2));
+  json content = llama();
+  content.update(sliding);
+  content["layer_types"].push_back("full_attention");
+  expect_error(content, {"layer_types", "each of 4 layers"});
+  content["layer_types"] = {"full_attention", "linear_attention", "full_attention", "full_attention"};
+  expect_error(content, {"layer_types", "full_attention or sliding_attention"});
+}
+
+TEST(ModelConfig, TheWindowReachesAsFarAsScalingDoes) {
+  const auto window = [](const json& scaling) { return with({{"rope_scaling", scaling}}).max_position; };
+  EXPECT_EQ(window({{"type", "linear"}, {"factor", 8.0}}), 4096);
+  EXPECT_EQ(window({{"type", "dynamic"}, {"factor", 8.0}}), 32768);
+  EXPECT_EQ(window({{"type", "yarn"}, {"factor", 4.0}}), 16384);
+  EXPECT_EQ(window({{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 512}}), 4096);
+}
+
 TEST(ModelConfig, ReadsEveryKindOfRopeScaling) {
   using Type = RopeScaling::Type;
   const auto rope = [](const json& scaling) { return with({{"rope_scaling", scaling}}).rope_scaling; };
@@ -174,6 +196,31 @@ TEST(ModelConfig, ErrorsNameFileAndKey) {
   expect_error(changed({{"hidden_act", "gelu"}}), {"hidden_act", "gelu"});
   expect_error(changed({{"torch_dtype", "int8"}}), {"dtype", "int8"});
   expect_error(changed({{"eos_token_id", 1000}}), {"eos_token_id", "1000"});
+  const json experts = {{"model_type", "qwen3_moe"},
+                        {"head_dim", 16},
+                        {"num_experts", 4},
+                        {"num_experts_per_tok", 5},
+                        {"moe_intermediate_size", 8}};
+  expect_error(changed(experts), {"4 experts, 5 for each token"});
+  json latent = {{"model_type", "deepseek_v2"},
+                 {"kv_lora_rank", 32},
+                 {"qk_nope_head_dim", 17},
+                 {"qk_rope_head_dim", 7},
+                 {"v_head_dim", 16}};
+  expect_error(changed(latent), {"heads of 17 + 7 rotated"});
+  latent.update({{"qk_nope_head_dim", 16},
+                 {"qk_rope_head_dim", 8},
+                 {"n_routed_experts", 8},
+                 {"num_experts_per_tok", 4},
+                 {"moe_intermediate_size", 8},
+                 {"topk_method", "group_limited_greedy"},
+                 {"n_group", 4},
+                 {"topk_group", 1}});
+  expect_error(changed(latent), {"4 experts for each token from 1 of 4 groups of 8 experts"});
+  latent["topk_method"] = "noaux";
+  expect_error(changed(latent), {"topk_method", "noaux"});
+  latent.update({{"topk_method", "greedy"}, {"norm_topk_prob", true}});
+  expect_error(changed(latent), {"norm_topk_prob", "deepseek_v2"});
   expect_error(changed({{"rope_scaling", {{"type", "longrope"}}}}), {"rope_scaling"});
   expect_error(changed({{"rope_scaling", {{"type", "odd"}, {"factor", 2}}}}), {"rope_scaling", "\"odd\""});
   const testing::TemporaryFolder folder;

@@ -1,0 +1,234 @@
+// The tiny models of tests/golden/architectures as GGUF files, written the way converters write them, against the same
+// logits.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "harness/model/gguf.h"
+#include "tests/harness/model/gguf_writer.h"
+#include "tests/harness/model/model_files.h"
+#include "tests/support/golden_rows.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+using testing::GgufWriter;
+using testing::GoldenModel;
+using Values = std::vector<float>;
+
+struct Case {
+  const char* model;
+  const char* architecture;      // the format's word
+  bool split_expansion = false;  // newer deepseek2 files: k_b and v_b instead of kv_b
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.model; }
+const Case kCases[] = {{"llama2", "llama"},          {"yi", "llama"},
+                       {"llama_biased", "llama"},    {"longchat_linear", "llama"},
+                       {"llama31", "llama"},         {"llama_yarn", "llama"},
+                       {"mistral", "llama"},         {"mistral_small", "llama"},
+                       {"qwen2", "qwen2"},           {"qwen3", "qwen3"},
+                       {"qwen3_moe", "qwen3moe"},    {"deepseek_v2_lite", "deepseek2"},
+                       {"deepseek_v3", "deepseek2"}, {"deepseek_v3_split", "deepseek2", true}};
+
+/// The reference's names (tests/golden/model/tensor_names.json has those of layer 0), turned around.
+std::string gguf_name(const std::string& name) {
+  static const auto stems = [] {
+    const json table = json::parse(read_file(testing::golden_file("tensor_names.json")));
+    std::map<std::string, std::string> map;
+    for (const auto& [gguf, canonical] : table["names"].items()) map[canonical.get<std::string>()] = gguf;
+    return map;
+  }();
+  const std::string layers = "model.layers.";
+  const size_t ending = name.rfind('.');
+  if (!name.starts_with(layers)) return stems.at(name);
+  const size_t dot = name.find('.', layers.size());
+  const std::string layer = name.substr(layers.size(), dot - layers.size());
+  if (name.ends_with("e_score_correction_bias")) return "blk." + layer + ".exp_probs_b.bias";
+  const std::string found = stems.at(layers + "0" + name.substr(dot, ending - dot) + ".weight");  // blk.0.attn_q.weight
+  return "blk." + layer + found.substr(5, found.rfind('.') - 5) + name.substr(ending);
+}
+
+/// llama.cpp's converter puts the two channels of a rotation pair side by side.
+Values paired(const Values& rows, int64_t heads, const std::vector<int64_t>& shape) {
+  const int64_t columns = shape.size() > 1 ? shape[1] : 1;
+  const int64_t half = shape[0] / heads / 2;
+  Values out(rows.size());
+  for (int64_t row = 0; row < shape[0]; ++row) {
+    const int64_t in_head = row % (2 * half);
+    const int64_t to = row - in_head + 2 * (in_head % half) + in_head / half;
+    std::copy_n(rows.begin() + row * columns, columns, out.begin() + to * columns);
+  }
+  return out;
+}
+
+class Converter {
+ public:
+  Converter(const GoldenModel& model, const Case& kind)
+      : model_(model), kind_(kind), checkpoint_(model.checkpoint()), prefix_(std::string(kind.architecture) + ".") {}
+
+  void write(const std::filesystem::path& path) {
+    describe();
+    describe_rope();
+    if (model_.config.expert.experts > 0) describe_experts();
+    if (model_.config.is_latent()) describe_latent();
+    for (const TensorInfo& info : checkpoint_.tensors()) convert(info);
+    for (const auto& [name, stack] : stacks_) writer_.tensor(name, stack.shape, stack.values);
+    writer_.write(path);
+  }
+
+ private:
+  struct Stack {
+    std::vector<int64_t> shape;
+    Values values;
+  };
+
+  void integer(const char* key, int64_t value) { writer_.integer(prefix_ + key, value); }
+  void real(const char* key, double value) { writer_.real(prefix_ + key, value); }
+
+  void describe() {
+    const ModelConfig& c = model_.config;
+    writer_.text("general.architecture", kind_.architecture);
+    integer("block_count", c.layers);
+    integer("context_length", c.max_position);
+    integer("embedding_length", c.hidden_size);
+    integer("feed_forward_length", c.intermediate_size);
+    integer("attention.head_count", c.q_heads);
+    integer("vocab_size", c.vocab_size);
+    real("attention.layer_norm_rms_epsilon", c.rms_norm_eps);
+    real("rope.freq_base", c.rope_theta);
+    if (c.sliding_window > 0) integer("attention.sliding_window", c.sliding_window);
+    if (c.is_latent()) return;
+    integer("attention.head_count_kv", c.kv_heads);
+    integer("attention.key_length", c.head_dim);
+    integer("attention.value_length", c.head_dim);
+  }
+
+  void describe_rope() {
+    const RopeScaling& scaling = model_.config.rope_scaling;
+    if (scaling.type == RopeScaling::Type::linear || scaling.type == RopeScaling::Type::yarn) {
+      writer_.text(prefix_ + "rope.scaling.type", to_string(scaling.type));
+      real("rope.scaling.factor", scaling.factor);
+      integer("rope.scaling.original_context_length", scaling.original_max_position);
+    }
+    if (scaling.mscale_all_dim > 0) real("rope.scaling.yarn_log_multiplier", 0.1 * scaling.mscale_all_dim);
+    if (scaling.type != RopeScaling::Type::llama3) return;
+    // The converter stores what each plain frequency is divided by.
+    ModelConfig plain = model_.config;
+    plain.rope_scaling.type = RopeScaling::Type::none;
+    const std::vector<double> before = rope_frequencies(plain).inverse;
+    const std::vector<double> after = rope_frequencies(model_.config).inverse;
+    Values factors;
+    for (size_t i = 0; i < before.size(); ++i) factors.push_back(static_cast<float>(before[i] / after[i]));
+    writer_.tensor("rope_freqs.weight", {static_cast<int64_t>(factors.size())}, factors);
+  }
+
+  void describe_experts() {
+    const ExpertConfig& e = model_.config.expert;
+    integer("expert_count", e.experts);
+    integer("expert_used_count", e.experts_per_token);
+    integer("expert_feed_forward_length", e.intermediate_size);
+    if (!model_.config.is_latent()) return;
+    integer("expert_shared_count", e.shared_experts);
+    integer("leading_dense_block_count", e.first_sparse_layer);
+    integer("expert_gating_func", e.sigmoid_scores ? 2 : 1);
+    integer("expert_group_count", e.groups);
+    integer("expert_group_used_count", e.groups_per_token);
+    real("expert_weights_scale", e.weight_scale);
+    writer_.boolean(prefix_ + "expert_weights_norm", e.normalize_weights);
+  }
+
+  void describe_latent() {
+    const LatentAttentionConfig& latent = model_.config.latent;
+    integer("attention.kv_lora_rank", latent.kv_lora_rank);
+    if (latent.q_lora_rank > 0) integer("attention.q_lora_rank", latent.q_lora_rank);
+    integer("rope.dimension_count", latent.rope_head_dim);
+    const char* ending = kind_.split_expansion ? "_mla" : "";
+    integer((std::string("attention.key_length") + ending).c_str(), model_.config.head_dim);
+    integer((std::string("attention.value_length") + ending).c_str(), latent.v_head_dim);
+    integer("attention.head_count_kv", kind_.split_expansion ? 1 : model_.config.q_heads);
+    if (!kind_.split_expansion) return;
+    integer("attention.key_length", latent.kv_lora_rank + latent.rope_head_dim);
+    integer("attention.value_length", latent.kv_lora_rank);
+  }
+
+  void convert(const TensorInfo& info) {
+    Values values(static_cast<size_t>(info.elements()));
+    checkpoint_.read_f32(info.name, values);
+    const std::string experts = "mlp.experts.";
+    if (const size_t at = info.name.find(experts); at != std::string::npos) {
+      const size_t dot = info.name.find('.', at + experts.size());
+      const std::string part = info.name.substr(dot + 1, 4) == "gate" ? "gate"
+                               : info.name.substr(dot + 1, 2) == "up" ? "up"
+                                                                      : "down";
+      const std::string layer = info.name.substr(13, info.name.find('.', 13) - 13);
+      Stack& stack = stacks_["blk." + layer + ".ffn_" + part + "_exps.weight"];
+      stack.shape = {(stack.shape.empty() ? 0 : stack.shape[0]) + 1, info.shape[0], info.shape[1]};
+      stack.values.insert(stack.values.end(), values.begin(), values.end());  // fewer than ten: sorted by number
+      return;
+    }
+    if (kind_.split_expansion && info.name.ends_with("kv_b_proj.weight")) return split(info, values);
+    if (std::string(kind_.architecture) == "llama") {
+      if (info.name.find("q_proj") != std::string::npos) values = paired(values, model_.config.q_heads, info.shape);
+      if (info.name.find("k_proj") != std::string::npos) values = paired(values, model_.config.kv_heads, info.shape);
+    }
+    writer_.tensor(gguf_name(info.name), info.shape, values);
+  }
+
+  /// kv_b [heads * (nope + v), rank] as k_b [heads, rank, nope] and v_b [heads, v, rank].
+  void split(const TensorInfo& info, const Values& values) {
+    const LatentAttentionConfig& latent = model_.config.latent;
+    const int64_t heads = model_.config.q_heads;
+    const int64_t rank = latent.kv_lora_rank;
+    Values keys;
+    Values of_values;
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto rows = values.begin() + head * (latent.nope_head_dim + latent.v_head_dim) * rank;
+      for (int64_t c = 0; c < rank; ++c) {
+        for (int64_t i = 0; i < latent.nope_head_dim; ++i) keys.push_back(rows[i * rank + c]);
+      }
+      of_values.insert(of_values.end(), rows + latent.nope_head_dim * rank,
+                       rows + (latent.nope_head_dim + latent.v_head_dim) * rank);
+    }
+    const std::string base = gguf_name(info.name).substr(0, gguf_name(info.name).find("attn_"));
+    writer_.tensor(base + "attn_k_b.weight", {heads, rank, latent.nope_head_dim}, keys);
+    writer_.tensor(base + "attn_v_b.weight", {heads, latent.v_head_dim, rank}, of_values);
+  }
+
+  const GoldenModel& model_;
+  const Case& kind_;
+  testing::RandomCheckpoint checkpoint_;
+  std::string prefix_;
+  GgufWriter writer_;
+  std::map<std::string, Stack> stacks_;
+};
+
+class GgufArchitectures : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GgufArchitectures, GivesTheLogitsOfTheReferenceLibrary) {
+  std::string name = GetParam().model;
+  if (GetParam().split_expansion) name = name.substr(0, name.rfind("_split"));
+  const GoldenModel golden = testing::golden_model(name);
+  const testing::TemporaryFolder folder;
+  Converter(golden, GetParam()).write(folder.path() / "model.gguf");
+
+  const auto file = std::make_shared<const GgufFile>(folder.path() / "model.gguf");
+  const ModelConfig config = read_gguf_config(*file);
+  if (name.find("mistral") == std::string::npos) {
+    EXPECT_EQ(config.architecture, golden.config.architecture);
+  }
+  EXPECT_EQ(config.max_position, golden.config.max_position);
+  Transformer model(config, *open_gguf_checkpoint(file), testing::kExact);
+  testing::GoldenRows rows(golden.fixture, model);
+  KvCache cache = model.make_cache();
+  rows.feed(cache, rows.tokens("prompt"));
+  for (const int32_t token : rows.tokens("next")) rows.feed(cache, {&token, 1});
+  EXPECT_TRUE(rows.all_compared());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GgufArchitectures, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.model); });
+
+}  // namespace
+}  // namespace kvarena
