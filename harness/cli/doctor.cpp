@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/home.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/experiment/provenance.h"
 #include "harness/model/open_model.h"
 #include "harness/store/results_reader.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/cli/home.h"
 #include "harness/cli/option_set.h"
+#include "harness/core/home.h"
 #include "harness/method/model_facts.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/home.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
+#include "harness/core/home.h"
 #include "harness/experiment/config.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"

@@ -18,12 +18,17 @@ bool Emitter::stops(const Session& session, int32_t token) const {
   return rule.stop_when && rule.stop_when(session.tokens);
 }
 
-int32_t Emitter::emit(Session& session, std::span<const float> logits) {
+int32_t Emitter::choose(int64_t step, std::span<const float> logits, const Draft* draft) const {
+  if (options_.forced) return (*options_.forced)[step];
+  const auto position = static_cast<uint64_t>(prompt_tokens_ + step);
+  return draft == nullptr ? sample(logits, options_.sampling, position)
+                          : sample_verified(logits, options_.sampling, position, *draft);
+}
+
+int32_t Emitter::emit(Session& session, std::span<const float> logits, const Draft* draft) {
   const auto step = static_cast<int64_t>(session.tokens.size());
   if (options_.on_logits) options_.on_logits(step, logits);
-  const int32_t token = options_.forced
-                            ? (*options_.forced)[step]
-                            : sample(logits, options_.sampling, static_cast<uint64_t>(prompt_tokens_ + step));
+  const int32_t token = choose(step, logits, draft);
   session.tokens.push_back(token);
   if (!options_.forced && stops(session, token)) {
     session.finish = FinishReason::stop;

@@ -1,12 +1,18 @@
 #include "harness/method/verifier.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace kvarena {
 
-int32_t Verifier::draft(std::span<const float> logits) const {  // ties: the lowest id, as the engine's greedy rule
-  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+DraftSampling parse_draft_sampling(const std::string& name) {
+  if (name == "greedy") return DraftSampling::greedy;
+  return name == "rejection" ? DraftSampling::rejection : DraftSampling::coupled;
+}
+
+void draft_sampling_parameter(ParameterVisitor& p, std::string& name) {
+  p("draft_sampling", name)
+      .one_of({"coupled", "greedy", "rejection"})
+      .doc("above temperature 0: draft with the verifier's own draws, greedily, or freely with rejection");
 }
 
 Needs VerificationMethod::needs() const {

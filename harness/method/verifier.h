@@ -11,9 +11,26 @@
 
 namespace kvarena {
 
+/// How tokens are drafted when sampling (temperature > 0); greedy decoding drafts greedily whatever is chosen.
+enum class DraftSampling {
+  /// With the very draw that the verifier will use at that position: what is emitted equals plain decoding with the
+  /// same seed, token for token.
+  coupled,
+  /// Always the likeliest token, accepted when plain decoding would have drawn it: the same output, fewer accepted.
+  greedy,
+  /// Draws of its own, accepted with probability min(1, p/q): the output has the verifier's distribution, not its very
+  /// tokens. Leviathan et al. 2023, arXiv:2211.17192, section 2.3.
+  rejection,
+};
+[[nodiscard]] DraftSampling parse_draft_sampling(const std::string& name);
+/// Declares `name` as the parameter "draft_sampling".
+void draft_sampling_parameter(ParameterVisitor& p, std::string& name);
+
 /// Proposes tokens. The engine owns the loop, so that drafts and verifications of many requests share passes: it
-/// decodes on the drafter's cache, verifies x + 1 positions in one pass over the full cache, keeps the longest prefix
-/// that full-KV decoding would have produced, adds the correction or bonus token, and rolls the drafter back.
+/// drafts, verifies x + 1 positions in one pass over the full cache, keeps the longest prefix that full-KV decoding
+/// accepts, adds the correction or bonus token, and rolls the drafter back.
+///
+/// A verifier overrides exactly one of drafter(), draft_model(), propose(): where its drafts come from.
 class Verifier {
  public:
   virtual ~Verifier() = default;
@@ -22,13 +39,14 @@ class Verifier {
 
   /// Tokens proposed in a round.
   [[nodiscard]] virtual int64_t draft_length() const = 0;
-  /// Settings of the compressor whose cache drafts, as JSON text; empty when drafting needs no cache of its own.
-  [[nodiscard]] virtual std::string drafter() const { return {}; }
+  [[nodiscard]] virtual DraftSampling draft_sampling() const { return DraftSampling::coupled; }
 
-  /// With a drafter: the next drafted token, from the drafter's logits [vocab_size]. Greedy unless overridden.
-  [[nodiscard]] virtual int32_t draft(std::span<const float> logits) const;
-  /// Without one: at most `limit` tokens that may follow `history`, prompt included. None is allowed: the round then
-  /// emits one token.
+  /// The target itself drafts on a compressed cache: settings of the compressor as JSON text.
+  [[nodiscard]] virtual std::string drafter() const { return {}; }
+  /// A second checkpoint drafts on a full cache of its own: its folder or .gguf file.
+  [[nodiscard]] virtual std::string draft_model() const { return {}; }
+  /// No model drafts: at most `limit` tokens that may follow `history`, prompt included. None is allowed: the round
+  /// then emits one token.
   [[nodiscard]] virtual std::vector<int32_t> propose(std::span<const int32_t> /*history*/, int64_t /*limit*/) const {
     return {};
   }

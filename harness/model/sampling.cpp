@@ -51,6 +51,19 @@ size_t kept(const std::vector<int32_t>& order, const std::vector<double>& p, con
   return count;
 }
 
+/// The token whose share of [0, 1) holds `u`.
+int32_t draw(const std::vector<double>& p, double u) {
+  double below = 0;
+  int32_t last = 0;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) continue;
+    below += p[i];
+    last = static_cast<int32_t>(i);
+    if (u < below) return last;
+  }
+  return last;  // u fell into the rounding above the sum
+}
+
 }  // namespace
 
 std::vector<double> sampling_distribution(std::span<const float> logits, const SamplingSettings& settings) {
@@ -74,17 +87,28 @@ std::vector<double> sampling_distribution(std::span<const float> logits, const S
 
 int32_t sample(std::span<const float> logits, const SamplingSettings& settings, uint64_t index) {
   if (settings.greedy()) return largest(logits);
-  const std::vector<double> p = sampling_distribution(logits, settings);
-  const double u = RandomStream(settings.seed, "sample").uniform(index);
-  double below = 0;
-  int32_t last = 0;
-  for (size_t i = 0; i < p.size(); ++i) {
-    if (p[i] == 0) continue;
-    below += p[i];
-    last = static_cast<int32_t>(i);
-    if (u < below) return last;
-  }
-  return last;  // u fell into the rounding above the sum
+  return draw(sampling_distribution(logits, settings), RandomStream(settings.seed, "sample").uniform(index));
+}
+
+Draft sample_draft(std::span<const float> logits, const SamplingSettings& settings, uint64_t index) {
+  Draft draft{.distribution = sampling_distribution(logits, settings)};
+  draft.token = draw(draft.distribution, RandomStream(settings.seed, "draft").uniform(index));
+  return draft;
+}
+
+int32_t sample_verified(std::span<const float> logits, const SamplingSettings& settings, uint64_t index,
+                        const Draft& draft) {
+  std::vector<double> p = sampling_distribution(logits, settings);
+  const auto q = [&](size_t token) {
+    if (draft.distribution.empty()) return static_cast<int32_t>(token) == draft.token ? 1.0 : 0.0;
+    return token < draft.distribution.size() ? draft.distribution[token] : 0.0;
+  };
+  const double u = RandomStream(settings.seed, "accept").uniform(index);
+  if (u * q(draft.token) < p[draft.token]) return draft.token;
+  double rest = 0;
+  for (size_t i = 0; i < p.size(); ++i) rest += p[i] = std::max(p[i] - q(i), 0.0);
+  for (double& x : p) x /= rest;
+  return draw(p, RandomStream(settings.seed, "residual").uniform(index));
 }
 
 }  // namespace kvarena

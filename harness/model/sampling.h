@@ -27,4 +27,20 @@ struct SamplingSettings {
 /// ties to the lowest id.
 [[nodiscard]] int32_t sample(std::span<const float> logits, const SamplingSettings& settings, uint64_t index);
 
+/// A drafted token and the distribution it was drawn from, [vocab_size]; an empty one is a point mass on the token.
+struct Draft {
+  int32_t token = 0;
+  std::vector<double> distribution;
+};
+
+/// Draw `index` of a drafter, from a stream of its own, with the distribution kept for sample_verified().
+[[nodiscard]] Draft sample_draft(std::span<const float> logits, const SamplingSettings& settings, uint64_t index);
+
+/// The token at `index` by rejection sampling against a draft: the drafted token with probability min(1, p/q),
+/// otherwise a draw from max(p - q, 0) normalised, so that the result has the distribution p of `logits` whatever q
+/// is. It equals the drafted token if and only if that was accepted. Leviathan et al. 2023, arXiv:2211.17192,
+/// section 2.3; Chen et al. 2023, arXiv:2302.01318, Theorem 1.
+[[nodiscard]] int32_t sample_verified(std::span<const float> logits, const SamplingSettings& settings, uint64_t index,
+                                      const Draft& draft);
+
 }  // namespace kvarena

@@ -33,6 +33,7 @@ struct Plan {
   std::vector<Item> items;
   std::vector<int64_t> split;  // blocks with partials
   int64_t partial_floats = 0;
+  int64_t operations = 0;  // multiply-adds, every chunk counted whole
 };
 
 int64_t value_dim_of(const AttendArgs& args) { return args.value_dim == 0 ? args.head_dim : args.value_dim; }
@@ -64,6 +65,7 @@ void make_plan(const AttendArgs& args, Plan& plan) {
   for (const AttendProblem& problem : args.problems) add_blocks(args, problem, plan);
   int64_t total = 0;
   for (const Block& block : plan.blocks) total += cost(block);
+  plan.operations = total * kChunk * (args.head_dim + value_dim_of(args));
   const int64_t threads = thread_count();
   const int64_t largest = std::max<int64_t>(1, total / (threads * 4));
   for (size_t b = 0; b < plan.blocks.size(); ++b) {
@@ -195,12 +197,12 @@ void attend(const AttendArgs& args) {
   Plan& cut = plan;  // the caller's, also inside the parallel region
   make_plan(args, cut);
   float* partials = partial_scratch.get(std::max<int64_t>(1, cut.partial_floats));
-  parallel_for(static_cast<int64_t>(cut.items.size()), [&](int64_t i) {
+  parallel_for(static_cast<int64_t>(cut.items.size()), cut.operations, [&](int64_t i) {
     const Item& item = cut.items[static_cast<size_t>(i)];
     const Block& block = cut.blocks[static_cast<size_t>(item.block)];
     run_item(args, *fast, block, item, partials + std::max<int64_t>(0, block.partials));
   });
-  parallel_for(static_cast<int64_t>(cut.split.size()), [&](int64_t i) {
+  parallel_for(static_cast<int64_t>(cut.split.size()), cut.operations, [&](int64_t i) {
     const Block& block = cut.blocks[static_cast<size_t>(cut.split[static_cast<size_t>(i)])];
     fold_partials(args, *fast, block, partials + block.partials);
   });

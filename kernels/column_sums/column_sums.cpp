@@ -49,6 +49,7 @@ void column_sums(const ColumnSumsArgs& args) {
           "column_sums: q_heads must be a multiple of kv_heads");
   require(args.head_dim > 0 && args.head_dim % kCell == 0, "column_sums: head_dim must be a multiple of 16");
   std::vector<Item> items;
+  int64_t operations = 0;
   for (const ColumnSumsProblem& problem : args.problems) {
     if (problem.q_len == 0) continue;
     for (int64_t head = 0; head < args.kv_heads; ++head) {
@@ -56,11 +57,12 @@ void column_sums(const ColumnSumsArgs& args) {
       const int64_t listed = run.index != nullptr ? run.index_count : run.entries;
       for (int64_t first = 0; first < listed; first += kEntries) {
         items.push_back({&problem, head, first, std::min(kEntries, listed - first)});
+        operations += items.back().count * problem.q_len * (args.q_heads / args.kv_heads) * args.head_dim;
       }
     }
   }
   const ColumnSumsTable* fast = KVARENA_ACTIVE_TABLE(column_sums_table);
-  parallel_for(static_cast<int64_t>(items.size()),
+  parallel_for(static_cast<int64_t>(items.size()), operations,
                [&](int64_t i) { run_item(args, fast, items[static_cast<size_t>(i)]); });
 }
 

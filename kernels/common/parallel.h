@@ -27,6 +27,15 @@ void parallel_for(int64_t count, const Body& body) {
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 
+/// The same for work of about `operations` multiply-adds in all: below what a team of threads takes to meet, the caller
+/// computes alone. On a machine that is busy otherwise, meeting can take a thousand times longer than such work.
+template <class Body>
+void parallel_for(int64_t count, int64_t operations, const Body& body) {
+  constexpr int64_t kWorthThreads = 256 * 1024;
+  if (operations >= kWorthThreads) return parallel_for(count, body);
+  for (int64_t i = 0; i < count; ++i) body(i);
+}
+
 /// Sets the number of threads while it lives.
 class ScopedThreads {
  public:

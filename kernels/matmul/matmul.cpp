@@ -57,13 +57,13 @@ void block_rows(const MatmulTable& fast, const MatmulArgs& args) {
   const int64_t tiles = (args.m + tile_rows - 1) / tile_rows;
   static thread_local Scratch<float> packed_scratch;
   float* packed = packed_scratch.get(tiles * tile_rows * k);
-  parallel_for(tiles, [&](int64_t t) {
+  parallel_for(tiles, args.m * k, [&](int64_t t) {
     const int64_t row = t * tile_rows;
     fast.pack_tile(args.x + row * args.x_stride, args.x_stride, std::min(tile_rows, args.m - row), k, packed + row * k);
   });
   const int64_t block_tiles = kBlockRows / tile_rows;
   const int64_t blocks = (tiles + block_tiles - 1) / block_tiles;
-  parallel_for(blocks * w.panels(), [&](int64_t item) {
+  parallel_for(blocks * w.panels(), args.m * k * w.n(), [&](int64_t item) {
     static thread_local Scratch<float> wide_scratch, c_scratch;
     const int64_t block = item / w.panels(), panel = item % w.panels();
     const int64_t first = block * block_tiles, last = std::min(tiles, first + block_tiles);
@@ -108,7 +108,7 @@ void matmul(const MatmulArgs& args) {
   if (args.w->k() == 0) return write_empty(args);
   const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table);
   if (fast == nullptr) {
-    parallel_for(args.m, [&](int64_t row) { matmul_reference(args, row); });
+    parallel_for(args.m, args.m * args.w->k() * args.w->n(), [&](int64_t row) { matmul_reference(args, row); });
   } else if (args.m <= kStreamRows) {
     stream_rows(*fast, args);
   } else {

@@ -6,7 +6,7 @@
 namespace kvarena {
 namespace {
 
-/// The model drafts for itself on a compressed cache, greedily; the engine verifies on the full one.  Any compressor
+/// The model drafts for itself on a compressed cache; the engine verifies on the full one. Any compressor
 /// can draft; drafted entries live in the draft cache alone and are replaced by the verifier's once accepted.
 /// Defaults are those of the paper's long-context pipeline: draft length 25.
 /// Yao et al. 2026, arXiv:2605.17613, section 4.
@@ -15,6 +15,7 @@ class VeriCache final : public Verifier {
   void parameters(ParameterVisitor& p) override {
     p("drafter", drafter_).required().doc("the compressor whose cache drafts");
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
+    draft_sampling_parameter(p, draft_sampling_);
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     const auto spec = nlohmann::json::parse(drafter_.json);
@@ -29,10 +30,12 @@ class VeriCache final : public Verifier {
   }
   std::string drafter() const override { return drafter_.json; }
   int64_t draft_length() const override { return draft_length_; }
+  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
 
  private:
   NestedSpec drafter_;
   int64_t draft_length_ = 25;
+  std::string draft_sampling_ = "coupled";
 };
 
 KVARENA_VERIFIER(VeriCache, {.name = "vericache",

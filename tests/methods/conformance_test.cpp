@@ -1,12 +1,14 @@
 // What every registered method must do, whatever its idea. A new method is covered by being registered.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "harness/engine/session.h"
 #include "harness/method/registry.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_model_files.h"
 
 namespace kvarena {
 namespace {
@@ -15,12 +17,31 @@ using nlohmann::json;
 using testing::tiny_model;
 using testing::tiny_prompt;
 
+/// A checkpoint on disk for methods that draft with one: another model than the target, of its vocabulary.
+const std::string& drafting_model() {
+  static const struct Folder {
+    Folder() {
+      path = (std::filesystem::temp_directory_path() / ("kvarena-drafter-" + std::to_string(::getpid()))).string();
+      testing::write_tiny_model(path, 2);
+    }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    std::string path;
+  } folder;
+  return folder.path;
+}
+
 /// Settings that make a method act on prompts of a few hundred tokens: half the entries where it has a budget, the
 /// cheapest drafter where it needs one, defaults otherwise.
 json active_settings(const MethodEntry& entry) {
   json spec = {{"name", entry.info.name}};
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
+    if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
     if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
   }
   return spec;
@@ -137,6 +158,15 @@ TEST_P(Conformance, DraftsLosslesslyForAVerifier) {
   const Outcome full = run(start, {{"name", "full"}}, 60);
   const json spec = {{"name", "vericache"}, {"draft_length", 7}, {"drafter", active_settings(entry())}};
   const Outcome verified = run(start, spec, 60);
+  EXPECT_EQ(verified.tokens, full.tokens);
+  EXPECT_EQ(verified.logits, full.logits);
+}
+
+TEST_P(Conformance, VerifiersEmitWhatFullKvWould) {
+  if (entry().family != Family::verification) GTEST_SKIP() << GetParam() << " does not verify";
+  const Prefill start = prompt(260);
+  const Outcome full = run(start, {{"name", "full"}}, 60);
+  const Outcome verified = run(start, active_settings(entry()), 60);
   EXPECT_EQ(verified.tokens, full.tokens);
   EXPECT_EQ(verified.logits, full.logits);
 }

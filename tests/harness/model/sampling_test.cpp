@@ -89,5 +89,38 @@ TEST(Sampling, LogitsWithoutAChoiceAreRefused) {
   }
 }
 
+TEST(Sampling, RejectionGivesTheTargetsDistributionWhateverTheDraft) {
+  // p = (.5, .5), q = (.8, .2): the draft is accepted with sum min(p, q) = .7, and what comes out is p.
+  const std::vector<float> even = {0, 0};
+  const std::vector<float> skewed = {std::log(0.8F), std::log(0.2F)};
+  constexpr int draws = 40000;
+  int accepted = 0, first = 0, point_first = 0;
+  for (uint64_t index = 0; index < draws; ++index) {
+    const SamplingSettings settings{.temperature = 1, .seed = 3};
+    const Draft draft = sample_draft(skewed, settings, index);
+    EXPECT_NEAR(draft.distribution[0], 0.8, 1e-6);
+    const int32_t token = sample_verified(even, settings, index, draft);
+    accepted += token == draft.token ? 1 : 0;
+    first += token == 0 ? 1 : 0;
+    point_first += sample_verified(even, settings, index, {.token = 0}) == 0 ? 1 : 0;
+  }
+  // Five standard deviations of a binomial with 40,000 draws are at most 0.0125.
+  EXPECT_NEAR(static_cast<double>(accepted) / draws, 0.7, 0.0125);
+  EXPECT_NEAR(static_cast<double>(first) / draws, 0.5, 0.0125);
+  EXPECT_NEAR(static_cast<double>(point_first) / draws, 0.5, 0.0125);
+}
+
+TEST(Sampling, ADraftThatIsCertainIsAlwaysAcceptedAndAnImpossibleOneNever) {
+  const std::vector<float> logits = {5, kMinusInfinity, 4};
+  const SamplingSettings greedy{}, warm{.temperature = 1, .seed = 9};
+  for (uint64_t index = 0; index < 200; ++index) {
+    EXPECT_EQ(sample_verified(logits, greedy, index, {.token = 0}), 0);
+    EXPECT_EQ(sample_verified(logits, greedy, index, {.token = 2}), 0);
+    EXPECT_NE(sample_verified(logits, warm, index, {.token = 1}), 1);
+    const Draft twin = sample_draft(logits, warm, index);
+    EXPECT_EQ(sample_verified(logits, warm, index, twin), twin.token);
+  }
+}
+
 }  // namespace
 }  // namespace kvarena

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace kvarena::cli {
+namespace kvarena {
 
 inline constexpr const char* kDefaultModel = "smollm2-135m";
 
@@ -15,4 +15,4 @@ inline constexpr const char* kDefaultModel = "smollm2-135m";
 /// $KVARENA_HOME/models. Throws UserError that says how to get it, or which names there are, when it is absent.
 [[nodiscard]] std::filesystem::path find_model(const std::string& model);
 
-}  // namespace kvarena::cli
+}  // namespace kvarena

@@ -1,4 +1,4 @@
-#include "harness/cli/home.h"
+#include "harness/core/home.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena::cli {
+namespace kvarena {
 namespace {
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
@@ -48,4 +48,4 @@ std::filesystem::path find_model(const std::string& model) {
         .action = "`scripts/setup` fetches the default model"});
 }
 
-}  // namespace kvarena::cli
+}  // namespace kvarena

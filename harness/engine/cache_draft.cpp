@@ -1,0 +1,57 @@
+#include "harness/engine/cache_draft.h"
+
+#include <nlohmann/json.hpp>
+
+#include "harness/engine/compressed_cache.h"
+#include "harness/method/registry.h"
+
+namespace kvarena {
+
+CacheDraft::CacheDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+                       Activity& activity)
+    : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),
+      sampler_(sampler),
+      activity_(&activity),
+      prompt_tokens_(static_cast<int64_t>(prompt.tokens.size())),
+      model_facts_(prompt.model),
+      committed_(compress_prompt(prompt, *method_, activity)),
+      hooks_(*method_, activity, model.config().layers, prompt_tokens_, model_facts_.get()) {}
+
+void CacheDraft::begin(const DraftRound& round) {
+  drafts_.clear();
+  fed_ = round.history.back();
+  limit_ = round.limit;
+  scratch_ = committed_.clone();
+}
+
+SequencePass CacheDraft::next_pass() {
+  return {.tokens = {&fed_, 1}, .cache = &*scratch_, .hooks = &hooks_, .logits = LogitsRows::last};
+}
+
+void CacheDraft::consume(std::span<const float> logits) {
+  drafts_.push_back(sampler_.draw(logits, scratch_->length));
+  fed_ = drafts_.back().token;
+}
+
+void CacheDraft::commit(const KvCache& full, int64_t before, int64_t kept) {
+  const auto layers = static_cast<int64_t>(full.layers.size());
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    LayerCache& cache = committed_.layers[layer];
+    // The full cache is dense: its entry index is the position.
+    cache.tail().append_entries(full.layers[layer].tail(), before, kept);
+    LayerContext context{.layer = layer,
+                         .layers = layers,
+                         .cache = cache,
+                         .activity = *activity_,
+                         .prompt_tokens = prompt_tokens_,
+                         .model = model_facts_.get()};
+    method_->settle(context);
+  }
+  committed_.length += kept;
+}
+
+int64_t CacheDraft::peak_bytes() const {
+  return committed_.bytes() + (scratch_ ? scratch_->ledger->peak(Tier::device) : 0);
+}
+
+}  // namespace kvarena

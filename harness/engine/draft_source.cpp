@@ -1,0 +1,40 @@
+#include "harness/engine/draft_source.h"
+
+#include "harness/engine/cache_draft.h"
+#include "harness/engine/model_draft.h"
+
+namespace kvarena {
+namespace {
+
+/// Tokens that a rule of the verifier proposes; it holds nothing.
+class ProposedDraft final : public DraftSource {
+ public:
+  explicit ProposedDraft(const Verifier& verifier) : verifier_(&verifier) {}
+
+  void begin(const DraftRound& round) override {
+    drafts_.clear();
+    for (const int32_t token : verifier_->propose(round.history, round.limit)) drafts_.push_back({.token = token});
+  }
+  void commit(const KvCache& /*full*/, int64_t /*before*/, int64_t /*kept*/) override {}
+
+ private:
+  const Verifier* verifier_;
+};
+
+}  // namespace
+
+Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const {
+  const auto index = static_cast<uint64_t>(position);
+  if (rejects()) return sample_draft(logits, settings_, index);
+  return {.token = sample(logits, mode_ == DraftSampling::coupled ? settings_ : SamplingSettings{}, index)};
+}
+
+std::unique_ptr<DraftSource> make_draft_source(const Transformer& model, const Prefill& prompt,
+                                               const Verifier& verifier, const DraftSampler& sampler,
+                                               Activity& activity) {
+  if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, activity);
+  if (!verifier.draft_model().empty()) return std::make_unique<ModelDraft>(model, prompt, verifier, sampler);
+  return std::make_unique<ProposedDraft>(verifier);
+}
+
+}  // namespace kvarena

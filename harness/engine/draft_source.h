@@ -1,0 +1,63 @@
+#pragma once
+// Where a verification session's drafts come from: a compressed cache of the target, another checkpoint, or a rule.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/engine/prefill.h"
+#include "harness/method/verifier.h"
+#include "harness/model/sampling.h"
+
+namespace kvarena {
+
+/// What a round of drafting is about.
+struct DraftRound {
+  std::span<const int32_t> history;  // prompt and emitted tokens; the last one is in no cache
+  int64_t limit = 0;                 // tokens to draft at most
+};
+
+/// One request's drafter. A round: begin(), passes of the target while it wants_pass(), then drafts() are verified,
+/// then commit() tells how many of the verified entries stay.
+class DraftSource {
+ public:
+  virtual ~DraftSource() = default;
+
+  virtual void begin(const DraftRound& round) = 0;
+  /// Whether the target model has to run for it before drafts() is complete.
+  [[nodiscard]] virtual bool wants_pass() const { return false; }
+  [[nodiscard]] virtual SequencePass next_pass() { return {}; }
+  virtual void consume(std::span<const float> /*logits*/) {}
+  [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
+
+  /// `full` holds the verified entries from position `before` on, `kept` of them.
+  virtual void commit(const KvCache& full, int64_t before, int64_t kept) = 0;
+
+  /// Bytes held between rounds and at most within one.
+  [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
+  [[nodiscard]] virtual int64_t peak_bytes() const { return 0; }
+
+ protected:
+  std::vector<Draft> drafts_;  // of the present round
+};
+
+/// Draws a drafter's tokens as the verifier asks: `position` is that of the drafted token in its sequence.
+class DraftSampler {
+ public:
+  DraftSampler(DraftSampling mode, const SamplingSettings& settings) : mode_(mode), settings_(settings) {}
+
+  [[nodiscard]] Draft draw(std::span<const float> logits, int64_t position) const;
+  /// Whether accepted tokens are decided by rejection sampling.
+  [[nodiscard]] bool rejects() const { return mode_ == DraftSampling::rejection && !settings_.greedy(); }
+
+ private:
+  DraftSampling mode_;
+  SamplingSettings settings_;
+};
+
+/// The source that `verifier` names, at the end of the prompt. `activity` counts what a compressor does.
+[[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(const Transformer& model, const Prefill& prompt,
+                                                             const Verifier& verifier, const DraftSampler& sampler,
+                                                             Activity& activity);
+
+}  // namespace kvarena

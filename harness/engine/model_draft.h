@@ -1,0 +1,31 @@
+#pragma once
+// Speculative decoding with a second checkpoint. Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023,
+// arXiv:2302.01318.
+
+#include "harness/engine/draft_source.h"
+
+namespace kvarena {
+
+/// A smaller model drafts on a full cache of its own. Its weights are shared by all sessions that name the same file.
+class ModelDraft final : public DraftSource {
+ public:
+  /// Reads the checkpoint (once for all sessions alive) and the prompt. Throws UserError when it is absent or its
+  /// vocabulary is another one than the target's.
+  ModelDraft(const Transformer& target, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler);
+
+  void begin(const DraftRound& round) override;
+  void commit(const KvCache& full, int64_t before, int64_t kept) override;
+  [[nodiscard]] int64_t resident_bytes() const override { return cache_.bytes(); }
+  [[nodiscard]] int64_t peak_bytes() const override { return cache_.ledger->peak(Tier::device); }
+
+ private:
+  /// Feeds `tokens` and returns the logits after the last, cut to the target's vocabulary.
+  std::span<const float> feed(std::span<const int32_t> tokens);
+
+  std::shared_ptr<Transformer> model_;
+  DraftSampler sampler_;
+  KvCache cache_;
+  size_t vocab_ = 0;  // ids that both models know
+};
+
+}  // namespace kvarena

@@ -1,0 +1,40 @@
+#include <fmt/format.h>
+
+#include "harness/method/verifier.h"
+
+namespace kvarena {
+namespace {
+
+/// Self-speculation with a sparse draft cache beside the resident full one: sinks and a window, or SnapKV's selection
+/// of the prompt. Defaults are those of the authors' code: 7 tokens drafted on a budget of 4097.
+/// Sadhukhan et al. 2024, arXiv:2408.11049, section 4.
+class MagicDec final : public Verifier {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification (gamma)");
+    p("draft_tokens", draft_tokens_).min(33).doc("entries a head of the draft cache");
+    p("selection", selection_).one_of({"window", "snapkv"}).doc("what the draft cache keeps of the prompt");
+    draft_sampling_parameter(p, draft_sampling_);
+  }
+  int64_t draft_length() const override { return draft_length_; }
+  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
+  std::string drafter() const override {
+    if (selection_ == "window") return fmt::format(R"({{"name": "streaming_llm", "tokens": {}}})", draft_tokens_);
+    return fmt::format(R"({{"name": "snapkv", "tokens": {}, "window": 32, "kernel": 5, "pool": "avg"}})",
+                       draft_tokens_);
+  }
+
+ private:
+  int64_t draft_length_ = 7;
+  int64_t draft_tokens_ = 4097;
+  std::string selection_ = "window";
+  std::string draft_sampling_ = "coupled";
+};
+
+KVARENA_VERIFIER(MagicDec, {.name = "magicdec",
+                            .title = "MagicDec",
+                            .summary = "Drafts on a sparse cache of fixed size and verifies on the full one: lossless.",
+                            .paper = "arXiv:2408.11049"});
+
+}  // namespace
+}  // namespace kvarena

@@ -1,0 +1,33 @@
+#include "harness/method/verifier.h"
+
+namespace kvarena {
+namespace {
+
+/// Speculative decoding: a smaller checkpoint of the same vocabulary drafts on a full cache of its own.
+/// Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
+class SpecDecode final : public Verifier {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("draft_model", draft_model_)
+        .required()
+        .doc("the drafter: a folder of KVARENA_HOME/models, a folder or .gguf file");
+    p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
+    draft_sampling_parameter(p, draft_sampling_);
+  }
+  int64_t draft_length() const override { return draft_length_; }
+  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
+  std::string draft_model() const override { return draft_model_; }
+
+ private:
+  std::string draft_model_;
+  int64_t draft_length_ = 5;
+  std::string draft_sampling_ = "coupled";
+};
+
+KVARENA_VERIFIER(SpecDecode, {.name = "spec_decode",
+                              .title = "Speculative decoding",
+                              .summary = "A smaller model drafts and the target verifies: lossless.",
+                              .paper = "arXiv:2211.17192"});
+
+}  // namespace
+}  // namespace kvarena
