@@ -33,7 +33,7 @@ inline void write_tiny_model(const std::filesystem::path& folder, uint64_t seed)
                                                 {"tie_word_embeddings", true},
                                                 {"hidden_act", "silu"}};
 
-  const RandomCheckpoint checkpoint(config, seed);
+  const RandomCheckpoint checkpoint(llama_tensors(config), seed);
   json header;
   std::vector<float> data;
   for (const TensorInfo& info : checkpoint.tensors()) {
