@@ -83,7 +83,7 @@ class Needle final : public Workload {
   }
   std::vector<std::string> problems() const override {
     std::vector<std::string> found;
-    if (words_.empty() || depths_.empty()) found.push_back("words and depths: expected at least one value each");
+    if (words_.empty() || depths_.empty()) found.emplace_back("words and depths: expected at least one value each");
     for (const int64_t words : words_) {
       if (words < 1) found.push_back(fmt::format("words: found {}, expected at least 1", words));
     }

@@ -211,12 +211,12 @@ class NiahWorkload final : public Workload {
     const auto bad_length = [](int64_t length) { return length < 1; };
     const auto bad_depth = [](double depth) { return !(depth >= 0 && depth <= 100); };
     if (std::any_of(parameters_.lengths.begin(), parameters_.lengths.end(), bad_length)) {
-      found.push_back("lengths: expected token counts of at least 1");
+      found.emplace_back("lengths: expected token counts of at least 1");
     }
     if (std::any_of(parameters_.depths.begin(), parameters_.depths.end(), bad_depth)) {
-      found.push_back("depths: expected percentages from 0 to 100");
+      found.emplace_back("depths: expected percentages from 0 to 100");
     }
-    if (parameters_.max_length < parameters_.min_length) found.push_back("max_length is below min_length");
+    if (parameters_.max_length < parameters_.min_length) found.emplace_back("max_length is below min_length");
     return found;
   }
 

@@ -9,7 +9,7 @@
 
 namespace kvarena {
 
-IndexedSegment::IndexedSegment(const EntrySegment& base, std::vector<std::vector<int32_t>> selected,
+IndexedSegment::IndexedSegment(const EntrySegment& base, const std::vector<std::vector<int32_t>>& selected,
                                const LedgerPtr& ledger)
     : base_(&base), ledger_(ledger) {
   const auto lists = static_cast<int64_t>(selected.size());

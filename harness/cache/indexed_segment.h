@@ -10,7 +10,7 @@ namespace kvarena {
 /// not change while the view is used.
 class IndexedSegment final : public Segment {
  public:
-  IndexedSegment(const EntrySegment& base, std::vector<std::vector<int32_t>> selected, const LedgerPtr& ledger);
+  IndexedSegment(const EntrySegment& base, const std::vector<std::vector<int32_t>>& selected, const LedgerPtr& ledger);
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;

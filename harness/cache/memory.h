@@ -57,9 +57,8 @@ class LedgerAllocator {
  public:
   using value_type = T;
   explicit LedgerAllocator(LedgerPtr ledger, Tier tier = Tier::device) : ledger_(std::move(ledger)), tier_(tier) {}
-  template <typename U>
-  LedgerAllocator(const LedgerAllocator<U>& other)
-      : ledger_(other.ledger()), tier_(other.tier()) {}  // NOLINT(google-explicit-constructor): rebinding
+  template <typename U>  // NOLINTNEXTLINE(google-explicit-constructor): containers rebind their allocator
+  LedgerAllocator(const LedgerAllocator<U>& other) : ledger_(other.ledger()), tier_(other.tier()) {}
 
   T* allocate(size_t n) {
     T* block = std::allocator<T>().allocate(n);

@@ -55,7 +55,7 @@ void refuse_words(const Bound& bound, const std::string& path) {
   const std::string action = fmt::format("`kvarena {}--help` lists all", path);
   if (word.starts_with("-") && word.size() > 1) {
     std::vector<std::string> names = bound.options.names();
-    names.push_back("--help");
+    names.emplace_back("--help");
     fail({.place = fmt::format("{}there is no option \"{}\"", place, word),
           .nearest = nearest_name(word.substr(0, word.find('=')), names),
           .action = action});

@@ -77,7 +77,7 @@ std::string home_folder() {
 
 std::string disk_space(const std::filesystem::path& folder) {
   const auto free = std::filesystem::space(folder).available;
-  const std::string text = fmt::format("{} free in {}", bytes_text(static_cast<int64_t>(free)), folder.string());
+  std::string text = fmt::format("{} free in {}", bytes_text(static_cast<int64_t>(free)), folder.string());
   if (free < kLittleSpace) throw UserError(text + ", which may not be enough for results");
   return text;
 }

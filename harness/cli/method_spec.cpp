@@ -74,7 +74,7 @@ class ShortForm {
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
     if (end >= text_.size()) stop("a closing quote");
-    const json parsed = json::parse(text_.substr(at_, end + 1 - at_), nullptr, false);
+    json parsed = json::parse(text_.substr(at_, end + 1 - at_), nullptr, false);
     if (parsed.is_discarded()) stop("a string with JSON's escapes");
     at_ = end + 1;
     blanks();

@@ -62,13 +62,13 @@ class OptionSet {
   Declared flag(std::string name, bool& target);
   /// `--name VALUE`.
   template <typename T>
-  Declared option(std::string name, std::string value_name, T& target) {
-    return add_option(std::move(name), std::move(value_name), &target);
+  Declared option(const std::string& name, const std::string& value_name, T& target) {
+    return add_option(name, value_name, &target);
   }
   /// A bare word, in the order of declaration; required unless its target is optional or a vector.
   template <typename T>
-  Declared positional(std::string name, T& target) {
-    return add_positional(std::move(name), &target);
+  Declared positional(const std::string& name, T& target) {
+    return add_positional(name, &target);
   }
 
   [[nodiscard]] const std::vector<Option>& all() const { return options_; }

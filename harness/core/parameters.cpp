@@ -42,7 +42,7 @@ std::string range_text(const ParameterInfo& info) {
 }
 
 std::string expected_text(const ParameterInfo& info) {
-  const std::string range = range_text(info);
+  std::string range = range_text(info);
   if (!info.choices.empty()) return range;
   return range.empty() ? type_name(info.type) : fmt::format("{} {}", type_name(info.type), range);
 }

@@ -146,7 +146,7 @@ class Runner {
   std::string load(const ModelEntry& model) {
     progress_.note("loading " + model.label);
     std::vector<store::RunInput> inputs;
-    const std::string failure = failure_of([&] { inputs = judge_.begin_model(model, plan_.config->engine); });
+    std::string failure = failure_of([&] { inputs = judge_.begin_model(model, plan_.config->engine); });
     for (const store::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
     return failure;
   }

@@ -140,7 +140,7 @@ ResultsStore ResultsStore::open_or_create(const std::filesystem::path& path) {
 
 std::string ResultsStore::begin_run(const ExperimentRecord& experiment, const RunRecord& run) {
   SQLite::Database& database = *reader_.database_;
-  const std::string run_id = new_run_id();
+  std::string run_id = new_run_id();
   transact(database, "record the run", [&] {
     // Nobody else writes, so a run that still calls itself running was killed.
     database.exec("UPDATE runs SET state = 'interrupted' WHERE state = 'running'");

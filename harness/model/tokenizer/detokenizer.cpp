@@ -24,7 +24,7 @@ std::string Detokenizer::push(int32_t id) {
 }
 
 std::string Detokenizer::finish() {
-  const std::string rest = replace_malformed_utf8(pending_);
+  std::string rest = replace_malformed_utf8(pending_);
   pending_.clear();
   first_ = true;
   return rest;

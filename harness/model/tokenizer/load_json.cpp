@@ -178,18 +178,9 @@ void check_consistent(const std::string& place, bool byte_level, const Tokenizer
   }
 }
 
-}  // namespace
-}  // namespace tokenizer_json
-
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& tokenizer_json) {
-  using namespace kvarena::tokenizer_json;
-  const std::string place = tokenizer_json.string();
-  std::string text;
-  if (tokenizer_json.extension() == ".gz") {
-    text = read_gzip(tokenizer_json);
-  } else {
-    text = read_file(tokenizer_json);
-  }
+std::unique_ptr<Tokenizer> load(const std::filesystem::path& path) {
+  const std::string place = path.string();
+  const std::string text = path.extension() == ".gz" ? read_gzip(path) : read_file(path);
   const FileText file = read_root(text, place);
   const Component root{file.root, place + ":"};
   TokenizerParts parts;
@@ -206,8 +197,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& tokenizer
     fail({.place = place, .found = error.what(), .expected = "a tokenizer.json"});
   }
   check_consistent(place, cutting.byte_level, parts);
-  read_special_ids(tokenizer_json.parent_path() / "tokenizer_config.json", parts);
+  read_special_ids(path.parent_path() / "tokenizer_config.json", parts);
   return make_tokenizer(std::move(parts));
+}
+
+}  // namespace
+}  // namespace tokenizer_json
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& tokenizer_json) {
+  return tokenizer_json::load(tokenizer_json);
 }
 
 }  // namespace kvarena

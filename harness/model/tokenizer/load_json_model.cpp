@@ -97,7 +97,8 @@ std::vector<Bpe::Merge> read_merges(std::string_view text, const std::string& pl
 void refuse_unless_empty(const Component& settings, const char* key) {
   if (!settings.has(key)) return;
   const json& value = settings.json.at(key);
-  if (value == "" || value == 0 || value == 0.0) return;
+  const bool no_text = value.is_string() && value.get_ref<const std::string&>().empty();
+  if (no_text || value == 0 || value == 0.0) return;
   fail({.place = settings.place + "." + key, .found = value.dump(), .expected = "null"});
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <ranges>
 #include <utility>
 
 #include "harness/model/tokenizer/regex.h"
@@ -67,13 +68,13 @@ std::vector<Part> arrange(const std::vector<Part>& parts, SplitBehavior behavior
       }
       return out;
     case SplitBehavior::merged_with_next:
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-        if (part->match && !previous_match && !out.empty()) {
-          out.back().begin = part->begin;
+      for (const Part& part : parts | std::views::reverse) {
+        if (part.match && !previous_match && !out.empty()) {
+          out.back().begin = part.begin;
         } else {
-          out.push_back(*part);
+          out.push_back(part);
         }
-        previous_match = part->match;
+        previous_match = part.match;
       }
       return {out.rbegin(), out.rend()};
   }

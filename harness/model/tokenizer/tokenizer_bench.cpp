@@ -44,7 +44,7 @@ void load(benchmark::State& state, const std::filesystem::path& file) {
 std::string take_option(int& argc, char** argv, std::string_view flag) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (argv[i] != flag) continue;
-    const std::string value = argv[i + 1];
+    std::string value = argv[i + 1];
     for (int j = i; j + 2 <= argc; ++j) argv[j] = argv[j + 2];
     argc -= 2;
     return value;
