@@ -1,0 +1,49 @@
+#pragma once
+// A verification schedule on the modelled clock: iterations take what their bytes take.
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/throughput/acceptance.h"
+#include "harness/throughput/staggered_decoding.h"
+#include "harness/throughput/verification_schedule.h"
+
+namespace kvarena::throughput {
+
+struct ModelledSettings {
+  DecodingMachine machine;
+  DecodingLoad load;
+  double kept = 0.25;        // c
+  int64_t requests = 1;      // all at once, at time 0
+  int64_t draft_length = 1;  // x
+  int64_t output_tokens = 256;
+  ScheduleKind kind = ScheduleKind::staggered;
+  int64_t windows = 128;
+  uint64_t seed = 0;  // of which drafts are accepted
+};
+
+struct ModelledIteration {
+  double seconds = 0;
+  double memory_bytes = 0;  // weights, resident compressed caches, full caches on their way or in use
+  int64_t drafting = 0;
+  int64_t verifying = 0;
+};
+
+struct ModelledRun {
+  std::vector<ModelledIteration> iterations;
+  double seconds = 0;
+  int64_t tokens = 0;  // emitted, verified
+  double peak_bytes = 0;
+  double link_busy_seconds = 0;
+  int64_t late_verifies = 0;
+
+  [[nodiscard]] double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+};
+
+/// Runs until every request has its output tokens. An iteration reads the weights, the compressed cache of each
+/// drafting request and the full cache of each verifying one; one with nothing to do waits for the link. How many
+/// drafts a verification accepts is drawn from `acceptance`, which must reach as far as requests draft (windows at
+/// most). Throws UserError when the requests' compressed caches and one full cache do not fit beside the weights.
+[[nodiscard]] ModelledRun run_modelled(const ModelledSettings& settings, const AcceptanceCurve& acceptance);
+
+}  // namespace kvarena::throughput
