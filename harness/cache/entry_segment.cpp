@@ -186,14 +186,24 @@ int64_t EntrySegment::bytes() const {
 void EntrySegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
   std::vector<kernels::HeadRun> runs;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
-  attend_runs(shape_, runs, queries, causal, state);
+  if (shape_.window > 0 && (ragged_ || !causal)) {
+    attend_window(
+        shape_, runs, [this](int64_t head) { return positions(head); }, queries, state);
+  } else {
+    attend_runs(shape_, runs, queries, causal, state);
+  }
 }
 
 void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
                                      int64_t row_stride) const {
   std::vector<kernels::HeadRun> runs;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
-  add_run_probabilities(shape_, runs, queries, causal, lse, sums, row_stride);
+  if (shape_.window > 0 && (ragged_ || !causal)) {
+    const auto at = [this](int64_t head) { return positions(head); };
+    add_window_probabilities(shape_, runs, at, queries, lse, sums, row_stride);
+  } else {
+    add_run_probabilities(shape_, runs, queries, causal, lse, sums, row_stride);
+  }
 }
 
 void EntrySegment::read(int64_t kv_head, float* keys, float* values) const {

@@ -156,13 +156,23 @@ QuantizedSegment::Runs QuantizedSegment::runs() const {
 
 void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
   const Runs packed = runs();
-  attend_runs(shape_, packed.runs, queries, causal, state);
+  if (shape_.window > 0) {
+    attend_window(
+        shape_, packed.runs, [this](int64_t head) { return positions(head); }, queries, state);
+  } else {
+    attend_runs(shape_, packed.runs, queries, causal, state);
+  }
 }
 
 void QuantizedSegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
                                          int64_t row_stride) const {
   const Runs packed = runs();
-  add_run_probabilities(shape_, packed.runs, queries, causal, lse, sums, row_stride);
+  if (shape_.window > 0) {
+    const auto at = [this](int64_t head) { return positions(head); };
+    add_window_probabilities(shape_, packed.runs, at, queries, lse, sums, row_stride);
+  } else {
+    add_run_probabilities(shape_, packed.runs, queries, causal, lse, sums, row_stride);
+  }
 }
 
 void QuantizedSegment::read(int64_t kv_head, float* keys, float* values) const {

@@ -82,5 +82,75 @@ TEST(LayerCache, AViewReplacesTheSegmentsWhileItIsSet) {
   EXPECT_EQ(attend(), all);
 }
 
+/// Attention of `q_len` queries from `position` on, and the probabilities that each entry of a segment received.
+struct Attended {
+  std::vector<float> out;
+  std::vector<float> lse;
+};
+Attended attend(const LayerCache& layer, const std::vector<float>& q, int64_t q_len, int64_t position) {
+  const LayerShape& shape = layer.shape();
+  const int64_t rows = q_len * shape.q_heads;
+  Attended result{.out = std::vector<float>(rows * shape.head_dim), .lse = std::vector<float>(rows)};
+  std::vector<float> max(rows);
+  std::vector<float> sum(rows);
+  kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
+  kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
+  layer.attend({.q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = position},
+               state);
+  kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, result.lse.data());
+  return result;
+}
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << i;
+}
+
+/// What a window shows does not depend on how entries are stored: in one dense run, cut into segments, or ragged.
+TEST(LayerCache, ASlidingWindowCountsPositionsWhateverTheStorage) {
+  LayerShape shape = kShape;
+  shape.dtype = DType::f32;
+  shape.window = 20;
+  const int64_t n = 70;
+  const int64_t q_len = 3;
+  const auto keys = random_floats(n * 32, "keys");
+  const auto values = random_floats(n * 32, "values");
+  const auto q = random_floats(q_len * 64, "q");
+  const auto ledger = std::make_shared<MemoryLedger>();
+  LayerCache dense(shape, ledger);
+  dense.append(keys.data(), values.data(), n, 32, 0);
+
+  LayerCache cut(shape, ledger);
+  cut.append(keys.data() + 56 * 32, values.data() + 56 * 32, n - 56, 32, 56);
+  auto front = std::make_unique<EntrySegment>(shape, ledger);
+  front->append(keys.data(), values.data(), 56, 32, 0);
+  cut.insert_before_tail(std::move(front));
+
+  LayerCache ragged = dense.clone(ledger);
+  std::vector<std::vector<int32_t>> kept(2);  // what is out of sight may be gone, by head, and nothing else
+  for (int32_t i = 0; i < n; ++i) {
+    if (i >= 45 || i % 3 == 0) kept[0].push_back(i);
+    if (i >= 45) kept[1].push_back(i);
+  }
+  ragged.tail().keep(kept);
+
+  const Attended expected = attend(dense, q, q_len, n - q_len);
+  for (const LayerCache* other : {&cut, &ragged}) {
+    const Attended found = attend(*other, q, q_len, n - q_len);
+    expect_near(found.out, expected.out);
+    expect_near(found.lse, expected.lse);
+  }
+  const LayerQueries queries{.q = q.data(), .q_len = q_len, .q_stride = 64, .position = n - q_len};
+  std::vector<float> sums(4 * n);
+  std::vector<float> ragged_sums(4 * n);
+  dense.tail().add_probabilities(queries, true, expected.lse.data(), sums.data(), n);
+  ragged.tail().add_probabilities(queries, true, expected.lse.data(), ragged_sums.data(), n);
+  for (int64_t h = 0; h < 4; ++h) {
+    for (size_t i = 0; i < kept[h / 2].size(); ++i) {
+      EXPECT_NEAR(ragged_sums[h * n + static_cast<int64_t>(i)], sums[h * n + kept[h / 2][i]], 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvarena

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "harness/core/error.h"
 #include "harness/model/gguf.h"
 #include "tests/harness/model/gguf_writer.h"
 #include "tests/harness/model/model_files.h"
@@ -229,6 +230,24 @@ TEST_P(GgufArchitectures, GivesTheLogitsOfTheReferenceLibrary) {
 
 INSTANTIATE_TEST_SUITE_P(All, GgufArchitectures, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.model); });
+
+TEST(GgufConfig, FrequencyFactorsOfAnotherHeadSizeAreRefused) {
+  const testing::TemporaryFolder folder;
+  GgufWriter writer;
+  writer.text("general.architecture", "llama").integer("llama.block_count", 1).integer("llama.context_length", 64);
+  writer.integer("llama.embedding_length", 64).integer("llama.feed_forward_length", 64);
+  writer.integer("llama.attention.head_count", 2).integer("llama.vocab_size", 8);
+  writer.real("llama.attention.layer_norm_rms_epsilon", 1e-5).tensor("rope_freqs.weight", {3}, Values(3, 1.0F));
+  writer.write(folder.path() / "bad.gguf");
+  try {
+    (void)read_gguf_config(GgufFile(folder.path() / "bad.gguf"));
+    FAIL() << "accepted";
+  } catch (const UserError& error) {
+    for (const char* word : {"bad.gguf", "3 rope frequency factors", "16, half of a head's rotated channels"}) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+}
 
 }  // namespace
 }  // namespace kvarena
