@@ -24,6 +24,8 @@ class WeightLoader {
   WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype) : checkpoint_(&checkpoint), dtype_(dtype) {}
 
   [[nodiscard]] bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
+  /// A tensor that says again what another one says.
+  void skip(const std::string& name) { read_.insert(name); }
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size);
   /// [n, k] in the loader's dtype.
   [[nodiscard]] kernels::PackedMatrix matrix(const std::string& name, int64_t n, int64_t k);

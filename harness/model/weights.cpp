@@ -164,7 +164,7 @@ LatentAttention LayerLoader::latent_attention() {
 }
 
 /// The matrices between latent and heads: one tensor of both, [q_heads * (nope + value), rank], or, in newer GGUF
-/// files, k_b [q_heads, rank, nope] and v_b [q_heads, value, rank].
+/// files, k_b [q_heads, rank, nope] and v_b [q_heads, value, rank]. Some files have all three.
 void LayerLoader::load_expansion(LatentAttention& attention) {
   const int64_t rank = config_.latent.kv_lora_rank;
   const int64_t nope = config_.latent.nope_head_dim;
@@ -174,10 +174,12 @@ void LayerLoader::load_expansion(LatentAttention& attention) {
   const std::string keys = name("self_attn.k_b_proj.weight");
   const std::string values = name("self_attn.v_b_proj.weight");
   const int64_t width = config_.latent.width();
+  const bool split = load_.has(keys) && load_.has(values);
+  if (split) load_.skip(both);
   for (int64_t head = 0; head < heads; ++head) {
     std::vector<float> key;    // [nope, rank]
     std::vector<float> value;  // [v_head_dim, rank]
-    if (load_.has(keys)) {
+    if (split) {
       key = transposed(load_.rows(keys, {heads, rank, nope}, head, 1), nope);
       value = load_.rows(values, {heads, v_dim, rank}, head, 1);
     } else {

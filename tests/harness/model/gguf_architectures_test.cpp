@@ -19,19 +19,33 @@ using testing::GgufWriter;
 using testing::GoldenModel;
 using Values = std::vector<float>;
 
+/// How the matrices between latent and heads are stored: kv_b, in newer files k_b and v_b, in some all three.
+enum class Expansion { whole, split, both };
+
 struct Case {
-  const char* model;
-  const char* architecture;      // the format's word
-  bool split_expansion = false;  // newer deepseek2 files: k_b and v_b instead of kv_b
+  std::string name;          // of this case: the model, and what is special about the file
+  std::string model;         // a fixture
+  std::string architecture;  // the format's word
+  Expansion expansion = Expansion::whole;
 };
-void PrintTo(const Case& one, std::ostream* out) { *out << one.model; }
-const Case kCases[] = {{"llama2", "llama"},          {"yi", "llama"},
-                       {"llama_biased", "llama"},    {"longchat_linear", "llama"},
-                       {"llama31", "llama"},         {"llama_yarn", "llama"},
-                       {"mistral", "llama"},         {"mistral_small", "llama"},
-                       {"qwen2", "qwen2"},           {"qwen3", "qwen3"},
-                       {"qwen3_moe", "qwen3moe"},    {"deepseek_v2_lite", "deepseek2"},
-                       {"deepseek_v3", "deepseek2"}, {"deepseek_v3_split", "deepseek2", true}};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+std::vector<Case> cases() {
+  return {{"llama2", "llama2", "llama"},
+          {"yi", "yi", "llama"},
+          {"llama_biased", "llama_biased", "llama"},
+          {"longchat_linear", "longchat_linear", "llama"},
+          {"llama31", "llama31", "llama"},
+          {"llama_yarn", "llama_yarn", "llama"},
+          {"mistral", "mistral", "llama"},
+          {"mistral_small", "mistral_small", "llama"},
+          {"qwen2", "qwen2", "qwen2"},
+          {"qwen3", "qwen3", "qwen3"},
+          {"qwen3_moe", "qwen3_moe", "qwen3moe"},
+          {"deepseek_v2_lite", "deepseek_v2_lite", "deepseek2"},
+          {"deepseek_v3", "deepseek_v3", "deepseek2"},
+          {"deepseek_v3_split", "deepseek_v3", "deepseek2", Expansion::split},
+          {"deepseek_v3_both", "deepseek_v3", "deepseek2", Expansion::both}};
+}
 
 /// The reference's names (tests/golden/model/tensor_names.json has those of layer 0), turned around.
 std::string gguf_name(const std::string& name) {
@@ -67,7 +81,7 @@ Values paired(const Values& rows, int64_t heads, const std::vector<int64_t>& sha
 class Converter {
  public:
   Converter(const GoldenModel& model, const Case& kind)
-      : model_(model), kind_(kind), checkpoint_(model.checkpoint()), prefix_(std::string(kind.architecture) + ".") {}
+      : model_(model), kind_(kind), checkpoint_(model.checkpoint()), prefix_(kind.architecture + ".") {}
 
   void write(const std::filesystem::path& path) {
     describe();
@@ -145,11 +159,11 @@ class Converter {
     integer("attention.kv_lora_rank", latent.kv_lora_rank);
     if (latent.q_lora_rank > 0) integer("attention.q_lora_rank", latent.q_lora_rank);
     integer("rope.dimension_count", latent.rope_head_dim);
-    const char* ending = kind_.split_expansion ? "_mla" : "";
+    const char* ending = kind_.expansion != Expansion::whole ? "_mla" : "";
     integer((std::string("attention.key_length") + ending).c_str(), model_.config.head_dim);
     integer((std::string("attention.value_length") + ending).c_str(), latent.v_head_dim);
-    integer("attention.head_count_kv", kind_.split_expansion ? 1 : model_.config.q_heads);
-    if (!kind_.split_expansion) return;
+    integer("attention.head_count_kv", kind_.expansion != Expansion::whole ? 1 : model_.config.q_heads);
+    if (kind_.expansion == Expansion::whole) return;
     integer("attention.key_length", latent.kv_lora_rank + latent.rope_head_dim);
     integer("attention.value_length", latent.kv_lora_rank);
   }
@@ -169,8 +183,11 @@ class Converter {
       stack.values.insert(stack.values.end(), values.begin(), values.end());  // fewer than ten: sorted by number
       return;
     }
-    if (kind_.split_expansion && info.name.ends_with("kv_b_proj.weight")) return split(info, values);
-    if (std::string(kind_.architecture) == "llama") {
+    if (kind_.expansion != Expansion::whole && info.name.ends_with("kv_b_proj.weight")) {
+      split(info, values);
+      if (kind_.expansion == Expansion::split) return;
+    }
+    if (kind_.architecture == "llama") {
       if (info.name.find("q_proj") != std::string::npos) values = paired(values, model_.config.q_heads, info.shape);
       if (info.name.find("k_proj") != std::string::npos) values = paired(values, model_.config.kv_heads, info.shape);
     }
@@ -208,8 +225,7 @@ class Converter {
 class GgufArchitectures : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GgufArchitectures, GivesTheLogitsOfTheReferenceLibrary) {
-  std::string name = GetParam().model;
-  if (GetParam().split_expansion) name = name.substr(0, name.rfind("_split"));
+  const std::string& name = GetParam().model;
   const GoldenModel golden = testing::golden_model(name);
   const testing::TemporaryFolder folder;
   Converter(golden, GetParam()).write(folder.path() / "model.gguf");
@@ -228,8 +244,8 @@ TEST_P(GgufArchitectures, GivesTheLogitsOfTheReferenceLibrary) {
   EXPECT_TRUE(rows.all_compared());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufArchitectures, ::testing::ValuesIn(kCases),
-                         [](const auto& info) { return std::string(info.param.model); });
+INSTANTIATE_TEST_SUITE_P(All, GgufArchitectures, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(GgufConfig, FrequencyFactorsOfAnotherHeadSizeAreRefused) {
   const testing::TemporaryFolder folder;
