@@ -70,9 +70,12 @@ struct MetricEntry {
   Better better = Better::higher;
   int version = 1;  ///< rises with every change that moves a score; part of a run's protocol card
   std::string summary;
-  std::string source;                    ///< paper section, or repository @ commit and file
-  ScoreFunction score = nullptr;         ///< null for metrics that do not score one prediction against references
-  std::vector<StoredValue> stored = {};  ///< of metrics that yield several numbers: kl_nats, kl_nats_sum
+  std::string source;             ///< paper section, or repository @ commit and file
+  ScoreFunction score = nullptr;  ///< null for metrics that do not score one prediction against references
+  bool needs_references = true;   ///< false: a prediction is scored by itself
+  /// In a run the reference is the answer under the full cache, not what the data set accepts.
+  bool against_full_cache = false;
+  std::vector<StoredValue> stored = {};              ///< of metrics that yield several numbers: kl_nats, kl_nats_sum
   std::map<std::string, RecomputeFunction> vectors;  ///< by the `metric` member of vector rows
 };
 

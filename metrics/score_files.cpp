@@ -109,12 +109,13 @@ json parse_extras(const std::string& text) {
 
 }  // namespace
 
-PredictionRow read_prediction(const json& row) {
+PredictionRow read_prediction(const json& row, bool references_needed) {
   const json* prediction = first_field(object(row), kPredictionFields);
   if (prediction == nullptr) fail_field(row, "prediction", kPredictionFields);
   const json* references = first_field(row, kReferenceFields);
-  if (references == nullptr) fail_field(row, "reference", kReferenceFields);
-  return {id_of(row), first_text(*prediction, "prediction"), texts_of(*references)};
+  if (references == nullptr && references_needed) fail_field(row, "reference", kReferenceFields);
+  return {id_of(row), first_text(*prediction, "prediction"),
+          references == nullptr ? std::vector<std::string>() : texts_of(*references)};
 }
 
 FileScore score_file(const std::filesystem::path& predictions, const MetricEntry& metric,
@@ -125,8 +126,9 @@ FileScore score_file(const std::filesystem::path& predictions, const MetricEntry
   for_each_line(predictions, [&](std::string_view line, int64_t number) {
     json row = json::parse(line);
     references.join(row, static_cast<int64_t>(scores.size()));
-    const PredictionRow sample = read_prediction(row);
+    PredictionRow sample = read_prediction(row, metric.needs_references);
     row.update(extras);
+    if (options.rewrite) sample.prediction = options.rewrite(row, sample);
     const MetricScore score = score_sample(metric, {sample.prediction, sample.references, row});
     scores.push_back(score.score);
     if (visit) visit({number, sample.id, score});

@@ -23,8 +23,8 @@ struct PredictionRow {
 /// The row of one JSON object. Predictions: "prediction", "pred", "response", "completion", or lm-evaluation-harness's
 /// "filtered_resps" (else "resps"), of which the first answer counts. References: "references", "answers", "reference",
 /// "answer", "outputs", "target", as a text, a number or a list of those. Throws UserError that names the missing field
-/// and the fields there are.
-[[nodiscard]] PredictionRow read_prediction(const nlohmann::json& row);
+/// and the fields there are; with `references_needed` false, rows may do without references.
+[[nodiscard]] PredictionRow read_prediction(const nlohmann::json& row, bool references_needed = true);
 
 struct ScoredSample {
   int64_t line = 0;  ///< in the prediction file, from 1
@@ -38,6 +38,8 @@ struct ScoreFileOptions {
   /// References by line from a second JSONL file (a data set), matched by id where both have one, else by order.
   std::filesystem::path references_file;
   ResamplingOptions resampling;
+  /// What is scored instead of a row's prediction: a judge's words about it. Empty: the prediction.
+  std::function<std::string(const nlohmann::json& row, const PredictionRow& sample)> rewrite;
 };
 
 struct FileScore {

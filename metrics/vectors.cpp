@@ -52,7 +52,7 @@ class Comparison {
     const auto a = expected.get<double>();
     const auto b = found.get<double>();
     if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-    return a == b || std::abs(a - b) <= tolerance_ * std::max(1.0, std::abs(a));
+    return a == b || std::abs(a - b) <= tolerance_;
   }
 
   void compare_objects(const std::string& field, const json& expected, const json& found) const {

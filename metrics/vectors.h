@@ -9,7 +9,7 @@
 namespace kvarena {
 
 struct VectorOptions {
-  double tolerance = 1e-6;  ///< numbers agree when |found - expected| <= tolerance * max(1, |expected|)
+  double tolerance = 1e-6;  ///< numbers agree when |found - expected| <= tolerance
   /// Where rows that vectors refer to are; empty: the folder above the one the vector file is in.
   std::filesystem::path data_folder;
 };

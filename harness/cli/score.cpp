@@ -2,11 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/core/home.h"
+#include "harness/judge/chat_endpoint.h"
+#include "harness/judge/local_embedder.h"
+#include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 #include "metrics/score_files.h"
 #include "metrics/vectors.h"
@@ -25,6 +32,8 @@ struct Options {
   std::vector<std::filesystem::path> vectors;
   std::filesystem::path data_folder;
   double tolerance = 1e-6;
+  judge::EndpointSettings judge{.cache = kvarena_home() / "judge-cache"};
+  std::filesystem::path judge_question;
 
   void declare(OptionSet& o) {
     o.option("metric", "NAME", metric).help("the metric; `kvarena metrics` lists them");
@@ -37,12 +46,24 @@ struct Options {
     o.option("references", "FILE", references).help("take references from this JSON Lines file, by id or by order");
     o.option("extras", "JSON", extras).help("an object added to what the metric sees of each row");
     o.flag("mean", mean).help("write the mean with its 95% interval instead of a line for each");
+    o.option("judge-url", "URL", judge.url)
+        .help(
+            "ask a judge model about each prediction, and score what it says: an OpenAI-compatible endpoint, up to "
+            "the version (http://127.0.0.1:8000/v1); its key, if it needs one, is $KVARENA_JUDGE_KEY");
+    o.option("judge-model", "NAME", judge.model).help("the judge, as the endpoint names it");
+    o.option("judge-question", "FILE", judge_question)
+        .help("what to ask, with $INST$ and $RESPONSE$ in it")
+        .default_text("LongBench-Write's question for six marks");
+    o.option("judge-tries", "N", judge.tries).help("tries of one question when the endpoint fails");
+    o.option("judge-price-in", "X", judge.price_in).help("price of a million prompt tokens, for the cost shown");
+    o.option("judge-price-out", "X", judge.price_out).help("price of a million answer tokens");
+    o.option("judge-cache", "FOLDER", judge.cache).help("where answers are kept").default_text("in $KVARENA_HOME");
     o.option("vectors", "FILE", vectors)
         .help("recompute a file of test vectors instead; exit code 1 on any difference");
     o.option("data-folder", "FOLDER", data_folder)
         .help("where rows that vectors refer to are")
         .default_text("the folder above the file's");
-    o.option("tolerance", "X", tolerance).help("with --vectors: largest difference, relative above 1");
+    o.option("tolerance", "X", tolerance).help("with --vectors: the largest difference that counts as equal");
   }
 };
 
@@ -52,6 +73,44 @@ json sample_json(const ScoredSample& sample) {
   if (!sample.score.values.empty()) result["values"] = sample.score.values;
   if (!sample.score.notes.empty()) result["notes"] = sample.score.notes;
   return result;
+}
+
+judge::EndpointSettings with_key(judge::EndpointSettings settings) {
+  if (settings.model.empty()) {
+    fail({.place = "--judge-model", .found = "nothing", .expected = "the judge's name at the endpoint"});
+  }
+  if (const char* key = std::getenv("KVARENA_JUDGE_KEY")) settings.key = key;
+  return settings;
+}
+
+/// The request that a prediction answers.
+std::string instruction_of(const json& row) {
+  constexpr std::array kFields = {"instruction", "prompt", "input", "question", "query"};
+  for (const char* field : kFields) {
+    const auto found = row.find(field);
+    if (found != row.end() && found->is_string()) return found->get<std::string>();
+  }
+  fail({.place = "request",
+        .found = "no text of it in the row",
+        .expected = fmt::format("one of {}", fmt::join(kFields, ", "))});
+}
+
+/// Asks until the metric can read what the judge says, as the official script does.
+std::string judged(judge::ChatEndpoint& endpoint, const MetricEntry& metric, const std::string& prompt) {
+  constexpr int64_t kDraws = 5;
+  std::string words;
+  for (int64_t draw = 0; draw < kDraws; ++draw) {
+    words = endpoint.ask(prompt, draw);
+    const MetricScore score = score_sample(metric, {words, {}, json::object()});
+    const auto parsed = score.values.find("parsed");
+    if (parsed == score.values.end() || parsed->second != 0) break;
+  }
+  return words;
+}
+
+void print_use(const judge::EndpointUse& use, const std::string& model) {
+  fmt::print(stderr, "judge {}: {} answers, {} of them from the cache, {} retries; {} + {} tokens, cost {:.4f}\n",
+             model, use.answers, use.cached, use.retries, use.prompt_tokens, use.answer_tokens, use.cost);
 }
 
 int score_predictions(const Options& options) {
@@ -67,12 +126,23 @@ int score_predictions(const Options& options) {
     if (options.mean) return;
     print(fmt::format("{}\n", sample_json(sample).dump(-1, ' ', false, json::error_handler_t::replace)));
   };
-  const FileScore all =
-      score_file(input, metric, {.extras_json = options.extras, .references_file = options.references}, write);
+  ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
+  std::optional<judge::ChatEndpoint> endpoint;
+  if (!options.judge.url.empty()) {
+    endpoint.emplace(with_key(options.judge));
+    const std::string question =
+        options.judge_question.empty() ? std::string(kQualityQuestion) : read_file(options.judge_question);
+    how.rewrite = [&, question](const json& row, const PredictionRow& sample) {
+      return judged(*endpoint, metric, judge_prompt(question, instruction_of(row), sample.prediction));
+    };
+  }
+  const FileScore all = score_file(input, metric, how, write);
+  if (endpoint) print_use(endpoint->use(), options.judge.model);
   if (all.samples == 0) fail({.place = input.string(), .found = "no row", .expected = "at least one"});
-  const json summary{
+  json summary{
       {"metric", metric.id},     {"version", metric.version}, {"samples", all.samples},        {"mean", all.mean},
       {"low", all.interval.low}, {"high", all.interval.high}, {"table_value", all.table_value}};
+  if (endpoint) summary["judge"] = options.judge.model;
   if (options.mean) {
     print(fmt::format("{}\n", summary.dump()));
   } else {
@@ -99,6 +169,7 @@ int check_files(const Options& options) {
 }
 
 int run(const Options& options) {
+  judge::use_local_embedder(kvarena_home());
   if (options.vectors.empty()) return score_predictions(options);
   if (options.metric || options.mean) {
     fail({.place = "--vectors",
@@ -111,12 +182,15 @@ int run(const Options& options) {
 }  // namespace
 
 Command score_command() {
-  return make_command<Options>({.name = "score",
-                                .summary = "score predictions with a metric, or check metrics against test vectors",
-                                .examples = {{"kvarena score --metric qa_f1 pairs.jsonl", "a score for each line"},
-                                             {"kvarena score --vectors qa_f1.jsonl --vectors kl.jsonl",
-                                              "recompute what official code computed"}}},
-                               run);
+  return make_command<Options>(
+      {.name = "score",
+       .summary = "score predictions with a metric, or check metrics against test vectors",
+       .examples =
+           {{"kvarena score --metric qa_f1 pairs.jsonl", "a score for each line"},
+            {"kvarena score --metric judged_quality --judge-url http://127.0.0.1:8000/v1 --judge-model M answers.jsonl",
+             "marks by a judge model"},
+            {"kvarena score --vectors qa_f1.jsonl --vectors kl.jsonl", "recompute what official code computed"}}},
+      run);
 }
 
 }  // namespace kvarena::cli

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "datasets/data_files.h"
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
@@ -18,11 +19,15 @@ using nlohmann::json;
 struct Options {
   std::optional<std::string> name;
   std::optional<std::string> family;
+  std::filesystem::path data_dir;
   bool json = false;
 
   void declare(OptionSet& o) {
     o.positional("NAME", name).help("the workload to describe; without it all are listed");
     o.option("family", "FAMILY", family).help("list one family");
+    o.option("data", "FOLDER", data_dir)
+        .help("where official data files are looked for")
+        .default_text("$KVARENA_DATA, or the small project-made samples");
     o.flag("json", json).help("write JSON");
   }
 };
@@ -37,7 +42,7 @@ const char* truncation_text(TruncationRule rule) {
   return "";
 }
 
-json entry_json(const WorkloadEntry& entry) {
+json entry_json(const WorkloadEntry& entry, const WorkloadListing& listing) {
   const WorkloadInfo& info = entry.info;
   return {{"name", info.name},
           {"family", info.family},
@@ -47,13 +52,15 @@ json entry_json(const WorkloadEntry& entry) {
           {"licence", info.licence},
           {"metrics", info.metrics},
           {"samples", info.samples},
+          {"status", listing.status},
+          {"place", listing.place},
           {"chat_template", info.chat_template},
           {"max_new_tokens", info.generation.max_new_tokens},
           {"truncation", truncation_text(info.truncation)},
           {"parameters", parameters_json(workload_parameters(entry))}};
 }
 
-void describe_workload(const WorkloadEntry& entry) {
+void describe_workload(const WorkloadEntry& entry, const WorkloadListing& listing) {
   const WorkloadInfo& info = entry.info;
   print(fmt::format("{}\n{}\n\n", bold(info.name), wrap(info.title, line_width(stdout), 0, 0)));
   print(facts_text({{"family", info.family},
@@ -61,6 +68,7 @@ void describe_workload(const WorkloadEntry& entry) {
                     {"licence", info.licence},
                     {"files", fmt::format("{}", fmt::join(info.files, ", "))},
                     {"get them with", info.download},
+                    {"here", listing.status == "missing" ? "missing" : listing.status + ": " + listing.place},
                     {"samples", fmt::format("{}", info.samples)},
                     {"metrics", fmt::format("{}", fmt::join(info.metrics, ", "))},
                     {"chat template", info.chat_template ? "yes" : "no: the prompt is plain text"},
@@ -70,24 +78,36 @@ void describe_workload(const WorkloadEntry& entry) {
   if (!parameters.empty()) print(fmt::format("\n{}\n{}", bold("Settings"), parameters_text(parameters)));
 }
 
-void list_workloads(const std::vector<const WorkloadEntry*>& entries) {
+/// What is there of each workload, by name.
+std::map<std::string, WorkloadListing> listings(const std::filesystem::path& data_dir) {
+  std::map<std::string, WorkloadListing> by_name;
+  for (WorkloadListing& listing : kvarena::list_workloads(data_dir)) by_name[listing.name] = std::move(listing);
+  return by_name;
+}
+
+void print_list(const std::vector<const WorkloadEntry*>& entries, const std::map<std::string, WorkloadListing>& there) {
   std::map<std::string, std::vector<std::vector<std::string>>> families;
-  for (const WorkloadEntry* entry : entries)
-    families[entry->info.family].push_back({entry->info.name, entry->info.title});
+  for (const WorkloadEntry* entry : entries) {
+    const WorkloadListing& listing = there.at(entry->info.name);
+    families[entry->info.family].push_back(
+        {entry->info.name, fmt::format("{}", listing.samples), listing.status, entry->info.title});
+  }
   bool first = true;
   for (const auto& [family, rows] : families) {
     print(fmt::format("{}{}\n{}", first ? "" : "\n", bold(family), columns(rows, line_width(stdout))));
     first = false;
   }
+  fmt::print(stderr, "Samples are of the official sets; `kvarena workloads NAME` says where its files come from.\n");
 }
 
 int run(const Options& options) {
+  const std::map<std::string, WorkloadListing> there = listings(options.data_dir);
   if (options.name) {
     const WorkloadEntry& entry = find_workload(*options.name, "workloads");
     if (options.json) {
-      print(fmt::format("{}\n", entry_json(entry).dump(2)));
+      print(fmt::format("{}\n", entry_json(entry, there.at(entry.info.name)).dump(2)));
     } else {
-      describe_workload(entry);
+      describe_workload(entry, there.at(entry.info.name));
     }
     return 0;
   }
@@ -97,10 +117,10 @@ int run(const Options& options) {
   }
   if (options.json) {
     json list = json::array();
-    for (const WorkloadEntry* entry : entries) list.push_back(entry_json(*entry));
+    for (const WorkloadEntry* entry : entries) list.push_back(entry_json(*entry, there.at(entry->info.name)));
     print(fmt::format("{}\n", list.dump(2)));
   } else {
-    list_workloads(entries);
+    print_list(entries, there);
   }
   return 0;
 }

@@ -9,6 +9,8 @@
 #include "datasets/data_files.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/judge/local_embedder.h"
+#include "harness/judge/perplexity.h"
 #include "harness/judge/quality.h"
 #include "harness/judge/timing.h"
 #include "harness/method/registry.h"
@@ -49,6 +51,7 @@ ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places
       timing_(config.timing),
       places_(std::move(places)),
       hashes_(places_.home / "hashes.json") {
+  use_local_embedder(places_.home);
   for (const ComponentEntry& metric : config.metrics) extra_metrics_.push_back(metric.name);
 }
 
@@ -217,6 +220,10 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   }
   Request request = opened.request(*sample, engine, score_metrics(samples.info()));
   request.facts = opened.facts();
+  if (is_scored_text(*sample)) {
+    return judge_perplexity(opened.transformer(), request, methods,
+                            task.kind == store::CellKind::noise_floor ? kOtherChunk : kPrefillChunk);
+  }
   if (task.kind == store::CellKind::noise_floor) {
     std::vector<experiment::Verdict> verdicts;
     for (const JudgedMethod& method : methods) {

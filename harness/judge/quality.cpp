@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/engine/session.h"
+#include "harness/judge/describe.h"
 #include "metrics/distribution/acceptance.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/registry.h"
@@ -115,11 +116,14 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
   for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
 }
 
-void add_scores(store::SampleResult& result, const Request& request) {
+/// `full_answer`: what full KV answered, for metrics that compare with it.
+void add_scores(store::SampleResult& result, const Request& request, const std::string& full_answer) {
   const json extras = json::parse(request.sample->extras);
+  const std::vector<std::string> full = {full_answer};
   for (const std::string& id : request.metrics) {
     const MetricEntry& metric = find_metric(id);
-    const MetricScore score = score_sample(metric, {result.prediction, request.sample->references, extras});
+    const MetricScore score = score_sample(
+        metric, {result.prediction, metric.against_full_cache ? full : request.sample->references, extras});
     result.values.push_back({.metric = id, .value = score.score, .unit = metric.unit});
   }
 }
@@ -139,16 +143,6 @@ void add_divergence(store::SampleResult& result, const Candidate& candidate, con
   store::Series series{.name = "kl_nats", .unit = "nats"};
   for (const StepDivergence& step : candidate.steps) series.values.push_back(static_cast<float>(step.kl_nats));
   result.series.push_back(std::move(series));
-}
-
-void add_bytes(store::SampleResult& result, const Session& session, const Reference& reference) {
-  const auto resident = static_cast<double>(session.resident_bytes);
-  const auto full = static_cast<double>(reference.bytes);
-  result.values.push_back({.metric = "resident_bytes", .value = resident, .unit = "bytes"});
-  result.values.push_back({.metric = "full_kv_bytes", .value = full, .unit = "bytes"});
-  result.values.push_back({.metric = "kept_bytes_fraction", .value = resident / full, .unit = "fraction"});
-  result.values.push_back({.metric = "compression_factor", .value = full / resident, .unit = ""});
-  result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
 }
 
 void add_rounds(store::SampleResult& result, const Session& session) {
@@ -171,29 +165,19 @@ void add_rounds(store::SampleResult& result, const Session& session) {
   result.series.push_back(std::move(accepted));
 }
 
-json activity_json(const Activity& activity) {
-  return {{"entries_dropped", activity.entries_dropped},
-          {"entries_packed", activity.entries_packed},
-          {"entries_skipped", activity.entries_skipped},
-          {"tokens_drafted", activity.tokens_drafted},
-          {"tokens_accepted", activity.tokens_accepted}};
-}
-
 /// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
 Verdict describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
   const Session& session = *candidate.session;
   Verdict verdict;
   store::SampleResult& result = verdict.result;
-  result.prompt_sha256 = request.sample->prompt_sha256;
-  result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  result.truncated_tokens = request.sample->truncation.tokens_removed;
+  describe_prompt(result, request);
   result.output_tokens = static_cast<int64_t>(session.tokens.size());
   result.prediction = answer_text(request, session.tokens);
   result.references_json = json(request.sample->references).dump();
   result.finish_reason = to_string(session.finish);
-  result.activity_json = activity_json(session.activity).dump();
-  add_scores(result, request);
-  add_bytes(result, session, reference);
+  add_activity(result, session.activity);
+  add_scores(result, request, answer_text(request, reference.tokens));
+  add_bytes(result, session, reference.bytes);
   add_rounds(result, session);
   return verdict;
 }
@@ -246,7 +230,6 @@ Verdict judge_noise_floor(Transformer& model, const Request& request, const Judg
     const Prefill prompt = prefill(model, request.prompt, {});
     return run_reference(model, prompt, request);
   }();
-  constexpr int64_t kOtherChunk = 200;  // neither a multiple nor a divisor of what prefill, cells and attention use
   const Prefill again = prefill(model, request.prompt, baseline.method->needs(), kOtherChunk, request.facts);
   const auto half = std::span(request.prompt).first((request.prompt.size() + 1) / 2);
   const Prefill neighbour = prefill(model, half, {}, kOtherChunk);

@@ -11,6 +11,10 @@
 
 namespace kvarena::judge {
 
+/// Prompt tokens in one pass of a noise-floor run: neither a multiple nor a divisor of what prefill, cells and
+/// attention use.
+inline constexpr int64_t kOtherChunk = 200;
+
 struct JudgedMethod {
   std::unique_ptr<Method> method;
   bool reference = false;  // of the reference family: active although it changes nothing

@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "metrics/distribution/embedding.h"
 #include "metrics/registry.h"
+#include "metrics/text_embedder.h"
 
 namespace kvarena {
 namespace {
@@ -41,6 +42,22 @@ std::vector<double> pool(std::span<const T> states, std::span<const int64_t> mas
   }
   for (double& m : mean) m /= std::max(tokens, 1e-9);
   return mean;
+}
+
+// The best over the references, which in a run are one: the answer under the full cache.
+MetricScore score(const MetricInput& input) {
+  const TextEmbedder& embedder = text_embedder();
+  const std::vector<float> ours = embedder.embed(input.prediction);
+  MetricScore result;
+  double best = -1;
+  bool cut = embedder.cuts(input.prediction);
+  for (const std::string& reference : input.references) {
+    best = std::max(best, cosine_similarity(ours, embedder.embed(reference)));
+    cut = cut || embedder.cuts(reference);
+  }
+  result.score = std::clamp(best, 0.0, 1.0);
+  result.values = {{"cosine", best}, {"cut", cut ? 1.0 : 0.0}};
+  return result;
 }
 
 nlohmann::json recompute_cosine(const nlohmann::json& row, const VectorContext&) {
@@ -84,10 +101,12 @@ std::vector<double> l2_normalized(std::vector<double> v) {
 KVARENA_METRIC(
     {.id = "embedding_similarity",
      .title = "Embedding similarity to the full-cache answer",
-     .kind = MetricKind::distribution,
      .summary = "Cosine of the mean-pooled MiniLM-L6-v2 embeddings of two answers, the second under the full "
-                "cache.",
+                "cache; below zero counts as 0. Answers are read up to 256 word pieces: values.cut is 1 where one is "
+                "longer.",
      .source = "EvicPress; sentence-transformers/all-MiniLM-L6-v2",
+     .score = score,
+     .against_full_cache = true,
      .vectors = {{"cosine_similarity", recompute_cosine}, {"mean_pooling", recompute_pooling}}});
 
 }  // namespace kvarena

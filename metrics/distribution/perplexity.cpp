@@ -38,6 +38,7 @@ KVARENA_METRIC({.id = "perplexity",
                 .summary = "exp of the mean negative log-likelihood per token; per word (the official PG-19 figure) "
                            "beside it.",
                 .source = "deepmind/pg19; token-level form of the KV-cache papers",
+                .stored = {{"perplexity_word", "Perplexity a word", "perplexity", 1, Better::lower}},
                 .vectors = {{"perplexity", recompute}}});
 
 }  // namespace kvarena

@@ -60,6 +60,7 @@ KVARENA_METRIC(
                 "asked.",
      .source = "VeriCache Figure 3 (checker not published); SWE-bench extract_diff, unidiff 0.7.3, git apply",
      .score = git_diff_format,
+     .needs_references = false,
      .vectors = {{"git_diff_format", recompute}}});
 
 }  // namespace kvarena

@@ -94,6 +94,7 @@ KVARENA_METRIC(
                 "such rows). Name the judge beside the score.",
      .source = "THUDM/LongWriter @3fcfdff4 evaluation/eval_quality.py",
      .score = score,
+     .needs_references = false,
      .vectors = {{"longwriter_judge_parse", recompute_parse}, {"longwriter_quality_score", recompute_score}}});
 
 }  // namespace kvarena

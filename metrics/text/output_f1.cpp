@@ -27,6 +27,7 @@ KVARENA_METRIC(
      .summary = "Bag-of-words F1 of an output to the output of the full cache on the same prompt, lower-cased, "
                 "ASCII punctuation deleted; the value with articles removed beside it.",
      .source = "VeriCache, Figure 3 (normalisation not published)",
-     .score = output_f1});
+     .score = output_f1,
+     .against_full_cache = true});
 
 }  // namespace kvarena

@@ -67,6 +67,16 @@ class Quickstart(unittest.TestCase):
               if metric == "kl_nats_sum" and method.startswith("VeriCache")]
         self.assertEqual(kl, [0.0, 0.0, 0.0])
 
+    def test_full_against_full_differs_by_nothing(self):
+        again = rows(self.database, "select workload, sample_id, metric, value from v_values where kind = 'noise_floor'")
+        first = {row[:3]: row[3] for row in rows(
+            self.database, "select workload, sample_id, metric, value from v_values where kind = 'quality' and "
+                           "method = 'Full KV'")}
+        self.assertEqual(len({row[:2] for row in again}), 3)
+        for *place, value in again:
+            self.assertEqual(value, first[tuple(place)], place)
+        self.assertEqual({value for *_, metric, value in again if metric == "kl_nats_sum"}, {0.0})
+
     def test_compression_really_saves_bytes(self):
         kept = {}
         for _, method, _, metric, value in rows(self.database, VALUES):

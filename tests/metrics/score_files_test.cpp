@@ -46,6 +46,23 @@ TEST(ScoreFile, ReadsOurOwnForm) {
   EXPECT_EQ(seen, (std::vector<std::pair<int64_t, std::string>>{{1, "a"}, {3, "b"}}));
 }
 
+TEST(ScoreFile, MetricsThatNeedNoReferenceTakeRowsWithoutOne) {
+  const auto file = file_with("alone.jsonl", "{\"response\": \"{}\"}\n{\"response\": \"{,}\"}\n");
+  EXPECT_EQ(score_file(file, find_metric("json_validity")).mean, 0.5);
+  expect_parts(error_of("{\"response\": \"{}\"}\n"), {"bad.jsonl:1", "references"});
+}
+
+TEST(ScoreFile, AJudgesWordsAreScoredInsteadOfThePrediction) {
+  const auto file = file_with("judged.jsonl", "{\"prompt\": \"a list\", \"response\": \"none\"}\n");
+  ScoreFileOptions options;
+  options.rewrite = [](const nlohmann::json& row, const PredictionRow& sample) {
+    EXPECT_EQ(row.at("prompt"), "a list");
+    EXPECT_EQ(sample.prediction, "none");
+    return std::string("[1]");
+  };
+  EXPECT_EQ(score_file(file, find_metric("json_validity"), options).mean, 1.0);
+}
+
 TEST(ScoreFile, ReadsLongBenchPredictionsWithTheirTasksRules) {
   const auto file =
       file_with("longbench.jsonl",

@@ -2,14 +2,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "metrics/judge_prompt.h"
 #include "metrics/latency/memory.h"
 #include "metrics/latency/serving.h"
 #include "metrics/registry.h"
 #include "metrics/text/length_score.h"
 #include "metrics/text/longbench.h"
+#include "metrics/text_embedder.h"
 #include "metrics/unicode/python_text.h"
 
 namespace kvarena {
@@ -133,6 +139,59 @@ TEST(CacheSize, IsMeasuredBytesOverFullBytes) {
   EXPECT_EQ(cache_size(120, 480).keep, 0.25);
   EXPECT_EQ(cache_size(120, 480).compression_factor, 4);
   EXPECT_THROW((void)cache_size(1, 0), InternalError);
+}
+
+TEST(JsonValidity, TakesOneValueOrTheFirstFencedBlock) {
+  const nlohmann::json none = nlohmann::json::object();
+  const auto valid = [&](const std::string& answer) {
+    return score_sample(find_metric("json_validity"), {answer, {}, none}).score;
+  };
+  EXPECT_EQ(valid(" {\"a\": [1, 2.5e3, null]}\n"), 1);
+  EXPECT_EQ(valid("Here it is:\n```json\n{\"a\": 1}\n```\nGlad to help."), 1);
+  EXPECT_EQ(valid("7"), 1);
+  EXPECT_EQ(valid(""), 0);
+  EXPECT_EQ(valid("{\"a\": 1,}"), 0);
+  EXPECT_EQ(valid("{\"a\": NaN}"), 0);
+  EXPECT_EQ(valid("{\"a\": 1} and more"), 0);
+  EXPECT_EQ(valid("```json\n{\"a\": 1}"), 0) << "a block that never ends";
+}
+
+TEST(JudgePrompt, FillsSlotsOnceAndLeavesThoseInsideTheTextsAlone) {
+  EXPECT_EQ(judge_prompt("<$INST$|$RESPONSE$|$INST$>", "a $RESPONSE$", "b $INST$"),
+            "<a $RESPONSE$|b $INST$|a $RESPONSE$>");
+  EXPECT_EQ(judge_prompt("$INS", "a", "b"), "$INS");
+}
+
+TEST(JudgePrompt, TheQualityQuestionIsTheOfficialOneWherePresent) {
+  const auto file = std::filesystem::path(KVARENA_SOURCE_DIR) / "../shared/data/longwriter/judge.txt";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is absent";
+  std::ifstream in(file);
+  const std::string official{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(kQualityQuestion, official.substr(0, official.find_last_not_of('\n') + 1));
+}
+
+/// Length and number of vowels, which is enough to tell texts apart.
+class ToyEmbedder final : public TextEmbedder {
+ public:
+  [[nodiscard]] std::vector<float> embed(std::string_view text) const override {
+    const auto vowels =
+        std::ranges::count_if(text, [](char c) { return std::string_view("aeiou").find(c) != std::string_view::npos; });
+    return {static_cast<float>(text.size()), -static_cast<float>(vowels)};
+  }
+  [[nodiscard]] bool cuts(std::string_view text) const override { return text.size() > 10; }
+};
+
+TEST(EmbeddingSimilarity, TakesTheBestReferenceAndSaysWhenAnswersAreCut) {
+  const nlohmann::json none = nlohmann::json::object();
+  const MetricEntry& metric = find_metric("embedding_similarity");
+  const std::vector<std::string> references = {"xxxx", "abab"};
+  EXPECT_THROW((void)score_sample(metric, {"abab", references, none}), UserError) << "nobody can embed yet";
+  provide_text_embedder([] { return std::make_unique<ToyEmbedder>(); });
+  EXPECT_NEAR(score_sample(metric, {"abab", references, none}).score, 1, 1e-12);
+  EXPECT_EQ(score_sample(metric, {"abab", references, none}).values.at("cut"), 0);
+  EXPECT_EQ(score_sample(metric, {"a long answer", references, none}).values.at("cut"), 1);
+  EXPECT_TRUE(metric.against_full_cache);
+  provide_text_embedder({});
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+#pragma once
+// What every judged answer has to say of its session, whatever it was asked.
+
+#include "harness/engine/session.h"
+#include "harness/judge/request.h"
+#include "harness/store/records.h"
+
+namespace kvarena::judge {
+
+/// Prompt hash and lengths.
+void describe_prompt(store::SampleResult& result, const Request& request);
+
+/// resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor, and the peak on the device. `full_bytes`: of
+/// the same prompt's full cache.
+void add_bytes(store::SampleResult& result, const Session& session, int64_t full_bytes);
+
+/// The counters that prove that a method acted.
+void add_activity(store::SampleResult& result, const Activity& activity);
+
+}  // namespace kvarena::judge

@@ -1,0 +1,89 @@
+#include "harness/judge/perplexity.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/judge/describe.h"
+#include "metrics/distribution/perplexity.h"
+
+namespace kvarena::judge {
+namespace {
+
+using experiment::Verdict;
+using nlohmann::json;
+
+/// -log softmax(logits)[token] in nats.
+double token_nll(std::span<const float> logits, int32_t token) {
+  const double largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  return largest + std::log(sum) - logits[static_cast<size_t>(token)];
+}
+
+/// One method along the second half of the text.
+Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
+                   const JudgedMethod& judged) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<double> nll;
+  SessionOptions options{.stop = {.max_new_tokens = static_cast<int64_t>(rest.size())}};
+  options.forced = rest;
+  options.on_logits = [&](int64_t step, std::span<const float> row) {
+    if (step == static_cast<int64_t>(nll.size())) nll.push_back(token_nll(row, rest[static_cast<size_t>(step)]));
+  };
+  const auto session = start_session(model, prompt, *judged.method, std::move(options));
+  Session* const one[] = {session.get()};
+  run_together(model, one);
+  KVARENA_ASSERT(nll.size() == rest.size(), "a forced token without logits");
+
+  Verdict verdict;
+  store::SampleResult& result = verdict.result;
+  describe_prompt(result, request);
+  result.output_tokens = static_cast<int64_t>(rest.size());
+  result.finish_reason = to_string(session->finish);
+  result.active = judged.reference || session->activity.acted();
+  add_activity(result, session->activity);
+  // Words of the whole text, of which the tokens that are scored are a known share.
+  const double words = json::parse(request.sample->extras).value("words", 0.0) * static_cast<double>(rest.size()) /
+                       static_cast<double>(request.prompt.size());
+  const Perplexity total = perplexity(nll, std::llround(words));
+  result.values.push_back({.metric = "perplexity", .value = total.token_perplexity, .unit = "perplexity"});
+  result.values.push_back({.metric = "perplexity_word", .value = total.word_perplexity, .unit = "perplexity"});
+  result.series.push_back({.name = "nll_nats", .values = {nll.begin(), nll.end()}, .unit = "nats"});
+  add_bytes(result, *session, prompt.cache.bytes());
+  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return verdict;
+}
+
+}  // namespace
+
+bool is_scored_text(const Sample& sample) {
+  const json extras = json::parse(sample.extras);
+  return extras.contains("score_prompt") && extras["score_prompt"] == true;
+}
+
+std::vector<Verdict> judge_perplexity(Transformer& model, const Request& request, std::span<const JudgedMethod> methods,
+                                      int64_t chunk) {
+  const std::span<const int32_t> text = request.prompt;
+  if (text.size() < 2) {
+    fail({.place = request.sample->id, .found = "a text of fewer than two tokens", .expected = "a text to score"});
+  }
+  const size_t half = (text.size() + 1) / 2;
+  Needs needs;
+  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
+  const Prefill prompt = prefill(model, text.first(half), needs, chunk, request.facts);
+  const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(half), text.end());
+  std::vector<Verdict> verdicts;
+  for (const JudgedMethod& judged : methods) {
+    try {
+      verdicts.push_back(score_text(model, prompt, rest, request, judged));
+    } catch (const std::exception& error) {  // costs this method its cell, not the others theirs
+      verdicts.push_back({.result = {}, .failure = error.what()});
+    }
+  }
+  return verdicts;
+}
+
+}  // namespace kvarena::judge

@@ -1,0 +1,121 @@
+"""`kvarena score` with a judge model behind an OpenAI-compatible endpoint, played by a local server.
+
+    python3 tests/end_to_end/judge_endpoint_test.py build/release/bin/kvarena
+"""
+
+import http.server
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+KVARENA = sys.argv[1]
+KEY = "sk-secret-0123456789"
+MARKS = json.dumps({"Analysis": "fine", "Relevance": 5, "Accuracy": 5, "Coherence": 4, "Clarity": 4,
+                    "Breadth and Depth": 3, "Reading Experience": 3})
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    """Answers what the test has queued, else with marks; remembers what it was asked."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.path, self.headers.get("Authorization"), body))
+        status, text = self.server.queue.pop(0) if self.server.queue else (200, MARKS)
+        reply = text if status != 200 else json.dumps({
+            "choices": [{"message": {"role": "assistant", "content": text}}],
+            "usage": {"prompt_tokens": 1000, "completion_tokens": 100}})
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(reply.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+class Judge(unittest.TestCase):
+    def setUp(self):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+        self.server.asked, self.server.queue = [], []
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.folder = tempfile.TemporaryDirectory()
+        self.rows = pathlib.Path(self.folder.name) / "answers.jsonl"
+        self.rows.write_text(json.dumps({"prompt": "Write about $RESPONSE$ ferries.", "response": "Ferries float."}))
+
+    def tearDown(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.folder.cleanup()
+
+    def score(self, *more):
+        url = f"http://127.0.0.1:{self.server.server_port}/v1/"
+        return subprocess.run(
+            [KVARENA, "score", "--metric", "judged_quality", "--mean", "--judge-url", url, "--judge-model", "judge-1",
+             "--judge-cache", f"{self.folder.name}/cache", "--judge-price-in", "2", "--judge-price-out", "8",
+             *more, str(self.rows)],
+            env={**os.environ, "KVARENA_JUDGE_KEY": KEY}, capture_output=True, text=True, timeout=60)
+
+    def test_asks_the_official_question_and_shows_the_cost(self):
+        run = self.score()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        result = json.loads(run.stdout)
+        self.assertAlmostEqual(result["table_value"], 75)
+        self.assertEqual(result["judge"], "judge-1")
+        (path, authorization, body), = self.server.asked
+        self.assertEqual((path, authorization), ("/v1/chat/completions", "Bearer " + KEY))
+        self.assertEqual((body["model"], body["temperature"], body["max_tokens"]), ("judge-1", 0.5, 1024))
+        prompt = body["messages"][0]["content"]
+        self.assertTrue(prompt.startswith("You are an expert in evaluating text quality."))
+        self.assertIn("<User Request>\n\nWrite about $RESPONSE$ ferries.\n\n</User Request>", prompt)
+        self.assertIn("<Response>\n\nFerries float.\n\n</Response>", prompt)
+        self.assertIn("1 answers, 0 of them from the cache, 0 retries; 1000 + 100 tokens, cost 0.0028", run.stderr)
+
+    def test_what_was_paid_for_is_not_asked_again(self):
+        self.score()
+        again = self.score()
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(len(self.server.asked), 1)
+        self.assertIn("1 of them from the cache", again.stderr)
+        self.assertIn("cost 0.0000", again.stderr)
+
+    def test_tries_again_when_the_endpoint_stumbles(self):
+        self.server.queue = [(503, "busy"), (429, "slow down")]
+        run = self.score()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(len(self.server.asked), 3)
+        self.assertIn("2 retries", run.stderr)
+
+    def test_draws_again_when_the_marks_cannot_be_read(self):
+        self.server.queue = [(200, "I would say good."), (200, "```json\n" + MARKS + "\n```")]
+        run = self.score()
+        self.assertAlmostEqual(json.loads(run.stdout)["table_value"], 75)
+        self.assertEqual(len(self.server.asked), 2)
+
+    def test_gives_up_in_a_sentence(self):
+        self.server.queue = [(401, f"the key {KEY} is not known")]
+        run = self.score()
+        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(len(self.server.asked), 1)
+        self.assertIn("HTTP 401: the key (key) is not known", run.stderr)
+        self.assertIn("check KVARENA_JUDGE_KEY", run.stderr)
+        self.server.queue = [(500, "broken")] * 2
+        run = self.score("--judge-tries", "2")
+        self.assertIn("HTTP 500: broken (after 2 tries)", run.stderr)
+        self.server.queue = [(200, 7)]
+        self.assertNotEqual(self.score().returncode, 0)
+
+    def test_the_key_is_written_nowhere(self):
+        self.server.queue = [(401, f"bad {KEY}")]
+        runs = [self.score(), self.score()]
+        for run in runs:
+            self.assertNotIn(KEY, run.stdout + run.stderr)
+        for file in pathlib.Path(self.folder.name).rglob("*"):
+            if file.is_file():
+                self.assertNotIn(KEY, file.read_text())
+
+
+unittest.main(argv=sys.argv[:1])
