@@ -45,6 +45,8 @@ class EntrySegment final : public Segment {
   [[nodiscard]] StorageForm form() const override { return ragged_ ? StorageForm::ragged : StorageForm::dense; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return heads_[kv_head].entries; }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
+  /// Position of one entry, 0 <= entry < entries(kv_head).
+  [[nodiscard]] int32_t position(int64_t kv_head, int64_t entry) const;
   [[nodiscard]] int64_t bytes() const override;
   void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
   void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
@@ -63,7 +65,6 @@ class EntrySegment final : public Segment {
     LedgerVector<float> remembered;   // [entries, remembered_width_]
   };
 
-  [[nodiscard]] int32_t position(int64_t kv_head, int64_t entry) const;
   [[nodiscard]] int64_t cell_bytes() const;
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);

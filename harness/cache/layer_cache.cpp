@@ -1,5 +1,7 @@
 #include "harness/cache/layer_cache.h"
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 
 namespace kvarena {
@@ -74,8 +76,10 @@ KvCache KvCache::clone() const {
 }
 
 void KvCache::truncate(int64_t new_length) {
-  const int64_t forgotten = length - new_length;
-  for (LayerCache& layer : layers) layer.tail().truncate(layer.tail().entries(0) - forgotten);
+  for (LayerCache& layer : layers) {
+    EntrySegment& tail = layer.tail();
+    if (tail.entries(0) > 0) tail.truncate(std::max<int64_t>(0, new_length - tail.position(0, 0)));
+  }
   length = new_length;
 }
 

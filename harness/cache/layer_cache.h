@@ -74,7 +74,8 @@ struct KvCache {
   [[nodiscard]] int64_t bytes() const;
   /// A deep copy with a ledger of its own.
   [[nodiscard]] KvCache clone() const;
-  /// Forgets the newest tokens until `length`. Only for caches whose tails are dense.
+  /// Forgets the entries from position `length` on. Only for caches whose tails are dense; layers may hold fewer tokens
+  /// than others.
   void truncate(int64_t length);
 
  private:

@@ -1,6 +1,7 @@
 #include "harness/engine/draft_source.h"
 
 #include "harness/engine/cache_draft.h"
+#include "harness/engine/exit_draft.h"
 #include "harness/engine/model_draft.h"
 
 namespace kvarena {
@@ -30,10 +31,11 @@ Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const 
 }
 
 std::unique_ptr<DraftSource> make_draft_source(const Transformer& model, const Prefill& prompt,
-                                               const Verifier& verifier, const DraftSampler& sampler,
+                                               const Verifier& verifier, const DraftSampler& sampler, KvCache& full,
                                                Activity& activity) {
   if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, activity);
   if (!verifier.draft_model().empty()) return std::make_unique<ModelDraft>(model, prompt, verifier, sampler);
+  if (verifier.draft_layers() > 0) return std::make_unique<ExitDraft>(model, verifier, sampler, full);
   return std::make_unique<ProposedDraft>(verifier);
 }
 

@@ -55,9 +55,10 @@ class DraftSampler {
   SamplingSettings settings_;
 };
 
-/// The source that `verifier` names, at the end of the prompt. `activity` counts what a compressor does.
+/// The source that `verifier` names, at the end of the prompt. `full` is the session's full cache, which must outlive
+/// it; `activity` counts what a compressor does.
 [[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(const Transformer& model, const Prefill& prompt,
                                                              const Verifier& verifier, const DraftSampler& sampler,
-                                                             Activity& activity);
+                                                             KvCache& full, Activity& activity);
 
 }  // namespace kvarena

@@ -30,7 +30,7 @@ void draft_sampling_parameter(ParameterVisitor& p, std::string& name);
 /// drafts, verifies x + 1 positions in one pass over the full cache, keeps the longest prefix that full-KV decoding
 /// accepts, adds the correction or bonus token, and rolls the drafter back.
 ///
-/// A verifier overrides exactly one of drafter(), draft_model(), propose(): where its drafts come from.
+/// A verifier overrides exactly one of drafter(), draft_model(), draft_layers(), propose(): where its drafts come from.
 class Verifier {
  public:
   virtual ~Verifier() = default;
@@ -45,6 +45,8 @@ class Verifier {
   [[nodiscard]] virtual std::string drafter() const { return {}; }
   /// A second checkpoint drafts on a full cache of its own: its folder or .gguf file.
   [[nodiscard]] virtual std::string draft_model() const { return {}; }
+  /// The target drafts with its first layers, and their entries of the full cache: the share of layers, in (0, 1).
+  [[nodiscard]] virtual double draft_layers() const { return 0; }
   /// No model drafts: at most `limit` tokens that may follow `history`, prompt included. None is allowed: the round
   /// then emits one token.
   [[nodiscard]] virtual std::vector<int32_t> propose(std::span<const int32_t> /*history*/, int64_t /*limit*/) const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -57,6 +58,7 @@ struct Transformer::Impl {
   Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums
   Workspace lse;                   // [R, q_heads]
   Workspace logits;                // [wanted rows, vocab_size]
+  Workspace left;                  // [R, hidden_size], residuals of sequences that left early
   std::vector<int32_t> positions;  // [R]
 
   void check(std::span<const SequencePass> batch) const;
@@ -66,11 +68,18 @@ struct Transformer::Impl {
   void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
   void mlp_block(const LayerWeights& layer);
   int64_t collect_wanted(std::span<const SequencePass> batch);
+  /// The layer after which a sequence leaves.
+  [[nodiscard]] int64_t last_layer(const SequencePass& pass) const {
+    return (pass.exit_after == 0 ? config.layers : pass.exit_after) - 1;
+  }
+  void run_layer(int64_t layer, std::span<const SequencePass> batch);
+  void run_layers_with_exits(std::span<const SequencePass> batch);
 };
 
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
+    KVARENA_ASSERT(pass.exit_after >= 0 && pass.exit_after <= config.layers, fmt::format("{}", pass.exit_after));
     const int64_t length = pass.cache->length + static_cast<int64_t>(pass.tokens.size());
     if (length > config.max_position) {
       fail({.place = "sequence",
@@ -88,19 +97,23 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
 
 void Transformer::Impl::embed(std::span<const SequencePass> batch) {
   float* row = a.x.at_least(a.rows * a.hidden);
+  for (const SequencePass& pass : batch) {
+    for (const int32_t token : pass.tokens) {
+      weights.embedding.unpack_row(token, row);
+      row += a.hidden;
+    }
+  }
+}
+
+/// How each row of the stream is turned. Dynamic scaling turns a token by the frequencies of the sequence it was fed
+/// in: of the whole prompt for a token of the prompt, of the tokens up to itself for a later one.
+void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   positions.clear();
   for (const SequencePass& pass : batch) {
-    for (size_t i = 0; i < pass.tokens.size(); ++i, row += a.hidden) {
-      weights.embedding.unpack_row(pass.tokens[i], row);
+    for (size_t i = 0; i < pass.tokens.size(); ++i) {
       positions.push_back(static_cast<int32_t>(pass.cache->length + static_cast<int64_t>(i)));
     }
   }
-  make_rotations(batch);
-}
-
-/// Dynamic scaling turns a token by the frequencies of the sequence it was fed in: of the whole prompt for a token of
-/// the prompt, of the tokens up to itself for a later one.
-void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   const int64_t half = config.rotary_dim() / 2;
   float* cos = a.turn.at_least(2 * a.rows * half);
   float* sin = cos + a.rows * half;
@@ -192,6 +205,47 @@ int64_t Transformer::Impl::collect_wanted(std::span<const SequencePass> batch) {
   return wanted;
 }
 
+void Transformer::Impl::run_layer(int64_t layer, std::span<const SequencePass> batch) {
+  attention_block(layer, batch);
+  mlp_block(weights.layers[layer]);
+}
+
+/// Sequences that leave early are taken out of the stream and the others close up; at the end all rows stand where they
+/// stood in the batch.
+void Transformer::Impl::run_layers_with_exits(std::span<const SequencePass> batch) {
+  float* stream = a.x.at_least(0);
+  float* finished = left.at_least(a.rows * a.hidden);
+  const int64_t all_rows = a.rows;
+  std::vector<SequencePass> running(batch.begin(), batch.end());
+  std::vector<int64_t> offsets;  // of each running sequence's rows in the whole batch, in floats
+  for (int64_t offset = 0; const SequencePass& pass : batch) {
+    offsets.push_back(offset);
+    offset += static_cast<int64_t>(pass.tokens.size()) * a.hidden;
+  }
+  for (int64_t layer = 0; !running.empty(); ++layer) {
+    run_layer(layer, running);
+    float* to = stream;
+    size_t stay = 0;
+    for (const float* from = stream; size_t i : std::views::iota(size_t{0}, running.size())) {
+      const auto floats = static_cast<int64_t>(running[i].tokens.size()) * a.hidden;
+      if (last_layer(running[i]) == layer) {
+        std::copy_n(from, floats, finished + offsets[i]);
+      } else {
+        to = std::copy_n(from, floats, to);
+        running[stay] = running[i];
+        offsets[stay++] = offsets[i];
+      }
+      from += floats;
+    }
+    if (stay == running.size()) continue;
+    running.resize(stay);
+    a.rows = (to - stream) / a.hidden;
+    make_rotations(running);
+  }
+  a.rows = all_rows;
+  std::copy_n(finished, all_rows * a.hidden, stream);
+}
+
 Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
@@ -234,9 +288,11 @@ std::span<const float> Transformer::forward(std::span<const SequencePass> batch)
   for (const SequencePass& pass : batch) m.a.rows += static_cast<int64_t>(pass.tokens.size());
 
   m.embed(batch);
-  for (int64_t layer = 0; layer < m.config.layers; ++layer) {
-    m.attention_block(layer, batch);
-    m.mlp_block(m.weights.layers[layer]);
+  m.make_rotations(batch);
+  if (std::ranges::any_of(batch, [&](const SequencePass& pass) { return m.last_layer(pass) + 1 < m.config.layers; })) {
+    m.run_layers_with_exits(batch);
+  } else {
+    for (int64_t layer = 0; layer < m.config.layers; ++layer) m.run_layer(layer, batch);
   }
   for (const SequencePass& pass : batch) pass.cache->length += static_cast<int64_t>(pass.tokens.size());
 

@@ -30,6 +30,9 @@ struct SequencePass {
   KvCache* cache = nullptr;         // receives the new entries; length grows by tokens.size()
   AttentionHooks* hooks = nullptr;  // may be null
   LogitsRows logits = LogitsRows::last;
+  /// Leave after so many layers: their residual goes straight to the final norm and the head, and later layers' caches
+  /// stay as they are. 0 = all layers.
+  int64_t exit_after = 0;
 };
 
 /// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
