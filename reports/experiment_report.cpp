@@ -30,7 +30,7 @@ std::vector<std::string> unlike_cards(const ExperimentData& data) {
 std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
   std::vector<Section> sections = {quality_section(data, unlike)};
   if (auto published = published_section(data)) sections.push_back(std::move(*published));
-  sections.push_back(distance_section(data));
+  if (auto distance = distance_section(data)) sections.push_back(std::move(*distance));
   sections.push_back(memory_section(data));
   for (auto& section : {verification_section(data), speed_section(data), outcome_section(data)}) {
     if (section) sections.push_back(*section);

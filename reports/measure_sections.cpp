@@ -149,7 +149,7 @@ void mark_origin(TableCell& cell, const store::ValueColumn& values) {
   cell.modelled = cell.modelled || values.clock == store::Clock::modelled;
 }
 
-Section distance_section(const ExperimentData& data) {
+std::optional<Section> distance_section(const ExperimentData& data) {
   Table table = metric_table(
       data,
       {.id = "distance",
@@ -163,7 +163,9 @@ Section distance_section(const ExperimentData& data) {
        {"top1_agreement", "Same next token", {}},
        {"exact_match_full", "Same answer", {}},
        {"first_divergence", "First divergence", kFixed1}});
-  return {.id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)};
+  if (table.rows.empty()) return std::nullopt;
+  return Section{
+      .id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)};
 }
 
 Section memory_section(const ExperimentData& data) {

@@ -104,16 +104,19 @@ TableCell mean_cell(const std::vector<TableCell>& cells, NumberFormat format) {
   return mean;
 }
 
+/// "qa_f1, %"
+std::string metric_and_unit(const std::string& metric, const MetricLook& look) {
+  return look.unit.empty() || look.unit == metric ? metric : metric + ", " + look.unit;
+}
+
 std::vector<Column> quality_columns(const ExperimentData& data, bool with_mean) {
   std::vector<Column> columns = {{.title = "Method", .numeric = false}};
   MetricLook look;
   for (const std::string& workload : data.workloads()) {
     const std::string metric = primary_metric(data, workload);
     look = look_of(data, metric);
-    columns.push_back({.title = workload,
-                       .unit = metric + (look.unit.empty() || look.unit == metric ? "" : ", " + look.unit),
-                       .better = look.better,
-                       .format = look.format});
+    columns.push_back(
+        {.title = workload, .unit = metric_and_unit(metric, look), .better = look.better, .format = look.format});
   }
   if (with_mean) columns.push_back({.title = "Mean", .unit = look.unit, .better = look.better, .format = look.format});
   return columns;
@@ -176,7 +179,7 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
     }
     if (samples == 0) continue;
     TableRow row{.cells = {text_cell(workload),
-                           text_cell(metric + (look.unit.empty() ? "" : ", " + look.unit)),
+                           text_cell(metric_and_unit(metric, look)),
                            number_cell(static_cast<double>(samples)),
                            {},
                            {}}};

@@ -16,7 +16,8 @@ namespace kvarena::reports {
 /// Printed values beside ours, in the unit they were printed in.
 [[nodiscard]] std::optional<Section> published_section(const ExperimentData& data);
 
-[[nodiscard]] Section distance_section(const ExperimentData& data);
+/// Nothing when no cell holds a distance, as when texts are scored and nothing is answered.
+[[nodiscard]] std::optional<Section> distance_section(const ExperimentData& data);
 [[nodiscard]] Section memory_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
 /// Medians with their spread over repeats, measured and modelled times in rows of their own.

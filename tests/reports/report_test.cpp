@@ -306,6 +306,14 @@ TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {
   EXPECT_EQ(compare(data, after, 2.5, false).regressions, 0);
 }
 
+TEST_F(ReportTest, WithoutDistancesThereIsNoSectionOfThem) {
+  MethodScores timed{"full", scores(3, 0.5)};
+  timed.kind = store::CellKind::timing;  // the only cell: nothing was answered
+  for (const Section& section : experiment_report(experiment("a.db", {timed})).sections) {
+    EXPECT_NE(section.id, "distance");
+  }
+}
+
 TEST_F(ReportTest, AMetricThatNobodyDefinedIsGoodInNeitherDirection) {
   const std::string card = R"({"metrics": "oddity v1"})";
   MethodScores full{"full", scores(30, 2, 0.1), card};
