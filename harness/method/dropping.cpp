@@ -1,37 +1,60 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/method/dropping_state.h"
 #include "harness/method/scorer.h"
 
 namespace kvarena {
 namespace {
 
-/// What a layer remembers of its budget: how many entries each head may hold while decoding.
-struct HeadCapacities final : public LayerIndex {
-  explicit HeadCapacities(const LedgerPtr& ledger) : heads(LedgerAllocator<int64_t>(ledger)) {}
-  LedgerVector<int64_t> heads;  // [kv_heads]
-
-  [[nodiscard]] int64_t bytes() const override { return static_cast<int64_t>(heads.capacity() * sizeof(int64_t)); }
-  [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<HeadCapacities>(ledger);
-    copy->heads.assign(heads.begin(), heads.end());
-    return copy;
-  }
-};
-
 /// The layer as a whole where all heads hold the same number, otherwise head by head.
-std::vector<LayerView> views(const LayerContext& layer, const LayerObservations* seen) {
+std::vector<LayerView> views_of(const LayerContext& layer, const LayerObservations* seen) {
   const EntrySegment& tail = layer.cache.tail();
   const int64_t heads = layer.cache.shape().kv_heads;
   bool equal = true;
   for (int64_t head = 1; head < heads; ++head) equal = equal && tail.entries(head) == tail.entries(0);
   if (equal) return {LayerView(layer, seen)};
-  std::vector<LayerView> parts;
-  for (int64_t head = 0; head < heads; ++head) parts.emplace_back(layer, seen, head);
-  return parts;
+  std::vector<LayerView> views;
+  for (int64_t head = 0; head < heads; ++head) views.emplace_back(layer, seen, head);
+  return views;
+}
+
+/// Keeps these and counts what went.
+void keep(LayerContext& layer, const KeptEntries& kept) {
+  EntrySegment& tail = layer.cache.tail();
+  int64_t dropped = 0;
+  for (size_t head = 0; head < kept.size(); ++head) {
+    dropped += tail.entries(static_cast<int64_t>(head)) - static_cast<int64_t>(kept[head].size());
+  }
+  layer.activity.entries_dropped += dropped;
+  if (dropped > 0) tail.keep(kept);
+}
+
+std::vector<int32_t> range(int64_t begin, int64_t end) {
+  std::vector<int32_t> list(static_cast<size_t>(end - begin));
+  std::iota(list.begin(), list.end(), static_cast<int32_t>(begin));
+  return list;
+}
+
+/// The same entries of every head of every layer.
+std::vector<KeptEntries> everywhere(std::span<LayerContext> layers, const std::vector<int32_t>& entries) {
+  std::vector<KeptEntries> lists;
+  for (const LayerContext& layer : layers) lists.emplace_back(layer.cache.shape().kv_heads, entries);
+  return lists;
+}
+
+void add(std::vector<HeadBudgets>& sums, const std::vector<HeadBudgets>& more) {
+  if (sums.empty()) sums.resize(more.size());
+  for (size_t layer = 0; layer < more.size(); ++layer) {
+    sums[layer].resize(more[layer].size(), 0);
+    for (size_t head = 0; head < more[layer].size(); ++head) sums[layer][head] += more[layer][head];
+  }
 }
 
 }  // namespace
@@ -54,20 +77,46 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
   if (scorer_->budgeted()) {
     budget_.parameters(p);
     p("budget_rule", rule_).doc("how layers and heads share the budget: uniform, layers, pyramid, heads or global");
+    p("prefill_chunk", prefill_chunk_).min(1).doc("compress the prompt in chunks of so many entries, each by itself");
+    p("prefill_block", prefill_block_)
+        .min(1)
+        .doc("read the prompt in blocks of so many, back to the budget after each");
+    p("decode_interval", decode_interval_).min(1).doc("while decoding, compress whenever so many entries were added");
+    p("decode_tokens", decode_tokens_).min(1).doc("to so many entries a head; absent: to the prompt's budget");
   }
   scorer_->parameters(p);
 }
 
 void DroppingMethod::check(const std::string& place, std::vector<std::string>& problems) const {
-  if (scorer_->budgeted()) {
-    budget_.check(place, problems);
-    const auto found = check_budget_rule(rule_.json, place + ".budget_rule");
-    problems.insert(problems.end(), found.begin(), found.end());
-  }
   scorer_->check(place, problems);
+  if (!scorer_->budgeted()) return;
+  budget_.check(place, problems);
+  const auto found = check_budget_rule(rule_.json, place + ".budget_rule");
+  problems.insert(problems.end(), found.begin(), found.end());
+  const auto refuse = [&](const char* key, const char* what, const char* expected) {
+    problems.push_back(describe({.place = place + key, .found = what, .expected = expected}));
+  };
+  if (prefill_block_ && prefill_chunk_) refuse(".prefill_block", "prefill_chunk beside it", "one of the two");
+  if (prefill_block_ && nlohmann::json::parse(rule_.json).value("name", "") != "uniform") {
+    refuse(".prefill_block", "a budget rule that makes heads unequal", "the rule \"uniform\"");
+  }
+  if (prefill_block_ && scorer_->needs().hidden) {
+    refuse(".prefill_block", "a scorer of hidden states", "one whose scores follow each head's own entries");
+  }
+  if (decode_tokens_ && !decode_interval_) refuse(".decode_tokens", "no decode_interval", "both");
 }
 
-bool DroppingMethod::remembers() const { return scorer_->remembered_width() > 0 && !unlimited(); }
+Needs DroppingMethod::needs() const {
+  Needs needs = scorer_->needs();
+  // The last queries of every chunk vote, not those of the prompt alone.
+  if ((prefill_chunk_ || prefill_block_) && needs.window > 0) needs.window = kWholePrompt;
+  return needs;
+}
+
+double DroppingMethod::share_of(const LayerContext& layer) const {
+  if (!scorer_->budgeted()) return static_cast<double>(layer.prompt_tokens);
+  return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+}
 
 void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& view) const {
   const int64_t width = scorer_->remembered_width();
@@ -83,30 +132,102 @@ void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& vie
 
 void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
   if (unlimited() || layers.empty()) return;
-  const LayerContext& first = layers.front();
-  const double share = share_of(first);
-  std::vector<LayerScores> scores;
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    if (remembers()) start_remembering(layers[layer], LayerView(layers[layer], &seen[layer]));
-    scores.push_back(score(layers[layer], &seen[layer], share));
+  const double share = share_of(layers.front());
+  for (size_t layer = 0; layer < layers.size() && remembers(); ++layer) {
+    start_remembering(layers[layer], LayerView(layers[layer], &seen[layer]));
   }
-  const std::vector<HeadBudgets> budgets = make_budget_rule(rule_.json)->divide({.share = share, .layers = scores});
+  std::vector<HeadBudgets> budgets;
+  const std::vector<KeptEntries> kept = prefill_chunk_   ? by_chunks(layers, seen, share, budgets)
+                                        : prefill_block_ ? by_blocks(layers, seen, share, budgets)
+                                                         : choose(layers, seen, share, nullptr, budgets);
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     LayerCache& cache = layers[layer].cache;
-    if (scorer_->evicts_while_decoding() && scorer_->budgeted()) {
-      auto capacities = std::make_unique<HeadCapacities>(cache.ledger());
-      capacities->heads.assign(budgets[layer].begin(), budgets[layer].end());
-      cache.index = std::move(capacities);
-    }
-    keep_best(layers[layer], &seen[layer], std::move(scores[layer]), budgets[layer]);
-    if (!scorer_->evicts_while_decoding()) cache.tail().remember(0);
+    keep(layers[layer], kept[layer]);
+    if (!acts_while_decoding()) cache.tail().remember(0);
+    if (!acts_while_decoding() || !scorer_->budgeted()) continue;
+    auto state = std::make_unique<DroppingState>(cache.ledger());
+    state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
+    state->settled = cache.tail().entries(0);
+    cache.index = std::move(state);
   }
 }
 
+std::vector<KeptEntries> DroppingMethod::choose(std::span<LayerContext> layers, std::span<const LayerObservations> seen,
+                                                double share, Parts parts, std::vector<HeadBudgets>& budgets) const {
+  std::vector<std::vector<LayerView>> views;
+  std::vector<LayerScores> scores;
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    views.push_back(views_of(layers[layer], &seen[layer]));
+    if (parts != nullptr) views.back() = {views.back().front().part((*parts)[layer])};
+    scores.push_back(score(views.back(), share));
+  }
+  budgets = divide(share, scores);
+  std::vector<KeptEntries> kept;
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    kept.push_back(best(views[layer], std::move(scores[layer]), budgets[layer]));
+    if (parts == nullptr) continue;
+    for (size_t head = 0; head < kept.back().size(); ++head) {
+      for (int32_t& entry : kept.back()[head]) entry = (*parts)[layer][head][entry];
+    }
+  }
+  return kept;
+}
+
+/// Each chunk keeps its own fraction, at least one entry a head (kvpress, ChunkPress).
+std::vector<KeptEntries> DroppingMethod::by_chunks(std::span<LayerContext> layers,
+                                                   std::span<const LayerObservations> seen, double share,
+                                                   std::vector<HeadBudgets>& budgets) const {
+  const int64_t n = layers.front().cache.tail().entries(0);
+  std::vector<KeptEntries> kept = everywhere(layers, {});
+  for (int64_t begin = 0; begin < n; begin += *prefill_chunk_) {
+    const int64_t end = std::min(begin + *prefill_chunk_, n);
+    const std::vector<KeptEntries> chunk = everywhere(layers, range(begin, end));
+    std::vector<HeadBudgets> own;
+    const double part = share * static_cast<double>(end - begin) / static_cast<double>(n);
+    const auto chosen = choose(layers, seen, part, &chunk, own);
+    for (size_t layer = 0; layer < layers.size(); ++layer) {
+      for (size_t head = 0; head < kept[layer].size(); ++head) {
+        kept[layer][head].insert(kept[layer][head].end(), chosen[layer][head].begin(), chosen[layer][head].end());
+      }
+    }
+    add(budgets, own);
+  }
+  return kept;
+}
+
+/// The first entries fill the budget; then each block joins them and the best of both stay (kvpress, BlockPress).
+std::vector<KeptEntries> DroppingMethod::by_blocks(std::span<LayerContext> layers,
+                                                   std::span<const LayerObservations> seen, double share,
+                                                   std::vector<HeadBudgets>& budgets) const {
+  const int64_t n = layers.front().cache.tail().entries(0);
+  const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
+  std::vector<KeptEntries> kept = everywhere(layers, range(0, std::min(n, capacity)));
+  for (const KeptEntries& layer : kept) budgets.emplace_back(layer.size(), capacity);
+  for (int64_t begin = capacity; begin < n; begin += *prefill_block_) {
+    for (KeptEntries& layer : kept) {
+      for (auto& head : layer) {
+        for (int64_t i = begin; i < std::min(begin + *prefill_block_, n); ++i) head.push_back(static_cast<int32_t>(i));
+      }
+    }
+    kept = choose(layers, seen, share, &kept, budgets);
+  }
+  return kept;
+}
+
 void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const {
-  if (!scorer_->needs().step_attention || !scorer_->evicts_while_decoding() || !remembers()) return;
+  if (unlimited() || !acts_while_decoding()) return;
   EntrySegment& tail = layer.cache.tail();
   const LayerShape& shape = layer.cache.shape();
+  if (auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get()); decode_interval_ && state != nullptr) {
+    const int64_t row = shape.q_heads * shape.head_dim;
+    const auto most = static_cast<size_t>(std::min(scorer_->needs().window, *decode_interval_) * row);
+    for (int64_t t = 0; t < queries.q_len && most > 0; ++t) {
+      const float* q = queries.q + t * queries.q_stride;
+      state->queries.insert(state->queries.end(), q, q + row);
+    }
+    if (state->queries.size() > most) state->queries.erase(state->queries.begin(), state->queries.end() - most);
+  }
+  if (!scorer_->needs().step_attention || !remembers()) return;
   int64_t longest = 0;
   for (int64_t head = 0; head < shape.kv_heads; ++head) longest = std::max(longest, tail.entries(head));
   for (int64_t t = 0; t < queries.q_len; ++t) {
@@ -134,27 +255,51 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
 }
 
 void DroppingMethod::settle(LayerContext& layer) const {
-  if (unlimited() || !scorer_->evicts_while_decoding()) return;
+  if (unlimited() || !acts_while_decoding()) return;
+  if (decode_interval_) {
+    settle_interval(layer);
+    return;
+  }
   const EntrySegment& tail = layer.cache.tail();
-  const auto* capacities = dynamic_cast<const HeadCapacities*>(layer.cache.index.get());
+  const auto* state = dynamic_cast<const DroppingState*>(layer.cache.index.get());
   HeadBudgets budgets;
-  bool full = capacities == nullptr;  // the scorer's own policy decides
+  bool full = state == nullptr;  // the scorer's own policy decides
   for (int64_t head = 0; head < layer.cache.shape().kv_heads; ++head) {
-    budgets.push_back(capacities == nullptr ? tail.entries(head) : capacities->heads[head]);
+    budgets.push_back(state == nullptr ? tail.entries(head) : state->capacities[head]);
     full = full || tail.entries(head) > budgets.back();
   }
-  if (full) keep_best(layer, nullptr, score(layer, nullptr, share_of(layer)), budgets);
+  if (!full) return;
+  const std::vector<LayerView> views = views_of(layer, nullptr);
+  keep(layer, best(views, score(views, share_of(layer)), std::move(budgets)));
 }
 
-double DroppingMethod::share_of(const LayerContext& layer) const {
-  if (!scorer_->budgeted()) return static_cast<double>(layer.prompt_tokens);
-  return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+/// kvpress's DecodingPress: every so many entries the whole cache is compressed by the newest queries' view of it.
+/// Heads keep their shares of the budget.
+void DroppingMethod::settle_interval(LayerContext& layer) const {
+  auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get());
+  EntrySegment& tail = layer.cache.tail();
+  const LayerShape& shape = layer.cache.shape();
+  if (state == nullptr || tail.entries(0) - state->settled < *decode_interval_) return;
+  LayerObservations newest;
+  newest.window = static_cast<int64_t>(state->queries.size()) / (shape.q_heads * shape.head_dim);
+  newest.window_queries.assign(state->queries.begin(), state->queries.end());
+  const std::vector<LayerView> views = views_of(layer, &newest);
+  const double share = decode_tokens_ ? static_cast<double>(*decode_tokens_) : share_of(layer);
+  LayerScores scores = score(views, share);
+  HeadBudgets budgets(state->capacities.begin(), state->capacities.end());
+  const int64_t even = Division{.share = share_of(layer), .layers = {}}.capacity();
+  for (int64_t& budget : budgets) {
+    if (decode_tokens_) budget = std::max<int64_t>(1, budget * *decode_tokens_ / even);
+  }
+  keep(layer, best(views, std::move(scores), std::move(budgets)));
+  state->settled = tail.entries(0);
+  state->queries.clear();
 }
 
-LayerScores DroppingMethod::score(const LayerContext& layer, const LayerObservations* seen, double share) const {
+LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double share) const {
   const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
   LayerScores result{.heads = {}, .protection = scorer_->protect(capacity), .share = share};
-  for (const LayerView& view : views(layer, seen)) {
+  for (const LayerView& view : views) {
     const at::Tensor scores = scorer_->score(view).to(at::kFloat).contiguous();
     KVARENA_ASSERT(scores.dim() == 2 && scores.size(0) == view.kv_heads() && scores.size(1) == view.n(),
                    fmt::format("{} scored [{}], the layer is [{}, {}]", name_, fmt::join(scores.sizes(), ", "),
@@ -174,9 +319,12 @@ LayerScores DroppingMethod::score(const LayerContext& layer, const LayerObservat
   return result;
 }
 
-void DroppingMethod::keep_best(LayerContext& layer, const LayerObservations* seen, LayerScores scores,
-                               HeadBudgets budgets) const {
-  for (const LayerView& view : views(layer, seen)) {
+std::vector<HeadBudgets> DroppingMethod::divide(double share, std::span<const LayerScores> scores) const {
+  return make_budget_rule(rule_.json)->divide({.share = share, .layers = scores});
+}
+
+KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScores scores, HeadBudgets budgets) const {
+  for (const LayerView& view : views) {
     const int64_t first = view.first_head();
     const int64_t last = first + view.kv_heads();
     LayerScores part{.heads = {scores.heads.begin() + first, scores.heads.begin() + last},
@@ -187,15 +335,11 @@ void DroppingMethod::keep_best(LayerContext& layer, const LayerObservations* see
     std::ranges::move(part.heads, scores.heads.begin() + first);
     std::ranges::copy(part_budgets, budgets.begin() + first);
   }
-  EntrySegment& tail = layer.cache.tail();
-  std::vector<std::vector<int32_t>> kept;
-  int64_t dropped = 0;
+  KeptEntries kept;
   for (size_t head = 0; head < budgets.size(); ++head) {
     kept.push_back(select_best(scores.heads[head], budgets[head], scorer_->protect(budgets[head])));
-    dropped += tail.entries(static_cast<int64_t>(head)) - static_cast<int64_t>(kept.back().size());
   }
-  layer.activity.entries_dropped += dropped;
-  if (dropped > 0) tail.keep(kept);
+  return kept;
 }
 
 }  // namespace kvarena

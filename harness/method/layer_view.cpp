@@ -20,7 +20,8 @@ LayerView::LayerView(const LayerContext& layer, const LayerObservations* seen, i
       shape_(layer.cache.shape()),
       first_head_(first_head),
       kv_heads_(kv_heads),
-      n_(layer.cache.tail().entries(first_head)) {}
+      all_(layer.cache.tail().entries(first_head)),
+      n_(all_) {}
 
 LayerView::LayerView(const LayerContext& layer, const LayerObservations* seen)
     : LayerView(layer, seen, 0, layer.cache.shape().kv_heads) {
@@ -34,28 +35,47 @@ LayerView::LayerView(const LayerContext& layer, const LayerObservations* seen, i
     : LayerView(layer, seen, kv_head, 1) {}
 
 at::Tensor LayerView::keys() const {
-  at::Tensor keys = at::empty({kv_heads_, n_, shape_.head_dim}, at::kFloat);
+  at::Tensor keys = at::empty({kv_heads_, all_, shape_.head_dim}, at::kFloat);
   for (int64_t head = 0; head < kv_heads_; ++head) {
     tail().read(first_head_ + head, keys[head].data_ptr<float>(), nullptr);
   }
-  return keys;
+  return cut(keys);
 }
 
 at::Tensor LayerView::values() const {
-  at::Tensor values = at::empty({kv_heads_, n_, shape_.head_dim}, at::kFloat);
+  at::Tensor values = at::empty({kv_heads_, all_, shape_.head_dim}, at::kFloat);
   for (int64_t head = 0; head < kv_heads_; ++head) {
     tail().read(first_head_ + head, nullptr, values[head].data_ptr<float>());
   }
-  return values;
+  return cut(values);
 }
 
 at::Tensor LayerView::positions() const {
-  at::Tensor positions = at::empty({kv_heads_, n_}, at::kLong);
+  at::Tensor positions = at::empty({kv_heads_, all_}, at::kLong);
   for (int64_t head = 0; head < kv_heads_; ++head) {
     const std::vector<int32_t> list = tail().positions(first_head_ + head);
     std::copy(list.begin(), list.end(), positions[head].data_ptr<int64_t>());
   }
-  return positions;
+  return cut(positions);
+}
+
+LayerView LayerView::part(std::vector<std::vector<int32_t>> entries) const {
+  KVARENA_ASSERT(!part_ && static_cast<int64_t>(entries.size()) == kv_heads_, "a part is a list for each head");
+  LayerView view = *this;
+  view.n_ = static_cast<int64_t>(entries.front().size());
+  view.part_ = std::make_shared<const std::vector<std::vector<int32_t>>>(std::move(entries));
+  return view;
+}
+
+at::Tensor LayerView::cut(const at::Tensor& all) const {
+  if (!part_) return all;
+  const int64_t rows = all.size(0) / kv_heads_;  // a head's: 1, or its group
+  std::vector<at::Tensor> heads;
+  for (int64_t row = 0; row < all.size(0); ++row) {
+    const std::vector<int32_t>& list = (*part_)[row / rows];
+    heads.push_back(all[row].index_select(0, at::from_blob(const_cast<int32_t*>(list.data()), {n_}, at::kInt)));
+  }
+  return at::stack(heads);
 }
 
 at::Tensor LayerView::shown(const at::Tensor& per_query_head) const {
@@ -64,11 +84,28 @@ at::Tensor LayerView::shown(const at::Tensor& per_query_head) const {
 
 at::Tensor LayerView::prompt_attention() const {
   KVARENA_ASSERT(seen_ != nullptr && !seen_->prompt_attention.empty(), "prompt attention was not declared in needs()");
-  return shown(as_tensor(seen_->prompt_attention, {shape_.q_heads, n_}));
+  return cut(shown(as_tensor(seen_->prompt_attention, {shape_.q_heads, all_})));
+}
+
+at::Tensor LayerView::query_rows(int64_t w) const {
+  KVARENA_ASSERT(seen_ != nullptr && (decoding() || part_ || seen_->window >= std::min(w, n_)),
+                 fmt::format("a window of {} queries was not declared in needs()", w));
+  const int64_t rows = std::min({w, seen_->window, n_});
+  at::Tensor index = at::arange(all_ - rows, all_, at::kLong);
+  if (part_) {
+    const std::vector<int32_t>& list = part_->front();
+    index = at::from_blob(const_cast<int32_t*>(list.data()) + n_ - rows, {rows}, at::kInt).to(at::kLong);
+  }
+  return index - (all_ - seen_->window);
 }
 
 at::Tensor LayerView::window_attention(int64_t w) const {
-  KVARENA_ASSERT(seen_ != nullptr && seen_->window >= std::min(w, n_),
+  if (part_ || decoding()) {
+    at::Tensor sums = at::zeros({q_heads(), n_}, at::kFloat);
+    for_each_query_block(w, [&](const at::Tensor& scores, int64_t /*first*/) { sums.add_(scores.softmax(-1).sum(1)); });
+    return sums;
+  }
+  KVARENA_ASSERT(seen_->window >= std::min(w, n_),
                  fmt::format("a window of {} queries was not declared in needs()", w));
   const int64_t rows = std::min(w, seen_->window);
   const int64_t skipped = seen_->window - rows;
@@ -76,18 +113,17 @@ at::Tensor LayerView::window_attention(int64_t w) const {
   const int64_t row = shape_.q_heads * shape_.head_dim;
   const LayerQueries queries{
       .q = seen_->window_queries.data() + skipped * row, .q_len = rows, .q_stride = row, .position = n_ - rows};
-  layer_->cache.tail().add_probabilities(queries, /*causal=*/true, seen_->window_lse.data() + skipped * shape_.q_heads,
-                                         sums.data_ptr<float>(), n_);
+  tail().add_probabilities(queries, /*causal=*/true, seen_->window_lse.data() + skipped * shape_.q_heads,
+                           sums.data_ptr<float>(), n_);
   return shown(sums);
 }
 
 void LayerView::for_each_query_block(int64_t w, const std::function<void(const at::Tensor&, int64_t)>& use) const {
-  KVARENA_ASSERT(seen_ != nullptr && seen_->window >= std::min(w, n_),
-                 fmt::format("a window of {} queries was not declared in needs()", w));
-  const int64_t rows = std::min(w, seen_->window);
+  const at::Tensor asked = query_rows(w);
+  const int64_t rows = asked.size(0);
   const at::Tensor queries = at::from_blob(const_cast<float*>(seen_->window_queries.data()),
                                            {seen_->window, shape_.q_heads, head_dim()}, at::kFloat)
-                                 .narrow(0, seen_->window - rows, rows)
+                                 .index_select(0, asked)
                                  .narrow(1, first_head_ * group(), q_heads());  // [rows, q_heads, head_dim]
   const at::Tensor keys = this->keys().transpose(1, 2).contiguous();            // [kv_heads, head_dim, n]
   const at::Tensor entry = at::arange(n_, at::kLong);
@@ -98,9 +134,9 @@ void LayerView::for_each_query_block(int64_t w, const std::function<void(const a
     const int64_t first = n_ - rows + done;
     const at::Tensor q = queries.narrow(0, done, count).permute({1, 0, 2}).reshape({kv_heads_, -1, head_dim()});
     at::Tensor scores = q.matmul(keys).mul_(attention_scale(shape_)).view({q_heads(), count, n_});
-    const at::Tensor position = at::arange(first, first + count, at::kLong).unsqueeze(1);  // [count, 1]
-    at::Tensor unseen = entry.gt(position);
-    if (shape_.window > 0) unseen = unseen.logical_or_(entry.le(position - shape_.window));
+    const at::Tensor own = at::arange(first, first + count, at::kLong).unsqueeze(1);  // [count, 1]
+    at::Tensor unseen = entry.gt(own);
+    if (shape_.window > 0) unseen = unseen.logical_or_(entry.le(own - shape_.window));
     scores.masked_fill_(unseen, -std::numeric_limits<float>::infinity());
     use(scores, first);
   }
@@ -109,18 +145,21 @@ void LayerView::for_each_query_block(int64_t w, const std::function<void(const a
 at::Tensor LayerView::remembered(int64_t column) const {
   const int64_t width = tail().remembered_width();
   KVARENA_ASSERT(column < width, fmt::format("column {} of {} remembered", column, width));
-  at::Tensor numbers = at::empty({kv_heads_, n_}, at::kFloat);
+  at::Tensor numbers = at::empty({kv_heads_, all_}, at::kFloat);
   for (int64_t head = 0; head < kv_heads_; ++head) {
     const std::span<const float> rows = tail().remembered(first_head_ + head);
     auto* const out = numbers[head].data_ptr<float>();
-    for (int64_t i = 0; i < n_; ++i) out[i] = rows[i * width + column];
+    for (int64_t i = 0; i < all_; ++i) out[i] = rows[i * width + column];
   }
-  return numbers;
+  return cut(numbers);
 }
 
 at::Tensor LayerView::hidden() const {
   KVARENA_ASSERT(seen_ != nullptr && !seen_->hidden.empty(), "hidden states were not declared in needs()");
-  return as_tensor(seen_->hidden, {n_, static_cast<int64_t>(seen_->hidden.size()) / n_});
+  const at::Tensor all = as_tensor(seen_->hidden, {all_, static_cast<int64_t>(seen_->hidden.size()) / all_});
+  if (!part_) return all;
+  const std::vector<int32_t>& list = part_->front();
+  return all.index_select(0, at::from_blob(const_cast<int32_t*>(list.data()), {n_}, at::kInt));
 }
 
 at::Tensor LayerView::output_projection() const {
@@ -133,7 +172,7 @@ at::Tensor LayerView::output_projection() const {
 
 at::Tensor LayerView::future_attention() const {
   KVARENA_ASSERT(seen_ != nullptr && !seen_->future_attention.empty(), "the future was not declared in needs()");
-  return as_tensor(seen_->future_attention, {shape_.q_heads, n_});
+  return cut(shown(as_tensor(seen_->future_attention, {shape_.q_heads, all_})));
 }
 
 const QueryMoments& LayerView::query_moments(int64_t left_out) const {

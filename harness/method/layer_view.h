@@ -16,15 +16,18 @@ namespace kvarena {
 /// Tensors are made when asked for; the view must not outlive the cache and the observations it was made from.
 class LayerView {
  public:
-  /// All heads, which must hold the same number. `seen` is null while decoding: then only what the cache itself holds
-  /// can be asked for.
+  /// All heads, which must hold the same number. While decoding `seen` is null, or holds the newest queries alone
+  /// (entries = 0): then only these and what the cache itself holds can be asked for.
   LayerView(const LayerContext& layer, const LayerObservations* seen);
   /// One head.
   LayerView(const LayerContext& layer, const LayerObservations* seen, int64_t kv_head);
+  /// A part of this view: for each of its heads the same number of ascending entries. Observations are cut to it;
+  /// window_attention() and for_each_query_block() are then attention among the part's own entries, from its last ones.
+  [[nodiscard]] LayerView part(std::vector<std::vector<int32_t>> entries) const;
 
   [[nodiscard]] int64_t layer() const { return layer_->layer; }
   [[nodiscard]] int64_t layers() const { return layer_->layers; }
-  [[nodiscard]] bool decoding() const { return seen_ == nullptr; }
+  [[nodiscard]] bool decoding() const { return seen_ == nullptr || seen_->entries == 0; }
   [[nodiscard]] int64_t prompt_tokens() const { return layer_->prompt_tokens; }
   [[nodiscard]] int64_t n() const { return n_; }
   [[nodiscard]] int64_t q_heads() const { return kv_heads_ * group(); }
@@ -75,13 +78,19 @@ class LayerView {
   [[nodiscard]] const EntrySegment& tail() const { return layer_->cache.tail(); }
   /// Rows of the shown query heads of [all query heads, n].
   [[nodiscard]] at::Tensor shown(const at::Tensor& per_query_head) const;
+  /// The part's entries of [kv_heads or q_heads, all entries, ...].
+  [[nodiscard]] at::Tensor cut(const at::Tensor& all) const;
+  /// Rows of window_queries that belong to the last w entries shown.
+  [[nodiscard]] at::Tensor query_rows(int64_t w) const;
 
   const LayerContext* layer_;
   const LayerObservations* seen_;
   LayerShape shape_;
   int64_t first_head_;
   int64_t kv_heads_;
-  int64_t n_;
+  int64_t all_;                                                    // entries of a head in the cache
+  int64_t n_;                                                      // entries shown
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> part_;  // [kv_heads][n], null when all are shown
 };
 
 }  // namespace kvarena

@@ -71,15 +71,18 @@ class Scorer {
   virtual void observe(const StepAttention& step) const;
 };
 
+/// Entries kept of one layer: ascending indices for each kv head.
+using KeptEntries = std::vector<std::vector<int32_t>>;
+
 /// A scorer with a budget: after the prompt each head of each layer keeps its best entries; the others' memory is
-/// released.
+/// released. The prompt may be compressed piece by piece, and the cache from time to time while decoding.
 class DroppingMethod final : public Method {
  public:
   explicit DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer);
 
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
-  [[nodiscard]] Needs needs() const override { return scorer_->needs(); }
+  [[nodiscard]] Needs needs() const override;
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void settle(LayerContext& layer) const override;
@@ -89,17 +92,36 @@ class DroppingMethod final : public Method {
   [[nodiscard]] Scorer& scorer() { return *scorer_; }
 
  private:
+  /// Parts of a prompt's layers that are compressed by themselves; null: all of it.
+  using Parts = const std::vector<KeptEntries>*;
+
   [[nodiscard]] bool unlimited() const { return scorer_->budgeted() && budget_.unlimited(); }
-  [[nodiscard]] bool remembers() const;
+  [[nodiscard]] bool remembers() const { return scorer_->remembered_width() > 0 && !unlimited(); }
+  [[nodiscard]] bool acts_while_decoding() const { return scorer_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
   void start_remembering(LayerContext& layer, const LayerView& view) const;
-  [[nodiscard]] LayerScores score(const LayerContext& layer, const LayerObservations* seen, double share) const;
-  void keep_best(LayerContext& layer, const LayerObservations* seen, LayerScores scores, HeadBudgets budgets) const;
+
+  [[nodiscard]] LayerScores score(const std::vector<LayerView>& views, double share) const;
+  [[nodiscard]] std::vector<HeadBudgets> divide(double share, std::span<const LayerScores> scores) const;
+  [[nodiscard]] KeptEntries best(const std::vector<LayerView>& views, LayerScores scores, HeadBudgets budgets) const;
+  [[nodiscard]] std::vector<KeptEntries> choose(std::span<LayerContext> layers, std::span<const LayerObservations> seen,
+                                                double share, Parts parts, std::vector<HeadBudgets>& budgets) const;
+  [[nodiscard]] std::vector<KeptEntries> by_chunks(std::span<LayerContext> layers,
+                                                   std::span<const LayerObservations> seen, double share,
+                                                   std::vector<HeadBudgets>& budgets) const;
+  [[nodiscard]] std::vector<KeptEntries> by_blocks(std::span<LayerContext> layers,
+                                                   std::span<const LayerObservations> seen, double share,
+                                                   std::vector<HeadBudgets>& budgets) const;
+  void settle_interval(LayerContext& layer) const;
 
   std::string name_;
   std::unique_ptr<Scorer> scorer_;
   Budget budget_;
   NestedSpec rule_;
+  std::optional<int64_t> prefill_chunk_;
+  std::optional<int64_t> prefill_block_;
+  std::optional<int64_t> decode_interval_;
+  std::optional<int64_t> decode_tokens_;
 };
 
 /// Problems of a scorer's settings without a budget ({"name": "snapkv", "window": 32}): what a wrapper takes. Messages

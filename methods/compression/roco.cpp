@@ -13,10 +13,10 @@ namespace {
 /// (mean over the group of its kv head; c of them): mean_i = sum p / c, std_i = sqrt(sum p^2 / c - mean_i^2). Entries
 /// that swing (large std) may matter again and are spared: of size - B entries that must leave a budget B, all come
 /// from the F entries with the smallest std, and are those with the smallest mean there. The newest `spared` entries
-/// never are candidates. F = B - recent while decoding, one entry a step, recent = int(0.3 B); after the prompt, which
-/// is read in one stride, F = max(B - recent - sinks, size - B) with recent = int(0.1 B) and the sinks spared too: the
-/// authors' encoding mode. Keys keep their rotation.
-/// Ren, Zhu 2024, arXiv:2402.06262, section 4; DRSY/EasyKV, easykv.py.
+/// are no candidates unless nothing else is left. F = B - recent while decoding, one entry a step, recent = int(0.3 B);
+/// after the prompt, which is read in one stride, F = max(B - recent - sinks, size - B) with recent = int(0.1 B) and
+/// the sinks spared too: the authors' encoding mode. Keys keep their rotation. Ren, Zhu 2024, arXiv:2402.06262, section
+/// 4; DRSY/EasyKV, easykv.py.
 class RoCo final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -90,7 +90,9 @@ class RoCo final : public Scorer {
   [[nodiscard]] int64_t candidates(const LayerView& view, int64_t budget) const {
     const double share = view.decoding() ? recent_ : prompt_recent_;
     const auto recent = static_cast<int64_t>(share * static_cast<double>(budget));
-    return std::max(budget - recent - (view.decoding() ? 0 : sinks_), view.n() - budget);
+    const int64_t sinks = view.decoding() ? 0 : sinks_;
+    const int64_t unspared = view.n() - spared_ - sinks;
+    return std::max(std::min(budget - recent - sinks, unspared), view.n() - budget);
   }
 
   int64_t sinks_ = 4;

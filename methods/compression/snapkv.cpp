@@ -6,9 +6,11 @@ namespace kvarena {
 namespace {
 
 /// Votes of the last window of queries.  s[j,i] = mean over h in group j, t in window, of a[h,t,i], pooled over i.
-/// Pooling runs over the prefix alone, per query head and before the group mean, and its padding counts (edges divide
-/// by the kernel size), as in kvpress; the authors' code sums over the window instead, which ranks the same, and
-/// selects per query head on repeated keys.  The window itself is always kept; decoding keeps everything.
+/// Pooling runs over the prefix alone, per query head and before the group's reduction, and its padding counts (edges
+/// divide by the kernel size), as in kvpress; order = "group_first" is that of Ada-KV and KVCache-Factory (with average
+/// pooling and the mean there is no difference). The authors' code sums over the window instead, which ranks the same,
+/// and selects per query head on repeated keys; its LongBench runs pool max over 7 with a window of 32.  The window
+/// itself is always kept; decoding keeps everything.
 /// Li et al. 2024, arXiv:2404.14469, section 4.
 class SnapKv final : public Scorer {
  public:
@@ -16,6 +18,8 @@ class SnapKv final : public Scorer {
     p("window", window_).min(1).doc("queries at the end of the prompt that vote, and entries always kept");
     p("kernel", kernel_).min(1).doc("width of the pooling along entries, odd");
     p("pool", pool_).one_of({"avg", "max"}).doc("how votes are smoothed along entries");
+    p("gqa", gqa_).one_of({"mean", "max", "sum"}).doc("how the votes of a kv head's query heads become one");
+    p("order", order_).one_of({"pool_first", "group_first"}).doc("smooth each query head's votes, or the group's");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     if (kernel_ % 2 == 0) problems.push_back(place + ".kernel: found an even width, expected an odd one");
@@ -28,17 +32,24 @@ class SnapKv final : public Scorer {
     at::Tensor scores = at::zeros({layer.kv_heads(), layer.n()});  // the window's stay 0: protected, never compared
     if (prefix == 0) return scores;
     const at::Tensor votes = layer.window_attention(window_).narrow(1, 0, prefix).div(window);  // [q_heads, prefix]
-    const at::Tensor smooth = pool_ == "avg" ? at::avg_pool1d(votes, kernel_, 1, kernel_ / 2)
-                                             : at::max_pool1d(votes, kernel_, 1, kernel_ / 2);
-    scores.narrow(1, 0, prefix).copy_(smooth.view({layer.kv_heads(), -1, prefix}).mean(1));
+    scores.narrow(1, 0, prefix)
+        .copy_(order_ == "pool_first" ? layer.group_reduce(smooth(votes), gqa_)
+                                      : smooth(layer.group_reduce(votes, gqa_)));
     return scores;
   }
   Protection protect(int64_t /*budget*/) const override { return {.recent = window_}; }
 
  private:
+  [[nodiscard]] at::Tensor smooth(const at::Tensor& votes) const {
+    return pool_ == "avg" ? at::avg_pool1d(votes, kernel_, 1, kernel_ / 2)
+                          : at::max_pool1d(votes, kernel_, 1, kernel_ / 2);
+  }
+
   int64_t window_ = 64;
   int64_t kernel_ = 5;
   std::string pool_ = "avg";
+  std::string gqa_ = "mean";
+  std::string order_ = "pool_first";
 };
 
 KVARENA_SCORER(SnapKv, {.name = "snapkv",

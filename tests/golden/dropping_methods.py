@@ -1,0 +1,429 @@
+"""Entries kept by dropping methods, by implementations that are not ours, for tests/methods/compression/kept_test.cpp.
+
+    pip install torch transformers kvpress
+    python tests/golden/dropping_methods.py > tests/golden/dropping_methods.json
+    python tests/golden/dropping_methods.py MODEL.gguf > tests/golden/dropping_smollm2.json
+
+Without an argument the model is the random one of tests/support/tiny_model.h (its weights are drawn by
+harness/core/random.h's rule, so the test holds the same), with grouped queries; with one it is that checkpoint,
+dequantised by transformers. Everything runs in float32 on the CPU. A case names the method's settings and holds the kept
+positions of each layer and kv head as bits of a hexadecimal number.
+
+kvpress's own presses: StreamingLLM, SnapKV, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV, CriticalKV. Where
+kvpress has no such method, or departs from the authors, the rule of the paper or of the authors' code is restated here in
+float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, Scissorhands, Keyformer without
+noise, SnapKV with other poolings and reductions, Ada-KV in the authors' form, LagKV in the authors' form. Restated decode
+steps really remove entries from the library's cache, head by head.
+
+Of a checkpoint the file holds a digest of each layer's positions, and null for a layer whose choice differs between
+float32 and float64 and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch 2.11, transformers 5.23, kvpress 0.5.5.
+"""
+
+import hashlib
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from kvpress import (AdaKVPress, ChunkKVPress, CriticalKVPress, KeyDiffPress, KnormPress, LagKVPress, PyramidKVPress,
+                     SnapKVPress, StreamingLLMPress, TOVAPress)
+from random_stream import mix
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers.cache_utils import DynamicCache
+
+KEEP = [0.75, 0.5, 0.25]
+STEPS = 24
+SNAP = {"name": "snapkv", "window": 8, "kernel": 5}
+TEXTS = [
+    "The harbour master wrote down every ship that came in before noon, its cargo, its master and the state of its "
+    "sails, and in the evening he read the list to the council. ",
+    "def merge(left, right):\n    result = []\n    while left and right:\n        result.append((left if left[0] < right[0] "
+    "else right).pop(0))\n    return result + left + right\n",
+    "Question: which of the five rivers reaches the sea first? The Adra is short and steep; the Belo winds; the Cana is "
+    "dammed; the Dore freezes; the Elna has no mouth at all. ",
+    "1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144 are the first numbers of a sequence in which each is the sum of the two "
+    "before it; 4, 9, 16, 25 are not. ",
+    "Dear Miriam, the parcel arrived on Tuesday, three weeks late and with one corner crushed, but the glass was whole. "
+    "Your brother asks whether you still keep bees. ",
+]
+
+
+def uniform(seed, purpose, count):
+    """RandomStream(seed, purpose).uniform(0 .. count-1)."""
+    key = mix(seed)
+    for c in purpose.encode():
+        key = mix(key ^ c)
+    x = np.arange(count, dtype=np.uint64)
+    for step in range(2):  # mix(key ^ mix(index))
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> np.uint64(31))
+        if step == 0:
+            x = x ^ np.uint64(key)
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def tiny_model():
+    config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+                         num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=2048,
+                         rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True, attn_implementation="eager")
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            u = uniform(1, name, parameter.numel())
+            sharp = "q_proj" in name or "k_proj" in name
+            scale = (6.0 if sharp else 2.0) / math.sqrt(parameter.shape[-1])
+            values = 0.8 + 0.4 * u if parameter.dim() == 1 else scale * (2 * u - 1)
+            parameter.copy_(torch.tensor(values.astype(np.float32)).view_as(parameter))
+    return model
+
+
+class Prompt:
+    """One prompt's full prefill: attention, caches, and what kvpress's presses take."""
+
+    def __init__(self, model, ids):
+        self.model, self.ids = model, ids
+        calls = []
+        hooks = [layer.self_attn.register_forward_hook(lambda m, a, k, o: calls.append((m, k)), with_kwargs=True)
+                 for layer in model.model.layers]
+        with torch.no_grad():
+            out = model(torch.tensor([ids]), output_attentions=True, use_cache=True)
+        for hook in hooks:
+            hook.remove()
+        self.calls, self.n = calls, len(ids)
+        self.attention = [a[0].double() for a in out.attentions]  # [q_heads, n, n] a layer
+        self.keys = [layer.keys for layer in out.past_key_values.layers]
+        self.values = [layer.values for layer in out.past_key_values.layers]
+        self.kv_heads = self.keys[0].shape[1]
+        self.layers = len(calls)
+
+    def grouped(self, layer):
+        """[kv_heads, group, n, n]"""
+        return self.attention[layer].view(self.kv_heads, -1, self.n, self.n)
+
+
+def by_press(prompt, press, keep):
+    """kvpress's own compress(); indices are read back from the keys it keeps, or from the entries it masks."""
+    press.compression_ratio = 1 - keep
+    kept = []
+    for layer, (module, kwargs) in enumerate(prompt.calls):
+        keys, values = prompt.keys[layer], prompt.values[layer]
+        module.config._attn_implementation = "sdpa"  # with "eager" the wrappers refuse; nothing here attends
+        module.masked_key_indices = None
+        with torch.no_grad():
+            out, _ = press.compress(module, kwargs["hidden_states"], keys, values, None, kwargs)
+        module.config._attn_implementation = "eager"
+        if module.masked_key_indices is not None:
+            rows = torch.ones(prompt.kv_heads, prompt.n, dtype=torch.bool)
+            _, heads, entries = module.masked_key_indices
+            rows[heads, entries] = False
+            kept.append([row.nonzero().flatten().tolist() for row in rows])
+        else:
+            same = (out[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)  # [kv_heads, kept, n]
+            assert (same.sum(-1) == 1).all()
+            kept.append([sorted(row.int().argmax(-1).tolist()) for row in same])
+    return kept
+
+
+def best(scores, count, sinks=0, recent=0):
+    """Indices of one head: protected entries and the best of the rest."""
+    n = len(scores)
+    order = torch.as_tensor(scores)[sinks:n - recent].sort(descending=True, stable=True).indices  # equals: the lower index
+    rest = order[:count - sinks - recent] + sinks
+    return sorted(list(range(sinks)) + rest.tolist() + list(range(n - recent, n)))
+
+
+def clear(scores, count, recent):
+    """best(), or None where float32 cannot tell the last one kept from the first one dropped (yet they are not equal)."""
+    ordered = scores[:len(scores) - recent].sort(descending=True).values
+    gap = (ordered[count - recent - 1] - ordered[count - recent]).item()
+    if 0 < gap < 1e-6 * (ordered[0] - ordered[-1]).item():
+        return None
+    return best(scores, count, recent=recent)
+
+
+def window_votes(prompt, layer, window):
+    """[kv_heads, group, n - window]"""
+    return prompt.grouped(layer)[:, :, -window:, :-window].mean(2)
+
+
+def snapkv(prompt, keep, window=8, kernel=5, pool="avg", gqa="mean", order="pool_first"):
+    """The authors' pooling and the reductions of KVCache-Factory and Ada-KV, where the group comes first."""
+    def smooth(x):
+        if pool == "avg":
+            return F.avg_pool1d(x, kernel, 1, kernel // 2)
+        return F.max_pool1d(x, kernel, 1, kernel // 2)
+
+    def reduce(x):
+        return {"mean": x.mean(1), "max": x.amax(1), "sum": x.sum(1)}[gqa]
+
+    kept = []
+    for layer in range(prompt.layers):
+        votes = window_votes(prompt, layer, window)
+        scores = reduce(smooth(votes.flatten(0, 1)).view_as(votes)) if order == "pool_first" else smooth(reduce(votes))
+        full = F.pad(scores, (0, window))
+        kept.append([clear(row, int(prompt.n * keep), window) for row in full])
+    return kept
+
+
+def adakv_authors(prompt, keep, window=8, kernel=5, floor=0.2):
+    kept = []
+    for layer in range(prompt.layers):
+        votes = window_votes(prompt, layer, window)
+        scores = F.avg_pool1d(votes.flatten(0, 1), kernel, 1, kernel // 2).view_as(votes).mean(1)
+        base = int(prompt.n * keep) - window
+        winners = scores.flatten().topk(prompt.kv_heads * base).indices // scores.shape[1]
+        rows = []
+        for head in range(prompt.kv_heads):
+            count = round(int((winners == head).sum()) * (1 - floor) + int(base * floor))
+            rows.append(best(F.pad(scores[head], (0, window)), count + window, recent=window))
+        kept.append(rows)
+    return kept
+
+
+def lagkv_authors(prompt, keep, sinks=4, lag=16):
+    def side(x, begin):
+        part, reference = x[begin:begin + lag].double(), x[begin + lag:begin + 2 * lag].double()
+        low, high = reference.amin(0), reference.amax(0)
+        return ((part - low) / (high - low)).std(-1).softmax(-1)
+
+    kept = []
+    for layer in range(prompt.layers):
+        rows = []
+        for head in range(prompt.kv_heads):
+            row, begin = list(range(sinks)), sinks
+            while begin + 2 * lag <= prompt.n:
+                score = side(prompt.keys[layer][0, head], begin) + side(prompt.values[layer][0, head], begin)
+                row += [begin + i for i in sorted(score.topk(int(keep * lag)).indices.tolist())]
+                begin += lag
+            rows.append(row + list(range(begin, prompt.n)))
+        kept.append(rows)
+    return kept
+
+
+class Rule:
+    """A method that evicts while decoding: state of each entry, and what stays of one head."""
+
+    def __init__(self, budget):
+        self.budget = budget
+
+    def start(self, attention):  # [kv_heads, group, n, n] -> state [kv_heads, n, width]
+        raise NotImplementedError
+
+    def step(self, state, row, position):  # state [kv_heads, n, width] with the new entry at 0, row [kv_heads, group, n]
+        raise NotImplementedError
+
+    def keep(self, state, prompt):  # one head's [n, width] -> indices
+        raise NotImplementedError
+
+
+class H2o(Rule):
+    def start(self, attention):
+        return attention.sum((1, 2)).unsqueeze(-1)
+
+    def step(self, state, row, position):
+        state[..., 0] += row.sum(1)
+
+    def keep(self, state, prompt):
+        return best(state[:, 0], self.budget, recent=self.budget // 2)
+
+
+class Tova(Rule):
+    def start(self, attention):
+        return attention[:, :, -1].mean((0, 1)).expand(attention.shape[0], -1).unsqueeze(-1).clone()
+
+    def step(self, state, row, position):
+        state[..., 0] = row.mean((0, 1))
+
+    def keep(self, state, prompt):
+        return best(state[:, 0], self.budget)
+
+
+class Keyformer(H2o):
+    """Without noise; the prompt has temperature 1, decode step t has 1 + t / 100."""
+
+    def __init__(self, budget, n):
+        super().__init__(budget)
+        self.n = n
+
+    def step(self, state, row, position):
+        state[..., 0] += (row.log() / (1 + 0.01 * (position - self.n + 1))).softmax(-1).sum(1)
+
+    def keep(self, state, prompt):
+        return best(state[:, 0], self.budget, recent=int(0.3 * self.budget + 1e-9))
+
+
+class RoCo(Rule):
+    def start(self, attention):
+        p = attention.mean(1)
+        seen = torch.arange(p.shape[-1], 0, -1).double().expand(p.shape[0], -1)
+        return torch.stack([p.sum(1), p.square().sum(1), seen], dim=-1)
+
+    def step(self, state, row, position):
+        p = row.mean(1)
+        state += torch.stack([p, p.square(), torch.ones_like(p)], dim=-1)
+
+    def keep(self, state, prompt):
+        n = len(state)
+        mean = state[:, 0] / state[:, 2]
+        std = (state[:, 1] / state[:, 2] - mean.square()).clamp_min(0).sqrt()
+        std[-10:] = 1e9
+        if prompt:
+            std[:4] = 1e9
+            count = max(self.budget - int(0.1 * self.budget) - 4, n - self.budget)
+        else:
+            count = self.budget - int(0.3 * self.budget)
+        count = max(min(count, int((std < 1e9).sum())), n - self.budget)  # the code lets ties among 1e9 in: no rule
+        feasible = std.topk(count, largest=False).indices
+        gone = feasible[mean[feasible].topk(n - self.budget, largest=False).indices].tolist()
+        return [i for i in range(n) if i not in gone]
+
+
+class Scissorhands(Rule):
+    """history 20, recent 4, half of the budget leaves at once; among equals the older entry leaves."""
+
+    def start(self, attention):
+        p, n = attention.mean(1), attention.shape[-1]
+        state = torch.zeros(p.shape[0], n, 20, dtype=torch.float64)
+        for t in range(max(0, n - 20), n):
+            state[:, :t + 1, t % 20] = (p[:, t, :t + 1] < 1 / (t + 1)).double()
+        return state
+
+    def step(self, state, row, position):
+        p = row.mean(1)
+        state[..., position % 20] = (p < 1 / p.shape[-1]).double()
+
+    def keep(self, state, prompt):
+        n = len(state)
+        gone = n - self.budget if prompt else self.budget // 2
+        order = sorted(range(n - 4), key=lambda i: (-state[i].sum().item(), i))
+        return sorted(set(range(n)) - set(order[:gone]))
+
+
+def decode(prompt, rule, forced):
+    """Positions after the prompt, and after feeding the forced tokens with the library's cache really shortened."""
+    cache = DynamicCache()
+    for layer in range(prompt.layers):
+        cache.update(prompt.keys[layer].clone(), prompt.values[layer].clone(), layer)
+    states = [rule.start(prompt.grouped(layer)) for layer in range(prompt.layers)]
+    positions = [[list(range(prompt.n)) for _ in range(prompt.kv_heads)] for _ in range(prompt.layers)]
+
+    def evict(is_prompt):
+        for layer in range(prompt.layers):
+            if states[layer].shape[1] <= rule.budget:
+                continue
+            rows = [rule.keep(state, is_prompt) for state in states[layer]]
+            index = torch.tensor(rows)
+            states[layer] = torch.stack([state[row] for state, row in zip(states[layer], index)])
+            wide = index[None, :, :, None].expand(-1, -1, -1, prompt.keys[0].shape[-1])
+            cache.layers[layer].keys = cache.layers[layer].keys.gather(2, wide)
+            cache.layers[layer].values = cache.layers[layer].values.gather(2, wide)
+            positions[layer] = [[held[i] for i in row] for held, row in zip(positions[layer], rows)]
+
+    evict(True)
+    first = [[list(row) for row in layer] for layer in positions]
+    for step, token in enumerate(forced):
+        position = prompt.n + step
+        with torch.no_grad():
+            out = prompt.model(torch.tensor([[token]]), past_key_values=cache, position_ids=torch.tensor([[position]]),
+                               output_attentions=True, use_cache=True)
+        for layer in range(prompt.layers):
+            row = out.attentions[layer][0, :, 0].double().view(prompt.kv_heads, -1, out.attentions[layer].shape[-1])
+            states[layer] = F.pad(states[layer], (0, 0, 0, 1))
+            rule.step(states[layer], row, position)
+            for held in positions[layer]:
+                held.append(position)
+        evict(False)
+    return first, positions
+
+
+def cases(prompt, keep, forced):
+    """(settings, kept, kept after the forced tokens or None)"""
+    snap = lambda: SnapKVPress(window_size=8, kernel_size=5)
+    yield {"name": "streaming_llm", "sinks": 4}, by_press(prompt, StreamingLLMPress(n_sink=4), keep), None
+    yield {"name": "knorm"}, by_press(prompt, KnormPress(), keep), None
+    yield SNAP, by_press(prompt, snap(), keep), None
+    yield {"name": "tova", "keep_newest": True}, by_press(prompt, TOVAPress(), keep), None
+    yield {"name": "keydiff"}, by_press(prompt, KeyDiffPress(), keep), None
+    yield {"name": "lagkv", "lag": 16}, by_press(prompt, LagKVPress(lag_size=16), keep), None
+    yield ({"name": "lagkv", "lag": 16, "cross_scoring": True},
+           by_press(prompt, LagKVPress(lag_size=16, cross_scoring=True), keep), None)
+    yield ({"name": "pyramidkv", "scorer": SNAP, "budget_rule": {"name": "pyramid", "beta": 4}},
+           by_press(prompt, PyramidKVPress(window_size=8, kernel_size=5, beta=4), keep), None)
+    yield {"name": "adakv", "scorer": SNAP}, by_press(prompt, AdaKVPress(snap()), keep), None
+    yield ({"name": "chunkkv", "scorer": SNAP, "chunk_size": 7},
+           by_press(prompt, ChunkKVPress(snap(), chunk_length=7), keep), None)
+    yield {"name": "chunkkv", "scorer": {"name": "keydiff"}}, by_press(prompt, ChunkKVPress(KeyDiffPress()), keep), None
+    yield {"name": "criticalkv", "scorer": SNAP}, by_press(prompt, CriticalKVPress(snap()), keep), None
+    yield SNAP | {"pool": "max", "kernel": 7}, snapkv(prompt, keep, pool="max", kernel=7), None
+    yield (SNAP | {"pool": "max", "gqa": "mean", "order": "group_first"},
+           snapkv(prompt, keep, pool="max", order="group_first"), None)
+    yield SNAP | {"gqa": "max"}, snapkv(prompt, keep, gqa="max"), None
+    yield ({"name": "adakv", "scorer": SNAP, "budget_rule": {"name": "heads", "form": "authors"}},
+           adakv_authors(prompt, keep), None)
+    yield {"name": "lagkv", "lag": 16, "form": "authors"}, lagkv_authors(prompt, keep), None
+    budget = int(prompt.n * keep)
+    yield {"name": "h2o"}, *decode(prompt, H2o(budget), forced)
+    yield {"name": "tova"}, *decode(prompt, Tova(budget), forced)
+    yield {"name": "keyformer", "gumbel": False}, *decode(prompt, Keyformer(budget, prompt.n), forced)
+    yield {"name": "roco"}, *decode(prompt, RoCo(budget), forced)
+    yield ({"name": "scissorhands", "history": 20, "recent": 4}, *decode(prompt, Scissorhands(budget), forced))
+
+
+def mask(row):
+    return row and f"{sum(1 << i for i in row):x}"
+
+
+def masks(kept):
+    return kept and [[mask(row) for row in layer] for layer in kept]
+
+
+def tiny():
+    model = tiny_model()
+    prompts = []
+    for seed in range(5):
+        torch.manual_seed(100 + seed)
+        ids = torch.randperm(128).tolist()  # no token twice: equal keys tie, and ties are nobody's rule
+        prompts.append({"tokens": ids[:100], "forced": ids[100:100 + STEPS], "cases": []})
+        prompt = Prompt(model, ids[:100])
+        for keep in KEEP:
+            for spec, kept, later in cases(prompt, keep, prompts[-1]["forced"]):
+                prompts[-1]["cases"].append(
+                    {"spec": spec | {"keep": keep}, "kept": masks(kept), "decoded": masks(later)})
+    return {"prompts": prompts}
+
+
+def digests(kept):
+    return [None if None in layer else
+            hashlib.sha256(json.dumps(layer, separators=(",", ":")).encode()).hexdigest()[:10] for layer in kept]
+
+
+def checkpoint(path):
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32,
+                                                 attn_implementation="eager").eval()
+    prompts = []
+    runs = []
+    for precise in (False, True):
+        if precise:
+            model = model.double()
+        for index, text in enumerate(TEXTS):
+            ids = tokenizer(text * 6, add_special_tokens=False).input_ids[:200]
+            prompt = Prompt(model, ids)
+            found = [(spec | {"keep": keep}, digests(kept)) for keep in KEEP for spec, kept, _ in cases(prompt, keep, [])]
+            if not precise:
+                prompts.append({"tokens": ids})
+                runs.append(found)
+                continue
+            prompts[index]["cases"] = [
+                {"spec": spec, "layers": [a if a == b else None for a, b in zip(single, double)]}
+                for (spec, single), (_, double) in zip(runs[index], found)]
+    return {"model": path.name, "prompts": prompts}
+
+
+json.dump(checkpoint(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else tiny(), sys.stdout, separators=(",", ":"))
+print()
