@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "harness/cli/registry_text.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
+#include "harness/method/budget_rule.h"
 
 namespace kvarena::cli {
 namespace {
@@ -58,6 +60,13 @@ json entry_json(const MethodEntry& entry) {
           {"parameters", parameters_json(entry.parameters())}};
 }
 
+void describe_budget_rules() {
+  print(fmt::format("\n{}\n", bold("Budget rules")));
+  for (const BudgetRuleInfo& rule : budget_rules()) {
+    print(fmt::format("{}: {}\n{}", bold(rule.name), rule.summary, parameters_text(rule.parameters)));
+  }
+}
+
 void describe_method(const MethodEntry& entry) {
   print(fmt::format("{} ({})\n{}\n\n", bold(entry.info.title), entry.info.name,
                     wrap(entry.info.summary, line_width(stdout), 0, 0)));
@@ -73,6 +82,8 @@ void describe_method(const MethodEntry& entry) {
   } else {
     print(fmt::format("\n{}\n{}", bold("Settings"), parameters_text(parameters)));
   }
+  const auto ruled = [](const ParameterInfo& info) { return info.name == "budget_rule"; };
+  if (std::ranges::any_of(parameters, ruled)) describe_budget_rules();
 }
 
 void list_methods(const std::vector<const MethodEntry*>& entries) {

@@ -149,7 +149,7 @@ class Competition final : public BudgetRule {
     const int64_t guarded = std::min(capacity, protection.sinks + protection.recent);
     if (form_ == "authors") return guarded;
     const auto safe = static_cast<int64_t>(static_cast<double>(capacity) * floor_);
-    return std::max(guarded, floor_ > 0 ? std::max<int64_t>(1, safe) : 0);
+    return std::max<int64_t>({1, guarded, safe});  // also without a floor no head is left empty
   }
 
   void compete(const Division& division, std::span<const LayerScores> layers, std::span<HeadBudgets> budgets) const {

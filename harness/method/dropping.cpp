@@ -49,6 +49,21 @@ std::vector<KeptEntries> everywhere(std::span<LayerContext> layers, const std::v
   return lists;
 }
 
+std::string rule_name(const NestedSpec& rule) { return nlohmann::json::parse(rule.json).value("name", ""); }
+
+/// Budgets of the layers from `first` on. The rule sees the others without entries, which tells it the model's depth.
+std::vector<HeadBudgets> divide(const NestedSpec& rule, double share, std::span<const LayerScores> scores,
+                                const LayerContext& first) {
+  const auto layers = static_cast<size_t>(first.layers);
+  const LayerScores empty{.heads = std::vector<std::vector<float>>(scores.front().heads.size()),
+                          .protection = scores.front().protection,
+                          .share = share};
+  std::vector<LayerScores> all(layers, empty);
+  std::ranges::copy(scores, all.begin() + first.layer);
+  const std::vector<HeadBudgets> budgets = make_budget_rule(rule.json)->divide({.share = share, .layers = all});
+  return {budgets.begin() + first.layer, budgets.begin() + first.layer + static_cast<int64_t>(scores.size())};
+}
+
 void add(std::vector<HeadBudgets>& sums, const std::vector<HeadBudgets>& more) {
   if (sums.empty()) sums.resize(more.size());
   for (size_t layer = 0; layer < more.size(); ++layer) {
@@ -97,7 +112,7 @@ void DroppingMethod::check(const std::string& place, std::vector<std::string>& p
     problems.push_back(describe({.place = place + key, .found = what, .expected = expected}));
   };
   if (prefill_block_ && prefill_chunk_) refuse(".prefill_block", "prefill_chunk beside it", "one of the two");
-  if (prefill_block_ && nlohmann::json::parse(rule_.json).value("name", "") != "uniform") {
+  if (prefill_block_ && rule_name(rule_) != "uniform") {
     refuse(".prefill_block", "a budget rule that makes heads unequal", "the rule \"uniform\"");
   }
   if (prefill_block_ && scorer_->needs().hidden) {
@@ -133,22 +148,28 @@ void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& vie
 void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
   if (unlimited() || layers.empty()) return;
   const double share = share_of(layers.front());
-  for (size_t layer = 0; layer < layers.size() && remembers(); ++layer) {
-    start_remembering(layers[layer], LayerView(layers[layer], &seen[layer]));
-  }
-  std::vector<HeadBudgets> budgets;
-  const std::vector<KeptEntries> kept = prefill_chunk_   ? by_chunks(layers, seen, share, budgets)
-                                        : prefill_block_ ? by_blocks(layers, seen, share, budgets)
-                                                         : choose(layers, seen, share, nullptr, budgets);
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    LayerCache& cache = layers[layer].cache;
-    keep(layers[layer], kept[layer]);
-    if (!acts_while_decoding()) cache.tail().remember(0);
-    if (!acts_while_decoding() || !scorer_->budgeted()) continue;
-    auto state = std::make_unique<DroppingState>(cache.ledger());
-    state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
-    state->settled = cache.tail().entries(0);
-    cache.index = std::move(state);
+  // Layer by layer where the rule allows, so that beside the full cache no more than one layer's state is held.
+  const size_t group = rule_name(rule_) == "global" ? layers.size() : 1;
+  for (size_t first = 0; first < layers.size(); first += group) {
+    const auto own = layers.subspan(first, group);
+    const auto own_seen = seen.subspan(first, group);
+    for (size_t layer = 0; layer < group && remembers(); ++layer) {
+      start_remembering(own[layer], LayerView(own[layer], &own_seen[layer]));
+    }
+    std::vector<HeadBudgets> budgets;
+    const std::vector<KeptEntries> kept = prefill_chunk_   ? by_chunks(own, own_seen, share, budgets)
+                                          : prefill_block_ ? by_blocks(own, own_seen, share, budgets)
+                                                           : choose(own, own_seen, share, nullptr, budgets);
+    for (size_t layer = 0; layer < group; ++layer) {
+      LayerCache& cache = own[layer].cache;
+      keep(own[layer], kept[layer]);
+      if (!acts_while_decoding()) cache.tail().remember(0);
+      if (!acts_while_decoding() || !scorer_->budgeted()) continue;
+      auto state = std::make_unique<DroppingState>(cache.ledger());
+      state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
+      state->settled = cache.tail().entries(0);
+      cache.index = std::move(state);
+    }
   }
 }
 
@@ -161,7 +182,7 @@ std::vector<KeptEntries> DroppingMethod::choose(std::span<LayerContext> layers, 
     if (parts != nullptr) views.back() = {views.back().front().part((*parts)[layer])};
     scores.push_back(score(views.back(), share));
   }
-  budgets = divide(share, scores);
+  budgets = divide(rule_, share, scores, layers.front());
   std::vector<KeptEntries> kept;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     kept.push_back(best(views[layer], std::move(scores[layer]), budgets[layer]));
@@ -317,10 +338,6 @@ LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double sh
     }
   }
   return result;
-}
-
-std::vector<HeadBudgets> DroppingMethod::divide(double share, std::span<const LayerScores> scores) const {
-  return make_budget_rule(rule_.json)->divide({.share = share, .layers = scores});
 }
 
 KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScores scores, HeadBudgets budgets) const {

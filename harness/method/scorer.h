@@ -102,7 +102,6 @@ class DroppingMethod final : public Method {
   void start_remembering(LayerContext& layer, const LayerView& view) const;
 
   [[nodiscard]] LayerScores score(const std::vector<LayerView>& views, double share) const;
-  [[nodiscard]] std::vector<HeadBudgets> divide(double share, std::span<const LayerScores> scores) const;
   [[nodiscard]] KeptEntries best(const std::vector<LayerView>& views, LayerScores scores, HeadBudgets budgets) const;
   [[nodiscard]] std::vector<KeptEntries> choose(std::span<LayerContext> layers, std::span<const LayerObservations> seen,
                                                 double share, Parts parts, std::vector<HeadBudgets>& budgets) const;

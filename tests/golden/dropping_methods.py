@@ -28,8 +28,8 @@ import sys
 import numpy as np
 import torch
 import torch.nn.functional as F
-from kvpress import (AdaKVPress, ChunkKVPress, CriticalKVPress, KeyDiffPress, KnormPress, LagKVPress, PyramidKVPress,
-                     SnapKVPress, StreamingLLMPress, TOVAPress)
+from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
+                     LagKVPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
 from random_stream import mix
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicCache
@@ -304,6 +304,50 @@ class Scissorhands(Rule):
         return sorted(set(range(n)) - set(order[:gone]))
 
 
+def snapkv_chunks(prompt, keep, chunk):
+    """Each chunk by the votes of its own last queries over its own entries. kvpress's ChunkPress rotates these queries
+    to the end of the prompt, where they are not: its votes are not followed."""
+    kept = []
+    for layer in range(prompt.layers):
+        rows = [[] for _ in range(prompt.kv_heads)]
+        for begin in range(0, prompt.n, chunk):
+            end = min(begin + chunk, prompt.n)
+            own = prompt.grouped(layer)[:, :, end - 8:end, begin:end]
+            votes = (own / own.sum(-1, keepdim=True))[..., :-8].mean(2)
+            scores = F.avg_pool1d(votes.flatten(0, 1), 5, 1, 2).view_as(votes).mean(1)
+            for head, scored in enumerate(F.pad(scores, (0, 8))):
+                chosen = clear(scored, int((end - begin) * keep), 8)
+                rows[head] = None if chosen is None or rows[head] is None else rows[head] + [begin + i for i in chosen]
+        kept.append(rows)
+    return kept
+
+
+def decode_at_intervals(prompt, press, keep, interval, target, forced):
+    """kvpress's PrefillDecodingPress, its two halves called by hand."""
+    positions = by_press(prompt, press, keep)
+    first = [[list(row) for row in layer] for layer in positions]
+    cache = DynamicCache()
+    for layer in range(prompt.layers):
+        wide = torch.tensor(positions[layer])[None, :, :, None].expand(-1, -1, -1, prompt.keys[0].shape[-1])
+        cache.update(prompt.keys[layer].gather(2, wide), prompt.values[layer].gather(2, wide), layer)
+    for step, token in enumerate(forced):
+        with torch.no_grad():
+            prompt.model(torch.tensor([[token]]), past_key_values=cache, use_cache=True,
+                         position_ids=torch.tensor([[prompt.n + step]]))
+        for layer in range(prompt.layers):
+            for row in positions[layer]:
+                row.append(prompt.n + step)
+            held = cache.layers[layer]
+            if (step + 1) % interval or held.keys.shape[2] <= target:
+                continue
+            scores = press.score(prompt.calls[layer][0], None, held.keys, held.values, None, {})
+            index = scores.topk(target, dim=-1).indices.sort(dim=-1).values
+            wide = index.unsqueeze(-1).expand(-1, -1, -1, held.keys.shape[-1])
+            held.keys, held.values = held.keys.gather(2, wide), held.values.gather(2, wide)
+            positions[layer] = [[row[i] for i in list(kept)] for row, kept in zip(positions[layer], index[0].tolist())]
+    return first, positions
+
+
 def decode(prompt, rule, forced):
     """Positions after the prompt, and after feeding the forced tokens with the library's cache really shortened."""
     cache = DynamicCache()
@@ -366,6 +410,14 @@ def cases(prompt, keep, forced):
     yield ({"name": "adakv", "scorer": SNAP, "budget_rule": {"name": "heads", "form": "authors"}},
            adakv_authors(prompt, keep), None)
     yield {"name": "lagkv", "lag": 16, "form": "authors"}, lagkv_authors(prompt, keep), None
+    if forced:  # the tiny model alone
+        yield {"name": "knorm", "prefill_chunk": 30}, by_press(prompt, ChunkPress(KnormPress(), 30), keep), None
+        yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
+               by_press(prompt, ChunkPress(LagKVPress(lag_size=4, cross_scoring=True), 50), keep), None)
+        yield SNAP | {"prefill_chunk": 50}, snapkv_chunks(prompt, keep, 50), None
+        yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
+        yield ({"name": "keydiff", "decode_interval": 6, "decode_tokens": 20},
+               *decode_at_intervals(prompt, KeyDiffPress(), keep, 6, 20, forced))
     budget = int(prompt.n * keep)
     yield {"name": "h2o"}, *decode(prompt, H2o(budget), forced)
     yield {"name": "tova"}, *decode(prompt, Tova(budget), forced)
