@@ -82,6 +82,7 @@ int32_t EntrySegment::position(int64_t kv_head, int64_t entry) const {
 }
 
 void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64_t count) {
+  if (from.ragged_) become_ragged();
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     Head& head = heads_[h];
     if (!ragged_ && h == 0 && head.entries == 0) first_position_ = from.position(h, first);

@@ -1,9 +1,14 @@
 #pragma once
 // Entries in a codec's real bits.
 
+#include <span>
+
 #include "harness/cache/entry_segment.h"
 
 namespace kvarena {
+
+/// Throws UserError naming the head when a number of `rows` is not finite. `what` is "key" or "value".
+void require_finite(std::span<const float> rows, const char* what, int64_t head);
 
 /// Packed entries that precede the tail. Codecs pack keys in blocks along tokens but values token by token, so the
 /// newest values here may still be in 16 bits: entries [0, packed_values) have both sides packed, entries

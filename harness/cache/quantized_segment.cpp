@@ -1,14 +1,10 @@
 #include "harness/cache/quantized_segment.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
 #include "harness/cache/run_attention.h"
-#include "harness/core/error.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena {
@@ -16,25 +12,24 @@ namespace {
 
 using kernels::CellKind;
 
+/// What is packed at once takes exactly its bytes; what grows step by step gets 1/64 more, so that it is seldom moved.
 void grow(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
   if (bytes <= buffer.bytes()) return;
-  Buffer larger(ledger, Tier::device, bytes);
+  Buffer larger(ledger, Tier::device, std::max(bytes, buffer.bytes() + buffer.bytes() / 64 / 64 * 64));
   if (buffer.bytes() > 0) std::memcpy(larger.data(), buffer.data(), static_cast<size_t>(buffer.bytes()));
   buffer = std::move(larger);
-}
-
-void require_finite(const std::vector<float>& rows, const char* what, int64_t head) {
-  if (std::ranges::all_of(rows, [](float x) { return std::isfinite(x); })) return;
-  fail({.place = fmt::format("kv head {}", head),
-        .found = fmt::format("a {} that is not finite", what),
-        .expected = "numbers that can be quantised",
-        .action = "the checkpoint or its dtype overflows; try dtype f32"});
 }
 
 }  // namespace
 
 QuantizedSegment::QuantizedSegment(const LayerShape& shape, const QuantizedFormat& format, LedgerPtr ledger)
-    : shape_(shape), format_(format), ledger_(std::move(ledger)) {
+    : shape_(shape),
+      format_(format),
+      ledger_(std::move(ledger)),
+      key_levels_(format.key_levels.begin(), format.key_levels.end(), LedgerAllocator<float>(ledger_)),
+      value_levels_(format.value_levels.begin(), format.value_levels.end(), LedgerAllocator<float>(ledger_)) {
+  if (!key_levels_.empty()) format_.keys.codebook = key_levels_.data();
+  if (!value_levels_.empty()) format_.values.codebook = value_levels_.data();
   for (int64_t head = 0; head < shape_.kv_heads; ++head) heads_.emplace_back(ledger_);
 }
 
@@ -43,9 +38,9 @@ void QuantizedSegment::reserve(Side& side, CellKind kind, int64_t entries) {
   constexpr int64_t kDword = sizeof(uint32_t);
   constexpr int64_t kMeta = sizeof(uint16_t);
   grow(side.codes, ledger_, kDword * kernels::packed_code_dwords(entries, shape_.head_dim, format.bits));
-  const int64_t meta = kMeta * kernels::packed_meta_count(kind, entries, shape_.head_dim, format.group_size);
-  grow(side.scale, ledger_, meta);
-  grow(side.zero, ledger_, meta);
+  const int64_t meta = kMeta * kernels::packed_meta_count(kind, entries, shape_.head_dim, format);
+  if (kernels::stores_scale(format)) grow(side.scale, ledger_, meta);
+  if (kernels::stores_zero(format)) grow(side.zero, ledger_, meta);
 }
 
 kernels::PackedEntries QuantizedSegment::view(const Side& side, CellKind kind) const {
@@ -94,21 +89,38 @@ void QuantizedSegment::take(EntrySegment& tail, int64_t n) {
     tail.read(h, keys.data(), values.data());
     require_finite(keys, "key", h);
     require_finite(values, "value", h);
+    if (format_.key_transform) format_.key_transform->apply(h, keys.data(), n);
     reserve(head.keys, CellKind::keys, entries_ + n);
+    if (entries_ == 0) set_given_meta(head.keys, h);
     kernels::encode_rows(view(head.keys, CellKind::keys), entries_, n, keys.data(), d);
     grow(head.recent_values, ledger_, kernels::cell_bytes(residual + n, d, shape_.dtype));
     kernels::store_rows(recent(head), residual, n, values.data(), d);
   }
   entries_ += n;
   tail.drop_front(n);
+  if (format_.value_transform) pack_values(n);
+}
+
+void QuantizedSegment::set_given_meta(Side& side, int64_t kv_head) const {
+  if (format_.keys.rule != kernels::QuantRule::given) return;
+  const kernels::PackedEntries keys = view(side, CellKind::keys);
+  for (int64_t c = 0; c < shape_.head_dim; ++c) {
+    keys.scale[c] = kernels::f32_to_half(format_.key_scale[kv_head * shape_.head_dim + c], format_.keys.meta);
+    keys.zero[c] = kernels::f32_to_half(format_.key_zero[kv_head * shape_.head_dim + c], format_.keys.meta);
+    if (kernels::half_to_f32(keys.scale[c], format_.keys.meta) == 0)
+      keys.scale[c] = kernels::f32_to_half(1, format_.keys.meta);
+  }
 }
 
 void QuantizedSegment::pack_values(int64_t n) {
+  if (n == 0) return;
   const int64_t d = shape_.head_dim;
   const int64_t left = unpacked_values() - n;
   std::vector<float> values(static_cast<size_t>(n * d));
-  for (Head& head : heads_) {
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    Head& head = heads_[h];
     kernels::load_rows(recent(head), 0, n, values.data(), d);
+    if (format_.value_transform) format_.value_transform->apply(h, values.data(), n);
     reserve(head.values, CellKind::values, packed_values_ + n);
     kernels::encode_rows(view(head.values, CellKind::values), packed_values_, n, values.data(), d);
 
@@ -134,6 +146,10 @@ int64_t QuantizedSegment::bytes() const {
     total += head.keys.bytes() + head.values.bytes();
     total += head.recent_values.bytes() + static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t));
   }
+  for (const auto& transform : {format_.key_transform, format_.value_transform}) {
+    if (transform) total += transform->bytes();
+  }
+  total += static_cast<int64_t>((key_levels_.capacity() + value_levels_.capacity()) * sizeof(float));
   return total;
 }
 
@@ -154,8 +170,33 @@ QuantizedSegment::Runs QuantizedSegment::runs() const {
   return all;
 }
 
+LayerQueries QuantizedSegment::mapped(const LayerQueries& queries, std::vector<float>& memory) const {
+  if (!format_.key_transform) return queries;
+  const int64_t d = shape_.head_dim;
+  const int64_t row = shape_.q_heads * d;
+  memory.resize(static_cast<size_t>(queries.q_len * row));
+  for (int64_t t = 0; t < queries.q_len; ++t) {
+    std::copy_n(queries.q + t * queries.q_stride, row, &memory[t * row]);
+    for (int64_t h = 0; h < shape_.q_heads; ++h) {
+      format_.key_transform->apply_to_queries(h / shape_.group(), &memory[t * row + h * d], 1);
+    }
+  }
+  LayerQueries result = queries;
+  result.q = memory.data();
+  result.q_stride = row;
+  return result;
+}
+
 void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
   const Runs packed = runs();
+  std::vector<float> memory;
+  const LayerQueries q = mapped(queries, memory);
+  if (format_.value_transform) return attend_transformed(q, causal, packed, state);
+  attend_mapped(q, causal, packed, state);
+}
+
+void QuantizedSegment::attend_mapped(const LayerQueries& queries, bool causal, const Runs& packed,
+                                     const kernels::AttentionState& state) const {
   if (shape_.window > 0) {
     attend_window(
         shape_, packed.runs, [this](int64_t head) { return positions(head); }, queries, state);
@@ -164,29 +205,67 @@ void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels:
   }
 }
 
+void QuantizedSegment::attend_transformed(const LayerQueries& queries, bool causal, const Runs& packed,
+                                          kernels::AttentionState& state) const {
+  const int64_t d = shape_.head_dim;
+  const int64_t rows = queries.q_len * shape_.q_heads;
+  std::vector<float> memory(static_cast<size_t>(rows * (d + 2)));
+  kernels::AttentionState own{
+      .out = memory.data(), .max = memory.data() + rows * d, .sum = memory.data() + rows * (d + 1)};
+  kernels::init_attention(own, queries.q_len, shape_.q_heads, d);
+  attend_mapped(queries, causal, packed, own);
+  for (int64_t row = 0; row < rows; ++row) {
+    format_.value_transform->undo(row % shape_.q_heads / shape_.group(), own.out + row * d, 1);
+  }
+  kernels::merge_attention(state, own, rows, d);
+}
+
 void QuantizedSegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
                                          int64_t row_stride) const {
   const Runs packed = runs();
+  std::vector<float> memory;
+  const LayerQueries q = mapped(queries, memory);
   if (shape_.window > 0) {
     const auto at = [this](int64_t head) { return positions(head); };
-    add_window_probabilities(shape_, packed.runs, at, queries, lse, sums, row_stride);
+    add_window_probabilities(shape_, packed.runs, at, q, lse, sums, row_stride);
   } else {
-    add_run_probabilities(shape_, packed.runs, queries, causal, lse, sums, row_stride);
+    add_run_probabilities(shape_, packed.runs, q, causal, lse, sums, row_stride);
   }
 }
 
 void QuantizedSegment::read(int64_t kv_head, float* keys, float* values) const {
   const Head& head = heads_[kv_head];
   const int64_t d = shape_.head_dim;
-  if (keys != nullptr) kernels::decode_rows(view(head.keys, CellKind::keys), 0, entries_, keys, d);
+  if (keys != nullptr) {
+    kernels::decode_rows(view(head.keys, CellKind::keys), 0, entries_, keys, d);
+    if (format_.key_transform) format_.key_transform->undo(kv_head, keys, entries_);
+  }
   if (values != nullptr) {
     kernels::decode_rows(view(head.values, CellKind::values), 0, packed_values_, values, d);
+    if (format_.value_transform) format_.value_transform->undo(kv_head, values, packed_values_);
     kernels::load_rows(recent(head), 0, unpacked_values(), values + packed_values_ * d, d);
   }
 }
 
+void QuantizedSegment::read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const {
+  const Head& head = heads_[kv_head];
+  kernels::decode_rows(view(head.keys, CellKind::keys), first, count, keys, shape_.head_dim);
+  kernels::decode_rows(view(head.values, CellKind::values), first, count, values, shape_.head_dim);
+}
+
+void QuantizedSegment::decode_cells(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const {
+  const Head& head = heads_[kv_head];
+  const int64_t cell = first / kernels::kCell;
+  kernels::decode_cells(view(head.keys, CellKind::keys), cell, kernels::cells_for(count), keys);
+  kernels::decode_cells(view(head.values, CellKind::values), cell, kernels::cells_for(count), values);
+}
+
 std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const {
-  auto copy = std::make_unique<QuantizedSegment>(shape_, format_, ledger);
+  QuantizedFormat format = format_;
+  for (RowTransformPtr* transform : {&format.key_transform, &format.value_transform}) {
+    if (*transform) *transform = (*transform)->clone(ledger);
+  }
+  auto copy = std::make_unique<QuantizedSegment>(shape_, format, ledger);
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     const Head& from = heads_[h];
     Head& to = copy->heads_[h];

@@ -1,15 +1,24 @@
 #pragma once
-// Packed entries under the asymmetric min-max group quantiser (kernels/quantize), attended as they lie.
+// Packed entries under the group quantisers of kernels/quantize, attended as they lie.
 
 #include "harness/cache/packed_segment.h"
+#include "harness/cache/row_transform.h"
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena {
 
-/// How a layer is quantised. Keys are grouped per channel along tokens, values per token along channels.
+/// How a layer is quantised. Values are grouped per token along channels; keys too, or per channel along tokens.
 struct QuantizedFormat {
   kernels::QuantFormat keys;
   kernels::QuantFormat values;
+  RowTransformPtr key_transform;    // applied before quantising; null for none
+  RowTransformPtr value_transform;  // with one, no values stay in 16 bits
+  /// Codebooks that belong to the request, [2^bits]; the segment keeps and counts them. Empty: the formats' own.
+  std::vector<float> key_levels;
+  std::vector<float> value_levels;
+  /// [kv_heads * head_dim] for keys with the rule `given` and a group_size of kWholeRun.
+  std::vector<float> key_scale;
+  std::vector<float> key_zero;
 };
 
 class QuantizedSegment final : public PackedSegment {
@@ -20,6 +29,12 @@ class QuantizedSegment final : public PackedSegment {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t n) override;
   [[nodiscard]] int64_t unpacked_values() const override { return entries_ - packed_values_; }
+
+  /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
+  /// must be packed.
+  void read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const;
+  /// The same as f32 cells; first is a multiple of 16.
+  void decode_cells(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const;
 
   [[nodiscard]] int64_t entries(int64_t /*kv_head*/) const override { return entries_; }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
@@ -57,11 +72,21 @@ class QuantizedSegment final : public PackedSegment {
   [[nodiscard]] kernels::PackedEntries view(const Side& side, kernels::CellKind kind) const;
   [[nodiscard]] kernels::Cells recent(const Head& head) const;
   [[nodiscard]] Runs runs() const;
+  void set_given_meta(Side& side, int64_t kv_head) const;
   void take_positions(const EntrySegment& tail, int64_t n);
+  /// Queries as mapped() gives them.
+  void attend_mapped(const LayerQueries& queries, bool causal, const Runs& packed,
+                     const kernels::AttentionState& state) const;
+  void attend_transformed(const LayerQueries& queries, bool causal, const Runs& packed,
+                          kernels::AttentionState& state) const;
+  /// Queries as the packed keys want them; `memory` holds them where they differ from the given ones.
+  [[nodiscard]] LayerQueries mapped(const LayerQueries& queries, std::vector<float>& memory) const;
 
   LayerShape shape_;
   QuantizedFormat format_;
   LedgerPtr ledger_;
+  LedgerVector<float> key_levels_;
+  LedgerVector<float> value_levels_;
   std::vector<Head> heads_;
   int64_t entries_ = 0;
   int64_t packed_values_ = 0;

@@ -36,15 +36,14 @@ KVARENA_SCORER(@Class@, {.name = "@name@",
 
 constexpr std::string_view kCodec = R"(#include <fmt/format.h>
 
-#include "harness/cache/quantized_segment.h"
 #include "harness/method/codec.h"
 
 namespace kvarena {
 namespace {
 
 /// Keys per channel and values per token in groups with a minimum and a step. A storage form of your own is a class
-/// derived from PackedSegment; make_segment() returns it.
-class @Class@ final : public Codec {
+/// derived from PackedSegment, which a Codec's make_segment() returns.
+class @Class@ final : public QuantizingCodec {
  public:
   void parameters(ParameterVisitor& p) override {
     p("bits", bits_).min(1).max(4).doc("bits of a key or value");
@@ -53,12 +52,9 @@ class @Class@ final : public Codec {
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     if (recent_ % kGroup != 0) problems.push_back(fmt::format("{}.recent: found {}, expected a multiple of 32", place, recent_));
   }
-  std::string check_shape(const LayerShape& shape) const override {
-    return shape.head_dim % kGroup == 0 ? "" : fmt::format("@name@: head_dim {} is no multiple of 32", shape.head_dim);
-  }
-  std::unique_ptr<PackedSegment> make_segment(const LayerShape& shape, const LedgerPtr& ledger) const override {
+  QuantizedFormat format(const LayerContext& /*layer*/) const override {
     const kernels::QuantFormat side{.bits = static_cast<int>(bits_), .group_size = kGroup, .meta = DType::bf16};
-    return std::make_unique<QuantizedSegment>(shape, QuantizedFormat{.keys = side, .values = side}, ledger);
+    return {.keys = side, .values = side};
   }
   int64_t key_block() const override { return recent_; }
   int64_t value_residual() const override { return recent_; }

@@ -1,10 +1,22 @@
 #pragma once
-// Quantising: a plugin provides the packed form of a layer; the framework keeps the residual window, moves entries
-// into the packed form as decoding goes on, and counts.
+// Quantising: a plugin provides the packed form of a layer; the framework keeps sinks and the residual window, moves
+// entries into the packed form as decoding goes on, packs what a dropping method leaves, and counts.
+//
+//   class Int4 final : public QuantizingCodec {
+//    public:
+//     void parameters(ParameterVisitor& p) override { p("group_size", group_size_).min(16); }
+//     QuantizedFormat format(const LayerContext& layer) const override {
+//       const kernels::QuantFormat side{.bits = 4, .group_size = group_size_, .token_groups = true};
+//       return {.keys = side, .values = side};
+//     }
+//     ...
+//   };
+//   KVARENA_CODEC(Int4, {.name = "int4", .title = "4-bit", .summary = "...", .paper = "..."});
 
 #include <memory>
 
-#include "harness/cache/packed_segment.h"
+#include "harness/cache/quantized_segment.h"
+#include "harness/cache/supplements.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 
@@ -16,39 +28,74 @@ class Codec {
 
   virtual void parameters(ParameterVisitor& p) = 0;
   virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-  /// Problems of these settings with a model's shapes ("head_dim 80 is no multiple of group_size 32"), empty when none.
-  [[nodiscard]] virtual std::string check_shape(const LayerShape& /*shape*/) const { return {}; }
+  /// Problems of these settings with a model's layer ("group_size: found 32, which does not divide head_dim 80"),
+  /// empty when none.
+  [[nodiscard]] virtual std::string check_layer(const LayerContext& /*layer*/) const { return {}; }
 
-  /// An empty packed segment for one layer.
-  [[nodiscard]] virtual std::unique_ptr<PackedSegment> make_segment(const LayerShape& shape,
-                                                                    const LedgerPtr& ledger) const = 0;
+  /// An empty packed segment for one layer. The cache's tail still holds every entry that will be packed first, for
+  /// codecs that calibrate on the prompt.
+  [[nodiscard]] virtual std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const = 0;
   /// Keys leave the 16-bit tail in blocks of this many tokens, as soon as a block is complete.
-  [[nodiscard]] virtual int64_t key_block() const = 0;
+  [[nodiscard]] virtual int64_t key_block() const { return 1; }
   /// Exactly this many newest values stay in 16 bits (all while there are fewer).
-  [[nodiscard]] virtual int64_t value_residual() const = 0;
+  [[nodiscard]] virtual int64_t value_residual() const { return 0; }
+  /// What the prefill must observe for exempt().
+  [[nodiscard]] virtual Needs needs() const { return {}; }
+  /// Prompt entries that stay in 16 bits beside the sinks, ascending. Not asked when a dropping method acted first.
+  [[nodiscard]] virtual std::vector<int32_t> exempt(const LayerContext& /*layer*/,
+                                                    const LayerObservations& /*seen*/) const {
+    return {};
+  }
+  /// Whether this layer is packed at all.
+  [[nodiscard]] virtual bool packs(const LayerContext& /*layer*/) const { return true; }
 };
 
-/// The cache is [packed][16-bit tail]; prompt attention always uses un-quantised entries, and a new entry is attended
-/// in 16 bits at its own step (method sheet, section 0.6).
+/// A codec whose packed form is a QuantizedSegment: what remains is to say the format.
+class QuantizingCodec : public Codec {
+ public:
+  [[nodiscard]] virtual QuantizedFormat format(const LayerContext& layer) const = 0;
+
+  [[nodiscard]] std::string check_layer(const LayerContext& layer) const override;
+  [[nodiscard]] std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override;
+};
+
+/// A problem when bits are not among those that kernels pack.
+void check_bits(const std::string& place, const char* key, int64_t bits, std::vector<std::string>& problems);
+/// The model's rotation of keys; none where the model is not known.
+[[nodiscard]] RotaryKeys rotary_keys(const LayerContext& layer);
+/// How scales of a layer are stored where a codec follows the cache: its own 16-bit type, f16 for an f32 cache.
+[[nodiscard]] DType meta_type(const LayerShape& shape);
+
+/// The cache is [16-bit sinks][packed][16-bit tail]; prompt attention always uses un-quantised entries, and a new entry
+/// is attended in 16 bits at its own step (method sheet, section 0.6). With "over", a dropping method acts on the
+/// prompt first and its survivors are packed: every head must keep the same number.
 class CodecMethod final : public Method {
  public:
-  explicit CodecMethod(std::unique_ptr<Codec> codec) : codec_(std::move(codec)) {}
+  CodecMethod(std::string name, std::unique_ptr<Codec> codec);
 
-  void parameters(ParameterVisitor& p) override { codec_->parameters(p); }
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    codec_->check(place, problems);
-  }
+  void parameters(ParameterVisitor& p) override;
+  void check(const std::string& place, std::vector<std::string>& problems) const override;
+  [[nodiscard]] Needs needs() const override;
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void settle(LayerContext& layer) const override;
 
  private:
+  [[nodiscard]] std::unique_ptr<Method> over() const;
+  void set_apart(LayerContext& layer, const std::vector<int32_t>& entries) const;
+  [[nodiscard]] int64_t waiting_sinks(const LayerCache& cache) const;
+  [[nodiscard]] PackedSegment* start_packing(LayerContext& layer) const;
+
+  std::string name_;
   std::unique_ptr<Codec> codec_;
+  int64_t sinks_ = 0;
+  NestedSpec over_;
 };
 
-#define KVARENA_CODEC(type, ...)                                                                              \
-  KVARENA_REGISTER(                                                                                           \
-      type, ::kvarena::Family::compression,                                                                   \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::CodecMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_CODEC(type, ...)                                                                \
+  KVARENA_REGISTER(type, ::kvarena::Family::compression,                                        \
+                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::CodecMethod>( \
+                       (::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>())),    \
+                   __VA_ARGS__)
 
 }  // namespace kvarena

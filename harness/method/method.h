@@ -131,6 +131,10 @@ class Method {
   /// After entries were appended by whatever way: pack what is due, evict to the budget.
   virtual void settle(LayerContext& /*layer*/) const {}
 
+  /// Whether compress() is all that the method does: later entries stay as they are, so that another method may pack
+  /// what it leaves ("over").
+  [[nodiscard]] virtual bool only_compresses() const { return false; }
+
   /// The draft-and-verify side of a verification method, null for all others.
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }
 };

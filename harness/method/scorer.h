@@ -86,6 +86,7 @@ class DroppingMethod final : public Method {
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void settle(LayerContext& layer) const override;
+  [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
 
   /// Gives the scorer away, for a method that wraps it.
   [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(scorer_); }

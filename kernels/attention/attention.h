@@ -11,10 +11,12 @@
 //   -
 //                         maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes by a fixed
 //                         tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
-//   packed keys           score = (sum over channels ascending of (q[c] s[c]) * code[c]) + (sum of q[c] lo[c] by 16
-//   lanes and
-//                         a fixed tree); packed values: o[c] += (p s) * code, and the sum of p lo is added to the
-//                         chunk's o
+//   packed keys           grouped along tokens: score = (sum over channels ascending of (q[c] s[c]) * level[c]) + (sum
+//   of
+//                         q[c] lo[c] by 16 lanes and a fixed tree). Grouped along channels: over groups ascending,
+//                         score += s * (sum over the group's channels ascending of q[c] level[c]), then += lo * (sum of
+//                         the group's q[c] by 16 lanes and a fixed tree)
+//   packed values         o[c] += (p s) * level, and the sum of p lo is added to the chunk's o
 //   state                 chunks merged in ascending order by merge rule: m = max(m1, m2), both parts scaled by
 //                         exp(m_i - m)
 // An indexed run that lists every entry gives the bits of the dense run. Cutting a cache into segments anywhere but at
@@ -49,7 +51,7 @@ struct HeadRun {
                                    // Runs of whole cells (pages of 16) are read at the speed of a dense run.
   int64_t index_count = 0;
   const PackedEntries* packed_keys = nullptr;
-  int64_t packed_key_count = 0;  // multiple of the format's group_size; 0 when packed_keys is null
+  int64_t packed_key_count = 0;  // multiple of 16, or all entries; 0 when packed_keys is null
   const PackedEntries* packed_values = nullptr;
   int64_t packed_value_count = 0;  // any number; 0 when packed_values is null
 };

@@ -41,7 +41,7 @@ class PackedLayers {
     packed_.reserve(static_cast<size_t>(copies * shape.kv_heads * 2));
     for (int64_t i = 0; i < copies * shape.kv_heads; ++i) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
-        const int64_t meta = packed_meta_count(kind, entries, shape.head_dim, format.group_size);
+        const int64_t meta = packed_meta_count(kind, entries, shape.head_dim, format);
         codes_.emplace_back(static_cast<size_t>(packed_code_dwords(entries, shape.head_dim, format.bits)));
         meta_.emplace_back(static_cast<size_t>(2 * meta));
         packed_.push_back(
@@ -98,12 +98,31 @@ void attend_decode(benchmark::State& state, Shape shape, DType dtype) {
               4 * shape.q_heads * q_len * entries * shape.head_dim);
 }
 
-void attend_packed(benchmark::State& state, Shape shape, int bits) {
+/// Keys grouped along tokens (along_tokens), or in tokens as most others'.
+QuantFormat along_tokens(int bits) { return {.bits = bits}; }
+QuantFormat token(int bits, int64_t group_size) {
+  return {.bits = bits, .group_size = group_size, .token_groups = true};
+}
+QuantFormat rotated(int bits, int64_t head_dim) {
+  static const std::vector<float> levels = bench::numbers(32, 9);
+  return {.bits = bits,
+          .group_size = head_dim,
+          .rule = QuantRule::norm,
+          .levels = Levels::codebook,
+          .codebook = levels.data(),
+          .token_groups = true};
+}
+QuantFormat e4m3() {
+  return {.bits = 8, .group_size = 64, .rule = QuantRule::absmax, .levels = Levels::e4m3, .token_groups = true};
+}
+
+void attend_packed(benchmark::State& state, Shape shape, const QuantFormat& format) {
   const int64_t entries = state.range(0), q_len = state.range(1);
+  const int64_t meta = (stores_scale(format) ? 16 : 0) + (stores_zero(format) ? 16 : 0);  // bits a group
   const int64_t bytes =
-      2 * entries * shape.kv_heads * shape.head_dim * (bits + 1) / 8;  // groups of 32: one bit of meta
+      2 * entries * shape.kv_heads * shape.head_dim * (format.bits * format.group_size + meta) / format.group_size / 8;
   const int64_t copies = bench::copies_for(bytes);
-  PackedLayers layers(shape, {.bits = bits}, entries, copies);
+  PackedLayers layers(shape, format, entries, copies);
   attend_loop(state, shape, DType::bf16, layers.runs(), copies, q_len, bytes,
               4 * shape.q_heads * q_len * entries * shape.head_dim);
   state.counters["codes"] = benchmark::Counter(static_cast<double>(2 * entries * shape.kv_heads * shape.head_dim),
@@ -144,13 +163,20 @@ BENCHMARK_CAPTURE(attend_decode, smol / f32, kSmol, DType::f32)->Apply(decode_ar
 BENCHMARK_CAPTURE(attend_decode, smol / bf16, kSmol, DType::bf16)->Apply(decode_args)->UseRealTime();
 BENCHMARK_CAPTURE(attend_decode, smol / f16, kSmol, DType::f16)->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_decode, llama / bf16, kLlama, DType::bf16)->Args({4096, 1})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, smol / 8bit, kSmol, 8)->Args({4096, 1})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, smol / 4bit, kSmol, 4)->Args({4096, 1})->Args({4096, 8})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, smol / 3bit, kSmol, 3)->Args({4096, 1})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, smol / 2bit, kSmol, 2)->Args({4096, 1})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, smol / 1bit, kSmol, 1)->Args({4096, 1})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, llama / 4bit, kLlama, 4)->Args({4096, 1})->UseRealTime();
-BENCHMARK_CAPTURE(attend_packed, llama / 2bit, kLlama, 2)->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / 8bit, kSmol, along_tokens(8))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / 4bit, kSmol, along_tokens(4))->Args({4096, 1})->Args({4096, 8})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / 3bit, kSmol, along_tokens(3))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / 2bit, kSmol, along_tokens(2))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / 1bit, kSmol, along_tokens(1))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, llama / 4bit, kLlama, along_tokens(4))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, llama / 2bit, kLlama, along_tokens(2))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / token 4bit, kSmol, token(4, 64))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / token 2bit, kSmol, token(2, 64))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / blocks of 32 4bit, kSmol, token(4, 32))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / codebook 4bit, kSmol, rotated(4, 64))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / codebook 3bit, kSmol, rotated(3, 64))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / e4m3, kSmol, e4m3())->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, llama / codebook 4bit, kLlama, rotated(4, 128))->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_indexed, smol / bf16, kSmol, DType::bf16)
     ->Args({32768, 2048, 16})
     ->Args({32768, 2048, 1})

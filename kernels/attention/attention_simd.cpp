@@ -26,7 +26,7 @@ constexpr int64_t kValueAhead = 32;
 
 template <class T, int ROWS, int CELLS, bool FETCH>
 void score_tile(const ChunkArgs& args, int64_t row, const Touch* touches, const Touch* last) {
-  const int64_t packed_cells = args.packed_key_count / kCell;
+  const int64_t packed_cells = cells_for(args.packed_key_count);
   const typename T::Stored *keys[CELLS], *next[CELLS];
   for (int j = 0; j < CELLS; ++j) {
     const int64_t cell = touches[j].cell - packed_cells;
@@ -105,7 +105,7 @@ template <class T>
 void score_chunk(const ChunkArgs& args, Span seen) {
   Touch touches[kChunk];
   const int n = find_touches(args.index, args.first, seen.low, seen.high, touches);
-  const int64_t packed_cells = args.packed_key_count / kCell;
+  const int64_t packed_cells = cells_for(args.packed_key_count);
   int t = 0;
   for (; t + kPackedCells <= n && touches[t + kPackedCells - 1].cell < packed_cells; t += kPackedCells) {
     score_packed<kPackedCells>(args, touches + t);

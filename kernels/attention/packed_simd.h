@@ -13,7 +13,7 @@ template <int CELLS>
 void score_packed(const ChunkArgs& args, const Touch* touches) {
   float* codes = args.work;
   float* queries = codes + kPackedCells * whole_codes(args.head_dim) * kLanes;
-  const bool fused = fuses(args.packed_keys->format.bits, args.rows);
+  const bool fused = fuses_keys(*args.packed_keys, args.rows);
   if (!fused) unpack_keys<CELLS>(*args.packed_keys, touches, codes);
   for (int64_t row = 0; row < args.rows; row += kPackedRows) {
     const int64_t rows = min_of(kPackedRows, args.rows - row);
@@ -74,9 +74,11 @@ KVARENA_INLINE F32x16 listed_meta(const uint16_t* meta, const ChunkArgs& args, c
 
 /// One touched cell of packed values, for list positions before `limit`. zeros [rows][groups][16] collects p * lo.
 /// Four vectors of channels from vector V0 on, of VECS a value, over a whole cell: codes stay in registers.
-template <int BITS, int VECS, int V0, int ROWS>
-void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group) {
-  constexpr int kPer = 32 / BITS, kTile = 4;
+template <class C, int VECS, int V0, int ROWS>
+void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group,
+                      const LevelTable& levels) {
+  constexpr int kPer = 32 / C::bits, kTile = 4;
+  const LevelTable table = levels;
   constexpr int kEntries = kPer >= VECS ? kPer / VECS : 1;  // entries that share a dword
   F32x16 acc[ROWS][kTile];
   float* out = args.out + V0 * kLanes;
@@ -88,7 +90,7 @@ void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float
   const float* w[kTile];
 #pragma GCC unroll 4
   for (int v = 0; v < kTile; ++v) w[v] = weights + (V0 + v) * kLanes / group * ROWS * kLanes;
-  const int64_t cell_size = packed_planes(args.value_dim, BITS) * kLanes;
+  const int64_t cell_size = packed_planes(args.value_dim, C::bits) * kLanes;
   for (int64_t e = 0; e < kCell; e += kEntries) {
     const uint32_t* at = planes + (e * VECS + (kPer < VECS ? V0 : 0)) / kPer * kLanes;
     const U32x16 word = load_u32(at);
@@ -98,7 +100,7 @@ void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float
 #pragma GCC unroll 4
       for (int v = 0; v < kTile; ++v) {
         const int code = kPer < VECS ? v : u * VECS + V0 + v;
-        const F32x16 x = low_bits<BITS>(shift_right(word, BITS * code));
+        const F32x16 x = level_of_lanes<C>(shift_right(word, C::bits * code), table);
 #pragma GCC unroll 4
         for (int i = 0; i < ROWS; ++i) acc[i][v] = fma(set16(w[v][i * kLanes + e + u]), x, acc[i][v]);
       }
@@ -111,20 +113,22 @@ void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float
   }
 }
 
-template <int BITS, int ROWS>
-void fused_value_rows(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group) {
-  if (args.value_dim == 4 * kLanes) return fused_value_tile<BITS, 4, 0, ROWS>(args, planes, weights, group);
-  fused_value_tile<BITS, 8, 0, ROWS>(args, planes, weights, group);
-  fused_value_tile<BITS, 8, 4, ROWS>(args, planes, weights, group);
+template <class C, int ROWS>
+void fused_value_rows(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group,
+                      const LevelTable& table) {
+  if (args.value_dim == 4 * kLanes) return fused_value_tile<C, 4, 0, ROWS>(args, planes, weights, group, table);
+  fused_value_tile<C, 8, 0, ROWS>(args, planes, weights, group, table);
+  fused_value_tile<C, 8, 4, ROWS>(args, planes, weights, group, table);
 }
 
-template <int BITS>
+template <class C>
 void fused_values(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group) {
+  const LevelTable table = level_table(args.packed_values->format);
   switch (args.rows) {
-    case 1: return fused_value_rows<BITS, 1>(args, planes, weights, group);
-    case 2: return fused_value_rows<BITS, 2>(args, planes, weights, group);
-    case 3: return fused_value_rows<BITS, 3>(args, planes, weights, group);
-    default: return fused_value_rows<BITS, 4>(args, planes, weights, group);
+    case 1: return fused_value_rows<C, 1>(args, planes, weights, group, table);
+    case 2: return fused_value_rows<C, 2>(args, planes, weights, group, table);
+    case 3: return fused_value_rows<C, 3>(args, planes, weights, group, table);
+    default: return fused_value_rows<C, 4>(args, planes, weights, group, table);
   }
 }
 
@@ -136,8 +140,8 @@ void scale_weights(const ChunkArgs& args, const Touch& touch, int64_t limit, flo
   const int64_t groups = args.value_dim / values.format.group_size;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t at = (touch.cell * groups + g) * kCell;
-    const F32x16 scale = listed_meta<M>(values.scale + at, args, touch);
-    const F32x16 zero = listed_meta<M>(values.zero + at, args, touch);
+    const F32x16 scale = values.scale != nullptr ? listed_meta<M>(values.scale + at, args, touch) : set16(1);
+    const F32x16 zero = values.zero != nullptr ? listed_meta<M>(values.zero + at, args, touch) : zero16();
     for (int64_t row = 0; row < args.rows; ++row) {
       const int64_t low = args.low[row] - touch.position, high = min_of(args.high[row], limit) - touch.position;
       const Mask16 seen = and_not(first_lanes(min_of(high, touch.count)), first_lanes(low));
@@ -153,12 +157,13 @@ void scale_weights(const ChunkArgs& args, const Touch& touch, int64_t limit, flo
 /// The codes of a touched cell's listed entries, [count][value_dim].
 void unpack_values(const ChunkArgs& args, const Touch& touch, const uint32_t* planes, float* codes) {
   const int64_t vecs = args.value_dim / kLanes;
-  with_bits(args.packed_values->format.bits, [&](auto width) {
-    constexpr int kBits = decltype(width)::value;
-    if (touch.count == kCell) return unpack_lanes<kBits>(planes, kCell * vecs, codes);
+  const LevelTable table = level_table(args.packed_values->format);
+  with_code(args.packed_values->format, [&](auto code) {
+    using C = decltype(code);
+    if (touch.count == kCell) return unpack_lanes<C>(planes, kCell * vecs, table, codes);
     for (int32_t i = 0; i < touch.count; ++i) {
       const int64_t lane = args.index[args.first + touch.position + i] % kCell;
-      unpack_some<kBits>(planes, lane * vecs, vecs, codes + i * args.value_dim);
+      unpack_some<C>(planes, lane * vecs, vecs, table, codes + i * args.value_dim);
     }
   });
 }
@@ -174,10 +179,15 @@ void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit,
 #if defined(KVARENA_SIMD_AVX512)
   if (touch.count == kCell && fuses(values.format.bits, args.rows) && (d == 4 * kLanes || d == 8 * kLanes)) {
     switch (values.format.bits) {
-      case 1: return fused_values<1>(args, planes, weights, group);
-      case 2: return fused_values<2>(args, planes, weights, group);
-      case 4: return fused_values<4>(args, planes, weights, group);
-      default: return fused_values<8>(args, planes, weights, group);
+      case 1: return fused_values<Code<1, Levels::codebook>>(args, planes, weights, group);
+      case 2: return fused_values<Code<2, Levels::codebook>>(args, planes, weights, group);
+      case 4: return fused_values<Code<4, Levels::codebook>>(args, planes, weights, group);
+      default: break;
+    }
+    switch (values.format.levels) {
+      case Levels::e4m3: return fused_values<Code<8, Levels::e4m3>>(args, planes, weights, group);
+      case Levels::e5m2: return fused_values<Code<8, Levels::e5m2>>(args, planes, weights, group);
+      default: return fused_values<Code<8, Levels::uniform>>(args, planes, weights, group);
     }
   }
 #endif

@@ -33,7 +33,7 @@ template <class T, int ROWS, int CELLS>
 void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
   const int64_t d = work.args->head_dim, group = work.args->q_heads / work.args->kv_heads;
   const ColumnSumsProblem& problem = *work.problem;
-  const int64_t packed_cells = problem.runs[work.kv_head].packed_key_count / kCell;
+  const int64_t packed_cells = cells_for(problem.runs[work.kv_head].packed_key_count);
   const typename T::Stored *keys[CELLS], *next[CELLS];
   for (int j = 0; j < CELLS; ++j) {
     keys[j] = static_cast<const typename T::Stored*>(problem.runs[work.kv_head].keys) +
@@ -69,7 +69,7 @@ void run_packed(const ColumnSumsWork& work, const Touch& touch) {
   const PackedEntries& keys = *problem.runs[work.kv_head].packed_keys;
   const int64_t group = work.args->q_heads / work.args->kv_heads, rows = problem.q_len * group;
   float* queries = work.work + kPackedCells * whole_codes(keys.head_dim) * kLanes;
-  const bool fused = fuses(keys.format.bits, rows);
+  const bool fused = fuses_keys(keys, rows);
   if (!fused) unpack_keys<1>(keys, &touch, work.work);
   for (int64_t row = 0; row < rows; row += kPackedRows) {
     const int64_t some = min_of(kPackedRows, rows - row);
@@ -90,7 +90,7 @@ void run_format(const ColumnSumsWork& work) {
   const HeadRun& head = work.problem->runs[work.kv_head];
   const int n = find_touches(head.index, work.first, 0, work.count, touches);
   int dense = 0;
-  for (; dense < n && touches[dense].cell < head.packed_key_count / kCell; ++dense) run_packed(work, touches[dense]);
+  for (; dense < n && touches[dense].cell < cells_for(head.packed_key_count); ++dense) run_packed(work, touches[dense]);
   const int64_t rows = work.problem->q_len * (work.args->q_heads / work.args->kv_heads);
   for (int64_t row = 0; row < rows; row += kRows) {
     const int64_t some = min_of(kRows, rows - row);

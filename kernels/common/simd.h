@@ -116,17 +116,22 @@ KVARENA_INLINE U32x16 load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p
 KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) { return {(__m512i)((__v16su)a.v >> n)}; }
 KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m512i)((__v16su)a.v << n)}; }
 KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
-/// The lowest BITS bits of each lane as a number. Up to 4 bits by one look-up, which ignores the bits above itself.
+KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
+  return {_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int>(mask)))};
+}
+/// The lowest byte of each lane as a number.
+KVARENA_INLINE F32x16 low_byte(U32x16 a) { return {_mm512_cvtepi32_ps(masked(a, 0xff).v)}; }
+/// The lowest 16 bits of each lane, read as f16; the upper ones are 0.
+KVARENA_INLINE F32x16 f16_lanes(U32x16 a) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a.v))}; }
+/// table[lowest BITS bits of each lane]; the table repeats itself every 2^BITS lanes. The bits above are ignored.
 template <int BITS>
-KVARENA_INLINE F32x16 low_bits(U32x16 a) {
-  if constexpr (BITS <= 4) {
-    constexpr int m = (1 << BITS) - 1;
-    const __m512 table = _mm512_setr_ps(0, 1 & m, 2 & m, 3 & m, 4 & m, 5 & m, 6 & m, 7 & m, 8 & m, 9 & m, 10 & m,
-                                        11 & m, 12 & m, 13 & m, 14 & m, 15 & m);
-    return {_mm512_permutexvar_ps(a.v, table)};
-  } else {
-    return {_mm512_cvtepi32_ps(_mm512_and_si512(a.v, _mm512_set1_epi32((1 << BITS) - 1)))};
-  }
+KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 table) {
+  static_assert(BITS <= 4);
+  return {_mm512_permutexvar_ps(a.v, table.v)};
+}
+/// The same with 5 bits and 32 numbers.
+KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 low, F32x16 high) {
+  return {_mm512_permutex2var_ps(low.v, a.v, high.v)};
 }
 
 #else  // AVX2
@@ -228,10 +233,37 @@ KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) {
 }
 KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m256i)((__v8su)a.l << n), (__m256i)((__v8su)a.h << n)}; }
 KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)}; }
+KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
+  const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
+  return {_mm256_and_si256(a.l, m), _mm256_and_si256(a.h, m)};
+}
+KVARENA_INLINE F32x16 low_byte(U32x16 a) {
+  const U32x16 byte = masked(a, 0xff);
+  return {_mm256_cvtepi32_ps(byte.l), _mm256_cvtepi32_ps(byte.h)};
+}
+KVARENA_INLINE __m256 f16_lanes8(__m256i a) {
+  const __m128i both = _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  return _mm256_cvtph_ps(both);
+}
+KVARENA_INLINE F32x16 f16_lanes(U32x16 a) { return {f16_lanes8(a.l), f16_lanes8(a.h)}; }
+/// Of sixteen numbers in two registers, the one that the lowest 4 bits name: both halves' candidates, chosen by bit 3.
+KVARENA_INLINE __m256 look_up8(__m256i a, F32x16 table) {
+  const __m256 third = _mm256_castsi256_ps(_mm256_slli_epi32(a, 28));
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.l, a), _mm256_permutevar8x32_ps(table.h, a), third);
+}
 template <int BITS>
-KVARENA_INLINE F32x16 low_bits(U32x16 a) {
-  const __m256i mask = _mm256_set1_epi32((1 << BITS) - 1);
-  return {_mm256_cvtepi32_ps(_mm256_and_si256(a.l, mask)), _mm256_cvtepi32_ps(_mm256_and_si256(a.h, mask))};
+KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 table) {
+  if constexpr (BITS <= 3) {
+    return {_mm256_permutevar8x32_ps(table.l, a.l), _mm256_permutevar8x32_ps(table.l, a.h)};
+  } else {
+    return {look_up8(a.l, table), look_up8(a.h, table)};
+  }
+}
+KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 low, F32x16 high) {
+  const __m256 fourth_l = _mm256_castsi256_ps(_mm256_slli_epi32(a.l, 27));
+  const __m256 fourth_h = _mm256_castsi256_ps(_mm256_slli_epi32(a.h, 27));
+  return {_mm256_blendv_ps(look_up8(a.l, low), look_up8(a.l, high), fourth_l),
+          _mm256_blendv_ps(look_up8(a.h, low), look_up8(a.h, high), fourth_h)};
 }
 
 #endif

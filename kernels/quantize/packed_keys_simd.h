@@ -1,233 +1,284 @@
 #pragma once
-// Per-path internal: unpacking of codes, and dot products of query rows with packed keys.
+// Per-path internal: dot products of query rows with packed keys.
 //
-// Codes of a cell go through the first-level cache as floats: unpacking (shift, look-up, store) is done once for all
-// query rows. Scale and zero never meet the codes: a query is scaled once per group of entries.
+// Where registers do not suffice, the codes of a cell go through the first-level cache as floats: unpacking (shift,
+// look-up, store) is done once for all query rows. Scale and zero never meet the codes: keys grouped along tokens have
+// the query scaled once per group of entries, keys grouped along channels have each group's sum scaled.
 
 #include "kernels/cells/touch_simd.h"
-#include "kernels/common/simd.h"
+#include "kernels/quantize/levels_simd.h"
 #include "kernels/quantize/packed_work.h"
 
 namespace kvarena::kernels {
 namespace {
 
-template <int BITS>
-struct Width {
-  static constexpr int value = BITS;
-};
-
-/// Calls f with the width as a constant.
-template <class F>
-KVARENA_INLINE void with_bits(int bits, const F& f) {
-  switch (bits) {
-    case 1: f(Width<1>{}); return;
-    case 2: f(Width<2>{}); return;
-    case 3: f(Width<3>{}); return;
-    case 4: f(Width<4>{}); return;
-    default: f(Width<8>{}); return;
-  }
-}
-
-/// Codes 0 .. n-1 of every lane as floats [n][16]; writes whole_codes(n) of them.
-template <int BITS>
-void unpack_lanes(const uint32_t* planes, int64_t n, float* out) {
-  if constexpr (BITS == 3) {  // 32 codes in three dwords; codes 10 and 21 cross
-    const int64_t total = (n * 3 + 31) / 32;
-    for (int64_t j = 0, plane = 0; j < n; j += 32, plane += 3) {
-      const U32x16 a = load_u32(planes + plane * kLanes);
-      const U32x16 b = load_u32(planes + min_of(plane + 1, total - 1) * kLanes);
-      const U32x16 c = load_u32(planes + min_of(plane + 2, total - 1) * kLanes);
-      float* to = out + j * kLanes;
-#pragma GCC unroll 10
-      for (int i = 0; i < 10; ++i) store16(to + i * kLanes, low_bits<3>(shift_right(a, 3 * i)));
-      store16(to + 10 * kLanes, low_bits<3>(either(shift_right(a, 30), shift_left(b, 2))));
-#pragma GCC unroll 10
-      for (int i = 0; i < 10; ++i) store16(to + (11 + i) * kLanes, low_bits<3>(shift_right(b, 3 * i + 1)));
-      store16(to + 21 * kLanes, low_bits<3>(either(shift_right(b, 31), shift_left(c, 1))));
-#pragma GCC unroll 10
-      for (int i = 0; i < 10; ++i) store16(to + (22 + i) * kLanes, low_bits<3>(shift_right(c, 3 * i + 2)));
-    }
-  } else {
-    constexpr int kPer = 32 / BITS;
-    for (int64_t j = 0; j < n; j += kPer, planes += kLanes) {
-      const U32x16 word = load_u32(planes);
-#pragma GCC unroll 32
-      for (int i = 0; i < kPer; ++i) store16(out + (j + i) * kLanes, low_bits<BITS>(shift_right(word, BITS * i)));
-    }
-  }
-}
-
-/// Codes first .. first+n-1 of every lane.
-template <int BITS>
-void unpack_some(const uint32_t* planes, int64_t first, int64_t n, float* out) {
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t bit = (first + j) * BITS;
-    const int shift = static_cast<int>(bit % 32);
-    const uint32_t* word = planes + bit / 32 * kLanes;
-    U32x16 code = shift_right(load_u32(word), shift);
-    if (shift + BITS > 32) code = either(code, shift_left(load_u32(word + kLanes), 32 - shift));
-    store16(out + j * kLanes, low_bits<BITS>(code));
-  }
+/// A scale or zero of 16 lanes, or what its absence means.
+template <class M>
+KVARENA_INLINE F32x16 meta_lanes(const uint16_t* meta, int64_t at, float absent) {
+  return meta != nullptr ? load16(M{}, meta + at) : set16(absent);
 }
 
 /// Query rows times scale, and their products with zero, for one group of entries.
 template <class M>
 KVARENA_INLINE float scale_query(const float* q, const uint16_t* scale, const uint16_t* zero, int64_t n, float* out) {
-  for (int64_t c = 0; c < n; c += kLanes) store16(out + c, mul(load16(q + c), load16(M{}, scale + c)));
-  return dot_lanes(q, M{}, zero, n);
+  for (int64_t c = 0; c < n; c += kLanes) store16(out + c, mul(load16(q + c), meta_lanes<M>(scale, c, 1)));
+  return zero != nullptr ? dot_lanes(q, M{}, zero, n) : 0;
 }
 
-/// The codes of CELLS touched cells as floats, [CELLS][whole_codes(head_dim)][16].
+/// The levels of CELLS touched cells, [CELLS][whole_codes(head_dim)][16].
 template <int CELLS>
 void unpack_keys(const PackedEntries& keys, const Touch* touches, float* codes) {
   const int64_t d = keys.head_dim, planes = packed_planes(d, keys.format.bits);
-  with_bits(keys.format.bits, [&](auto width) {
+  const LevelTable table = level_table(keys.format);
+  with_code(keys.format, [&](auto code) {
     for (int j = 0; j < CELLS; ++j) {
-      unpack_lanes<decltype(width)::value>(keys.codes + touches[j].cell * planes * kLanes, d,
-                                           codes + j * whole_codes(d) * kLanes);
+      unpack_lanes<decltype(code)>(keys.codes + touches[j].cell * planes * kLanes, d, table,
+                                   codes + j * whole_codes(d) * kLanes);
     }
   });
 }
 
-/// One row tile over CELLS unpacked cells, each with its own scaled queries [ROWS][head_dim]; sink(i, j, dot).
-template <int ROWS, int CELLS, class Sink>
-KVARENA_INLINE void packed_tile(int64_t d, const float* codes, const float* const (&scaled)[CELLS],
-                                const float (&bias)[CELLS][kPackedRows], const Sink& sink) {
-  F32x16 acc[ROWS][CELLS];
-  for (auto& a : acc) {
-    for (auto& b : a) b = zero16();
-  }
-  const int64_t cell_size = whole_codes(d) * kLanes;
+/// What a tile of query rows and cells reads: CELLS cells either as they lie or as unpacked levels, and for each of
+/// them its own queries [ROWS][head_dim].
+template <int CELLS>
+struct TileSource {
+  int64_t head_dim;
   const float* q[CELLS];
-  for (int j = 0; j < CELLS; ++j) q[j] = scaled[j];
-  for (int64_t c = 0; c < d; ++c) {
-#pragma GCC unroll 4
-    for (int j = 0; j < CELLS; ++j) {
-      const F32x16 k = load16(codes + j * cell_size + c * kLanes);
-#pragma GCC unroll 6
-      for (int i = 0; i < ROWS; ++i) acc[i][j] = fma(set16(q[j][i * d + c]), k, acc[i][j]);
-    }
-  }
-  for (int i = 0; i < ROWS; ++i) {
-    for (int j = 0; j < CELLS; ++j) sink(i, j, add(acc[i][j], set16(bias[j][i])));
-  }
-}
+  const float* levels;            // [CELLS][whole_codes(head_dim)][16], or null:
+  const uint32_t* planes[CELLS];  // as they lie
+  LevelTable table;
+};
 
-/// Whether codes of this width meet this many rows in registers.
+/// Whether codes of this width meet this many rows in registers: where dwords hold whole codes.
 KVARENA_INLINE bool fuses(int bits, int64_t rows) {
 #if defined(KVARENA_SIMD_AVX512)
-  return bits != 3 && rows <= kFusedRows;
+  return 32 % bits == 0 && rows <= kFusedRows;
 #else
   return bits < 0 && rows < 0;  // never: sixteen registers do not hold words, codes and sums
 #endif
 }
+/// The same for keys: groups along channels must begin with a dword of their own.
+KVARENA_INLINE bool fuses_keys(const PackedEntries& keys, int64_t rows) {
+  const QuantFormat& f = keys.format;
+  return fuses(f.bits, rows) && (!f.token_groups || f.group_size == keys.head_dim || f.group_size * f.bits % 32 == 0);
+}
 
-/// packed_tile() without the detour through memory.
-template <int BITS, int ROWS, int CELLS, class Sink>
-KVARENA_INLINE void fused_tile(int64_t d, const uint32_t* const (&cells)[CELLS], const float* const (&scaled)[CELLS],
-                               const float (&bias)[CELLS][kPackedRows], const Sink& sink) {
-  constexpr int kPer = 32 / BITS;
-  F32x16 acc[ROWS][CELLS];
+/// acc[i][j] = sum over channels begin .. end-1, ascending, of query times level, from 0.
+template <int ROWS, int CELLS>
+[[gnu::noinline]] void add_unpacked(const TileSource<CELLS>& source, int64_t begin, int64_t end,
+                                    F32x16 (&acc)[ROWS][CELLS]) {
+  F32x16 sum[ROWS][CELLS];
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) sum[i][j] = zero16();
+  }
+  const int64_t d = source.head_dim, cell_size = whole_codes(d) * kLanes;
+  for (int64_t c = begin; c < end; ++c) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) {
+      const F32x16 k = load16(source.levels + j * cell_size + c * kLanes);
+#pragma GCC unroll 6
+      for (int i = 0; i < ROWS; ++i) sum[i][j] = fma(set16(source.q[j][i * d + c]), k, sum[i][j]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) acc[i][j] = sum[i][j];
+  }
+}
+
+/// add_unpacked() without the detour through memory.
+template <class C, int ROWS, int CELLS>
+[[gnu::noinline]] void add_fused(const TileSource<CELLS>& source, int64_t begin, int64_t end,
+                                 F32x16 (&acc)[ROWS][CELLS]) {
+  constexpr int kPer = 32 / C::bits;
+  F32x16 sum[ROWS][CELLS];
 #pragma GCC unroll 4
   for (int i = 0; i < ROWS; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < CELLS; ++j) acc[i][j] = zero16();
+    for (int j = 0; j < CELLS; ++j) sum[i][j] = zero16();
   }
+  const LevelTable table = source.table;
+  const int64_t d = source.head_dim;
   const float* q[CELLS];
   const uint32_t* planes[CELLS];
-  for (int j = 0; j < CELLS; ++j) q[j] = scaled[j];
-  for (int j = 0; j < CELLS; ++j) planes[j] = cells[j];
-  int64_t c = 0;
-  for (; c + kPer <= d; c += kPer) {
+  for (int j = 0; j < CELLS; ++j) q[j] = source.q[j];
+  for (int j = 0; j < CELLS; ++j) planes[j] = source.planes[j] + begin / kPer * kLanes;
+  const int64_t ahead = CELLS * packed_planes(d, C::bits) * kLanes;
+  int64_t c = begin;
+  for (; c + kPer <= end; c += kPer) {
     U32x16 word[CELLS];
 #pragma GCC unroll 4
     for (int j = 0; j < CELLS; ++j) {
       word[j] = load_u32(planes[j]);
       planes[j] += kLanes;
-      fetch(planes[j] + CELLS * (d / kPer) * kLanes);
+      fetch(planes[j] + ahead);
     }
 #pragma GCC unroll 32
     for (int s = 0; s < kPer; ++s) {
 #pragma GCC unroll 4
       for (int j = 0; j < CELLS; ++j) {
-        const F32x16 k = low_bits<BITS>(shift_right(word[j], BITS * s));
+        const F32x16 k = level_of_lanes<C>(shift_right(word[j], C::bits * s), table);
 #pragma GCC unroll 4
-        for (int i = 0; i < ROWS; ++i) acc[i][j] = fma(set16(q[j][i * d + c + s]), k, acc[i][j]);
+        for (int i = 0; i < ROWS; ++i) sum[i][j] = fma(set16(q[j][i * d + c + s]), k, sum[i][j]);
       }
     }
   }
-  for (int s = 0; c + s < d; ++s) {  // half a word: 1 bit and an odd multiple of 16 channels
+  for (int s = 0; c + s < end; ++s) {  // half a word: 1 bit and an odd multiple of 16 channels
     for (int j = 0; j < CELLS; ++j) {
-      const F32x16 k = low_bits<BITS>(shift_right(load_u32(planes[j]), BITS * s));
-      for (int i = 0; i < ROWS; ++i) acc[i][j] = fma(set16(q[j][i * d + c + s]), k, acc[i][j]);
+      const F32x16 k = level_of_lanes<C>(shift_right(load_u32(planes[j]), C::bits * s), table);
+      for (int i = 0; i < ROWS; ++i) sum[i][j] = fma(set16(q[j][i * d + c + s]), k, sum[i][j]);
     }
   }
 #pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < CELLS; ++j) acc[i][j] = sum[i][j];
+  }
+}
+
+template <int ROWS, int CELLS>
+KVARENA_INLINE void add_products(const QuantFormat& format, const TileSource<CELLS>& source, int64_t begin, int64_t end,
+                                 F32x16 (&acc)[ROWS][CELLS]) {
+#if defined(KVARENA_SIMD_AVX512)
+  if constexpr (ROWS <= kFusedRows) {
+    if (source.levels == nullptr) {
+      switch (format.bits) {
+        case 1: return add_fused<Code<1, Levels::codebook>, ROWS, CELLS>(source, begin, end, acc);
+        case 2: return add_fused<Code<2, Levels::codebook>, ROWS, CELLS>(source, begin, end, acc);
+        case 4: return add_fused<Code<4, Levels::codebook>, ROWS, CELLS>(source, begin, end, acc);
+        default: break;
+      }
+      switch (format.levels) {
+        case Levels::e4m3: return add_fused<Code<8, Levels::e4m3>, ROWS, CELLS>(source, begin, end, acc);
+        case Levels::e5m2: return add_fused<Code<8, Levels::e5m2>, ROWS, CELLS>(source, begin, end, acc);
+        default: return add_fused<Code<8, Levels::uniform>, ROWS, CELLS>(source, begin, end, acc);
+      }
+    }
+  }
+#else
+  (void)format;
+#endif
+  add_unpacked<ROWS, CELLS>(source, begin, end, acc);
+}
+
+/// Keys grouped along tokens: the queries are scaled, bias is what zeros add.
+template <int ROWS, int CELLS, class Sink>
+void channel_tile(const PackedEntries& keys, const TileSource<CELLS>& source, const float (&bias)[CELLS][kPackedRows],
+                  const Sink& sink) {
+  F32x16 acc[ROWS][CELLS];
+  add_products<ROWS, CELLS>(keys.format, source, 0, source.head_dim, acc);
+#pragma GCC unroll 6
   for (int i = 0; i < ROWS; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < CELLS; ++j) sink(i, j, add(acc[i][j], set16(bias[j][i])));
   }
 }
 
-template <int BITS, int CELLS, class Sink>
-void fused_rows(int64_t rows, int64_t d, const uint32_t* const (&cells)[CELLS], const float* const (&scaled)[CELLS],
-                const float (&bias)[CELLS][kPackedRows], const Sink& sink) {
-  switch (rows) {
-    case 1: return fused_tile<BITS, 1, CELLS>(d, cells, scaled, bias, sink);
-    case 2: return fused_tile<BITS, 2, CELLS>(d, cells, scaled, bias, sink);
-    case 3: return fused_tile<BITS, 3, CELLS>(d, cells, scaled, bias, sink);
-    default: return fused_tile<BITS, 4, CELLS>(d, cells, scaled, bias, sink);
+/// The sum of a group of queries by 16 lanes and the fixed tree.
+KVARENA_INLINE float sum_of(const float* q, int64_t n) {
+  F32x16 sum = load16(q);
+  for (int64_t c = kLanes; c < n; c += kLanes) sum = add(sum, load16(q + c));
+  return sum_lanes(sum);
+}
+
+/// Keys grouped along channels: group by group the sum is scaled, and the group's sum of queries times zero added.
+template <class M, int ROWS, int CELLS, class Sink>
+void token_tile(const PackedEntries& keys, const TileSource<CELLS>& source, const Touch* touches, const Sink& sink) {
+  const int64_t d = source.head_dim, group = keys.format.group_size, groups = d / group;
+  F32x16 total[ROWS][CELLS];
+  for (auto& row : total) {
+    for (auto& t : row) t = zero16();
+  }
+  for (int64_t g = 0; g < groups; ++g) {
+    F32x16 acc[ROWS][CELLS];
+    add_products<ROWS, CELLS>(keys.format, source, g * group, (g + 1) * group, acc);
+    float sums[ROWS];
+    for (int i = 0; i < ROWS; ++i) sums[i] = keys.zero != nullptr ? sum_of(source.q[0] + i * d + g * group, group) : 0;
+    for (int j = 0; j < CELLS; ++j) {
+      const int64_t at = (touches[j].cell * groups + g) * kCell;
+      const F32x16 scale = meta_lanes<M>(keys.scale, at, 1);
+      for (int i = 0; i < ROWS; ++i) total[i][j] = fma(acc[i][j], scale, total[i][j]);
+      if (keys.zero == nullptr) continue;
+      const F32x16 zero = load16(M{}, keys.zero + at);
+      for (int i = 0; i < ROWS; ++i) total[i][j] = fma(set16(sums[i]), zero, total[i][j]);
+    }
+  }
+  for (int i = 0; i < ROWS; ++i) {
+    for (int j = 0; j < CELLS; ++j) sink(i, j, total[i][j]);
   }
 }
 
-/// Up to kPackedRows query rows against CELLS touched cells. `codes` holds their unpacked codes, or is null where
-/// fuses() says so. `queries` is scratch of CELLS * kPackedRows * head_dim floats.
-template <int CELLS, class Sink>
-void dot_packed(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
-                const float* codes, float* queries, const Sink& sink) {
+template <class M, int ROWS, int CELLS, class Sink>
+KVARENA_INLINE void key_tile(const PackedEntries& keys, const TileSource<CELLS>& source, const Touch* touches,
+                             const float (&bias)[CELLS][kPackedRows], const Sink& sink) {
+  if (keys.format.token_groups) return token_tile<M, ROWS, CELLS>(keys, source, touches, sink);
+  channel_tile<ROWS, CELLS>(keys, source, bias, sink);
+}
+
+/// The queries of each cell in `queries` [CELLS][kPackedRows][head_dim], shared where cells share a group; bias.
+template <class M, int CELLS>
+void prepare_queries(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
+                     float* queries, TileSource<CELLS>& source, float (&bias)[CELLS][kPackedRows]) {
   const int64_t d = keys.head_dim;
-  const float* scaled[CELLS] = {};
-  float bias[CELLS][kPackedRows] = {};
+  if (keys.format.token_groups) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < d; c += kLanes) store16(queries + i * d + c, load16(q[i] + c));
+    }
+    for (int j = 0; j < CELLS; ++j) source.q[j] = queries;
+    return;
+  }
   int64_t previous = -1;
   for (int j = 0; j < CELLS; ++j) {
     const int64_t group = touches[j].cell * kCell / keys.format.group_size;
     if (j > 0 && group == previous) {
-      scaled[j] = scaled[j - 1];
+      source.q[j] = source.q[j - 1];
       for (int64_t i = 0; i < rows; ++i) bias[j][i] = bias[j - 1][i];
       continue;
     }
     previous = group;
     float* to = queries + j * kPackedRows * d;
-    scaled[j] = to;
-    for (int64_t i = 0; i < rows; ++i) {
-      const uint16_t* scale = keys.scale + group * d;
-      const uint16_t* zero = keys.zero + group * d;
-      bias[j][i] = keys.format.meta == DType::bf16 ? scale_query<BF16>(q[i], scale, zero, d, to + i * d)
-                                                   : scale_query<F16>(q[i], scale, zero, d, to + i * d);
-    }
+    source.q[j] = to;
+    const uint16_t* scale = keys.scale == nullptr ? nullptr : keys.scale + group * d;
+    const uint16_t* zero = keys.zero == nullptr ? nullptr : keys.zero + group * d;
+    for (int64_t i = 0; i < rows; ++i) bias[j][i] = scale_query<M>(q[i], scale, zero, d, to + i * d);
   }
-#if defined(KVARENA_SIMD_AVX512)
-  if (codes == nullptr) {
-    const uint32_t* cells[CELLS];
+}
+
+template <class M, int CELLS, class Sink>
+void dot_packed_meta(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
+                     const float* levels, float* queries, const Sink& sink) {
+  TileSource<CELLS> source{};
+  source.head_dim = keys.head_dim;
+  source.levels = levels;
+  float bias[CELLS][kPackedRows] = {};
+  prepare_queries<M, CELLS>(keys, q, rows, touches, queries, source, bias);
+  if (levels == nullptr) {
+    source.table = level_table(keys.format);
     for (int j = 0; j < CELLS; ++j) {
-      cells[j] = keys.codes + touches[j].cell * packed_planes(d, keys.format.bits) * kLanes;
-    }
-    switch (keys.format.bits) {
-      case 1: return fused_rows<1, CELLS>(rows, d, cells, scaled, bias, sink);
-      case 2: return fused_rows<2, CELLS>(rows, d, cells, scaled, bias, sink);
-      case 4: return fused_rows<4, CELLS>(rows, d, cells, scaled, bias, sink);
-      default: return fused_rows<8, CELLS>(rows, d, cells, scaled, bias, sink);
+      source.planes[j] = keys.codes + touches[j].cell * packed_planes(keys.head_dim, keys.format.bits) * kLanes;
     }
   }
-#endif
   switch (rows) {
-    case 1: return packed_tile<1, CELLS>(d, codes, scaled, bias, sink);
-    case 2: return packed_tile<2, CELLS>(d, codes, scaled, bias, sink);
-    case 3: return packed_tile<3, CELLS>(d, codes, scaled, bias, sink);
-    case 4: return packed_tile<4, CELLS>(d, codes, scaled, bias, sink);
-    case 5: return packed_tile<5, CELLS>(d, codes, scaled, bias, sink);
-    default: return packed_tile<6, CELLS>(d, codes, scaled, bias, sink);
+    case 1: return key_tile<M, 1, CELLS>(keys, source, touches, bias, sink);
+    case 2: return key_tile<M, 2, CELLS>(keys, source, touches, bias, sink);
+    case 3: return key_tile<M, 3, CELLS>(keys, source, touches, bias, sink);
+    case 4: return key_tile<M, 4, CELLS>(keys, source, touches, bias, sink);
+    case 5: return key_tile<M, 5, CELLS>(keys, source, touches, bias, sink);
+    default: return key_tile<M, 6, CELLS>(keys, source, touches, bias, sink);
   }
+}
+
+/// Up to kPackedRows query rows against CELLS touched cells. `levels` holds what unpack_keys() wrote, or is null where
+/// fuses_keys() says so. `queries` is scratch of CELLS * kPackedRows * head_dim floats.
+template <int CELLS, class Sink>
+void dot_packed(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
+                const float* levels, float* queries, const Sink& sink) {
+  if (keys.format.meta == DType::bf16)
+    return dot_packed_meta<BF16, CELLS>(keys, q, rows, touches, levels, queries, sink);
+  dot_packed_meta<F16, CELLS>(keys, q, rows, touches, levels, queries, sink);
 }
 
 }  // namespace

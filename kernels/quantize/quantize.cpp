@@ -4,28 +4,25 @@
 #include <vector>
 
 #include "kernels/common/parallel.h"
+#include "kernels/quantize/quantize_paths.h"
 
 namespace kvarena::kernels {
 namespace {
 
 void require_valid(const PackedEntries& p) {
   const QuantFormat& f = p.format;
-  require(f.bits == 1 || f.bits == 2 || f.bits == 3 || f.bits == 4 || f.bits == 8, "quantize: bits must be 1-4 or 8");
+  require((f.bits >= 1 && f.bits <= 5) || f.bits == 8, "quantize: bits must be 1-5 or 8");
   require(f.meta != DType::f32, "quantize: scale and zero are stored in 16 bits");
-  require(f.zero_point == ZeroPoint::minimum || f.bits == 1, "quantize: midpoint style is for 1 bit");
+  require(f.rule != QuantRule::midpoint || f.bits == 1, "quantize: midpoint style is for 1 bit");
+  require(f.levels != Levels::codebook || (f.codebook != nullptr && f.bits <= 5),
+          "quantize: a codebook has at most 5 bits");
+  require(f.levels == Levels::uniform || f.levels == Levels::codebook || f.bits == 8,
+          "quantize: the float formats have 8 bits");
   require(p.head_dim > 0 && p.head_dim % kCell == 0, "quantize: head_dim must be a positive multiple of 16");
   require(f.group_size > 0 && f.group_size % kCell == 0, "quantize: group_size must be a positive multiple of 16");
-  require(p.kind == CellKind::keys || p.head_dim % f.group_size == 0,
-          "quantize: head_dim of values must be a multiple of group_size");
+  require(!groups_in_tokens(p.kind, f) || p.head_dim % f.group_size == 0,
+          "quantize: head_dim must be a multiple of a group_size along channels");
 }
-
-/// Ties to even for |x| < 2^22, without a library call.
-float round_even(float x) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
-  return (x + kMagic) - kMagic;
-}
-
-float rounded(float x, DType meta) { return half_to_f32(f32_to_half(x, meta), meta); }
 
 /// Where code j of one lane begins, as a bit of the cell's planes.
 struct Place {
@@ -62,78 +59,68 @@ uint32_t get_code(const PackedEntries& p, int64_t entry, int64_t channel) {
 
 int64_t meta_index(const PackedEntries& p, int64_t entry, int64_t channel) {
   const int64_t group = p.format.group_size;
-  if (p.kind == CellKind::keys) return entry / group * p.head_dim + channel;
+  if (!groups_in_tokens(p.kind, p.format)) return entry / group * p.head_dim + channel;
   return (entry / kCell * (p.head_dim / group) + channel / group) * kCell + entry % kCell;
 }
 
 void put_meta(const PackedEntries& p, int64_t at, GroupMeta meta) {
-  p.scale[at] = f32_to_half(meta.scale, p.format.meta);
-  p.zero[at] = f32_to_half(meta.zero, p.format.meta);
+  if (p.scale != nullptr) p.scale[at] = f32_to_half(meta.scale, p.format.meta);
+  if (p.zero != nullptr) p.zero[at] = f32_to_half(meta.zero, p.format.meta);
 }
 
-void encode_key_group(const PackedEntries& to, int64_t first, const float* rows, int64_t row_stride) {
-  const int64_t group = to.format.group_size;
+GroupMeta get_meta(const PackedEntries& p, int64_t at) {
+  GroupMeta meta;
+  if (p.scale != nullptr) meta.scale = half_to_f32(p.scale[at], p.format.meta);
+  if (p.zero != nullptr) meta.zero = half_to_f32(p.zero[at], p.format.meta);
+  return meta;
+}
+
+/// One group: `count` numbers x[0], x[stride], ... whose scale and zero lie at `at`.
+void encode_group(const PackedEntries& to, int64_t at, const float* x, int64_t count, int64_t stride, uint8_t* codes) {
+  if (to.format.rule == QuantRule::given) return quantize_given(x, count, stride, to.format, get_meta(to, at), codes);
+  put_meta(to, at, quantize_group(x, count, stride, to.format, codes));
+}
+
+/// `count` entries of every channel as one group each.
+void encode_channels(const PackedEntries& to, int64_t first, int64_t count, const float* rows, int64_t row_stride) {
   static thread_local Scratch<uint8_t> scratch;
-  uint8_t* codes = scratch.get(group);
+  uint8_t* codes = scratch.get(count);
   for (int64_t c = 0; c < to.head_dim; ++c) {
-    put_meta(to, meta_index(to, first, c), quantize_group(rows + c, group, row_stride, to.format, codes));
-    for (int64_t e = 0; e < group; ++e) put_code(to, first + e, c, codes[e]);
+    encode_group(to, meta_index(to, first, c), rows + c, count, row_stride, codes);
+    for (int64_t e = 0; e < count; ++e) put_code(to, first + e, c, codes[e]);
   }
 }
 
-void encode_value_row(const PackedEntries& to, int64_t entry, const float* row) {
+void encode_token(const PackedEntries& to, int64_t entry, const float* row) {
   const int64_t group = to.format.group_size;
   static thread_local Scratch<uint8_t> scratch;
   uint8_t* codes = scratch.get(group);
   for (int64_t c = 0; c < to.head_dim; c += group) {
-    put_meta(to, meta_index(to, entry, c), quantize_group(row + c, group, 1, to.format, codes));
+    encode_group(to, meta_index(to, entry, c), row + c, group, 1, codes);
     for (int64_t i = 0; i < group; ++i) put_code(to, entry, c + i, codes[i]);
   }
 }
 
 }  // namespace
 
-GroupMeta quantize_group(const float* x, int64_t count, int64_t stride, const QuantFormat& format, uint8_t* codes) {
-  if (count == 0) return {};
-  float low = x[0], high = x[0];
-  for (int64_t i = 1; i < count; ++i) {
-    low = std::min(low, x[i * stride]);
-    high = std::max(high, x[i * stride]);
-  }
-  const auto steps = static_cast<float>((1 << format.bits) - 1);
-  const bool midpoint = format.zero_point == ZeroPoint::midpoint;
-  GroupMeta meta;
-  meta.zero = rounded(midpoint ? (3 * low + high) / 4 : low, format.meta);
-  meta.scale = rounded(midpoint ? (high - low) / 2 : (high - low) / steps, format.meta);
-  if (meta.scale == 0) {
-    meta.scale = 1;
-    if (midpoint) meta.zero = rounded(low, format.meta);
-    std::fill_n(codes, count, uint8_t{0});
-    return meta;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const float t = (x[i * stride] - meta.zero) / meta.scale;
-    const float clamped = t > 0 ? (t < steps ? t : steps) : 0.0f;  // NaN becomes 0
-    codes[i] = static_cast<uint8_t>(round_even(clamped));
-  }
-  return meta;
-}
-
 void encode_rows(const PackedEntries& to, int64_t position, int64_t count, const float* rows, int64_t row_stride) {
   require_valid(to);
-  const int64_t group = to.format.group_size;
-  if (to.kind == CellKind::keys) {
+  if (count == 0) return;
+  if (!groups_in_tokens(to.kind, to.format) && to.format.rule != QuantRule::given) {
+    const int64_t group = to.format.group_size;
     require(position % group == 0 && count % group == 0, "encode_rows: keys are encoded in whole groups");
     return parallel_for(count / group, [&](int64_t g) {
-      encode_key_group(to, position + g * group, rows + g * group * row_stride, row_stride);
+      encode_channels(to, position + g * group, group, rows + g * group * row_stride, row_stride);
     });
   }
   // By cells: entries of one cell share dwords.
-  const int64_t first_cell = position / kCell, cells = count == 0 ? 0 : (position + count - 1) / kCell - first_cell + 1;
+  const int64_t first_cell = position / kCell, cells = (position + count - 1) / kCell - first_cell + 1;
   parallel_for(cells, [&](int64_t i) {
     const int64_t begin = std::max(position, (first_cell + i) * kCell);
     const int64_t end = std::min(position + count, (first_cell + i + 1) * kCell);
-    for (int64_t e = begin; e < end; ++e) encode_value_row(to, e, rows + (e - position) * row_stride);
+    const float* x = rows + (begin - position) * row_stride;
+    if (!groups_in_tokens(to.kind, to.format)) return encode_channels(to, begin, end - begin, x, row_stride);
+    for (int64_t e = begin; e < end; ++e) encode_token(to, e, x + (e - begin) * row_stride);
   });
 }
 
@@ -141,10 +128,29 @@ void decode_rows(const PackedEntries& from, int64_t position, int64_t count, flo
   require_valid(from);
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t c = 0; c < from.head_dim; ++c) {
-      const int64_t at = meta_index(from, position + r, c);
-      const float scale = half_to_f32(from.scale[at], from.format.meta);
-      const float zero = half_to_f32(from.zero[at], from.format.meta);
-      rows[r * row_stride + c] = std::fma(scale, static_cast<float>(get_code(from, position + r, c)), zero);
+      const GroupMeta meta = get_meta(from, meta_index(from, position + r, c));
+      const float level = level_of(from.format, get_code(from, position + r, c));
+      rows[r * row_stride + c] = std::fma(meta.scale, level, meta.zero);
+    }
+  }
+}
+
+void decode_cells(const PackedEntries& from, int64_t first, int64_t count, float* out) {
+  require_valid(from);
+  const QuantizeTable* fast = KVARENA_ACTIVE_TABLE(quantize_table);
+  const int64_t d = from.head_dim;
+  for (int64_t i = 0; i < count; ++i, out += kCell * d) {
+    if (fast != nullptr) {
+      fast->decode_cell(from, first + i, out);
+      continue;
+    }
+    for (int64_t e = 0; e < kCell; ++e) {
+      for (int64_t c = 0; c < d; ++c) {
+        const int64_t entry = (first + i) * kCell + e;
+        const GroupMeta meta = get_meta(from, meta_index(from, entry, c));
+        const float level = level_of(from.format, get_code(from, entry, c));
+        out[cell_offset(from.kind, d, e, c)] = std::fma(meta.scale, level, meta.zero);
+      }
     }
   }
 }
@@ -154,14 +160,12 @@ void gather_packed_values(const PackedEntries& from, const int32_t* index, int64
   require_valid(from);
   require(from.kind == CellKind::values && to.kind == CellKind::values && from.head_dim == to.head_dim &&
               from.format.bits == to.format.bits && from.format.group_size == to.format.group_size &&
-              from.format.meta == to.format.meta,
+              from.format.meta == to.format.meta && from.format.levels == to.format.levels,
           "gather_packed_values: runs of different kinds");
   for (int64_t i = 0; i < count; ++i) {
     for (int64_t c = 0; c < from.head_dim; ++c) put_code(to, position + i, c, get_code(from, index[i], c));
     for (int64_t c = 0; c < from.head_dim; c += from.format.group_size) {
-      const int64_t source = meta_index(from, index[i], c), target = meta_index(to, position + i, c);
-      to.scale[target] = from.scale[source];
-      to.zero[target] = from.zero[source];
+      put_meta(to, meta_index(to, position + i, c), get_meta(from, meta_index(from, index[i], c)));
     }
   }
 }

@@ -1,24 +1,24 @@
 #pragma once
-// Asymmetric min-max quantisation of cache entries in groups, and the packed form that attention reads directly.
+// Quantisation of cache entries in groups, and the packed form that attention reads directly.
 //
-// One group (minimum style; Liu et al., KIVI, arXiv 2402.02750): lo = min x, s = (max x - lo) / (2^bits - 1), both
-// rounded to the 16-bit meta format, code = round(clamp((x - lo) / s, 0, 2^bits - 1)) with ties to even, decoded s *
-// code + lo. s == 0 (a constant group) is stored as s = 1 with codes 0, so that a value the meta format holds comes
-// back exactly. Midpoint style, for 1 bit only (Jie et al., SpeCache, arXiv 2503.16163): lo = (3 min + max) / 4, s =
-// (max - min) / 2.
+// A group shares a scale s and a zero lo; code q stands for level(q), decoded s * level(q) + lo. Levels are the
+// integers first_level .. first_level + 2^bits - 1, or a codebook, or the numbers of an 8-bit float format. How s and
+// lo follow from the group's numbers is its QuantRule. s and lo are rounded to the 16-bit meta format before codes are
+// chosen; codes are rounded with ties to even. s == 0 (a constant group) is stored as s = 1 with codes 0, so that a
+// value the meta format holds comes back exactly.
 //
-// Groups: keys per channel along tokens (group_size consecutive entries of one channel), values per token along
-// channels.
+// Groups: values per token along channels; keys per channel along tokens (group_size consecutive entries of one
+// channel) or, with token_groups, like values.
 //
 // Packed form, per kv head, in cells of 16 entries like cells.h; planes() dwords a lane hold head_dim codes of `bits`
-// bits, little end first, code j at bits [bits*j, bits*j+bits) of the lane's little-endian string (so 3-bit codes may
-// cross a dword):
+// bits, little end first, code j at bits [bits*j, bits*j+bits) of the lane's little-endian string (so 3- and 5-bit
+// codes may cross a dword):
 //   keys    codes [cells][planes][16]: lane = entry, code j = channel j
-//           scale, zero [entries / group_size][head_dim]
+//           scale, zero [entries / group_size][head_dim]; with token_groups as those of values
 //   values  codes [cells][planes][16]: lane = channel % 16, code j = (entry % 16) * (head_dim / 16) + channel / 16
 //           scale, zero [cells][head_dim / group_size][16]: lane = entry
-// Bytes per entry: head_dim * bits / 8 rounded up to whole dwords a lane, and 4 * head_dim / group_size of scale and
-// zero.
+// Bytes per entry: head_dim * bits / 8 rounded up to whole dwords a lane, and 2 * head_dim / group_size for each of
+// scale and zero that the rule stores.
 
 #include <cstdint>
 
@@ -26,25 +26,71 @@
 
 namespace kvarena::kernels {
 
-enum class ZeroPoint : uint8_t { minimum, midpoint };
+/// How a group's scale s and zero lo follow from its numbers x. L = 2^bits - 1.
+enum class QuantRule : uint8_t {
+  minimum,     // lo = min x, s = (max x - lo) / L (Liu et al., KIVI, arXiv 2402.02750)
+  midpoint,    // 1 bit: lo = (3 min + max) / 4, s = (max - min) / 2 (Jie et al., SpeCache, arXiv 2503.16163)
+  zero_point,  // s as minimum, z = -min / s, code = round(x / s + z), lo = -s z (Lin et al., QServe, arXiv 2405.04532)
+  whole_zero,  // s as minimum, z = round(-min / s), code = round(x / s) + z, lo = -s z (Su et al., arXiv 2501.16383)
+  absmax,      // s = max |x| / largest level, lo = 0
+  ggml_q8,     // absmax, but codes from the unrounded scale with ties away from zero, as llama.cpp's q8_0
+  ggml_q4,     // s = (x of largest magnitude) / -8, code = trunc(x / s + 8.5), as llama.cpp's q4_0
+  norm,        // s = |x| over the length of the decoded levels, lo = 0: keeps the group's length (TurboQuant)
+  plain_norm,  // s = |x| / sqrt(count), lo = 0: levels are those of unit variance
+  none,        // the nearest level of x itself: s = 1, lo = 0
+  given        // s and lo are in place before encoding; rounded to levels as they are
+};
+
+/// What the codes stand for.
+enum class Levels : uint8_t { uniform, codebook, e4m3, e5m2 };
+
+/// A group_size for keys whose groups are whole channels of the run: one scale a channel.
+inline constexpr int64_t kWholeRun = int64_t{1} << 40;
 
 struct QuantFormat {
-  int bits = 4;  // 1, 2, 3, 4 or 8
+  int bits = 4;  // 1, 2, 3, 4, 5 or 8; 8 for the float formats, at most 5 with a codebook
   int64_t group_size = 32;
   DType meta = DType::bf16;  // f16 or bf16: how scale and zero are stored
-  ZeroPoint zero_point = ZeroPoint::minimum;
+  QuantRule rule = QuantRule::minimum;
+  Levels levels = Levels::uniform;
+  int first_level = 0;              // of uniform levels
+  const float* codebook = nullptr;  // [2^bits], ascending; must outlive every use
+  bool token_groups = false;        // keys: groups run along the channels of a token, as those of values always do
+  float clip = 1;                   // factor on min and max (or max |x|) before the rule; what lies outside saturates
 };
+
+[[nodiscard]] static constexpr bool stores_scale(const QuantFormat& format) { return format.rule != QuantRule::none; }
+[[nodiscard]] static constexpr bool stores_zero(const QuantFormat& format) {
+  switch (format.rule) {
+    case QuantRule::minimum:
+    case QuantRule::midpoint:
+    case QuantRule::zero_point:
+    case QuantRule::whole_zero:
+    case QuantRule::given: return true;
+    case QuantRule::absmax:
+    case QuantRule::ggml_q8:
+    case QuantRule::ggml_q4:
+    case QuantRule::norm:
+    case QuantRule::plain_norm:
+    case QuantRule::none: return false;
+  }
+  return false;
+}
 
 /// One kind of one head's packed entries. Memory belongs to the caller.
 struct PackedEntries {
   CellKind kind = CellKind::keys;
   QuantFormat format;
-  int64_t head_dim = 0;       // multiple of 16; of format.group_size too for values
-  uint32_t* codes = nullptr;  // packed_code_dwords(...) of them
-  uint16_t* scale = nullptr;  // packed_meta_count(...) of them, format.meta
-  uint16_t* zero = nullptr;   // as many
+  int64_t head_dim = 0;       // multiple of 16; of format.group_size too where groups run along channels
+  uint32_t* codes = nullptr;  // packed_code_dwords(...) of them; what no entry owns must stand for numbers (0 does)
+  uint16_t* scale = nullptr;  // packed_meta_count(...) of them, format.meta; null unless stores_scale: 1
+  uint16_t* zero = nullptr;   // as many; null unless stores_zero: 0
 };
 
+/// Whether groups run along the channels of one token.
+[[nodiscard]] static constexpr bool groups_in_tokens(CellKind kind, const QuantFormat& format) {
+  return kind == CellKind::values || format.token_groups;
+}
 /// Dwords a lane of one cell.
 [[nodiscard]] static constexpr int64_t packed_planes(int64_t head_dim, int bits) { return (head_dim * bits + 31) / 32; }
 /// Dwords of codes for `entries` entries.
@@ -53,19 +99,26 @@ struct PackedEntries {
 }
 /// Elements of scale (and of zero) for `entries` entries.
 [[nodiscard]] static constexpr int64_t packed_meta_count(CellKind kind, int64_t entries, int64_t head_dim,
-                                                         int64_t group_size) {
-  return kind == CellKind::keys ? (entries + group_size - 1) / group_size * head_dim
-                                : cells_for(entries) * (head_dim / group_size) * kCell;
+                                                         const QuantFormat& format) {
+  const int64_t group = format.group_size;
+  return groups_in_tokens(kind, format) ? cells_for(entries) * (head_dim / group) * kCell
+                                        : (entries + group - 1) / group * head_dim;
 }
 
-/// Encodes rows [count, head_dim] (row r at rows + r * row_stride) as entries position .. position+count-1. Keys:
-/// group_size is a multiple of 16, position and count are multiples of group_size. Values: any position and count (one
-/// token at a time is usual); head_dim is a multiple of group_size, group_size of 16. Other entries keep their codes.
-/// Infinities and NaN in a group give an unspecified decoding of that group.
+/// Encodes rows [count, head_dim] (row r at rows + r * row_stride) as entries position .. position+count-1. Keys
+/// grouped along tokens: group_size is a multiple of 16, position and count are multiples of group_size (with the rule
+/// `given`: any). Groups in tokens: any position and count (one token at a time is usual); head_dim is a multiple of
+/// group_size, group_size of 16. Other entries keep their codes. Infinities and NaN in a group give an unspecified
+/// decoding of that group.
 void encode_rows(const PackedEntries& to, int64_t position, int64_t count, const float* rows, int64_t row_stride);
 
-/// Decodes entries position .. position+count-1 into rows [count, head_dim]; s * code + lo as one fused multiply-add.
+/// Decodes entries position .. position+count-1 into rows [count, head_dim]; s * level + lo as one fused multiply-add.
 void decode_rows(const PackedEntries& from, int64_t position, int64_t count, float* rows, int64_t row_stride);
+
+/// Decodes cells first .. first+count-1 to f32 cells (cells.h): out [count][head_dim][16] of keys,
+/// [count][16][head_dim] of values. Each number has the bits that decode_rows() gives it; those that no entry owns are
+/// unspecified.
+void decode_cells(const PackedEntries& from, int64_t first, int64_t count, float* out);
 
 /// Copies entries index[0 .. count-1] of packed values to position .. of `to`, codes and meta unchanged (values only:
 /// their groups lie inside a token). In place under the conditions of gather_entries().
@@ -77,8 +130,13 @@ struct GroupMeta {
   float scale = 1, zero = 0;
 };
 
-/// Quantises x[0], x[stride], ... (count numbers) as one group into codes [count], by the rules above.
+/// Quantises x[0], x[stride], ... (count numbers) as one group into codes [count], by the format's rule (not `given`).
 GroupMeta quantize_group(const float* x, int64_t count, int64_t stride, const QuantFormat& format, uint8_t* codes);
+/// The nearest levels under a scale and zero that are already fixed.
+void quantize_given(const float* x, int64_t count, int64_t stride, const QuantFormat& format, const GroupMeta& meta,
+                    uint8_t* codes);
+/// What a code stands for before scale and zero.
+[[nodiscard]] float level_of(const QuantFormat& format, uint32_t code);
 
 /// Packs codes into a little-endian bit string: code j at bits [bits*j, bits*j+bits). 2-bit 0,1,2,3 gives 0xE4. Writes
 /// (count * bits + 7) / 8 bytes.

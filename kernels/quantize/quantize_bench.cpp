@@ -9,7 +9,7 @@ void quantize_bench(benchmark::State& state, CellKind kind, bool encode) {
   constexpr int64_t n = 4096, d = 64;
   const int bits = static_cast<int>(state.range(0));
   std::vector<float> rows = bench::numbers(n * d, 1);
-  const int64_t meta = packed_meta_count(kind, n, d, 32);
+  const int64_t meta = packed_meta_count(kind, n, d, {});
   std::vector<uint32_t> codes(static_cast<size_t>(packed_code_dwords(n, d, bits)));
   std::vector<uint16_t> scale(static_cast<size_t>(meta)), zero(static_cast<size_t>(meta));
   const PackedEntries packed{kind, {.bits = bits}, d, codes.data(), scale.data(), zero.data()};

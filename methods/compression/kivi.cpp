@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "harness/cache/quantized_segment.h"
 #include "harness/core/error.h"
 #include "harness/method/codec.h"
 
@@ -13,10 +12,10 @@ namespace {
 /// With one bit, zero_point "midpoint" reconstructs the midpoints of the halves of the range instead of its ends
 /// (SpeCache's improvement, arXiv:2503.16163, section 3.1: lo = (3 min + max) / 4, s = (max - min) / 2).
 /// Liu et al. 2024, arXiv:2402.02750, section 4; defaults are the paper's (group 32, residual 128).
-class Kivi final : public Codec {
+class Kivi final : public QuantizingCodec {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("bits", bits_).min(1).max(8).doc("bits of a key or value: 1, 2, 3, 4 or 8");
+    p("bits", bits_).min(1).max(8).doc("bits of a key or value: 1, 2, 3, 4, 5 or 8");
     p("value_bits", value_bits_).min(1).max(8).doc("bits of values where they differ from those of keys");
     p("group_size", group_size_).min(16).doc("elements that share a scale and a zero point, a multiple of 16");
     p("residual_length", residual_length_).min(16).doc("newest entries in 16 bits; keys leave in blocks of it");
@@ -24,30 +23,22 @@ class Kivi final : public Codec {
   }
 
   void check(const std::string& place, std::vector<std::string>& problems) const override {
-    const auto refuse = [&](const char* key, int64_t found, const std::string& expected) {
-      problems.push_back(describe({.place = place + key, .found = fmt::format("{}", found), .expected = expected}));
-    };
-    for (const auto& [key, bits] : {std::pair{".bits", bits_}, std::pair{".value_bits", value_bits_.value_or(bits_)}}) {
-      if (bits > 4 && bits != 8) refuse(key, bits, "1, 2, 3, 4 or 8");
-    }
-    if (group_size_ % 16 != 0) refuse(".group_size", group_size_, "a multiple of 16");
+    check_bits(place, "bits", bits_, problems);
+    if (value_bits_) check_bits(place, "value_bits", *value_bits_, problems);
+    if (group_size_ % 16 != 0) problems.push_back(place + ".group_size: expected a multiple of 16");
     if (residual_length_ % group_size_ != 0) {
-      refuse(".residual_length", residual_length_, fmt::format("a multiple of group_size {}", group_size_));
+      problems.push_back(describe({.place = place + ".residual_length",
+                                   .found = fmt::format("{}", residual_length_),
+                                   .expected = fmt::format("a multiple of group_size {}", group_size_)}));
     }
     if (zero_point_ == "midpoint" && (bits_ != 1 || value_bits_.value_or(1) != 1)) {
       problems.push_back(place + ".zero_point: found \"midpoint\", which is for 1 bit alone");
     }
   }
 
-  std::string check_shape(const LayerShape& shape) const override {
-    if (shape.head_dim % group_size_ == 0) return {};
-    return fmt::format("kivi.group_size: found {}, which does not divide the model's head_dim {}", group_size_,
-                       shape.head_dim);
-  }
-
-  std::unique_ptr<PackedSegment> make_segment(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    const QuantizedFormat format{.keys = side(bits_, shape), .values = side(value_bits_.value_or(bits_), shape)};
-    return std::make_unique<QuantizedSegment>(shape, format, ledger);
+  QuantizedFormat format(const LayerContext& layer) const override {
+    const LayerShape& shape = layer.cache.shape();
+    return {.keys = side(bits_, shape), .values = side(value_bits_.value_or(bits_), shape)};
   }
   int64_t key_block() const override { return residual_length_; }
   int64_t value_residual() const override { return residual_length_; }
@@ -57,8 +48,8 @@ class Kivi final : public Codec {
     const bool midpoint = zero_point_ == "midpoint" || (zero_point_ == "auto" && bits == 1);
     return {.bits = static_cast<int>(bits),
             .group_size = group_size_,
-            .meta = shape.dtype == DType::bf16 ? DType::bf16 : DType::f16,  // the cache's own 16-bit type
-            .zero_point = midpoint ? kernels::ZeroPoint::midpoint : kernels::ZeroPoint::minimum};
+            .meta = meta_type(shape),
+            .rule = midpoint ? kernels::QuantRule::midpoint : kernels::QuantRule::minimum};
   }
 
   int64_t bits_ = 2;

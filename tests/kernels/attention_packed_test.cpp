@@ -1,4 +1,6 @@
 // Attention over runs whose older keys and values are packed, against attention over the decoded numbers.
+#include <algorithm>
+
 #include "tests/kernels/attention_support.h"
 #include "tests/kernels/packed_support.h"
 
@@ -84,7 +86,7 @@ TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
         const QuantFormat format{.bits = bits,
                                  .group_size = head_dim == 80 ? 16 : 32,
                                  .meta = bits % 2 == 0 ? DType::f16 : DType::bf16,
-                                 .zero_point = bits == 1 ? ZeroPoint::midpoint : ZeroPoint::minimum};
+                                 .rule = bits == 1 ? QuantRule::midpoint : QuantRule::minimum};
         // KIVI's boundaries for T = 300, R = 128: keys 256, values 172.
         for (const auto& [n, keys, values] : {std::tuple<int64_t, int64_t, int64_t>{300, 256, 172},
                                               {700, 640, 572},
@@ -108,6 +110,82 @@ TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
               expect_close(got.out, want.out, 3e-5, 1e-5, what);
               expect_close(got.lse, want.lse, 3e-5, 1e-6, what);
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Formats other than KIVI's: groups in tokens, no zeros, no scales, codebooks, floats of 8 bits.
+std::vector<QuantFormat> token_formats() {
+  static const std::vector<float> codebook = normal(32, 77);
+  static const std::vector<float> ordered = [] {
+    std::vector<float> levels;
+    for (int bits = 1; bits <= 5; ++bits) {
+      std::vector<float> some(codebook.begin(), codebook.begin() + (1 << bits));
+      std::sort(some.begin(), some.end());
+      levels.insert(levels.end(), some.begin(), some.end());  // those of `bits` begin at 2^bits - 2
+    }
+    return levels;
+  }();
+  std::vector<QuantFormat> formats;
+  for (const int bits : {1, 2, 3, 4, 5}) {
+    formats.push_back({.bits = bits,
+                       .group_size = 64,
+                       .rule = bits % 2 == 0 ? QuantRule::norm : QuantRule::plain_norm,
+                       .levels = Levels::codebook,
+                       .codebook = ordered.data() + (1 << bits) - 2,
+                       .token_groups = true});
+    formats.push_back({.bits = bits,
+                       .group_size = 32,
+                       .meta = DType::f16,
+                       .rule = bits == 1 ? QuantRule::midpoint : QuantRule::zero_point,
+                       .token_groups = true});
+    formats.push_back({.bits = bits, .group_size = 16, .rule = QuantRule::minimum, .token_groups = true, .clip = 0.8f});
+  }
+  formats.push_back({.bits = 5, .group_size = 32});  // keys grouped along tokens
+  formats.push_back(
+      {.bits = 8, .rule = QuantRule::absmax, .levels = Levels::uniform, .first_level = -127, .token_groups = true});
+  formats.push_back(
+      {.bits = 8, .meta = DType::f16, .rule = QuantRule::ggml_q8, .first_level = -128, .token_groups = true});
+  formats.push_back(
+      {.bits = 4, .meta = DType::f16, .rule = QuantRule::ggml_q4, .first_level = -8, .token_groups = true});
+  for (const Levels levels : {Levels::e4m3, Levels::e5m2}) {
+    formats.push_back({.bits = 8, .rule = QuantRule::none, .levels = levels, .token_groups = true});
+    formats.push_back({.bits = 8, .group_size = 64, .rule = QuantRule::absmax, .levels = levels, .token_groups = true});
+  }
+  return formats;
+}
+
+std::string text(const QuantFormat& f) {
+  return "bits=" + std::to_string(f.bits) + " group=" + std::to_string(f.group_size) +
+         " rule=" + std::to_string(static_cast<int>(f.rule)) + " levels=" + std::to_string(static_cast<int>(f.levels));
+}
+
+TEST(AttentionPacked, EveryFormatEqualsAttentionOnTheDecodedNumbersAndItselfOnBothPaths) {
+  for (const QuantFormat& format : token_formats()) {
+    for (const int64_t head_dim : {64, 128}) {
+      for (const auto& [q_heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 1}, {7, 1}}) {
+        const Shape shape{q_heads, kv_heads, head_dim, head_dim, DType::bf16};
+        const PackedLayer layer(shape, format, 300, format.token_groups ? 300 : 256, 172, 17);
+        const std::vector<float> q = normal(3 * q_heads * head_dim, 18);
+        for (const int64_t q_len : {1, 3}) {
+          Result want;
+          {
+            const ScopedCpuPath reference(CpuPath::reference);
+            want = run(layer.decoded_shape(), q, q_len, layer.decoded_runs());
+          }
+          Result first;
+          for (const CpuPath path : available_cpu_paths()) {
+            const ScopedCpuPath forced(path);
+            const Result got = run(shape, q, q_len, layer.packed_runs());
+            const std::string what = std::string(name_of(path)) + " " + text(format);
+            expect_close(got.out, want.out, 1e-4, 1e-5, what);
+            expect_close(got.lse, want.lse, 1e-4, 1e-6, what);
+            if (path == CpuPath::reference) continue;
+            if (first.out.empty()) first = got;
+            expect_same_bits(got.out, first.out, what);
           }
         }
       }

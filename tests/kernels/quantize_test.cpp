@@ -1,5 +1,6 @@
 #include "kernels/quantize/quantize.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tests/kernels/packed_support.h"
@@ -27,7 +28,7 @@ TEST(Quantize, TwoBitsOfFourEvenStepsAreExact) {
 
 TEST(Quantize, OneBitMidpointsSitAtTheQuarters) {
   GroupMeta meta;
-  const QuantFormat format{.bits = 1, .zero_point = ZeroPoint::midpoint};
+  const QuantFormat format{.bits = 1, .rule = QuantRule::midpoint};
   EXPECT_EQ(codes_of({0, 1.9f, 2.1f, 4}, format, &meta), (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(meta.scale, 2.0f);
   EXPECT_EQ(meta.zero, 1.0f);
@@ -39,8 +40,7 @@ TEST(Quantize, TiesGoToTheEvenCode) {
 }
 
 TEST(Quantize, AConstantGroupComesBackExactly) {
-  for (const QuantFormat& format :
-       {QuantFormat{.bits = 4}, QuantFormat{.bits = 1, .zero_point = ZeroPoint::midpoint}}) {
+  for (const QuantFormat& format : {QuantFormat{.bits = 4}, QuantFormat{.bits = 1, .rule = QuantRule::midpoint}}) {
     GroupMeta meta;
     EXPECT_EQ(codes_of({3.5f, 3.5f, 3.5f}, format, &meta), (std::vector<int>{0, 0, 0}));
     EXPECT_EQ(meta.scale, 1.0f);
@@ -152,9 +152,10 @@ TEST(Quantize, GatheredValuesDecodeToTheSameBits) {
 TEST(Quantize, BytesPerEntryAreBitsPlusMeta) {
   // 4 bits, group 32: 4 + 32/32 = 5 bits an element
   const int64_t n = 128, d = 64;
-  const int64_t bytes = 4 * packed_code_dwords(n, d, 4) + 2 * 2 * packed_meta_count(CellKind::keys, n, d, 32);
+  const int64_t bytes = 4 * packed_code_dwords(n, d, 4) + 2 * 2 * packed_meta_count(CellKind::keys, n, d, {});
   EXPECT_EQ(bytes * 8, n * d * 5);
-  EXPECT_EQ(4 * packed_code_dwords(n, d, 1) + 4 * packed_meta_count(CellKind::values, n, d, 64), n * d * 3 / 2 / 8);
+  EXPECT_EQ(4 * packed_code_dwords(n, d, 1) + 4 * packed_meta_count(CellKind::values, n, d, {.group_size = 64}),
+            n * d * 3 / 2 / 8);
   EXPECT_EQ(4 * packed_code_dwords(n, d, 3) * 8, n * d * 3);
 }
 
@@ -162,10 +163,118 @@ TEST(Quantize, ImpossibleFormatsAreRefused) {
   PackedMemory keys(CellKind::keys, {.bits = 4, .group_size = 32}, 64, 64);
   const std::vector<float> rows(64 * 64);
   EXPECT_THROW(encode_rows(keys.view, 16, 32, rows.data(), 64), std::logic_error);
-  keys.view.format.bits = 5;
+  keys.view.format.bits = 6;
   EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);
-  keys.view.format = {.bits = 2, .zero_point = ZeroPoint::midpoint};
+  keys.view.format = {.bits = 2, .rule = QuantRule::midpoint};
   EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);
+}
+
+std::vector<float> decoded(const std::vector<float>& x, const QuantFormat& format) {
+  GroupMeta meta;
+  std::vector<float> back;
+  for (const int code : codes_of(x, format, &meta)) {
+    back.push_back(meta.scale * level_of(format, static_cast<uint32_t>(code)) + meta.zero);
+  }
+  return back;
+}
+
+TEST(Quantize, ZeroPointsOfSixteenEvenStepsAreExact) {
+  std::vector<float> x(16);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (const QuantRule rule : {QuantRule::zero_point, QuantRule::whole_zero}) {
+    GroupMeta meta;
+    (void)codes_of(x, {.bits = 4, .meta = DType::f16, .rule = rule}, &meta);
+    EXPECT_EQ(meta.scale, 1.0f);
+    EXPECT_EQ(meta.zero, 0.0f);
+    EXPECT_EQ(decoded(x, {.bits = 4, .meta = DType::f16, .rule = rule}), x);
+  }
+}
+
+TEST(Quantize, AWholeZeroPointKeepsZeroExact) {
+  const std::vector<float> back = decoded({-0.7f, 0, 0.3f, 1.9f}, {.bits = 4, .rule = QuantRule::whole_zero});
+  EXPECT_EQ(back[1], 0.0f);
+}
+
+TEST(Quantize, EightBitFloatsAreThoseOfTheStandard) {
+  const QuantFormat e4m3{.bits = 8, .rule = QuantRule::none, .levels = Levels::e4m3};
+  const QuantFormat e5m2{.bits = 8, .rule = QuantRule::none, .levels = Levels::e5m2};
+  EXPECT_EQ(level_of(e4m3, 0x7e), 448.0f);
+  EXPECT_EQ(level_of(e4m3, 0x38), 1.0f);
+  EXPECT_EQ(level_of(e4m3, 0x01), 0x1p-9f);
+  EXPECT_EQ(level_of(e5m2, 0x7b), 57344.0f);
+  EXPECT_EQ(level_of(e5m2, 0x01), 0x1p-16f);
+  for (const QuantFormat& format : {e4m3, e5m2}) {
+    for (uint32_t code = 0; code < 256; ++code) {  // every finite number comes back
+      const float x = level_of(format, code);
+      if (!std::isfinite(x)) continue;
+      EXPECT_EQ(decoded({x}, format)[0], x) << code;
+    }
+  }
+  // 17 lies between 16 and 18, 19 between 18 and 20 (ties to even mantissas); beyond the largest it saturates.
+  EXPECT_EQ(decoded({17, 19, -1000, 1e9f, 0x1p-10f, 0x1.8p-9f}, e4m3),
+            (std::vector<float>{16, 20, -448, 448, 0, 0x1p-8f}));
+}
+
+TEST(Quantize, ANormKeepsTheGroupsLength) {
+  static constexpr float kLevels[] = {-1.510418f, -0.452780f, 0.452780f, 1.510418f};
+  const std::vector<float> x = normal(64, 5), seven = [&] {
+    std::vector<float> scaled = x;
+    for (float& v : scaled) v *= 8;
+    return scaled;
+  }();
+  const QuantFormat format{.bits = 2, .rule = QuantRule::norm, .levels = Levels::codebook, .codebook = kLevels};
+  double want = 0, got = 0;
+  for (const float v : x) want += static_cast<double>(v) * v;
+  for (const float v : decoded(x, format)) got += static_cast<double>(v) * v;
+  EXPECT_NEAR(std::sqrt(got / want), 1, 0x1p-8);  // the scale is rounded to bf16
+  EXPECT_EQ(codes_of(x, format), codes_of(seven, format));
+  for (const float v : decoded(std::vector<float>(16, 0.0f), format)) EXPECT_EQ(v, 0.0f);
+}
+
+TEST(Quantize, GivenScalesEncodeAnyNumberOfEntries) {
+  PackedMemory keys(CellKind::keys, {.bits = 4, .group_size = kWholeRun, .rule = QuantRule::given}, 32, 40);
+  for (auto& s : keys.scale) s = f32_to_bf16(0.5f);
+  for (auto& z : keys.zero) z = f32_to_bf16(-4);
+  const std::vector<float> rows = normal(40 * 32, 6);
+  encode_rows(keys.view, 0, 23, rows.data(), 32);
+  encode_rows(keys.view, 23, 17, rows.data() + 23 * 32, 32);
+  std::vector<float> back(rows.size());
+  decode_rows(keys.view, 0, 40, back.data(), 32);
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(back[i], std::clamp(rows[i], -4.0f, 3.5f), 0.25f);
+}
+
+TEST(Quantize, DecodedCellsHaveTheBitsOfDecodedRowsOnEveryPath) {
+  static const std::vector<float> levels{-2.5f, -1, -0.25f, 0.25f, 1, 1.5f, 2, 3};
+  const std::vector<QuantFormat> formats{
+      {.bits = 5},
+      {.bits = 3, .meta = DType::f16, .rule = QuantRule::whole_zero, .token_groups = true},
+      {.bits = 3, .rule = QuantRule::norm, .levels = Levels::codebook, .codebook = levels.data(), .token_groups = true},
+      {.bits = 8, .group_size = 16, .rule = QuantRule::absmax, .first_level = -128, .token_groups = true},
+      {.bits = 8, .rule = QuantRule::none, .levels = Levels::e4m3, .token_groups = true},
+      {.bits = 8, .rule = QuantRule::none, .levels = Levels::e5m2, .token_groups = true}};
+  for (QuantFormat format : formats) {
+    for (const int64_t head_dim : {64, 80}) {
+      if (head_dim == 80) format.group_size = 16;
+      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        PackedMemory packed(kind, format, head_dim, 96);
+        const std::vector<float> rows = normal(96 * head_dim, 8);
+        encode_rows(packed.view, 0, 96, rows.data(), head_dim);
+        std::vector<float> want(rows.size()), got(static_cast<size_t>(64 * head_dim));
+        decode_rows(packed.view, 0, 96, want.data(), head_dim);
+        for (const CpuPath path : available_cpu_paths()) {
+          const ScopedCpuPath forced(path);
+          decode_cells(packed.view, 1, 4, got.data());
+          for (int64_t e = 0; e < 64; ++e) {
+            for (int64_t c = 0; c < head_dim; ++c) {
+              ASSERT_EQ(got[static_cast<size_t>(cell_offset(kind, head_dim, e, c))],
+                        want[static_cast<size_t>((16 + e) * head_dim + c)])
+                  << name_of(path) << " bits " << format.bits << " entry " << e << " channel " << c;
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,14 +1,9 @@
 // What KIVI stores and when, and that attention on it is attention on the decoded values.
 
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "harness/cache/packed_segment.h"
 #include "harness/core/error.h"
-#include "harness/method/registry.h"
-#include "tests/support/random_entries.h"
+#include "tests/methods/compression/packed_layer.h"
 
 namespace kvarena {
 namespace {
@@ -16,46 +11,10 @@ namespace {
 using nlohmann::json;
 using testing::random_floats;
 
-constexpr LayerShape kShape{.q_heads = 6, .kv_heads = 2, .head_dim = 64, .dtype = DType::bf16};
+using Layer = testing::PackedLayer;
+
+constexpr LayerShape kShape = testing::kCodecShape;
 constexpr int64_t kRow = 2 * 64;
-
-struct Layer {
-  explicit Layer(const json& spec) : method(make_method(spec, "test")), cache(1, kShape) {}
-
-  void append(int64_t n) {
-    const auto keys = random_floats(n * kRow, "keys", static_cast<uint64_t>(cache.length + 1));
-    const auto values = random_floats(n * kRow, "values", static_cast<uint64_t>(cache.length + 1));
-    cache.layers[0].append(keys.data(), values.data(), n, kRow, cache.length);
-    cache.length += n;
-  }
-  void prefill(int64_t n) {
-    append(n);
-    LayerContext context = view();
-    method->compress(context, {});
-  }
-  void decode(int64_t steps) {
-    for (int64_t i = 0; i < steps; ++i) {
-      append(1);
-      LayerContext context = view();
-      method->settle(context);
-    }
-  }
-  [[nodiscard]] LayerContext view() {
-    return {.layer = 0, .layers = 1, .cache = cache.layers[0], .activity = activity, .prompt_tokens = cache.length};
-  }
-  [[nodiscard]] const PackedSegment* packed() const {
-    const auto& segments = cache.layers[0].segments();
-    return segments.size() == 1 ? nullptr : dynamic_cast<const PackedSegment*>(segments[0].get());
-  }
-  [[nodiscard]] int64_t keys_in_16_bits() const { return cache.layers[0].tail().entries(0); }
-  [[nodiscard]] int64_t values_in_16_bits() const {
-    return keys_in_16_bits() + (packed() != nullptr ? packed()->unpacked_values() : 0);
-  }
-
-  std::unique_ptr<Method> method;
-  KvCache cache;
-  Activity activity;
-};
 
 json kivi(int64_t bits, int64_t group = 32, int64_t residual = 128) {
   return {{"name", "kivi"}, {"bits", bits}, {"group_size", group}, {"residual_length", residual}};
@@ -143,40 +102,9 @@ TEST(Kivi, AttentionOnPackedBitsEqualsAttentionOnDecodedValues) {
   for (const int64_t bits : {1, 2, 3, 4, 8}) {
     Layer layer(kivi(bits, 32, 64));
     layer.prefill(300);
-    // The same entries, decoded, in a dense float cache.
-    LayerShape dense_shape = kShape;
-    dense_shape.dtype = DType::f32;
-    KvCache dense(1, dense_shape);
-    std::vector<float> keys(300 * kRow);
-    std::vector<float> values(300 * kRow);
-    for (int64_t head = 0; head < 2; ++head) {
-      int64_t at = 0;
-      for (const auto& segment : layer.cache.layers[0].segments()) {
-        const int64_t n = segment->entries(head);
-        std::vector<float> k(static_cast<size_t>(n * 64));
-        std::vector<float> v(k.size());
-        segment->read(head, k.data(), v.data());
-        for (int64_t i = 0; i < n; ++i, ++at) {
-          std::copy_n(&k[i * 64], 64, &keys[at * kRow + head * 64]);
-          std::copy_n(&v[i * 64], 64, &values[at * kRow + head * 64]);
-        }
-      }
-    }
-    dense.layers[0].append(keys.data(), values.data(), 300, kRow, 0);
-
     const auto q = random_floats(6 * 64, "q");
-    const auto attend = [&](const LayerCache& cache) {
-      std::vector<float> out(6 * 64);
-      std::vector<float> max(6);
-      std::vector<float> sum(6);
-      kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
-      kernels::init_attention(state, 1, 6, 64);
-      cache.attend({.q = q.data(), .q_len = 1, .q_stride = 6 * 64}, state);
-      kernels::finish_attention(state, 1, 6, 64, nullptr);
-      return out;
-    };
-    const auto fused = attend(layer.cache.layers[0]);
-    const auto plain = attend(dense.layers[0]);
+    const auto fused = testing::attend_one_query(layer.cache.layers[0], q).out;
+    const auto plain = testing::attend_one_query(layer.decoded().layers[0], q).out;
     for (size_t i = 0; i < fused.size(); ++i) EXPECT_NEAR(fused[i], plain[i], 1e-4) << bits << " bits";
   }
 }
@@ -201,7 +129,7 @@ TEST(Kivi, ImprovedOneBitReconstructsMidpoints) {
 }
 
 TEST(Kivi, RefusesCombinationsThatDoNotDivide) {
-  EXPECT_FALSE(check_method(kivi(5), "m").empty());
+  EXPECT_FALSE(check_method(kivi(6), "m").empty());
   EXPECT_FALSE(check_method(kivi(2, 24), "m").empty());
   EXPECT_FALSE(check_method(kivi(2, 32, 100), "m").empty());
   Layer layer(kivi(2, 128, 128));

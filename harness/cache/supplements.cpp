@@ -1,0 +1,106 @@
+#include "harness/cache/supplements.h"
+
+#include <algorithm>
+
+#include "kernels/rope/rope.h"
+
+namespace kvarena {
+namespace {
+
+/// cos and sin [positions, half] of the angles that `sign` * position turns by.
+struct Tables {
+  std::vector<float> cos, sin;
+};
+
+/// A row of angles for each position up to the largest seen, kept by each thread: layers and steps ask for the same.
+const Tables& tables_up_to(const std::vector<double>& frequencies, int32_t position) {
+  static thread_local Tables tables;
+  static thread_local std::vector<double> known;
+  if (known != frequencies) {
+    known = frequencies;
+    tables = {};
+  }
+  const auto half = static_cast<int64_t>(frequencies.size());
+  const auto have = static_cast<int64_t>(tables.cos.size()) / half;
+  if (position < have) return tables;
+  const int64_t rows = std::max<int64_t>(position + 1, have + have / 2 + 64);
+  std::vector<int32_t> positions(static_cast<size_t>(rows));
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
+  tables.cos.resize(static_cast<size_t>(rows * half));
+  tables.sin.resize(tables.cos.size());
+  kernels::rotation_tables(positions.data(), rows, frequencies.data(), half, 1, tables.cos.data(), tables.sin.data());
+  return tables;
+}
+
+}  // namespace
+
+SparseRows::SparseRows(const LedgerPtr& ledger)
+    : counts_(LedgerAllocator<uint16_t>(ledger)),
+      starts_(LedgerAllocator<uint32_t>(ledger)),
+      channels_(LedgerAllocator<uint16_t>(ledger)),
+      values_(LedgerAllocator<uint16_t>(ledger)) {}
+
+SparseRows::SparseRows(const SparseRows& from, const LedgerPtr& ledger) : SparseRows(ledger) {
+  counts_.assign(from.counts_.begin(), from.counts_.end());
+  starts_.assign(from.starts_.begin(), from.starts_.end());
+  channels_.assign(from.channels_.begin(), from.channels_.end());
+  values_.assign(from.values_.begin(), from.values_.end());
+}
+
+void SparseRows::append(const std::vector<Element>& elements) {
+  if (counts_.size() % kStride == 0) starts_.push_back(static_cast<uint32_t>(channels_.size()));
+  counts_.push_back(static_cast<uint16_t>(elements.size()));
+  for (const Element& element : elements) {
+    channels_.push_back(element.channel);
+    values_.push_back(kernels::f32_to_f16(element.value));
+  }
+}
+
+void SparseRows::shrink() {
+  counts_.shrink_to_fit();
+  starts_.shrink_to_fit();
+  channels_.shrink_to_fit();
+  values_.shrink_to_fit();
+}
+
+int64_t SparseRows::bytes() const {
+  return static_cast<int64_t>(sizeof(uint16_t) * (counts_.capacity() + channels_.capacity() + values_.capacity()) +
+                              sizeof(uint32_t) * starts_.capacity());
+}
+
+void RotaryKeys::undo(float* rows, const std::vector<int32_t>& positions) const {
+  if (half() == 0) return;
+  std::vector<int32_t> back;
+  back.reserve(positions.size());
+  for (const int32_t position : positions) back.push_back(-position);
+  const auto n = static_cast<int64_t>(positions.size());
+  std::vector<float> cos(static_cast<size_t>(n * half()));
+  std::vector<float> sin(cos.size());
+  kernels::rotation_tables(back.data(), n, frequencies_->data(), half(), 1, cos.data(), sin.data());
+  kernels::rotate({.x = rows,
+                   .tokens = n,
+                   .heads = 1,
+                   .head_dim = 2 * half(),
+                   .token_stride = 2 * half(),
+                   .head_stride = 2 * half(),
+                   .rotary = 2 * half(),
+                   .cos = cos.data(),
+                   .sin = sin.data()});
+}
+
+void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {
+  if (half() == 0 || positions.empty()) return;
+  const auto n = static_cast<int64_t>(positions.size());
+  const Tables& tables = tables_up_to(*frequencies_, *std::ranges::max_element(positions));
+  const kernels::Cells keys{.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
+  // Runs of consecutive positions lie side by side in the tables.
+  for (int64_t i = 0; i < n;) {
+    int64_t end = i + 1;
+    while (end < n && positions[end] == positions[end - 1] + 1) ++end;
+    const int64_t row = positions[i] * half();
+    kernels::rotate_cells(keys, i, end - i, &tables.cos[row], &tables.sin[row], half(), half());
+    i = end;
+  }
+}
+
+}  // namespace kvarena

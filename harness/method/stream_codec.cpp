@@ -1,0 +1,137 @@
+#include "harness/method/stream_codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/core/error.h"
+
+namespace kvarena {
+namespace {
+
+constexpr std::array<uint8_t, 4> kMagic = {'K', 'V', 'S', '1'};
+constexpr size_t kHeaderBytes = 4 + 3 * 4 + 8 + 8;   // magic, sizes, payload bytes, checksum
+constexpr int64_t kMostElements = int64_t{1} << 26;  // of one side of a chunk
+
+void put(std::vector<uint8_t>& to, uint64_t x, int bytes) {
+  for (int i = 0; i < bytes; ++i) to.push_back(static_cast<uint8_t>(x >> (8 * i)));
+}
+uint64_t get(std::span<const uint8_t> from, size_t at, int bytes) {
+  uint64_t x = 0;
+  for (int i = 0; i < bytes; ++i) x |= uint64_t{from[at + static_cast<size_t>(i)]} << (8 * i);
+  return x;
+}
+
+/// FNV-1a over the sizes and the payload.
+uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> payload) {
+  uint64_t hash = 0xcbf29ce484222325U;
+  for (const auto& part : {sizes, payload}) {
+    for (const uint8_t byte : part) hash = (hash ^ byte) * 0x100000001b3U;
+  }
+  return hash;
+}
+
+[[noreturn]] void damaged(const std::string& found, const std::string& expected) {
+  fail(
+      {.place = "cache stream", .found = found, .expected = expected, .action = "it was cut or damaged; encode again"});
+}
+
+/// Tokens begin .. end-1 of every layer's tail.
+KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end) {
+  const LayerShape& shape = layers[0].cache.shape();
+  const int64_t d = shape.head_dim;
+  KvChunk chunk{.layers = static_cast<int64_t>(layers.size()),
+                .tokens = end - begin,
+                .channels = shape.kv_heads * d,
+                .keys = {},
+                .values = {}};
+  chunk.resize();
+  for (int64_t layer = 0; layer < chunk.layers; ++layer) {
+    const EntrySegment& tail = layers[layer].cache.tail();
+    std::vector<float> keys(static_cast<size_t>(tail.entries(0) * d));
+    std::vector<float> values(keys.size());
+    for (int64_t h = 0; h < shape.kv_heads; ++h) {
+      tail.read(h, keys.data(), values.data());
+      for (int64_t t = begin; t < end; ++t) {
+        std::copy_n(&keys[t * d], d, chunk.row(true, layer, t - begin) + h * d);
+        std::copy_n(&values[t * d], d, chunk.row(false, layer, t - begin) + h * d);
+      }
+    }
+  }
+  return chunk;
+}
+
+}  // namespace
+
+void KvChunk::resize() {
+  keys.resize(static_cast<size_t>(layers * tokens * channels));
+  values.resize(keys.size());
+}
+
+std::vector<uint8_t> write_frame(const StreamCodec& codec, const KvChunk& chunk) {
+  const std::vector<uint8_t> payload = codec.encode(chunk);
+  std::vector<uint8_t> frame(kMagic.begin(), kMagic.end());
+  for (const int64_t size : {chunk.layers, chunk.tokens, chunk.channels}) put(frame, static_cast<uint64_t>(size), 4);
+  put(frame, payload.size(), 8);
+  put(frame, checksum(std::span(frame).subspan(4, 20), payload), 8);
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  return frame;
+}
+
+KvChunk read_frame(const StreamCodec& codec, std::span<const uint8_t>& stream) {
+  if (stream.size() < kHeaderBytes) {
+    damaged(fmt::format("{} bytes", stream.size()), fmt::format("a frame header of {} bytes", kHeaderBytes));
+  }
+  if (!std::ranges::equal(stream.first(4), kMagic)) damaged("another beginning", "a frame that begins with KVS1");
+  KvChunk chunk{.layers = static_cast<int64_t>(get(stream, 4, 4)),
+                .tokens = static_cast<int64_t>(get(stream, 8, 4)),
+                .channels = static_cast<int64_t>(get(stream, 12, 4)),
+                .keys = {},
+                .values = {}};
+  const uint64_t bytes = get(stream, 16, 8);
+  if (bytes > stream.size() - kHeaderBytes) {
+    damaged(fmt::format("{} bytes after the header", stream.size() - kHeaderBytes), fmt::format("{}", bytes));
+  }
+  const auto payload = stream.subspan(kHeaderBytes, bytes);
+  if (checksum(stream.subspan(4, 20), payload) != get(stream, 24, 8)) damaged("another checksum", "the frame's own");
+  const bool sane = chunk.layers > 0 && chunk.tokens > 0 && chunk.channels > 0 && chunk.channels % 16 == 0 &&
+                    chunk.layers <= kMostElements / chunk.tokens &&
+                    chunk.layers * chunk.tokens <= kMostElements / chunk.channels;
+  if (!sane) {
+    damaged(fmt::format("{} layers, {} tokens, {} channels", chunk.layers, chunk.tokens, chunk.channels),
+            "sizes of a cache");
+  }
+  chunk.resize();
+  codec.decode(payload, chunk);
+  stream = stream.subspan(kHeaderBytes + bytes);
+  return chunk;
+}
+
+void StreamCodecMethod::compress_all(std::span<LayerContext> layers,
+                                     std::span<const LayerObservations> /*seen*/) const {
+  if (layers.empty()) return;
+  const LayerShape& shape = layers[0].cache.shape();
+  const int64_t n = layers[0].cache.tail().entries(0);
+  std::vector<KvChunk> restored;
+  for (int64_t begin = 0; begin < n; begin += codec_->chunk_tokens()) {
+    const KvChunk chunk = gather(layers, begin, std::min(n, begin + codec_->chunk_tokens()));
+    const std::vector<uint8_t> frame = write_frame(*codec_, chunk);
+    std::span<const uint8_t> stream = frame;
+    restored.push_back(read_frame(*codec_, stream));
+  }
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    EntrySegment& tail = layers[layer].cache.tail();
+    const int32_t first = n > 0 ? tail.positions(0).front() : 0;
+    tail.truncate(0);
+    int64_t position = first;
+    for (const KvChunk& chunk : restored) {
+      const auto at = static_cast<int64_t>(layer);
+      tail.append(chunk.row(true, at, 0), chunk.row(false, at, 0), chunk.tokens, chunk.channels, position);
+      position += chunk.tokens;
+    }
+    layers[layer].activity.entries_packed += n * shape.kv_heads;
+  }
+}
+
+}  // namespace kvarena

@@ -1,0 +1,78 @@
+#pragma once
+// Codecs for caches at rest and on the wire: a cache becomes a stream of self-contained chunks, which are decoded to
+// the cache's own 16 bits before anyone attends to them. They save storage and transfer, not resident memory.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/method/method.h"
+#include "harness/method/registry.h"
+
+namespace kvarena {
+
+/// Keys and values of consecutive tokens, all layers.
+struct KvChunk {
+  int64_t layers = 0;
+  int64_t tokens = 0;
+  int64_t channels = 0;       // kv_heads * head_dim, a multiple of 16
+  std::vector<float> keys;    // [layers, tokens, channels]
+  std::vector<float> values;  // likewise
+
+  void resize();
+  [[nodiscard]] float* row(bool key, int64_t layer, int64_t token) {
+    return (key ? keys : values).data() + (layer * tokens + token) * channels;
+  }
+  [[nodiscard]] const float* row(bool key, int64_t layer, int64_t token) const {
+    return (key ? keys : values).data() + (layer * tokens + token) * channels;
+  }
+};
+
+class StreamCodec {
+ public:
+  virtual ~StreamCodec() = default;
+
+  virtual void parameters(ParameterVisitor& p) = 0;
+  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
+
+  /// Tokens of a chunk, the last excepted.
+  [[nodiscard]] virtual int64_t chunk_tokens() const = 0;
+  /// A chunk's bytes. Deterministic.
+  [[nodiscard]] virtual std::vector<uint8_t> encode(const KvChunk& chunk) const = 0;
+  /// Fills a chunk whose sizes are set. Throws UserError on bytes that encode() cannot have written; never reads beyond
+  /// them and never runs longer than the sizes ask for.
+  virtual void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const = 0;
+};
+
+/// One chunk with its sizes and a checksum, so that a stream may be cut at frames and read as it arrives.
+[[nodiscard]] std::vector<uint8_t> write_frame(const StreamCodec& codec, const KvChunk& chunk);
+/// Reads the first frame of `stream` and moves the span behind it. Throws UserError, naming the byte, when it is
+/// truncated or damaged.
+[[nodiscard]] KvChunk read_frame(const StreamCodec& codec, std::span<const uint8_t>& stream);
+
+/// The prompt's cache goes through the codec and back, chunk by chunk: what decoding then sees is what a cache restored
+/// from storage would hold.
+class StreamCodecMethod final : public Method {
+ public:
+  explicit StreamCodecMethod(std::unique_ptr<StreamCodec> codec) : codec_(std::move(codec)) {}
+
+  void parameters(ParameterVisitor& p) override { codec_->parameters(p); }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    codec_->check(place, problems);
+  }
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
+
+  [[nodiscard]] const StreamCodec& codec() const { return *codec_; }
+
+ private:
+  std::unique_ptr<StreamCodec> codec_;
+};
+
+#define KVARENA_STREAM(type, ...)                                                                                   \
+  KVARENA_REGISTER(                                                                                                 \
+      type, ::kvarena::Family::compression,                                                                         \
+      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::StreamCodecMethod>(std::make_unique<type>())), \
+      __VA_ARGS__)
+
+}  // namespace kvarena

@@ -1,0 +1,264 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "harness/cache/supplements.h"
+#include "harness/core/random.h"
+#include "harness/method/codec.h"
+
+namespace kvarena {
+namespace {
+
+struct Settings {
+  double sparsity = 0.02;
+  int64_t rank_prefill = 4;
+  int64_t rank_decode = 2;
+  int64_t loops = 3;
+};
+
+/// Rank-r factors of one side of one head of a block: residual ~ A B, A [count, r], B [r, head_dim], f16.
+struct Factors {
+  Factors(const LedgerPtr& ledger, int64_t count, int64_t rank, int64_t d)
+      : a(static_cast<size_t>(count * rank), LedgerAllocator<uint16_t>(ledger)),
+        b(static_cast<size_t>(rank * d), LedgerAllocator<uint16_t>(ledger)) {}
+  Factors(const Factors& from, const LedgerPtr& ledger)
+      : a(from.a, LedgerAllocator<uint16_t>(ledger)), b(from.b, LedgerAllocator<uint16_t>(ledger)) {}
+  LedgerVector<uint16_t> a;
+  LedgerVector<uint16_t> b;
+};
+
+struct Block {
+  int64_t first, count, rank;
+  std::vector<Factors> keys;    // [kv_heads]
+  std::vector<Factors> values;  // [kv_heads]
+};
+
+/// Columns of x [rows, columns] made orthonormal in order; a column without anything left becomes 0.
+void orthonormalise(std::vector<float>& x, int64_t rows, int64_t columns) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t before = 0; before < c; ++before) {
+      double dot = 0;
+      for (int64_t r = 0; r < rows; ++r) dot += static_cast<double>(x[r * columns + c]) * x[r * columns + before];
+      for (int64_t r = 0; r < rows; ++r) x[r * columns + c] -= static_cast<float>(dot) * x[r * columns + before];
+    }
+    double squares = 0;
+    for (int64_t r = 0; r < rows; ++r) squares += static_cast<double>(x[r * columns + c]) * x[r * columns + c];
+    const float factor = squares > 1e-20 ? static_cast<float>(1 / std::sqrt(squares)) : 0.0F;
+    for (int64_t r = 0; r < rows; ++r) x[r * columns + c] *= factor;
+  }
+}
+
+/// Power iteration on residual [count, d]: p = R q, q = R^t p, orthonormal in the last loop; R ~ p q^t.
+void factorise(const float* residual, int64_t count, int64_t d, int64_t rank, int64_t loops, Factors& out) {
+  const RandomStream stream(0, "gear start");
+  std::vector<float> q(static_cast<size_t>(d * rank));
+  std::vector<float> p(static_cast<size_t>(count * rank));
+  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(2 * stream.uniform(i) - 1);
+  for (int64_t loop = 0; loop < loops; ++loop) {
+    orthonormalise(q, d, rank);  // the authors do so in the last loop only; it keeps the numbers' size, not their span
+    std::ranges::fill(p, 0.0F);
+    for (int64_t t = 0; t < count; ++t) {
+      for (int64_t c = 0; c < d; ++c) {
+        for (int64_t k = 0; k < rank; ++k) p[t * rank + k] += residual[t * d + c] * q[c * rank + k];
+      }
+    }
+    orthonormalise(p, count, rank);
+    std::ranges::fill(q, 0.0F);
+    for (int64_t t = 0; t < count; ++t) {
+      for (int64_t c = 0; c < d; ++c) {
+        for (int64_t k = 0; k < rank; ++k) q[c * rank + k] += residual[t * d + c] * p[t * rank + k];
+      }
+    }
+  }
+  std::ranges::transform(p, out.a.begin(), kernels::f32_to_f16);
+  for (int64_t c = 0; c < d; ++c) {
+    for (int64_t k = 0; k < rank; ++k) out.b[k * d + c] = kernels::f32_to_f16(q[c * rank + k]);
+  }
+}
+
+/// Outliers and low-rank factors of a layer.
+class GearParts final : public Supplement {
+ public:
+  GearParts(const Settings& settings, const LedgerPtr& ledger)
+      : settings_(settings), ledger_(ledger), key_outliers_(ledger), value_outliers_(ledger) {}
+  GearParts(const GearParts& from, const LedgerPtr& ledger)
+      : settings_(from.settings_),
+        ledger_(ledger),
+        key_outliers_(from.key_outliers_, ledger),
+        value_outliers_(from.value_outliers_, ledger) {
+    for (const Block& block : from.blocks_) {
+      Block copy{block.first, block.count, block.rank, {}, {}};
+      for (const Factors& factors : block.keys) copy.keys.emplace_back(factors, ledger);
+      for (const Factors& factors : block.values) copy.values.emplace_back(factors, ledger);
+      blocks_.push_back(std::move(copy));
+    }
+  }
+
+  void prepare(int64_t /*first*/, EntryBlock& block) override {
+    const int64_t d = block.head_dim;
+    std::vector<std::vector<SparseRows::Element>> found(static_cast<size_t>(block.count));
+    for (int64_t h = 0; h < block.kv_heads; ++h) {  // keys: along each channel
+      for (int64_t c = 0; c < d; ++c) {
+        const auto outliers = take_out(&block.keys[h * block.count * d + c], block.count, d);
+        for (const auto& [i, x] : outliers) found[i].push_back({static_cast<uint16_t>(h * d + c), x});
+      }
+    }
+    for (const auto& elements : found) key_outliers_.append(elements);
+    std::vector<float> row(static_cast<size_t>(block.kv_heads * d));
+    for (int64_t i = 0; i < block.count; ++i) {  // values: along each token, all heads
+      for (int64_t h = 0; h < block.kv_heads; ++h) std::copy_n(block.value(h, i), d, &row[h * d]);
+      std::vector<SparseRows::Element> elements;
+      for (const auto& [c, x] : take_out(row.data(), block.kv_heads * d, 1)) {
+        elements.push_back({static_cast<uint16_t>(c), x});
+      }
+      value_outliers_.append(elements);
+      for (int64_t h = 0; h < block.kv_heads; ++h) std::copy_n(&row[h * d], d, block.value(h, i));
+    }
+    key_outliers_.shrink();
+    value_outliers_.shrink();
+  }
+
+  void complete(int64_t first, const EntryBlock& prepared, const EntryBlock& decoded) override {
+    const int64_t rank = first == 0 ? settings_.rank_prefill : settings_.rank_decode;
+    if (rank == 0) return;
+    const int64_t n = prepared.count * prepared.head_dim;
+    Block block{first, prepared.count, rank, {}, {}};
+    std::vector<float> residual(static_cast<size_t>(n));
+    for (int64_t h = 0; h < prepared.kv_heads; ++h) {
+      const auto add = [&](const std::vector<float>& want, const std::vector<float>& have, std::vector<Factors>& side) {
+        for (int64_t i = 0; i < n; ++i) residual[i] = want[h * n + i] - have[h * n + i];
+        side.emplace_back(ledger_, prepared.count, rank, prepared.head_dim);
+        factorise(residual.data(), prepared.count, prepared.head_dim, rank, settings_.loops, side.back());
+      };
+      add(prepared.keys, decoded.keys, block.keys);
+      add(prepared.values, decoded.values, block.values);
+    }
+    blocks_.push_back(std::move(block));
+  }
+
+  void restore(RestoredChunk& chunk) const override {
+    const int64_t d = chunk.head_dim;
+    for (const Block& block : blocks_) {
+      const int64_t begin = std::max(chunk.first, block.first);
+      const int64_t end = std::min(chunk.first + chunk.count, block.first + block.count);
+      for (int64_t h = 0; h < chunk.kv_heads && begin < end; ++h) {
+        add_product(block, block.keys[h], begin, end, d,
+                    [&](int64_t e, int64_t c) -> float& { return chunk.key(h, e - chunk.first, c); });
+        add_product(block, block.values[h], begin, end, d,
+                    [&](int64_t e, int64_t c) -> float& { return chunk.value(h, e - chunk.first, c); });
+      }
+    }
+    key_outliers_.visit(chunk.first, chunk.count,
+                        [&](int64_t i, int64_t c, float x) { chunk.key(c / d, i, c % d) = x; });
+    value_outliers_.visit(chunk.first, chunk.count,
+                          [&](int64_t i, int64_t c, float x) { chunk.value(c / d, i, c % d) = x; });
+  }
+
+  [[nodiscard]] int64_t bytes() const override {
+    int64_t total = key_outliers_.bytes() + value_outliers_.bytes();
+    for (const Block& block : blocks_) {
+      for (const auto* side : {&block.keys, &block.values}) {
+        for (const Factors& f : *side) total += static_cast<int64_t>(2 * (f.a.capacity() + f.b.capacity()));
+      }
+    }
+    return total;
+  }
+  [[nodiscard]] std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const override {
+    return std::make_unique<GearParts>(*this, ledger);
+  }
+
+ private:
+  /// The largest and smallest numbers of a vector with their places; they become the mean of all.
+  [[nodiscard]] std::vector<std::pair<int64_t, float>> take_out(float* x, int64_t n, int64_t stride) const {
+    const auto each = static_cast<int64_t>(static_cast<double>(n) * settings_.sparsity / 2);
+    if (each == 0) return {};
+    std::vector<int64_t> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](int64_t i) { return x[i * stride]; });
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
+    std::vector<std::pair<int64_t, float>> taken;
+    for (int64_t k = 0; k < n; ++k) {
+      if (k >= each && k < n - each) continue;
+      taken.emplace_back(order[k], x[order[k] * stride]);
+      x[order[k] * stride] = static_cast<float>(sum / static_cast<double>(n));
+    }
+    return taken;
+  }
+
+  template <class At>
+  static void add_product(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t d,
+                          const At& at) {
+    std::vector<float> b(factors.b.size());
+    std::ranges::transform(factors.b, b.begin(), kernels::f16_to_f32);
+    for (int64_t e = begin; e < end; ++e) {
+      for (int64_t k = 0; k < block.rank; ++k) {
+        const float a = kernels::f16_to_f32(factors.a[(e - block.first) * block.rank + k]);
+        for (int64_t c = 0; c < d; ++c) at(e, c) += a * b[k * d + c];
+      }
+    }
+  }
+
+  Settings settings_;
+  LedgerPtr ledger_;
+  SparseRows key_outliers_;
+  SparseRows value_outliers_;
+  std::vector<Block> blocks_;
+};
+
+/// Quantised, plus a low-rank and a sparse correction of what quantising loses:  X ~ Q(X - S) + A B + S.
+/// S holds the sparsity / 2 largest and smallest numbers of each key channel and of each token's values, exactly (f16),
+/// replaced by the vector's mean before Q. Q is KIVI's quantiser, keys per channel and values per token. A B is a
+/// rank-rank_prefill approximation of the prompt's residual in each head by power iteration (rank_decode in each later
+/// block). The newest entries wait in 16 bits until `buffer` of them make a block. GEAR-L is sparsity 0.
+/// The authors take the count of outliers of a key channel from the length of a token's row; here from the channel's.
+/// Kang et al. 2024, arXiv:2403.05527, section 3.
+class Gear final : public Codec {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("bits", bits_).min(1).max(8).doc("bits of the backbone: 1, 2, 3, 4, 5 or 8");
+    p("group_size", group_size_).min(16).doc("elements that share a scale; for values at most a head");
+    p("buffer", buffer_).min(16).doc("newest entries in 16 bits, compressed in blocks of this many");
+    p("sparsity", settings_.sparsity).min(0).max(0.5).doc("share of outliers kept exactly");
+    p("rank_prefill", settings_.rank_prefill).min(0).max(32).doc("rank of the correction of the prompt");
+    p("rank_decode", settings_.rank_decode).min(0).max(32).doc("rank of the correction of later blocks");
+    p("loops", settings_.loops).min(1).max(20).doc("power iterations");
+  }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    check_bits(place, "bits", bits_, problems);
+    if (group_size_ % 16 != 0) problems.push_back(place + ".group_size: expected a multiple of 16");
+    if (buffer_ % group_size_ != 0) problems.push_back(place + ".buffer: expected a multiple of group_size");
+  }
+  std::string check_layer(const LayerContext& layer) const override {
+    const int64_t d = layer.cache.shape().head_dim;
+    if (d % std::min(group_size_, d) == 0) return {};
+    return fmt::format("group_size: found {}, which does not divide the model's head_dim {}", group_size_, d);
+  }
+  std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
+    const LayerShape& shape = layer.cache.shape();
+    const kernels::QuantFormat keys{
+        .bits = static_cast<int>(bits_), .group_size = group_size_, .meta = meta_type(shape)};
+    kernels::QuantFormat values = keys;
+    values.group_size = std::min(group_size_, shape.head_dim);
+    return std::make_unique<RestoredSegment>(shape, QuantizedFormat{.keys = keys, .values = values},
+                                             std::make_unique<GearParts>(settings_, layer.cache.ledger()),
+                                             layer.cache.ledger());
+  }
+  int64_t key_block() const override { return buffer_; }
+
+ private:
+  int64_t bits_ = 4;
+  int64_t group_size_ = 64;
+  int64_t buffer_ = 64;
+  Settings settings_;
+};
+
+KVARENA_CODEC(Gear, {.name = "gear",
+                     .title = "GEAR",
+                     .summary = "Quantises and corrects the error by a low-rank and a sparse part.",
+                     .paper = "arXiv:2403.05527, section 3"});
+
+}  // namespace
+}  // namespace kvarena
