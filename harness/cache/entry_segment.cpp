@@ -140,6 +140,16 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
   }
 }
 
+void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value) {
+  Head& head = heads_[kv_head];
+  KVARENA_ASSERT(entry >= 0 && entry < head.entries, fmt::format("entry {} of {}", entry, head.entries));
+  const auto store = [&](CellKind kind, Buffer& buffer, const float* row) {
+    if (row != nullptr) kernels::store_rows(cells(shape_, kind, buffer), entry, 1, row, shape_.head_dim);
+  };
+  store(CellKind::keys, head.keys, key);
+  store(CellKind::values, head.values, value);
+}
+
 void EntrySegment::drop_front(int64_t n) {
   for (Head& head : heads_) {
     const int64_t left = head.entries - n;

@@ -26,6 +26,8 @@ class EntrySegment final : public Segment {
   /// Keeps the listed entries of each head: kept[kv_head] ascending indices. The rest is really released, and the
   /// segment is ragged from then on. Remembered numbers are gathered along.
   void keep(std::span<const std::vector<int32_t>> kept);
+  /// Replaces an entry's key and value [head_dim], what is null stays: merging.
+  void overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value);
   /// Removes the first n entries of every head.
   void drop_front(int64_t n);
 

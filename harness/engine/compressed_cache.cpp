@@ -12,7 +12,8 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
                         .cache = cache.layers[layer],
                         .activity = activity,
                         .prompt_tokens = static_cast<int64_t>(prompt.tokens.size()),
-                        .model = prompt.model.get()});
+                        .model = prompt.model.get(),
+                        .prompt = prompt.tokens});
   }
   method.compress_all(contexts, prompt.observations);
   return cache;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -37,9 +38,33 @@ std::vector<fs::path> candidates(const std::string& stem, const std::vector<fs::
   return found;
 }
 
+/// A published table of one number a head: a line a layer, numbers separated by blanks or tabs.
+FittedWeights read_table(const fs::path& file) {
+  FittedTensor table;
+  std::istringstream lines(read_file(file));
+  int64_t rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream numbers(line);
+    const size_t before = table.values.size();
+    for (float value = 0; numbers >> value;) table.values.push_back(value);
+    const auto columns = static_cast<int64_t>(table.values.size() - before);
+    if (columns == 0 && numbers.eof()) continue;
+    if (rows++ == 0) table.shape = {0, columns};
+    if (columns == 0 || columns != table.shape[1] || !numbers.eof()) {
+      fail({.place = fmt::format("{}: line {}", file.string(), rows),
+            .found = fmt::format("\"{}\"", line.substr(0, 60)),
+            .expected = "as many numbers as in the first line"});
+    }
+  }
+  if (rows == 0) fail({.place = file.string(), .found = "no numbers", .expected = "a line a layer"});
+  table.shape[0] = rows;
+  return {.place = file.string(), .tensors = {{file.stem().string(), std::move(table)}}, .metadata = {}};
+}
+
 }  // namespace
 
 FittedWeights read_fitted(const fs::path& file) {
+  if (file.extension() == ".tsv") return read_table(file);
   const auto checkpoint = open_safetensors(file);
   FittedWeights weights{.place = file.string(), .metadata = safetensors_metadata(file)};
   for (const TensorInfo& info : checkpoint->tensors()) {

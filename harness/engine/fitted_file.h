@@ -13,7 +13,8 @@ inline constexpr const char* kFittedMethod = "method";            // stem of the
 inline constexpr const char* kFittedFingerprint = "fingerprint";  // of the model's weights
 inline constexpr const char* kFittedContent = "content_sha256";   // over names, shapes and stored values
 
-/// Reads an artifact or a published file. Throws UserError naming the file: cut short, damaged, not finite, or (where
+/// Reads an artifact or a published file: safetensors, or a .tsv of one number a head (a line a layer), which becomes a
+/// tensor named as the file. Throws UserError naming the file: cut short, damaged, not finite, or (where
 /// the file carries kFittedContent) with content other than what was written.
 [[nodiscard]] FittedWeights read_fitted(const std::filesystem::path& file);
 

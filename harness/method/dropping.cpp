@@ -237,7 +237,6 @@ std::vector<KeptEntries> DroppingMethod::by_blocks(std::span<LayerContext> layer
 
 void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const {
   if (unlimited() || !acts_while_decoding()) return;
-  EntrySegment& tail = layer.cache.tail();
   const LayerShape& shape = layer.cache.shape();
   if (auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get()); decode_interval_ && state != nullptr) {
     const int64_t row = shape.q_heads * shape.head_dim;
@@ -248,30 +247,40 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
     }
     if (state->queries.size() > most) state->queries.erase(state->queries.begin(), state->queries.end() - most);
   }
-  if (!scorer_->needs().step_attention || !remembers()) return;
-  int64_t longest = 0;
-  for (int64_t head = 0; head < shape.kv_heads; ++head) longest = std::max(longest, tail.entries(head));
+  const Needs needs = scorer_->needs();
+  if (!(needs.step_attention || needs.step_hidden) || !remembers()) return;
   for (int64_t t = 0; t < queries.q_len; ++t) {
-    std::vector<float> sums(static_cast<size_t>(shape.q_heads * longest));  // [q_heads, longest]
-    const LayerQueries one{.q = queries.q + t * queries.q_stride,
-                           .q_len = 1,
-                           .q_stride = queries.q_stride,
-                           .position = queries.position + t};
-    tail.add_probabilities(one, /*causal=*/false, lse + t * shape.q_heads, sums.data(), longest);
-    StepAttention step{.entries = &tail,
+    StepAttention step{.entries = &layer.cache.tail(),
                        .attention = {},
                        .lse = {},
                        .layer = layer.layer,
-                       .position = one.position,
-                       .prompt_tokens = layer.prompt_tokens};
-    for (int64_t q_head = 0; q_head < shape.q_heads; ++q_head) {
-      const int64_t n = tail.entries(q_head / shape.group());
-      auto& row = step.attention.emplace_back(sums.begin() + q_head * longest, sums.begin() + q_head * longest + n);
-      const int64_t unseen = queries.q_len - 1 - t;  // entries of later queries
-      std::fill(row.end() - unseen, row.end(), 0.0F);
-      step.lse.push_back(lse[t * shape.q_heads + q_head]);
-    }
+                       .position = queries.position + t,
+                       .prompt_tokens = layer.prompt_tokens,
+                       .token = 0,
+                       .unseen = queries.q_len - 1 - t,
+                       .hidden = nullptr,
+                       .model = layer.model};
+    if (queries.tokens != nullptr) step.token = queries.tokens[t];
+    if (needs.step_attention) attend(step, queries, t, lse);
+    if (needs.step_hidden) step.hidden = queries.hidden + t * layer.model->hidden_size;
     scorer_->observe(step);
+  }
+}
+
+void DroppingMethod::attend(StepAttention& step, const LayerQueries& queries, int64_t t, const float* lse) const {
+  const EntrySegment& tail = *step.entries;
+  const LayerShape& shape = tail.shape();
+  int64_t longest = 0;
+  for (int64_t head = 0; head < shape.kv_heads; ++head) longest = std::max(longest, tail.entries(head));
+  std::vector<float> sums(static_cast<size_t>(shape.q_heads * longest));  // [q_heads, longest]
+  const LayerQueries one{
+      .q = queries.q + t * queries.q_stride, .q_len = 1, .q_stride = queries.q_stride, .position = step.position};
+  tail.add_probabilities(one, /*causal=*/false, lse + t * shape.q_heads, sums.data(), longest);
+  for (int64_t q_head = 0; q_head < shape.q_heads; ++q_head) {
+    const int64_t n = tail.entries(q_head / shape.group());
+    auto& row = step.attention.emplace_back(sums.begin() + q_head * longest, sums.begin() + q_head * longest + n);
+    std::fill(row.end() - step.unseen, row.end(), 0.0F);
+    step.lse.push_back(lse[t * shape.q_heads + q_head]);
   }
 }
 

@@ -201,6 +201,12 @@ at::Tensor LayerView::group_reduce(const at::Tensor& per_query_head, const std::
   return by == "max" ? groups.amax(1) : by == "sum" ? groups.sum(1) : groups.mean(1);
 }
 
+std::span<const int32_t> LayerView::tokens() const {
+  KVARENA_ASSERT(static_cast<int64_t>(layer_->prompt.size()) == n_,
+                 fmt::format("{} prompt tokens for {} entries", layer_->prompt.size(), n_));
+  return layer_->prompt;
+}
+
 at::Tensor LayerView::group_mean(const at::Tensor& per_query_head) const {
   return per_query_head.view({kv_heads_, group(), n_}).mean(1);
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <span>
 
 #include "harness/cache/layer_cache.h"
 #include "harness/method/method.h"
@@ -65,6 +66,8 @@ class LayerView {
   /// Needs::reconstructions with this one among them.
   [[nodiscard]] const ReconstructionScores& reconstruction(const Reconstruction& what) const;
   [[nodiscard]] const ModelFacts& model() const;
+  /// The prompt's tokens, one an entry.
+  [[nodiscard]] std::span<const int32_t> tokens() const;
 
   /// [q_heads, n] -> [kv_heads, n], reduced over each group of query heads by "mean", "max" or "sum".
   [[nodiscard]] at::Tensor group_reduce(const at::Tensor& per_query_head, const std::string& by) const;

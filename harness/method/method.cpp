@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "harness/method/fitter.h"
+
 namespace kvarena {
+
+std::unique_ptr<Fitter> Method::fitter() const { return nullptr; }
 
 const char* to_string(Family family) {
   switch (family) {

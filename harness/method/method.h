@@ -101,8 +101,10 @@ struct LayerContext {
   Activity& activity;
   int64_t prompt_tokens = 0;
   const ModelFacts* model = nullptr;  // null in tests that need no model
+  std::span<const int32_t> prompt;    // its tokens; empty while decoding
 };
 
+class Fitter;
 class Verifier;
 
 /// A request's method. It holds parameters only: everything it remembers about a request lives in the cache (scores of
@@ -134,6 +136,9 @@ class Method {
   /// Whether compress() is all that the method does: later entries stay as they are, so that another method may pack
   /// what it leaves ("over").
   [[nodiscard]] virtual bool only_compresses() const { return false; }
+
+  /// How the method's weights are fitted, null for a method without any.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
 
   /// The draft-and-verify side of a verification method, null for all others.
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }

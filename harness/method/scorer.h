@@ -11,6 +11,7 @@
 
 #include "harness/method/budget.h"
 #include "harness/method/budget_rule.h"
+#include "harness/method/fitter.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
@@ -20,12 +21,17 @@ namespace kvarena {
 
 /// What one decode query of one layer attended to.
 struct StepAttention {
-  EntrySegment* entries = nullptr;            // its own entry among them, last of each head
-  std::vector<std::vector<float>> attention;  // [q_heads][entries of its kv head], probabilities
-  std::vector<float> lse;                     // [q_heads], logarithms of the softmax denominators
+  EntrySegment* entries = nullptr;  // its own entry among them, last of each head
+  /// [q_heads][entries of its kv head], probabilities; empty unless Needs::step_attention.
+  std::vector<std::vector<float>> attention;
+  std::vector<float> lse;  // [q_heads], logarithms of the softmax denominators; empty unless Needs::step_attention
   int64_t layer = 0;
-  int64_t position = 0;       // of the query
-  int64_t prompt_tokens = 0;  // the prompt's length
+  int64_t position = 0;           // of the query
+  int64_t prompt_tokens = 0;      // the prompt's length
+  int32_t token = 0;              // the query's
+  int64_t unseen = 0;             // newest entries of every head, which belong to later queries
+  const float* hidden = nullptr;  // [hidden_size], the query's attention input; null unless Needs::step_hidden
+  const ModelFacts* model = nullptr;
 
   [[nodiscard]] int64_t group() const { return entries->shape().group(); }
 };
@@ -66,9 +72,12 @@ class Scorer {
   /// What the prompt's entries start with, [kv_heads, n, remembered_width]: the attention each received from all prompt
   /// queries, summed over its group, unless overridden.
   [[nodiscard]] virtual at::Tensor remember_prompt(const LayerView& layer) const;
-  /// Each decode step, before eviction, when Needs::step_attention: adds the step's attention, summed over the group,
-  /// unless overridden.
+  /// Each decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds the step's attention,
+  /// summed over the group, unless overridden.
   virtual void observe(const StepAttention& step) const;
+
+  /// How the scorer's weights are fitted, null for a scorer without any.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const { return nullptr; }
 };
 
 /// Entries kept of one layer: ascending indices for each kv head.
@@ -87,6 +96,7 @@ class DroppingMethod final : public Method {
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void settle(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
+  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return scorer_->fitter(); }
 
   /// Gives the scorer away, for a method that wraps it.
   [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(scorer_); }
@@ -100,6 +110,8 @@ class DroppingMethod final : public Method {
   [[nodiscard]] bool remembers() const { return scorer_->remembered_width() > 0 && !unlimited(); }
   [[nodiscard]] bool acts_while_decoding() const { return scorer_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
+  /// Fills in what query `t` attended to.
+  void attend(StepAttention& step, const LayerQueries& queries, int64_t t, const float* lse) const;
   void start_remembering(LayerContext& layer, const LayerView& view) const;
 
   [[nodiscard]] LayerScores score(const std::vector<LayerView>& views, double share) const;

@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 import torch
+import kvpress.presses.duo_attention_press as duo
 from kvpress import DMSPress, ExpectedAttentionPress, KVzapPress, KVzipPress
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
@@ -201,6 +202,41 @@ def thresholded(model, seen, cache, surrogate, tau, window):
     return masks(dropped)
 
 
+def duo_attention(model):
+    """Head scores without training over two texts, and what the press masks of a prompt."""
+    texts = {str(n): torch.tensor(np.argsort(uniform(n, "golden text", 128))[None, :].copy()) for n in range(2)}
+
+    class Frame(dict):
+        def to_pandas(self):
+            return self
+
+        def sample(self, count, random_state):
+            return {"chapter": np.array(list(texts))}
+
+    class Tokens(dict):
+        def to(self, device):
+            return self
+
+    duo.load_dataset = lambda *args, **kwargs: Frame()
+    duo.AutoTokenizer.from_pretrained = lambda name: lambda text, return_tensors: Tokens(input_ids=texts[text])
+    reach = duo.duo_attention_on_the_fly(model, num_samples=2)
+    kept = {}
+    for sparsity in KEEP:
+        press = duo.DuoAttentionPress(head_compression_ratio=sparsity)
+        press.sink_size, press.recent_size = 8, 16
+        press.streaming_mask = torch.zeros(reach.shape, dtype=bool)
+        indices = np.argsort(reach, axis=None)[: round(reach.size * sparsity)]
+        press.streaming_mask[np.unravel_index(indices, reach.shape)] = True
+        dropped = torch.zeros(LAYERS, 2, TOKENS, dtype=torch.bool)
+        for layer in model.model.layers:
+            keys = torch.zeros(1, 2, TOKENS, 32)
+            press.compress(layer.self_attn, None, keys, keys, None, {})
+            _, heads, positions = layer.self_attn.masked_key_indices
+            dropped[layer.self_attn.layer_idx, heads, positions] = True
+        kept[str(sparsity)] = masks(dropped)
+    return {"texts": [text[0].tolist() for text in texts.values()], "reach": reach.tolist(), "kept": kept}
+
+
 def with_statistics():
     press = ExpectedAttentionStatsPress()
     press.mu = drawn("query_mean", [LAYERS, 4, 32], 1.0)
@@ -241,7 +277,7 @@ def main():
         above = {str(tau): thresholded(model, seen, cache, zap["linear"], tau, 16) for tau in THRESHOLDS}
         cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
     json.dump({"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
-               "window": 16, "cases": cases}, sys.stdout, separators=(",", ":"))
+               "window": 16, "cases": cases, "duo_attention": duo_attention(model)}, sys.stdout, separators=(",", ":"))
     print()
 
 

@@ -126,6 +126,9 @@ class PlantedBreach(unittest.TestCase):
 
     def test_large_file(self):
         self.assert_found({"kernels/big.txt": "x" * (check.LARGEST_FILE + 1)}, "no_file_is_large", "kernels/big.txt:1:")
+        self.assert_found({"configs/README.md": "What it knows.\n",
+                           "configs/fitted/m/big.safetensors": "x" * (check.LARGEST_FITTED + 1)}, "no_file_is_large",
+                          "configs/fitted/m/big.safetensors:1:")
 
     def test_tests_that_cannot_fail(self):
         for body in ("EXPECT_TRUE(true);", "GTEST_SKIP();", "SUCCEED();"):

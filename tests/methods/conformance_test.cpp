@@ -1,12 +1,16 @@
 // What every registered method must do, whatever its idea. A new method is covered by being registered.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "harness/engine/model_facts.h"
 #include "harness/engine/session.h"
+#include "harness/fit/fit.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model_files.h"
 
@@ -42,6 +46,7 @@ json active_settings(const MethodEntry& entry) {
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
+    if (parameter.name == "recovery") spec["recovery"] = 0.5;
     if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
   }
   return spec;
@@ -64,12 +69,28 @@ struct Outcome {
 
 class Conformance : public ::testing::TestWithParam<std::string> {
  protected:
-  Conformance() : model_(tiny_model()) {}
+  Conformance() : model_(tiny_model()), facts_(model_facts(model_, {fitted_folder()})) {}
+
+  static std::filesystem::path fitted_folder() {
+    return std::filesystem::temp_directory_path() / fmt::format("kvarena_conformance_{}_{}", GetParam(), getpid());
+  }
+  /// A method with weights gets some, fitted on two short prompts.
+  void SetUp() override {
+    const auto fitter = make_method(active_settings(entry()), "test")->fitter();
+    if (fitter == nullptr) return;
+    Progress quiet({.style = ProgressOptions::Style::quiet});
+    (void)fit(model_, facts_, *fitter,
+              {.texts = {tiny_prompt(90, 1), tiny_prompt(120, 2)},
+               .output = fitted_folder() / "tiny" / (fitter->artifact().stem() + ".safetensors")},
+              quiet);
+  }
+  void TearDown() override { std::filesystem::remove_all(fitted_folder()); }
 
   [[nodiscard]] const MethodEntry& entry() const { return *find_method(GetParam()); }
 
   [[nodiscard]] Prefill prompt(int64_t tokens, uint64_t seed = 7) {
-    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->needs());
+    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->needs(),
+                   kPrefillChunk, facts_);
   }
 
   [[nodiscard]] Outcome run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
@@ -89,6 +110,7 @@ class Conformance : public ::testing::TestWithParam<std::string> {
   }
 
   Transformer model_;
+  std::shared_ptr<const ModelFacts> facts_;
 };
 
 TEST_P(Conformance, DescribesItselfAndItsDefaultsAreValid) {

@@ -19,6 +19,7 @@ TEST(Program, HelpStartsWithAnExampleEverywhere) {
                                                        {"report"},
                                                        {"compare"},
                                                        {"inspect"},
+                                                       {"fit"},
                                                        {"score"},
                                                        {"methods"},
                                                        {"workloads"},
@@ -59,6 +60,13 @@ TEST(Program, NamesWhatIsMissingOrWrong) {
   expect_refused(run_kvarena({"methods", "--family", "--json"}), "--family: found the option --json, expected a value");
   expect_refused(run_kvarena({"methods", "--family", "retreival"}), "did you mean \"retrieval\"?");
   expect_refused(run_kvarena({"methods", "snapkvv"}), "no method \"snapkvv\"; did you mean \"snapkv\"?");
+}
+
+TEST(Program, RefusesToFitWhatHasNoWeights) {
+  const Finished refused = run_kvarena({"fit", "snapkv"});
+  expect_refused(refused, "METHOD: found \"snapkv\", which has no weights to fit");
+  EXPECT_TRUE(contains(refused.err, "kvzap"));
+  expect_refused(run_kvarena({"fit", "kvzap", "--samples", "0"}), "--samples: found 0");
 }
 
 TEST(Program, MethodsAreListedByFamilyAndAsJson) {

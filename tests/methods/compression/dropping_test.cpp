@@ -227,6 +227,7 @@ std::vector<json> budgeted_methods() {
       return std::ranges::find(parameters, name, &ParameterInfo::name) != parameters.end();
     };
     if (!has("budget_rule")) continue;
+    if (has("weights") && !has("statistics")) continue;  // needs fitted weights: conformance_test fits some
     json spec = {{"name", entry.info.name}};
     if (has("partial")) spec["partial"] = true;
     specs.push_back(std::move(spec));
