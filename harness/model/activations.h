@@ -1,6 +1,7 @@
 #pragma once
 // Memory of a pass under way and the operation that all blocks share.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
