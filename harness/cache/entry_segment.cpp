@@ -103,7 +103,8 @@ void EntrySegment::truncate(int64_t n) {
     head.entries = n;
     if (ragged_) head.positions.resize(n);
     head.remembered.resize(n * remembered_width_);
-    shrink(head);
+    // A roll-back is followed by appends: what they would allocate again stays.
+    if (head.keys.bytes() > grown_cells(n) * cell_bytes()) shrink(head);
   }
 }
 
