@@ -4,13 +4,14 @@
 
 namespace kvarena {
 
-DraftSampling parse_draft_sampling(const std::string& name) {
-  if (name == "greedy") return DraftSampling::greedy;
-  return name == "rejection" ? DraftSampling::rejection : DraftSampling::coupled;
+DraftSampling Verifier::draft_sampling() const {
+  if (draft_sampling_ == "greedy") return DraftSampling::greedy;
+  return draft_sampling_ == "rejection" ? DraftSampling::rejection : DraftSampling::coupled;
 }
 
-void draft_sampling_parameter(ParameterVisitor& p, std::string& name) {
-  p("draft_sampling", name)
+void VerificationMethod::parameters(ParameterVisitor& p) {
+  verifier_->parameters(p);
+  p("draft_sampling", verifier_->draft_sampling_)
       .one_of({"coupled", "greedy", "rejection"})
       .doc("above temperature 0: draft with the verifier's own draws, greedily, or freely with rejection");
 }

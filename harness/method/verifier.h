@@ -22,9 +22,6 @@ enum class DraftSampling {
   /// tokens. Leviathan et al. 2023, arXiv:2211.17192, section 2.3.
   rejection,
 };
-[[nodiscard]] DraftSampling parse_draft_sampling(const std::string& name);
-/// Declares `name` as the parameter "draft_sampling".
-void draft_sampling_parameter(ParameterVisitor& p, std::string& name);
 
 /// Proposes tokens. The engine owns the loop, so that drafts and verifications of many requests share passes: it
 /// drafts, verifies x + 1 positions in one pass over the full cache, keeps the longest prefix that full-KV decoding
@@ -34,12 +31,13 @@ void draft_sampling_parameter(ParameterVisitor& p, std::string& name);
 class Verifier {
  public:
   virtual ~Verifier() = default;
+  /// Parameters beside draft_sampling, which the framework declares.
   virtual void parameters(ParameterVisitor& p) = 0;
   virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
 
   /// Tokens proposed in a round.
   [[nodiscard]] virtual int64_t draft_length() const = 0;
-  [[nodiscard]] virtual DraftSampling draft_sampling() const { return DraftSampling::coupled; }
+  [[nodiscard]] DraftSampling draft_sampling() const;
 
   /// The target itself drafts on a compressed cache: settings of the compressor as JSON text.
   [[nodiscard]] virtual std::string drafter() const { return {}; }
@@ -52,13 +50,17 @@ class Verifier {
   [[nodiscard]] virtual std::vector<int32_t> propose(std::span<const int32_t> /*history*/, int64_t /*limit*/) const {
     return {};
   }
+
+ private:
+  friend class VerificationMethod;  // which declares it
+  std::string draft_sampling_ = "coupled";
 };
 
 class VerificationMethod final : public Method {
  public:
   explicit VerificationMethod(std::unique_ptr<Verifier> verifier) : verifier_(std::move(verifier)) {}
 
-  void parameters(ParameterVisitor& p) override { verifier_->parameters(p); }
+  void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     verifier_->check(place, problems);
   }

@@ -12,16 +12,13 @@ class EarlyExit final : public Verifier {
   void parameters(ParameterVisitor& p) override {
     p("layers", layers_).above(0).max(1).doc("share of the target's layers that drafts run through");
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
-    draft_sampling_parameter(p, draft_sampling_);
   }
   int64_t draft_length() const override { return draft_length_; }
-  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
   double draft_layers() const override { return layers_; }
 
  private:
   double layers_ = 0.25;
   int64_t draft_length_ = 6;
-  std::string draft_sampling_ = "coupled";
 };
 
 KVARENA_VERIFIER(EarlyExit, {.name = "early_exit",

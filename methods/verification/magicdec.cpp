@@ -14,10 +14,8 @@ class MagicDec final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification (gamma)");
     p("draft_tokens", draft_tokens_).min(33).doc("entries a head of the draft cache");
     p("selection", selection_).one_of({"window", "snapkv"}).doc("what the draft cache keeps of the prompt");
-    draft_sampling_parameter(p, draft_sampling_);
   }
   int64_t draft_length() const override { return draft_length_; }
-  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
   std::string drafter() const override {
     if (selection_ == "window") return fmt::format(R"({{"name": "streaming_llm", "tokens": {}}})", draft_tokens_);
     return fmt::format(R"({{"name": "snapkv", "tokens": {}, "window": 32, "kernel": 5, "pool": "avg"}})",
@@ -28,7 +26,6 @@ class MagicDec final : public Verifier {
   int64_t draft_length_ = 7;
   int64_t draft_tokens_ = 4097;
   std::string selection_ = "window";
-  std::string draft_sampling_ = "coupled";
 };
 
 KVARENA_VERIFIER(MagicDec, {.name = "magicdec",

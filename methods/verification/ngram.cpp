@@ -13,10 +13,8 @@ class NGram final : public Verifier {
   void parameters(ParameterVisitor& p) override {
     p("draft_length", draft_length_).min(1).doc("tokens proposed before each verification");
     p("max_ngram", max_ngram_).min(1).doc("newest tokens that are looked up, fewer where so many are not found");
-    draft_sampling_parameter(p, draft_sampling_);
   }
   int64_t draft_length() const override { return draft_length_; }
-  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
 
   std::vector<int32_t> propose(std::span<const int32_t> history, int64_t limit) const override {
     const auto n = static_cast<int64_t>(history.size());
@@ -34,7 +32,6 @@ class NGram final : public Verifier {
  private:
   int64_t draft_length_ = 10;
   int64_t max_ngram_ = 3;
-  std::string draft_sampling_ = "coupled";
 };
 
 KVARENA_VERIFIER(NGram, {.name = "ngram",

@@ -12,16 +12,13 @@ class SpecDecode final : public Verifier {
         .required()
         .doc("the drafter: a folder of KVARENA_HOME/models, a folder or .gguf file");
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
-    draft_sampling_parameter(p, draft_sampling_);
   }
   int64_t draft_length() const override { return draft_length_; }
-  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
   std::string draft_model() const override { return draft_model_; }
 
  private:
   std::string draft_model_;
   int64_t draft_length_ = 5;
-  std::string draft_sampling_ = "coupled";
 };
 
 KVARENA_VERIFIER(SpecDecode, {.name = "spec_decode",

@@ -15,7 +15,6 @@ class VeriCache final : public Verifier {
   void parameters(ParameterVisitor& p) override {
     p("drafter", drafter_).required().doc("the compressor whose cache drafts");
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
-    draft_sampling_parameter(p, draft_sampling_);
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     const auto spec = nlohmann::json::parse(drafter_.json);
@@ -30,12 +29,10 @@ class VeriCache final : public Verifier {
   }
   std::string drafter() const override { return drafter_.json; }
   int64_t draft_length() const override { return draft_length_; }
-  DraftSampling draft_sampling() const override { return parse_draft_sampling(draft_sampling_); }
 
  private:
   NestedSpec drafter_;
   int64_t draft_length_ = 25;
-  std::string draft_sampling_ = "coupled";
 };
 
 KVARENA_VERIFIER(VeriCache, {.name = "vericache",
