@@ -81,9 +81,9 @@ TableCell mean_of_pool(const Pool& pool, const MetricLook& look) {
   return cell;
 }
 
-/// Rows without any of the metrics are left out.
-Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns) {
-  table.columns = {{.title = "Method", .numeric = false}};
+/// Adds a column for each metric, in its unit and direction; returns how their values look.
+std::vector<MetricLook> add_metric_columns(const ExperimentData& data, const std::vector<MetricColumn>& columns,
+                                           Table& table) {
   std::vector<MetricLook> looks;
   for (const MetricColumn& column : columns) {
     looks.push_back(look_of(data, column.metric));
@@ -92,6 +92,13 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
                              .better = looks.back().better,
                              .format = column.format.value_or(looks.back().format)});
   }
+  return looks;
+}
+
+/// Rows without any of the metrics are left out.
+Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns) {
+  table.columns = {{.title = "Method", .numeric = false}};
+  const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
   for (const RowOf& of : quality_rows(data)) {
     TableRow row{.cells = {text_cell(of.label)}, .role = of.role};
     bool any = false;
@@ -209,14 +216,7 @@ std::optional<Section> speed_section(const ExperimentData& data) {
                   "one request alone with its own prefill, after warm-up. Modelled: a virtual clock on a hardware "
                   "profile.",
               .columns = {{.title = "Method", .numeric = false}, {.title = "Clock", .numeric = false}}};
-  std::vector<MetricLook> looks;
-  for (const MetricColumn& column : columns) {
-    looks.push_back(look_of(data, column.metric));
-    table.columns.push_back({.title = column.title,
-                             .unit = looks.back().unit,
-                             .better = looks.back().better,
-                             .format = column.format.value_or(looks.back().format)});
-  }
+  const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
   for (const std::string& method : data.methods()) {
     for (const bool virtual_clock : {false, true}) {
       TableRow row{.cells = {text_cell(method), text_cell(virtual_clock ? "modelled" : "measured")},
