@@ -10,13 +10,14 @@ import sys
 from tree import Tree
 
 # Who may include whom. A folder may always include itself, but for methods: each stands alone.
-BELOW_METHOD = {"kernels", "harness/core", "harness/cache"}
+BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/tiers"}
 BELOW_ENGINE = BELOW_METHOD | {"harness/method", "harness/model"}
 MEASURING = {"datasets", "metrics"}
 ARROWS = {
     "kernels": set(),
     "harness/core": set(),
     "harness/cache": {"kernels", "harness/core"},
+    "harness/tiers": {"harness/core", "harness/cache"},
     "harness/throughput": {"harness/core"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,

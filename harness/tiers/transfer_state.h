@@ -1,0 +1,43 @@
+#pragma once
+// What a transfer's handle and its link's thread share.
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "harness/tiers/transfer.h"
+
+namespace kvarena::tiers {
+
+enum class Phase {
+  queued,
+  moving,    // memory at both ends is in use
+  settling,  // moved; the emulated link still takes its time
+  complete,
+};
+
+struct Transfer::State {
+  const int64_t bytes;
+  const int64_t pieces;
+  const std::string link;  // its name, for messages
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  Phase phase = Phase::queued;
+  bool abandoned = false;
+  std::exception_ptr error;
+  double link_seconds = 0;
+
+  State(int64_t bytes, int64_t pieces, std::string link) : bytes(bytes), pieces(pieces), link(std::move(link)) {}
+
+  void enter(Phase next) {
+    {
+      const std::lock_guard lock(mutex);
+      phase = next;
+    }
+    changed.notify_all();
+  }
+};
+
+}  // namespace kvarena::tiers
