@@ -8,8 +8,8 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/experiment/config_parts.h"
-#include "harness/experiment/json_text.h"
 #include "harness/experiment/overrides.h"
 
 namespace kvarena::experiment {

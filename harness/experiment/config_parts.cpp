@@ -10,8 +10,8 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/experiment/expand.h"
-#include "harness/experiment/json_text.h"
 
 namespace kvarena::experiment {
 namespace {

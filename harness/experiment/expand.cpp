@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/experiment/json_text.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena::experiment {
 namespace {

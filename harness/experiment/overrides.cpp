@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "harness/core/error.h"
-#include "harness/experiment/json_text.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena::experiment {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the experiment folder: JSON as users write it, with errors that say where.
+// JSON as users write it, with errors that say where.
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 #include "harness/core/parameters.h"
 
-namespace kvarena::experiment {
+namespace kvarena {
 
 /// Throws UserError: syntax errors with line and column, keys written twice (which JSON readers silently drop), nesting
 /// beyond any use. `place` is the file.
@@ -19,4 +19,4 @@ namespace kvarena::experiment {
 /// What `declare` declares as a JSON object of the present values; those that are not set are left out.
 [[nodiscard]] nlohmann::json parameter_values(const std::function<void(ParameterVisitor&)>& declare);
 
-}  // namespace kvarena::experiment
+}  // namespace kvarena

@@ -1,4 +1,4 @@
-#include "harness/experiment/json_text.h"
+#include "harness/core/json_text.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena::experiment {
+namespace kvarena {
 namespace {
 
 using nlohmann::json;
@@ -75,4 +75,4 @@ json parameter_values(const std::function<void(ParameterVisitor&)>& declare) {
   return values;
 }
 
-}  // namespace kvarena::experiment
+}  // namespace kvarena
