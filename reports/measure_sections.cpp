@@ -190,6 +190,24 @@ Section memory_section(const ExperimentData& data) {
   return {.id = "memory", .title = "Memory", .tables = {std::move(table)}, .charts = trade_off_charts(data)};
 }
 
+std::optional<Section> selection_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "selection",
+       .title = "What a step attends to",
+       .caption =
+           "Hit rate: share of exact attention, over every entry so far, that falls on the entries attended; mean "
+           "over steps, layers and query heads, along the full-KV continuation. Selected again: of a kv head's "
+           "selected entries, the share that was selected a step before. Loaded: keys and values of the others, "
+           "what a cache on a slower tier would have to send."},
+      {{"attention_hit_rate", "Hit rate", {}},
+       {"selection_overlap", "Selected again", {}},
+       {"loaded_bytes", "Loaded a step", {}}});
+  std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "selection", .title = "Selection", .tables = {std::move(table)}};
+}
+
 std::optional<Section> verification_section(const ExperimentData& data) {
   Table table = metric_table(data,
                              {.id = "verification",

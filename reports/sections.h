@@ -19,6 +19,8 @@ namespace kvarena::reports {
 /// Nothing when no cell holds a distance, as when texts are scored and nothing is answered.
 [[nodiscard]] std::optional<Section> distance_section(const ExperimentData& data);
 [[nodiscard]] Section memory_section(const ExperimentData& data);
+/// What decoding attended to, where it was measured.
+[[nodiscard]] std::optional<Section> selection_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
 /// Medians with their spread over repeats, measured and modelled times in rows of their own.
 [[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "harness/engine/compressed_cache.h"
+#include "harness/engine/selection_meter.h"
 
 namespace kvarena {
 
@@ -15,13 +16,16 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
       }()),
       model_facts_(prompt.model),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
+      meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
+  if (meter_ != nullptr) meter_->watch(hooks_);
   resident_bytes = cache_.bytes();
   emitter_.emit(*this, prompt.logits);
 }
 
 SequencePass PlainSession::next_pass() {
-  return {.tokens = std::span(tokens).last(1), .cache = &cache_, .hooks = &hooks_, .logits = LogitsRows::last};
+  AttentionHooks* const hooks = meter_ != nullptr ? static_cast<AttentionHooks*>(meter_) : &hooks_;
+  return {.tokens = std::span(tokens).last(1), .cache = &cache_, .hooks = hooks, .logits = LogitsRows::last};
 }
 
 void PlainSession::consume(std::span<const float> logits) {

@@ -19,6 +19,7 @@ class PlainSession final : public Session {
   KvCache cache_;
   std::shared_ptr<const ModelFacts> model_facts_;
   MethodHooks hooks_;
+  SelectionMeter* meter_;  // null when nothing is measured
   Emitter emitter_;
 };
 

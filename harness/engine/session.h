@@ -54,6 +54,8 @@ class Session {
   double compress_seconds = 0;      // from full cache to the method's
 };
 
+class SelectionMeter;
+
 /// Called with each emitted token's logits [vocab_size], in order; `step` 0 is the token after the prompt.
 using LogitsSink = std::function<void(int64_t step, std::span<const float> logits)>;
 
@@ -63,6 +65,9 @@ struct SessionOptions {
   /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them.
   std::optional<std::vector<int32_t>> forced;
   LogitsSink on_logits;
+  /// Measures the selections of plain decoding; drafting and verifying sessions leave it alone. Must outlive the
+  /// session.
+  SelectionMeter* meter = nullptr;
 };
 
 /// Starts `method` from a clone of the prompt's cache, compresses it, and takes the first token from the prompt's

@@ -1,6 +1,7 @@
 #pragma once
 // What every judged answer has to say of its session, whatever it was asked.
 
+#include "harness/engine/selection_meter.h"
 #include "harness/engine/session.h"
 #include "harness/judge/request.h"
 #include "harness/store/records.h"
@@ -16,5 +17,9 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
 
 /// The counters that prove that a method acted.
 void add_activity(store::SampleResult& result, const Activity& activity);
+
+/// attention_hit_rate, a number a step and a mean; the same by layer; and of methods that select, selection_overlap and
+/// loaded_bytes. Nothing of a meter that saw no step.
+void add_selections(store::SampleResult& result, const SelectionMeter& meter);
 
 }  // namespace kvarena::judge

@@ -114,6 +114,10 @@ std::vector<std::string> ModelJudge::score_metrics(const WorkloadInfo& workload)
   return ids;
 }
 
+bool ModelJudge::asks_for_selections() const {
+  return std::ranges::find(extra_metrics_, "attention_hit_rate") != extra_metrics_.end();
+}
+
 std::vector<std::string> ModelJudge::sample_ids(const ModelEntry& model, const ComponentEntry& workload) {
   SampleCursor& samples = cursor(model, workload);
   std::vector<std::string> ids;
@@ -133,6 +137,9 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
   std::string versions;  // the one that tables show comes first
   for (const std::string& id : score_metrics(info)) {
     versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, find_metric(id).version);
+  }
+  if (asks_for_selections()) {
+    versions += fmt::format(", attention_hit_rate v{}", find_metric("attention_hit_rate").version);
   }
   return json{{"template", templated ? opened.chat_template().name() : "none"},
               {"template_sha256", templated ? opened.chat_template().hash() : ""},
@@ -220,6 +227,7 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   }
   Request request = opened.request(*sample, engine, score_metrics(samples.info()));
   request.facts = opened.facts();
+  request.selections = asks_for_selections();
   if (is_scored_text(*sample)) {
     return judge_perplexity(opened.transformer(), request, methods,
                             task.kind == store::CellKind::noise_floor ? kOtherChunk : kPrefillChunk);

@@ -48,6 +48,8 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   /// Of the official file; of the first sample when it is generated or comes with the source.
   const store::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
   [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
+  /// Whether the config asks what decoding attends to.
+  [[nodiscard]] bool asks_for_selections() const;
 
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;

@@ -33,6 +33,8 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   options.on_logits = [&](int64_t step, std::span<const float> row) {
     if (step == static_cast<int64_t>(nll.size())) nll.push_back(token_nll(row, rest[static_cast<size_t>(step)]));
   };
+  const auto meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
+  options.meter = meter.get();
   const auto session = start_session(model, prompt, *judged.method, std::move(options));
   Session* const one[] = {session.get()};
   run_together(model, one);
@@ -52,6 +54,7 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   result.values.push_back({.metric = "perplexity", .value = total.token_perplexity, .unit = "perplexity"});
   result.values.push_back({.metric = "perplexity_word", .value = total.word_perplexity, .unit = "perplexity"});
   result.series.push_back({.name = "nll_nats", .values = {nll.begin(), nll.end()}, .unit = "nats"});
+  if (meter) add_selections(result, *meter);
   add_bytes(result, *session, prompt.cache.bytes());
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return verdict;

@@ -27,6 +27,7 @@ struct Reference {
 /// One method on its way through the sample.
 struct Candidate {
   const Method* method = nullptr;
+  std::unique_ptr<SelectionMeter> meter;  // of the session; null unless the request asks
   std::unique_ptr<Session> session;
   std::vector<StepDivergence> steps;  // grows while the fed prefix is the reference's
   std::string failure;
@@ -73,6 +74,9 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
                     reference.tokens.begin() + std::min<size_t>(step, reference.tokens.size())));
     if (same_prefix) compare_step(candidate, reference, step, row);
   };
+  candidate.session.reset();  // its passes read the meter
+  candidate.meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
+  options.meter = candidate.meter.get();
   candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
 }
 
@@ -211,6 +215,8 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
     verdicts[i].failure = candidates[i].failure;
     if (!candidates[i].failure.empty()) continue;
     add_divergence(verdicts[i].result, candidates[i], answers[i], reference);
+    // Along the full-KV continuation too: the last session followed it.
+    if (candidates[i].meter) add_selections(verdicts[i].result, *candidates[i].meter);
     verdicts[i].result.wall_s = candidates[i].seconds;
   }
   return verdicts;

@@ -19,6 +19,7 @@ struct Request {
   StopRule stop;
   SamplingSettings sampling;
   std::vector<std::string> metrics;  // ids of metrics that score a prediction
+  bool selections = false;           // measure what decoding attends to (metric attention_hit_rate)
 };
 
 /// The answer's text: special tokens skipped, cut before the first stop string.

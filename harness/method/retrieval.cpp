@@ -1,10 +1,36 @@
+#include <algorithm>
+#include <numeric>
+
 #include "harness/cache/indexed_segment.h"
 #include "harness/method/retriever.h"
 
 namespace kvarena {
+namespace {
+
+/// What was chosen and what is attended anyway, ascending and once each.
+std::vector<int32_t> with_attended(const std::vector<int32_t>& chosen, const Candidates& among, int64_t entries) {
+  std::vector<int32_t> all(static_cast<size_t>(among.first));
+  std::iota(all.begin(), all.end(), 0);
+  for (const int32_t entry : chosen) {
+    if (entry >= among.first && entry < among.last) all.push_back(entry);
+  }
+  for (int64_t entry = among.last; entry < entries; ++entry) all.push_back(static_cast<int32_t>(entry));
+  return all;
+}
+
+}  // namespace
+
+RetrievalMethod::RetrievalMethod(std::unique_ptr<Retriever> retriever)
+    : retriever_(std::move(retriever)),
+      generated_(retriever_->default_generated()),
+      dense_layers_(retriever_->default_dense_layers()) {}
 
 void RetrievalMethod::parameters(ParameterVisitor& p) {
   budget_.parameters(p);
+  p("generated", generated_)
+      .one_of({"candidates", "attended"})
+      .doc("entries made after the prompt: chosen from like the prompt's, or always attended beside the budget");
+  p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
   retriever_->parameters(p);
 }
 
@@ -13,28 +39,66 @@ void RetrievalMethod::check(const std::string& place, std::vector<std::string>& 
   retriever_->check(place, problems);
 }
 
+bool RetrievalMethod::attends_to_all(const LayerContext& layer) const {
+  // A layer with a sliding window sees few entries as it is.
+  return layer.layer < dense_layers_ || budget_.unlimited() || layer.cache.shape().window > 0;
+}
+
+Candidates RetrievalMethod::candidates(const LayerContext& layer) const {
+  const int64_t n = layer.cache.tail().entries(0);
+  const bool generated = generated_ == "candidates";
+  const int64_t all = generated ? n : std::min(n, layer.prompt_tokens);  // what a fraction is of
+  const int64_t budget = budget_.capacity(all, layer.cache.shape(), layer.layers);
+  const Protection wanted = retriever_->protect(budget);
+  const int64_t recent = std::clamp<int64_t>(wanted.recent, 1, budget);
+  const int64_t sinks = std::min({wanted.sinks, budget - recent, n - 1});
+  Candidates among{.first = sinks, .budget = budget, .generated = generated};
+  among.last = n - recent;
+  among.count = budget - sinks - recent;
+  if (!among.generated) {
+    among.last = std::min(among.last, layer.prompt_tokens);
+    among.count = budget - sinks;
+  }
+  among.last = std::max(among.first, among.last);
+  return among;
+}
+
 void RetrievalMethod::update_index(LayerContext& layer) const {
   LayerCache& cache = layer.cache;
   if (!cache.index) cache.index = retriever_->make_index(cache.shape(), cache.ledger());
-  retriever_->extend(*cache.index, cache.tail());
-  cache.index->entries = cache.tail().entries(0);
+  const int64_t n = cache.tail().entries(0);
+  const int64_t end = generated_ == "candidates" ? n : std::min(n, layer.prompt_tokens);
+  if (cache.index->entries >= end) return;
+  retriever_->extend(*cache.index, cache.tail(), end);
+  cache.index->entries = end;
 }
 
-void RetrievalMethod::compress(LayerContext& layer, const LayerObservations& /*seen*/) const {
-  if (!retriever_->dense(layer.layer)) update_index(layer);
+void RetrievalMethod::compress(LayerContext& layer, const LayerObservations& seen) const {
+  if (attends_to_all(layer)) return;
+  layer.cache.index = retriever_->make_index(layer.cache.shape(), layer.cache.ledger());
+  retriever_->start(*layer.cache.index, layer, seen);
+  update_index(layer);
 }
 
 void RetrievalMethod::select(LayerContext& layer, const LayerQueries& queries) const {
-  if (retriever_->dense(layer.layer)) return;
+  if (attends_to_all(layer)) return;
   update_index(layer);
   LayerCache& cache = layer.cache;
-  const int64_t budget = budget_.capacity(layer.prompt_tokens, cache.shape(), layer.layers);
-  const int64_t n = cache.tail().entries(0);
-  if (queries.q_len > 1 || n <= budget || budget_.unlimited()) return;
+  const Candidates among = candidates(layer);
+  if (queries.q_len > 1 || among.count >= among.size()) return;
 
-  Selection selected = retriever_->select(*cache.index, cache.tail(), queries, budget);
-  for (const auto& list : selected) layer.activity.entries_skipped += n - static_cast<int64_t>(list.size());
+  Selection selected = retriever_->select(*cache.index, cache.tail(), queries, among);
+  if (selected.empty()) return;
+  const int64_t n = cache.tail().entries(0);
+  for (auto& list : selected) {
+    list = with_attended(list, among, n);
+    layer.activity.entries_skipped += n - static_cast<int64_t>(list.size());
+  }
   cache.view = std::make_unique<IndexedSegment>(cache.tail(), std::move(selected), cache.ledger());
+}
+
+void RetrievalMethod::observe(LayerContext& layer, const LayerQueries& queries, const float* /*lse*/) const {
+  if (!attends_to_all(layer)) retriever_->observe(*layer.cache.index, layer.cache.tail(), queries);
 }
 
 }  // namespace kvarena

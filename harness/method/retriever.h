@@ -1,53 +1,103 @@
 #pragma once
 // Retrieval: everything stays in the cache, each step attends to the entries that matter for its query.
+//
+//   class IdealTopK final : public ScoringRetriever {  // entry_scores.h; whole pages or clusters: Retriever itself
+//    public:
+//     void score(const LayerIndex&, const EntrySegment& entries, const LayerQueries& queries, int64_t kv_head,
+//                std::span<float> scores) const override {
+//       inner_products(entries, queries, kv_head, scores);
+//     }
+//   };
+//   KVARENA_RETRIEVER(IdealTopK, {.name = "ideal_topk", .title = "Ideal top-k", .summary = "...", .paper = "..."});
 
 #include <memory>
 #include <vector>
 
 #include "harness/method/budget.h"
+#include "harness/method/fitter.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
+#include "harness/method/selection.h"
 
 namespace kvarena {
 
 /// Selected entries, ascending indices into the layer's tail: one list a kv head, or one a query head.
 using Selection = std::vector<std::vector<int32_t>>;
 
+/// What a step chooses from. Entries before `first` (sinks) and from `last` on (recent ones, generated ones where they
+/// are no candidates, the query's own) are attended whatever is chosen.
+struct Candidates {
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t count = 0;      // to choose: the budget less what is attended anyway and counts in it; below last - first
+  int64_t budget = 0;     // as the user wrote it
+  bool generated = true;  // the newest entries are candidates, up to the protected ones
+
+  [[nodiscard]] int64_t size() const { return last - first; }
+};
+
 class Retriever {
  public:
   virtual ~Retriever() = default;
 
-  /// Parameters beside the budget of entries a step attends to, which the framework declares.
+  /// Parameters beside those of the framework: the budget of entries a step attends to, `generated`, `dense_layers`.
   virtual void parameters(ParameterVisitor& /*p*/) {}
   virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
+  /// What start() looks at.
+  [[nodiscard]] virtual Needs needs() const { return {}; }
+
+  /// Defaults of the framework's parameters: first layers that attend to everything; whether entries made after the
+  /// prompt are candidates of the selection ("candidates"), or always attended beside it ("attended").
+  [[nodiscard]] virtual int64_t default_dense_layers() const { return 0; }
+  [[nodiscard]] virtual const char* default_generated() const { return "candidates"; }
+  /// Entries attended whatever their score, counted in a budget of `budget` entries; the newest one always is. Recent
+  /// entries give way, then sinks, where they exceed it.
+  [[nodiscard]] virtual Protection protect(int64_t /*budget*/) const { return {}; }
 
   /// An empty index for a layer; it is extended as entries arrive.
   [[nodiscard]] virtual std::unique_ptr<LayerIndex> make_index(const LayerShape& shape,
                                                                const LedgerPtr& ledger) const = 0;
-  /// Brings the index up to date with entries [index.entries, entries.entries(0)); the framework then counts them in.
-  virtual void extend(LayerIndex& index, const EntrySegment& entries) const = 0;
-  /// The entries that a single query (queries.q_len == 1) attends to: about `budget` of each head's.
+  /// Once, after the prompt and before the first extend(): what the index takes from the prompt as a whole.
+  virtual void start(LayerIndex& /*index*/, const LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
+  /// Brings the index up to date with entries [index.entries, end); the framework then counts them in. `end` stays at
+  /// the prompt's length where generated entries are no candidates.
+  virtual void extend(LayerIndex& /*index*/, const EntrySegment& /*entries*/, int64_t /*end*/) const {}
+  /// The entries that a single query (queries.q_len == 1) attends to: about among.count of each head's candidates.
+  /// What is attended anyway may be listed too. An empty selection attends to everything.
   [[nodiscard]] virtual Selection select(const LayerIndex& index, const EntrySegment& entries,
-                                         const LayerQueries& queries, int64_t budget) const = 0;
-  /// Layers that always attend to everything.
-  [[nodiscard]] virtual bool dense(int64_t /*layer*/) const { return false; }
+                                         const LayerQueries& queries, const Candidates& among) const = 0;
+  /// After the attention of a pass over the tail's newest queries.q_len entries, also where everything was attended.
+  virtual void observe(LayerIndex& /*index*/, const EntrySegment& /*entries*/, const LayerQueries& /*queries*/) const {}
+
+  /// How the retriever's weights are fitted, null for one without any.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const { return nullptr; }
 };
 
-/// Passes with more than one query, and steps whose entries fit the budget, attend to everything.
+/// A budget given as a fraction is of the entries there are at each step, of the prompt's where generated ones are no
+/// candidates: nothing is stored less, so nothing need be fixed by the prompt.
+/// Passes with more than one query, steps whose candidates fit the budget, and layers with a sliding window attend to
+/// everything.
 class RetrievalMethod final : public Method {
  public:
-  explicit RetrievalMethod(std::unique_ptr<Retriever> retriever) : retriever_(std::move(retriever)) {}
+  explicit RetrievalMethod(std::unique_ptr<Retriever> retriever);
 
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
+  [[nodiscard]] Needs needs() const override { return retriever_->needs(); }
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
+  void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
+  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return retriever_->fitter(); }
 
  private:
+  [[nodiscard]] bool attends_to_all(const LayerContext& layer) const;
+  [[nodiscard]] Candidates candidates(const LayerContext& layer) const;
   void update_index(LayerContext& layer) const;
 
   std::unique_ptr<Retriever> retriever_;
   Budget budget_;
+  std::string generated_;
+  int64_t dense_layers_;
 };
 
 #define KVARENA_RETRIEVER(type, ...)                                                                              \

@@ -40,18 +40,18 @@ struct PageIndex final : public LayerIndex {
 
 /// Query-aware pages.  U[h,page] = sum over c of max(q_c min_c, q_c max_c) bounds every score of the page from above;
 /// a step attends to the budget's worth of pages with the largest bounds, the newest page always among them (as the
-/// authors' kernels do; their accuracy code does not force it), at least `min_pages`. The first `dense_layers` layers
-/// attend to everything. gqa = "max" selects one set for a kv head by the largest bound of its query heads; "none"
-/// selects for each query head, as the authors' code, which was written for models without groups.
+/// authors' kernels do; their accuracy code does not force it), at least `min_pages`. The first two layers attend to
+/// everything, and generated entries are paged like the prompt's. gqa = "max" selects one set for a kv head by the
+/// largest bound of its query heads; "none" selects for each query head, as the authors' code, which was written for
+/// models without groups.
 /// Tang et al. 2024, arXiv:2406.10774, section 3.
 class Quest final : public Retriever {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
     p("min_pages", min_pages_).min(1).doc("pages of 16 entries selected at least");
     p("gqa", gqa_).one_of({"max", "none"}).doc("one selection a kv head by the group's maximum, or one a query head");
   }
-  bool dense(int64_t layer) const override { return layer < dense_layers_; }
+  int64_t default_dense_layers() const override { return 2; }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
     auto index = std::make_unique<PageIndex>();
@@ -59,30 +59,28 @@ class Quest final : public Retriever {
     return index;
   }
 
-  void extend(LayerIndex& index, const EntrySegment& entries) const override {
+  void extend(LayerIndex& index, const EntrySegment& entries, int64_t end) const override {
     auto& pages = static_cast<PageIndex&>(index);
     const LayerShape& shape = entries.shape();
-    const int64_t n = entries.entries(0);
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       PageIndex::Head& bounds = pages.heads[head];
-      const auto size = static_cast<size_t>(kernels::cells_for(n) * shape.head_dim);
+      const auto size = static_cast<size_t>(kernels::cells_for(end) * shape.head_dim);
       bounds.low.resize(size);
       bounds.high.resize(size);
       const kernels::Cells keys{.kind = kernels::CellKind::keys,
                                 .dtype = shape.dtype,
                                 .head_dim = shape.head_dim,
                                 .data = const_cast<void*>(entries.run(head).keys)};
-      kernels::update_page_bounds(keys, index.entries, n, {.low = bounds.low.data(), .high = bounds.high.data()});
+      kernels::update_page_bounds(keys, index.entries, end, {.low = bounds.low.data(), .high = bounds.high.data()});
     }
   }
 
   Selection select(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& queries,
-                   int64_t budget) const override {
+                   const Candidates& among) const override {
     const auto& pages = static_cast<const PageIndex&>(index);
     const LayerShape& shape = entries.shape();
-    const int64_t n = entries.entries(0);
-    const int64_t count = kernels::cells_for(n);
-    const int64_t wanted = std::min(std::max(min_pages_, budget / kPage), count);
+    const int64_t count = kernels::cells_for(index.entries);
+    const int64_t wanted = std::min(std::max(min_pages_, among.budget / kPage), count);
     std::vector<float> bounds(static_cast<size_t>(shape.group() * count));  // [group, pages]
     Selection selection;
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
@@ -92,7 +90,10 @@ class Quest final : public Retriever {
                            head_bounds, count, shape.head_dim, bounds.data(), count);
       if (gqa_ == "max") fold_group(bounds, shape.group(), count);
       for (int64_t row = 0; row < (gqa_ == "max" ? 1 : shape.group()); ++row) {
-        selection.push_back(best_pages({bounds.data() + row * count, static_cast<size_t>(count)}, wanted, n));
+        const std::span<float> row_bounds(bounds.data() + row * count, static_cast<size_t>(count));
+        // The newest page holds the query's own entry.
+        if (among.generated) row_bounds.back() = std::numeric_limits<float>::infinity();
+        selection.push_back(best_pages(row_bounds, wanted, index.entries));
       }
     }
     return selection;
@@ -107,8 +108,7 @@ class Quest final : public Retriever {
   }
 
   /// Entries of the best pages, ascending.
-  static std::vector<int32_t> best_pages(std::span<float> bounds, int64_t wanted, int64_t entries) {
-    bounds.back() = std::numeric_limits<float>::infinity();  // the newest page holds the query's own entry
+  static std::vector<int32_t> best_pages(std::span<const float> bounds, int64_t wanted, int64_t entries) {
     std::vector<int32_t> pages(static_cast<size_t>(wanted));
     const int64_t found = kernels::top_k(bounds.data(), static_cast<int64_t>(bounds.size()), wanted, pages.data());
     if (found < 0) fail({.place = "quest", .found = "a page bound that is not a number", .expected = "finite keys"});
@@ -120,7 +120,6 @@ class Quest final : public Retriever {
     return selected;
   }
 
-  int64_t dense_layers_ = 2;
   int64_t min_pages_ = 3;
   std::string gqa_ = "max";
 };

@@ -1,4 +1,5 @@
-// Page bounds, top-k and the Hadamard transform.
+// Page bounds, scores of cells, top-k and the Hadamard transform.
+#include "kernels/cell_scores/cell_scores.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/page_bounds/page_bounds.h"
 #include "kernels/top_k/top_k.h"
@@ -63,6 +64,38 @@ TEST(PageBounds, AppendingStepByStepEqualsAtOnceAndBoundsEveryKey) {
         for (int64_t c = 0; c < 80; ++c)
           dot += q[static_cast<size_t>(r * 80 + c)] * static_cast<double>(rows[static_cast<size_t>(e * 80 + c)]);
         ASSERT_GE(scores[static_cast<size_t>(r * 9 + e / 16)] + 1e-4, dot) << name_of(path) << " entry " << e;
+      }
+    }
+  }
+}
+
+TEST(CellScores, EveryPathEqualsPlainSumsAndWritesNoEntryTooMany) {
+  for (const DType dtype : test::kDTypes) {
+    for (const int64_t channels : {1, 5, 32, 80}) {
+      for (const int64_t n : {1, 15, 16, 17, 100}) {
+        for (const int64_t rows : {1, 2, 3, 4, 7}) {
+          std::vector<float> memory(static_cast<size_t>(cells_for(n) * 16 * channels * size_of(dtype) / 4));
+          const std::vector<float> numbers = normal(n * channels, 5);
+          for (int64_t e = 0; e < n; ++e) {
+            for (int64_t c = 0; c < channels; ++c) {
+              store_element(memory.data(), dtype, cell_offset(CellKind::keys, channels, e, c),
+                            numbers[static_cast<size_t>(e * channels + c)]);
+            }
+          }
+          const std::vector<float> q = normal(rows * (channels + 3), 6);
+          std::vector<float> first;
+          for (const CpuPath path : available_cpu_paths()) {
+            const ScopedCpuPath forced(path);
+            std::vector<float> scores(static_cast<size_t>(rows * (n + 2)), -7.0F);
+            cell_scores(q.data(), rows, channels + 3, {CellKind::keys, dtype, channels, memory.data()}, n,
+                        scores.data(), n + 2);
+            for (int64_t r = 0; r < rows; ++r) {
+              for (int64_t e = n; e < n + 2; ++e) ASSERT_EQ(scores[static_cast<size_t>(r * (n + 2) + e)], -7.0F);
+            }
+            if (first.empty()) first = scores;  // the reference path, plain sums in double
+            expect_close(scores, first, 1e-4, 1e-5, name_of(path));
+          }
+        }
       }
     }
   }

@@ -1,47 +1,13 @@
 // Quest's pages: the hand example of its definition, budgets, and the newest page.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "harness/cache/indexed_segment.h"
-#include "harness/method/registry.h"
-#include "tests/support/random_entries.h"
+#include "tests/methods/retrieval/retrieval_support.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
 using testing::random_floats;
-
-constexpr LayerShape kShape{.q_heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = DType::f32};
-
-struct Request {
-  Request(const json& spec, int64_t n, uint64_t seed) : method(make_method(spec, "test")), cache(1, kShape), n(n) {
-    keys = random_floats(n * 32, "keys", seed);
-    cache.layers[0].append(keys.data(), keys.data(), n, 32, 0);
-    cache.length = n;
-    LayerContext context = view();
-    method->compress(context, {});
-  }
-  [[nodiscard]] LayerContext view() {
-    return {.layer = 0, .layers = 1, .cache = cache.layers[0], .activity = activity, .prompt_tokens = n};
-  }
-  /// The view chosen for a query, or null when everything is attended.
-  const IndexedSegment* select(const std::vector<float>& q) {
-    cache.layers[0].view.reset();
-    LayerContext context = view();
-    method->select(context, {.q = q.data(), .q_len = 1, .q_stride = 64, .position = n - 1});
-    return dynamic_cast<const IndexedSegment*>(cache.layers[0].view.get());
-  }
-
-  std::unique_ptr<Method> method;
-  KvCache cache;
-  std::vector<float> keys;  // [n, 2, 16]
-  int64_t n;
-  Activity activity;
-};
+using Request = testing::RetrievalRequest;
 
 json quest(int64_t tokens) { return {{"name", "quest"}, {"tokens", tokens}, {"dense_layers", 0}}; }
 
@@ -54,8 +20,8 @@ double bound(const Request& request, const std::vector<float>& q, int64_t kv_hea
       float low = 1e9F;
       float high = -1e9F;
       for (int64_t i = page * 16; i < std::min(request.n, page * 16 + 16); ++i) {
-        low = std::min(low, request.keys[i * 32 + kv_head * 16 + c]);
-        high = std::max(high, request.keys[i * 32 + kv_head * 16 + c]);
+        low = std::min(low, request.key(kv_head, i)[c]);
+        high = std::max(high, request.key(kv_head, i)[c]);
       }
       const double x = q[head * 16 + c];
       total += std::max(x * low, x * high);
@@ -107,10 +73,33 @@ TEST(QuestSelect, CanSelectForEachQueryHead) {
             std::vector<int32_t>(view->selected(1).begin(), view->selected(1).end()));
 }
 
+TEST(QuestSelect, GeneratedEntriesCanBeAttendedBesideThePagesOfThePrompt) {
+  json spec = quest(64);
+  spec["generated"] = "attended";
+  Request request(spec, 200, 4);
+  for (uint64_t i = 0; i < 90; ++i) request.append(i);
+  const auto q = random_floats(64, "q");
+  const IndexedSegment* view = request.select(q);
+  ASSERT_NE(view, nullptr);
+  std::vector<double> bounds;  // of the prompt's 13 pages, the last with 8 entries
+  request.n = 200;
+  for (int64_t page = 0; page < 13; ++page) bounds.push_back(bound(request, q, 0, page));
+  std::vector<int32_t> expected;
+  for (const int32_t page : testing::largest(bounds, 0, 13, 4)) {
+    for (int32_t e = page * 16; e < std::min(200, page * 16 + 16); ++e) expected.push_back(e);
+  }
+  for (int32_t e = 200; e < 290; ++e) expected.push_back(e);
+  EXPECT_EQ(view->positions(0), expected);
+  // A prompt within the budget is attended whole, however much was generated.
+  Request short_prompt(spec, 64, 4);
+  for (uint64_t i = 0; i < 90; ++i) short_prompt.append(i);
+  EXPECT_EQ(short_prompt.select(q), nullptr);
+}
+
 TEST(QuestIndex, TakesOneEntryAPage) {
   // Two float32 bounds a channel and page of 16 entries of two float32 numbers a channel: one sixteenth.
   Request request(quest(64), 512, 1);
-  EXPECT_EQ(request.cache.bytes(), 512 * kShape.entry_bytes() * 17 / 16);
+  EXPECT_EQ(request.cache.bytes(), 512 * Request::kShape.entry_bytes() * 17 / 16);
 }
 
 }  // namespace

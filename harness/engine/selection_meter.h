@@ -1,0 +1,63 @@
+#pragma once
+// How good a method's selections are: what its decode passes attend to, beside what they would have attended to had
+// nothing been left out, and what changes from step to step.
+
+#include <vector>
+
+#include "harness/cache/layer_cache.h"
+
+namespace kvarena {
+
+/// One decode step.
+struct SelectionStep {
+  double hit_rate = 1;  // share of exact attention that falls on attended entries, mean over layers and query heads
+  double overlap = 0;   // see SelectionMeter; NaN where no layer selected
+  int64_t loaded_bytes = 0;  // see SelectionMeter
+};
+
+/// Stands between a pass and its method's hooks. Exact attention is that of the method's own queries over every entry
+/// so far, dropped ones included: the meter keeps the full keys beside the method's cache. Costs the memory of the full
+/// cache twice over its keys, and one more attention a step.
+///
+/// Overlap and bytes are of the entries of a kv head that any of its query heads attends to, in layers that select.
+/// Overlap: of those that were there a step before, the share that was attended then too, mean over heads. Bytes: keys
+/// and values of those that were not attended a step before; of the first step all, but for the query's own entry. A
+/// layer that attends to everything loads nothing, unless it selected a step before.
+class SelectionMeter final : public AttentionHooks {
+ public:
+  /// `prompt`: the full cache of the prompt.
+  explicit SelectionMeter(const KvCache& prompt);
+  /// The method's hooks, which must outlive the passes. Called once, before the first pass.
+  void watch(AttentionHooks& method) { method_ = &method; }
+
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
+  [[nodiscard]] bool wants_hidden() const override { return method_->wants_hidden(); }
+
+  [[nodiscard]] const std::vector<SelectionStep>& steps() const { return steps_; }
+  /// Whether any layer selected at any step.
+  [[nodiscard]] bool selected() const { return selected_; }
+  /// Share of exact attention a layer covered, mean over steps and query heads.
+  [[nodiscard]] std::vector<double> layer_hit_rates() const;
+
+ private:
+  using Lists = std::vector<std::vector<int32_t>>;  // ascending positions
+
+  /// Attended positions of every query head; empty when nothing is left out.
+  [[nodiscard]] static Lists attended(const LayerCache& cache, int64_t all);
+  [[nodiscard]] double covered(int64_t layer, const LayerQueries& first, const Lists& attended);
+  void append_newest(int64_t layer, const LayerCache& cache, const LayerQueries& queries);
+  void note_selection(int64_t layer, const LayerShape& shape, Lists now, int64_t position);
+
+  AttentionHooks* method_ = nullptr;
+  LedgerPtr ledger_ = std::make_shared<MemoryLedger>();  // the meter's memory is not the request's
+  std::vector<std::unique_ptr<EntrySegment>> full_;      // [layers]
+  std::vector<Lists> last_;                              // [layers][kv_heads], empty where everything was attended
+  std::vector<double> layer_sums_;                       // [layers], of hit rates over steps
+  std::vector<SelectionStep> steps_;
+  SelectionStep step_;    // in work, sums over layers and heads
+  int64_t overlaps_ = 0;  // heads that step_.overlap sums over
+  bool selected_ = false;
+};
+
+}  // namespace kvarena

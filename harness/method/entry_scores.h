@@ -1,0 +1,52 @@
+#pragma once
+// Retrieval entry by entry: what several retrievers share.
+
+#include <span>
+#include <string>
+
+#include "harness/method/retriever.h"
+
+namespace kvarena {
+
+/// q.k of the queries of a kv head's group with its first entries, as attention computes it but without the scale:
+/// scores [group, end], where end = scores.size() / group.
+void inner_products(const EntrySegment& entries, const LayerQueries& queries, int64_t kv_head, std::span<float> scores);
+
+/// Each of `rows` rows of `scores` becomes its softmax, after a factor `scale`.
+void softmax_rows(std::span<float> scores, int64_t rows, float scale);
+
+/// Throws UserError that names `method` when a score is not a number.
+void require_numbers(std::span<const float> scores, const std::string& method);
+
+/// The among.count candidates with the largest scores [at least among.last], ascending; of equals the lower index.
+/// Numbers are required.
+[[nodiscard]] std::vector<int32_t> best_candidates(std::span<const float> scores, const Candidates& among,
+                                                   const std::string& method);
+
+/// A retriever that gives every entry a score for every query.
+class ScoringRetriever : public Retriever {
+ public:
+  /// `gqa`: how a group of query heads agrees on one list unless the user says otherwise.
+  ScoringRetriever(std::string name, std::string gqa) : name_(std::move(name)), gqa_(std::move(gqa)) {}
+
+  void parameters(ParameterVisitor& p) override;
+  [[nodiscard]] Selection select(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& queries,
+                                 const Candidates& among) const final;
+
+ protected:
+  /// Entries that score() knows, the candidates among them; those indexed unless overridden.
+  [[nodiscard]] virtual int64_t scored(const LayerIndex& index, const EntrySegment& /*entries*/) const {
+    return index.entries;
+  }
+  /// Scores of the first entries for the group of `kv_head`: [group, scored()], like q.k, without the scale.
+  virtual void score(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& queries, int64_t kv_head,
+                     std::span<float> scores) const = 0;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  std::string gqa_;
+};
+
+}  // namespace kvarena

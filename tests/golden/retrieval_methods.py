@@ -1,0 +1,236 @@
+"""Entries selected by retrieval methods, by their authors' code, for tests/methods/retrieval/retrieval_golden_test.cpp.
+
+    pip install torch transformers scikit-learn
+    git clone https://github.com/hpcgroup/loki && git clone https://github.com/andy-yang-1/DoubleSparse
+    git clone https://github.com/sjtu-zhao-lab/ClusterKV && git clone https://github.com/bytedance/ShadowKV
+    python tests/golden/retrieval_methods.py FOLDER_OF_CLONES > tests/golden/retrieval_methods.json
+
+Keys and queries are drawn by harness/core/random.h's rule, so the test holds the same: 4 query heads over 2 kv heads of 16
+channels, float32, no rotation. A case names settings and holds the selected positions of each query head or kv head. Where
+the authors' code does not force the newest entry, the draws are the first whose selection holds it for every head, so that
+forcing it changes nothing.
+
+Run as they are: loki's mask_attn_pca_topk with scikit-learn's PCA, as its pca.py takes it; Double Sparsity's
+LlamaAttention_heavy_hitter with the ranking of its get_k_hook; ClusterKV's build_cluster and cluster_attn_out, with RAFT's
+k-means replaced by the known centroids of separate clusters and its CUDA index search by the plain loop beside it;
+ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by that of 16.
+Written for torch 2.11, transformers 5.23, scikit-learn 1.9; loki 005913b, DoubleSparse b0575e6, ClusterKV cb66a22, ShadowKV
+a21f5a9.
+"""
+
+import ast
+import importlib
+import json
+import math
+import pathlib
+import sys
+import types
+
+import numpy as np
+import torch
+from random_stream import mix
+from sklearn.decomposition import PCA
+
+Q_HEADS, KV_HEADS, DIM = 4, 2, 16
+GROUP = Q_HEADS // KV_HEADS
+
+
+def uniform(seed, purpose, count):
+    """RandomStream(seed, purpose).uniform(0 .. count-1)."""
+    key = mix(seed)
+    for c in purpose.encode():
+        key = mix(key ^ c)
+    return np.array([mix(key ^ mix(i)) >> 11 for i in range(count)], dtype=np.float64) * 2.0**-53
+
+
+def floats(count, purpose, seed):
+    """tests/support/random_entries.h."""
+    return torch.tensor((2 * uniform(seed, purpose, count) - 1).astype(np.float32))
+
+
+def entries(n, seed):
+    """Keys [1, kv_heads, n + 1, dim] of a prompt of n entries and one more, and a query [1, q_heads, 1, dim]."""
+    prompt = floats(n * KV_HEADS * DIM, "keys", seed).view(n, KV_HEADS, DIM)
+    newest = floats(KV_HEADS * DIM, "more", seed).view(1, KV_HEADS, DIM)
+    keys = torch.cat([prompt, newest]).transpose(0, 1).unsqueeze(0).contiguous()
+    return keys, floats(Q_HEADS * DIM, "q", seed).view(1, Q_HEADS, 1, DIM)
+
+
+def repeated(keys):
+    return keys.repeat_interleave(GROUP, dim=1)
+
+
+def module_of(path, stubs=(), edits=()):
+    """Executes a file of the authors, with modules it cannot have here replaced, and says what was changed."""
+    for name in stubs:
+        stub = types.ModuleType(name)
+        stub.__getattr__ = lambda attribute: type(attribute, (), {})
+        sys.modules[name] = stub
+    source = pathlib.Path(path).read_text()
+    for old, new in edits:
+        assert old in source, (path, old)
+        source = source.replace(old, new)
+    module = types.ModuleType(pathlib.Path(path).stem)
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+def first_with_newest(make):
+    """The first seed whose selections hold the newest entry for every head."""
+    for seed in range(1, 2000):
+        lists, n = make(seed)
+        if all(n in head for head in lists):
+            return seed, lists
+    raise SystemExit("no seed")
+
+
+def loki(folder):
+    methods = types.ModuleType("methods")
+    methods.LOGGER = None
+    sys.modules["methods"] = methods
+    code = module_of(folder / "loki/methods/pca_topk/utils.py", stubs=["networkx"])
+    cases = []
+    for n, rank, top in [(100, 4, 20), (100, 16, 20), (61, 8, 9)]:
+
+        def select(seed):
+            keys, q = entries(n, seed)
+            basis = torch.stack([torch.tensor(PCA().fit(keys[0, h, :n].double().numpy()).components_)
+                                 for h in range(KV_HEADS)]).float().transpose(1, 2).unsqueeze(0)
+            full = repeated(basis)
+            weights = torch.matmul(q, repeated(keys).transpose(2, 3)) / math.sqrt(DIM)
+            mask, _ = code.mask_attn_pca_topk(types.SimpleNamespace(), 0, weights, None, q, repeated(keys), full,
+                                              full[..., :rank], rank, top)
+            return [torch.nonzero(mask[0, h, 0] > -math.inf).flatten().tolist() for h in range(Q_HEADS)], n
+
+        seed, lists = first_with_newest(select)
+        cases.append({"method": {"name": "loki", "basis": "prompt", "rank_share": rank / DIM, "tokens": top}, "n": n,
+                      "seed": seed, "selected": lists})
+    return cases
+
+
+def double_sparsity(folder):
+    code = module_of(folder / "DoubleSparse/evaluation/modify_llama.py")
+    source = (folder / "DoubleSparse/config/offline_calibration.py").read_text()
+    hook = next(f for f in ast.parse(source).body if getattr(f, "name", "") == "get_k_hook")
+    scope = {}
+    exec(compile(ast.Module([hook], []), "offline_calibration.py", "exec"), scope)
+    cases = []
+    for n, factor, bits, heavy in [(100, 2, 4, 16), (100, 4, 8, 16), (70, 2, 16, 12), (100, 1, 4, 16)]:
+
+        def select(seed):
+            keys, q = entries(n, seed)
+            config = code.LlamaConfig(hidden_size=Q_HEADS * DIM, num_attention_heads=Q_HEADS,
+                                      num_key_value_heads=KV_HEADS)
+            config.pretraining_tp, config.rope_theta = 1, 10000.0
+            magnitudes = {}
+            scope["get_k_hook"](None, None, keys[:, :, :n].transpose(1, 2).reshape(1, n, KV_HEADS * DIM), "k",
+                                magnitudes, types.SimpleNamespace(config=config))
+            channels = torch.sort(magnitudes["k"], dim=-1, descending=True).indices
+            layer = code.LlamaAttention_heavy_hitter(config, 0)
+            layer.heavy_const, layer.group_factor, layer.label_bits = heavy, factor, bits
+            layer.sorted_channel = channels.repeat_interleave(GROUP, dim=0)
+            layer.q_proj.weight.data = torch.eye(Q_HEADS * DIM)
+            cache = types.SimpleNamespace(update=lambda k, v, layer, kwargs: (keys, keys))
+            seen = []
+            plain = torch.nn.functional.softmax
+            code.nn.functional.softmax = lambda x, **kw: (seen.append(x), plain(x, **kw))[1]
+            with torch.no_grad():
+                layer(q.view(1, 1, -1), past_key_value=cache,
+                      attention_mask=torch.zeros(1, 1, 1, n + 1),
+                      position_embeddings=(torch.ones(1, 1, DIM), torch.zeros(1, 1, DIM)))
+            code.nn.functional.softmax = plain
+            return [torch.nonzero(seen[0][0, h, 0] > -math.inf).flatten().tolist() for h in range(Q_HEADS)], n
+
+        seed, lists = first_with_newest(select)
+        cases.append({"method": {"name": "double_sparsity", "ranking": "prompt", "group_factor": factor,
+                                 "label_bits": bits, "tokens": heavy, "dense_layers": 0}, "n": n, "seed": seed,
+                      "selected": lists})
+    return cases
+
+
+def cluster_entries(n, clusters, seed):
+    """Keys around `clusters` directions, of several lengths; entry i belongs to cluster i * 7 % clusters."""
+    directions = floats(clusters * KV_HEADS * DIM, "directions", seed).view(clusters, KV_HEADS, DIM)
+    noise = floats(n * KV_HEADS * DIM, "keys", seed).view(n, KV_HEADS, DIM)
+    owner = torch.tensor([i * i % clusters for i in range(n)])
+    return (directions[owner] + 0.02 * noise).transpose(0, 1).unsqueeze(0).contiguous(), owner
+
+
+def clusterkv(folder):
+    stubs = ["pylibraft", "pylibraft.cluster", "pylibraft.neighbors", "pylibraft.config", "rmm", "clusterkv",
+             "clusterkv._clusterkv_knl", "accuracy", "accuracy.cluster_cache_simulator"]
+    code = module_of(folder / "ClusterKV/accuracy/cluster_attention.py", stubs,
+                     edits=[("use_search_kernel = True", "use_search_kernel = False"),
+                            ("from .cluster_cache_simulator", "from accuracy.cluster_cache_simulator"),
+                            ("pylibraft.config.set_output_as", "(lambda *_: None)")])
+    cases = []
+    for n, clusters, sink, budget, seed in [(120, 8, 16, 50, 1), (200, 12, 4, 60, 2), (90, 5, 0, 33, 3)]:
+        keys, owner = cluster_entries(n, clusters, seed)
+        present = sorted(set(owner[sink:].tolist()))
+
+        def fit(_params, rows):
+            means = [rows[(owner[sink:] == c)].mean(0) for c in present]
+            return torch.stack(means), None, None
+
+        code.fit = fit
+        index = code.build_cluster(keys[:, :, sink:], len(present), False, None, GROUP, None)
+        q = floats(Q_HEADS * DIM, "q", seed).view(1, Q_HEADS, 1, DIM)
+        taken = []
+        plain = torch.Tensor.gather
+        rows = repeated(keys)
+
+        def gather(self, dim, index):
+            if self is rows:
+                taken.append(index[0, :, :, 0])
+            return plain(self, dim, index)
+
+        torch.Tensor.gather = gather
+        centroids, key_indices, _, sizes, ends = index
+        code.cluster_attn_out(q, rows, rows.clone(), None, n, centroids, key_indices, sizes, ends, GROUP, 2, budget,
+                              sink, "truc", None)
+        torch.Tensor.gather = plain
+        cases.append({"method": {"name": "clusterkv", "clusters": len(present), "sinks": sink, "tokens": budget,
+                                 "dense_layers": 0}, "n": n, "directions": clusters, "seed": seed,
+                      "selected": [sorted(list(range(sink)) + head.tolist()) for head in taken[0]]})
+    return cases
+
+
+def shadowkv(folder):
+    sys.modules.pop("models", None)
+    torch.cuda.Stream = lambda *_: None
+    code = module_of(folder / "ShadowKV/models/kv_cache.py", ["models", "models.tensor_op", "kernels"],
+                     edits=[("math.sqrt(128)", "math.sqrt(self.head_dim)")])
+    cases = []
+    for n, budget, rank, outliers, seed in [(203, 40, 8, 3, 1), (256, 64, 32, 5, 2), (150, 24, 20, 0, 3)]:
+        keys, q = entries(n, seed)
+        keys = keys[:, :, :n]
+        config = types.SimpleNamespace(num_attention_heads=Q_HEADS, num_key_value_heads=KV_HEADS,
+                                       hidden_size=Q_HEADS * DIM, num_hidden_layers=1)
+        cache = code.ShadowKVCache(config, 1, n, "cpu", torch.float32, budget, 8, rank)
+        cache.outlier_chunk = outliers
+        cache.get_svd(keys, 0)
+        cache.prefill_kv_cache(keys, 0, keys)
+        positions = cache.get_retrieval_position_ids(0, q)
+        restored = cache.get_key_cache(0, positions, lambda x, _: x, None)
+        middle = slice(cache.sparse_start, cache.sparse_end)
+        kept = []
+        for head in range(KV_HEADS):
+            rest = set(cache.k_landmark_idx[0, 0, head].tolist())
+            exact = [c for c in range(cache.chunks) if c not in rest]
+            kept.append([p for c in exact for p in range(8 * c, 8 * c + 8)] + list(range(8 * cache.chunks, n)))
+        order = positions.argsort(-1)
+        keys_by_position = torch.gather(restored[:, :, middle], 2, order.unsqueeze(-1).expand(-1, -1, -1, DIM))
+        cases.append({"method": {"name": "shadowkv", "tokens": budget, "rank": rank, "outliers": outliers}, "n": n,
+                      "seed": seed, "exact": kept, "selected": positions.sort(-1).values[0].tolist(),
+                      "first_keys": [[round(x, 6) for x in keys_by_position[0, h, 0].tolist()]
+                                     for h in range(KV_HEADS)]})
+    return cases
+
+
+if __name__ == "__main__":
+    clones = pathlib.Path(sys.argv[1])
+    torch.manual_seed(0)
+    made = {"made_by": "tests/golden/retrieval_methods.py, torch " + torch.__version__}
+    for part in (loki, double_sparsity, clusterkv, shadowkv):
+        made[part.__name__] = part(clones)
+    print(json.dumps(made, separators=(",", ":")))
