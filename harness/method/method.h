@@ -1,6 +1,6 @@
 #pragma once
 // What every KV-cache method is to the engine. Method authors write one of the narrow bases instead: scorer.h
-// (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify).
+// (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify), eviction.h (placing).
 
 #include <cstdint>
 #include <functional>
@@ -104,6 +104,9 @@ struct LayerContext {
   std::span<const int32_t> prompt;    // its tokens; empty while decoding
 };
 
+namespace placement {
+class Policy;
+}
 class Fitter;
 class Verifier;
 
@@ -142,6 +145,9 @@ class Method {
 
   /// The draft-and-verify side of a verification method, null for all others.
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }
+
+  /// How a store of many contexts places their caches, null for methods that act on one request's cache.
+  [[nodiscard]] virtual const placement::Policy* placement() const { return nullptr; }
 };
 
 }  // namespace kvarena

@@ -1,5 +1,5 @@
 #pragma once
-// Small linear programmes, solved exactly by GLPK's simplex.
+// Small linear and integer programmes, solved exactly by GLPK.
 
 #include <vector>
 
@@ -10,6 +10,7 @@ struct LinearProgram {
   std::vector<double> gain;               // [variables]
   std::vector<std::vector<double>> rows;  // [constraints][variables]
   std::vector<double> limits;             // [constraints]
+  bool whole = false;                     // x in whole numbers, by branch and cut
 };
 
 /// The optimal x. Throws InternalError when the programme is infeasible or unbounded: with non-negative rows and

@@ -10,7 +10,7 @@ import sys
 from tree import Tree
 
 # Who may include whom. A folder may always include itself, but for methods: each stands alone.
-BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/tiers"}
+BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/tiers", "harness/placement"}
 BELOW_ENGINE = BELOW_METHOD | {"harness/method", "harness/model"}
 MEASURING = {"datasets", "metrics"}
 ARROWS = {
@@ -19,6 +19,7 @@ ARROWS = {
     "harness/cache": {"kernels", "harness/core"},
     "harness/tiers": {"harness/core", "harness/cache"},
     "harness/throughput": {"harness/core"},
+    "harness/placement": {"harness/core", "harness/throughput"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
     "harness/engine": BELOW_ENGINE,

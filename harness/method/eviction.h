@@ -1,0 +1,30 @@
+#pragma once
+// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides (harness/placement); the
+// cache of a single request is left as it is.
+
+#include <memory>
+
+#include "harness/method/method.h"
+#include "harness/method/registry.h"
+#include "harness/placement/policy.h"
+
+namespace kvarena {
+
+/// A placement policy under its registered name. `P` is a placement::Policy with a function
+/// parameters(ParameterVisitor&).
+template <typename P>
+class EvictionMethod final : public Method {
+ public:
+  void parameters(ParameterVisitor& p) override { policy_.parameters(p); }
+  [[nodiscard]] const placement::Policy* placement() const override { return &policy_; }
+
+ private:
+  P policy_;
+};
+
+#define KVARENA_EVICTION(type, ...)                                                                         \
+  KVARENA_REGISTER(type, ::kvarena::Family::eviction,                                                       \
+                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::EvictionMethod<type>>()), \
+                   __VA_ARGS__)
+
+}  // namespace kvarena
