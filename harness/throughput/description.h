@@ -1,5 +1,5 @@
 #pragma once
-// Inside this folder: how files that describe machines and models are read.
+// How files that describe machines, models and what was published are read.
 
 #include <nlohmann/json.hpp>
 #include <string>

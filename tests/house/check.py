@@ -20,6 +20,7 @@ ARROWS = {
     "harness/tiers": {"harness/core", "harness/cache"},
     "harness/throughput": {"harness/core"},
     "harness/placement": {"harness/core", "harness/throughput"},
+    "harness/modelled": {"harness/core", "harness/throughput", "harness/placement"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
     "harness/engine": BELOW_ENGINE,
@@ -29,7 +30,8 @@ ARROWS = {
     # Judges a request for the experiment, through the interface that the experiment declares.
     "harness/judge": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/judge", "reports"},
+    | {"harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/judge", "harness/modelled",
+       "harness/throughput", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
     "metrics": {"harness/core"},

@@ -1,0 +1,59 @@
+#pragma once
+// Inside this folder: the kinds of comparisons, each reading the rows of its files.
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/modelled/comparison.h"
+#include "harness/throughput/hardware.h"
+#include "harness/throughput/model_shape.h"
+
+namespace kvarena::modelled {
+
+using throughput::Hardware;
+using throughput::ModelShape;
+
+/// What the rows of one file share.
+class ComparisonReader {
+ public:
+  ComparisonReader(nlohmann::json whole, std::string place, DescriptionFolders folders);
+
+  [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
+  [[nodiscard]] const std::string& place() const { return place_; }
+  /// A row, with the file's "all" beneath it: what the row does not say stands there.
+  [[nodiscard]] nlohmann::json row(size_t index) const;
+  [[nodiscard]] size_t rows() const { return whole_.at("rows").size(); }
+  [[nodiscard]] std::string row_place(size_t index) const;
+
+  /// The machine and model by the keys "hardware" and "shape" of a row, with the file's own "efficiency".
+  [[nodiscard]] Hardware hardware(const nlohmann::json& row, const std::string& row_place);
+  [[nodiscard]] ModelShape shape(const nlohmann::json& row, const std::string& row_place);
+  [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
+
+  /// The figures of a row whose key "published" names some of `modelled`, in this order.
+  [[nodiscard]] std::vector<ComparedFigure> compare(
+      const nlohmann::json& row, const std::string& row_place,
+      const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
+
+ private:
+  void note_input(const std::string& line);
+
+  nlohmann::json whole_;
+  std::string place_;
+  DescriptionFolders folders_;
+  std::vector<std::string> inputs_;
+};
+
+/// Batches and rates of plain decoding under a cache scheme.
+[[nodiscard]] std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader);
+/// Draft and verify over a host link (Appendix B.1).
+[[nodiscard]] std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader);
+/// Draft remotely, verify beside the store (Appendix B.2).
+[[nodiscard]] std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader);
+/// Stored caches on tiers.
+[[nodiscard]] std::vector<ComparedFigure> compare_placement(ComparisonReader& reader);
+
+}  // namespace kvarena::modelled
