@@ -21,6 +21,7 @@ class CacheDraft final : public DraftSource {
   void consume(std::span<const float> logits) override;
   void commit(const KvCache& full, int64_t before, int64_t kept) override;
   [[nodiscard]] int64_t resident_bytes() const override { return committed_.bytes(); }
+  [[nodiscard]] int64_t held_bytes() const override { return committed_.bytes() + (scratch_ ? scratch_->bytes() : 0); }
   [[nodiscard]] int64_t peak_bytes() const override;
 
  private:

@@ -33,8 +33,9 @@ class DraftSource {
   /// `full` holds the verified entries from position `before` on, `kept` of them.
   virtual void commit(const KvCache& full, int64_t before, int64_t kept) = 0;
 
-  /// Bytes held between rounds and at most within one.
+  /// Bytes held between rounds, at most within one, and now.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
+  [[nodiscard]] virtual int64_t held_bytes() const { return resident_bytes(); }
   [[nodiscard]] virtual int64_t peak_bytes() const { return 0; }
 
  protected:

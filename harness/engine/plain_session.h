@@ -14,6 +14,7 @@ class PlainSession final : public Session {
   [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
+  [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }
 
  private:
   KvCache cache_;

@@ -13,8 +13,11 @@
 
 namespace kvarena {
 
-Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs, int64_t chunk,
-                std::shared_ptr<const ModelFacts> facts) {
+PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
+                     std::shared_ptr<const ModelFacts> facts)
+    : model_(&model),
+      needs_(needs),
+      result_{.tokens = {tokens.begin(), tokens.end()}, .cache = model.make_cache(), .model = std::move(facts)} {
   const auto n = static_cast<int64_t>(tokens.size());
   const int64_t window = model.config().max_position;
   if (n == 0) fail({.place = "prompt", .found = "no tokens", .expected = "at least one"});
@@ -24,29 +27,49 @@ Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs
           .expected = fmt::format("at most {}, the model's window", window),
           .action = "set \"max_length\" in the workload to cut long prompts in the middle"});
   }
+  if (result_.model == nullptr) result_.model = model_facts(model);
+  result_.cache.prompt_length = n;
+  observer_ = std::make_unique<PromptObserver>(needs, n, model.config().layers, model.config().hidden_size,
+                                               result_.model->rotation);
+}
 
-  const auto start = std::chrono::steady_clock::now();
-  Prefill result{.tokens = {tokens.begin(), tokens.end()}, .cache = model.make_cache(), .model = std::move(facts)};
-  if (result.model == nullptr) result.model = model_facts(model);
-  result.cache.prompt_length = n;
-  PromptObserver observer(needs, n, model.config().layers, model.config().hidden_size, result.model->rotation);
-  for (int64_t done = 0; done < n; done += chunk) {
-    const int64_t count = std::min(chunk, n - done);
-    const SequencePass pass{.tokens = tokens.subspan(done, count),
-                            .cache = &result.cache,
-                            .hooks = &observer,
-                            .logits = done + count == n ? LogitsRows::last : LogitsRows::none};
-    const std::span<const float> logits = model.forward({&pass, 1});
-    result.logits.assign(logits.begin(), logits.end());
-  }
-  result.observations = observer.take();
-  for (size_t layer = 0; layer < result.observations.size() && needs.output_projection; ++layer) {
-    result.observations[layer].output_projection = [&model, layer] {
-      return model.output_projection(static_cast<int64_t>(layer));
+PromptRun::~PromptRun() = default;
+
+int64_t PromptRun::remaining() const { return static_cast<int64_t>(result_.tokens.size()) - done_; }
+
+SequencePass PromptRun::next_pass(int64_t count) {
+  const auto tokens = std::span<const int32_t>(result_.tokens).subspan(done_, count);
+  done_ += count;
+  return {.tokens = tokens,
+          .cache = &result_.cache,
+          .hooks = observer_.get(),
+          .logits = remaining() == 0 ? LogitsRows::last : LogitsRows::none};
+}
+
+void PromptRun::consume(std::span<const float> logits) { result_.logits.assign(logits.begin(), logits.end()); }
+
+Prefill PromptRun::finish(int64_t chunk) {
+  KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));
+  result_.observations = observer_->take();
+  for (size_t layer = 0; layer < result_.observations.size() && needs_.output_projection; ++layer) {
+    result_.observations[layer].output_projection = [model = model_, layer] {
+      return model->output_projection(static_cast<int64_t>(layer));
     };
   }
-  for (const Reconstruction& what : needs.reconstructions) observe_reconstruction(model, result, what, chunk);
-  if (needs.future > 0) observe_future(model, result, needs.future);
+  for (const Reconstruction& what : needs_.reconstructions) observe_reconstruction(*model_, result_, what, chunk);
+  if (needs_.future > 0) observe_future(*model_, result_, needs_.future);
+  return std::move(result_);
+}
+
+Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs, int64_t chunk,
+                std::shared_ptr<const ModelFacts> facts) {
+  const auto start = std::chrono::steady_clock::now();
+  PromptRun run(model, tokens, needs, std::move(facts));
+  while (run.remaining() > 0) {
+    const SequencePass pass = run.next_pass(std::min(chunk, run.remaining()));
+    run.consume(model.forward({&pass, 1}));
+  }
+  Prefill result = run.finish(chunk);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

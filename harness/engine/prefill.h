@@ -12,6 +12,8 @@
 
 namespace kvarena {
 
+class PromptObserver;
+
 /// A prompt's full prefill. Methods start from clones of its cache, so that judging one more method costs its decoding
 /// alone.
 struct Prefill {
@@ -26,11 +28,39 @@ struct Prefill {
 /// Prompt tokens in one pass, unless said otherwise.
 inline constexpr int64_t kPrefillChunk = 512;
 
-/// Runs the prompt through the model in chunks of at most `chunk` tokens, which bounds activation memory. The result
-/// does not depend on `chunk`, bit for bit. `facts` says what methods may know of the model (model_facts.h); without it
-/// they learn what the weights alone tell. Throws UserError when the prompt is empty or longer than the model's window,
-/// or when the window has no room for the extra passes that `needs` asks for. The model must outlive what observed its
-/// output projection.
+/// A prompt on its way through the model, so that its chunks can share passes with other requests. The result does not
+/// depend on how it is cut, bit for bit.
+class PromptRun {
+ public:
+  /// `facts` says what methods may know of the model (model_facts.h); without it they learn what the weights alone
+  /// tell. Throws UserError when the prompt is empty or longer than the model's window. The model must outlive the run.
+  PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
+            std::shared_ptr<const ModelFacts> facts = nullptr);
+  ~PromptRun();
+
+  /// Tokens that have not been through the model.
+  [[nodiscard]] int64_t remaining() const;
+  /// The next `count` tokens. The run must stay where it is until consume().
+  [[nodiscard]] SequencePass next_pass(int64_t count);
+  /// Takes the pass's logits: one row when the prompt ended with it, none otherwise.
+  void consume(std::span<const float> logits);
+  /// What the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a time,
+  /// and throws UserError when the window has no room for them. The model must outlive what observed its output
+  /// projection.
+  [[nodiscard]] Prefill finish(int64_t chunk = kPrefillChunk);
+  /// Bytes that the cache holds now.
+  [[nodiscard]] int64_t bytes() const { return result_.cache.bytes(); }
+
+ private:
+  Transformer* model_;
+  Needs needs_;
+  Prefill result_;
+  std::unique_ptr<PromptObserver> observer_;
+  int64_t done_ = 0;  // tokens in passes so far, the one under way included
+};
+
+/// The whole prompt by itself, in chunks of at most `chunk` tokens, which bounds activation memory. Takes and throws
+/// what PromptRun does.
 [[nodiscard]] Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
                               int64_t chunk = kPrefillChunk, std::shared_ptr<const ModelFacts> facts = nullptr);
 

@@ -43,6 +43,8 @@ class Session {
   [[nodiscard]] virtual SequencePass next_pass() = 0;
   /// Takes the pass's logits, [rows, vocab_size] as asked for.
   virtual void consume(std::span<const float> logits) = 0;
+  /// Bytes of all its caches, now.
+  [[nodiscard]] virtual int64_t held_bytes() const = 0;
 
   /// New tokens, the stop token included when one was met.
   std::vector<int32_t> tokens;

@@ -19,6 +19,7 @@ class VerifySession final : public Session {
   [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
+  [[nodiscard]] int64_t held_bytes() const override { return full_.bytes() + source_->held_bytes(); }
 
  private:
   void begin_round();

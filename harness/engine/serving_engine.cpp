@@ -1,0 +1,241 @@
+#include "harness/engine/serving_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/engine/model_facts.h"
+#include "kernels/cells/cells.h"
+
+namespace kvarena {
+namespace {
+
+// A method's bytes beside its entries: positions, scores, page bounds, in vectors that grow by halves.
+constexpr double kMetadata = 1.5;
+// Full caches at once while a request starts: the prompt's, the session's own, and what compression makes of it; a
+// verifier drafts on one more.
+constexpr int64_t kStartCopies = 3;
+constexpr int64_t kVerifierStartCopies = 4;
+
+}  // namespace
+
+/// Keeps a method's exceptions out of a pass that it shares: the pass goes on without it.
+class ServingEngine::GuardedHooks final : public AttentionHooks {
+ public:
+  explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
+
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+    guard([&] { hooks_->before_attention(layer, cache, queries); });
+  }
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    guard([&] { hooks_->after_attention(layer, cache, queries, lse); });
+  }
+  [[nodiscard]] bool wants_hidden() const override { return hooks_->wants_hidden(); }
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ private:
+  template <typename Work>
+  void guard(Work&& work) {
+    if (!failure_.empty()) return;
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+    }
+  }
+
+  AttentionHooks* hooks_;
+  std::string failure_;
+};
+
+/// A request under way: its prompt first, then its session.
+struct ServingEngine::State {
+  std::unique_ptr<PromptRun> prompt;
+  std::unique_ptr<Session> session;
+};
+
+/// One request's part of the pass under way.
+struct ServingEngine::Part {
+  int64_t request = 0;
+  State* state = nullptr;
+  std::optional<GuardedHooks> hooks;
+  size_t rows = 0;
+  size_t tokens_before = 0;
+  std::string failure;
+};
+
+ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
+                             std::shared_ptr<const ModelFacts> facts)
+    : model_(&model), requests_(std::move(requests)), facts_(std::move(facts)), answers_(requests_.size()) {
+  if (facts_ == nullptr) facts_ = model_facts(model);
+}
+
+ServingEngine::~ServingEngine() = default;
+
+void ServingEngine::drop(int64_t request) { states_.erase(request); }
+
+int64_t ServingEngine::full_bytes(int64_t tokens) const {
+  int64_t bytes = 0;
+  for (int64_t layer = 0; layer < model_->config().layers; ++layer) {
+    const LayerShape& shape = model_->layer_shape(layer);
+    const int64_t run = kernels::cell_bytes(tokens, shape.head_dim, shape.dtype);
+    bytes += 2 * shape.kv_heads * (run + run / 64);  // as an EntrySegment grows
+  }
+  return bytes;
+}
+
+int64_t ServingEngine::answer_limit(const ServedRequest& request) const {
+  return request.options.forced ? static_cast<int64_t>(request.options.forced->size())
+                                : request.options.stop.max_new_tokens;
+}
+
+std::string ServingEngine::refusal(const ServedRequest& request) const {
+  const auto n = static_cast<int64_t>(request.prompt.size());
+  const ModelConfig& config = model_->config();
+  if (n == 0) return describe({.place = "prompt", .found = "no tokens", .expected = "at least one"});
+  const auto stranger =
+      std::ranges::find_if(request.prompt, [&](int32_t id) { return id < 0 || id >= config.vocab_size; });
+  if (stranger != request.prompt.end()) {
+    return describe({.place = fmt::format("prompt, token {}", stranger - request.prompt.begin()),
+                     .found = fmt::format("id {}", *stranger),
+                     .expected = fmt::format("an id of the vocabulary, 0 to {}", config.vocab_size - 1)});
+  }
+  if (n + answer_limit(request) <= config.max_position) return "";
+  return describe({.place = fmt::format("request of {} prompt tokens", n),
+                   .found = fmt::format("up to {} tokens with its answer", n + answer_limit(request)),
+                   .expected = fmt::format("at most {}, the model's window", config.max_position),
+                   .action = "cut the prompt or ask for fewer tokens"});
+}
+
+serving::RequestNeeds ServingEngine::needs(int64_t request) const {
+  const ServedRequest& served = of(request);
+  const auto n = static_cast<int64_t>(served.prompt.size());
+  const int64_t copies = served.method->verifier() == nullptr ? kStartCopies : kVerifierStartCopies;
+  return {.prompt_tokens = n,
+          .bytes = copies * full_bytes(n + answer_limit(served)),
+          .refusal = refusal(served),
+          .patience_s = served.patience_s};
+}
+
+int64_t ServingEngine::bytes_now(int64_t request) const {
+  const auto it = states_.find(request);
+  if (it == states_.end()) return 0;
+  const State& state = *it->second;
+  return (state.prompt ? state.prompt->bytes() : 0) + (state.session ? state.session->held_bytes() : 0);
+}
+
+/// What the session holds, and growth of a full cache for the answer still to come. A round of a verifier copies the
+/// draft's cache.
+int64_t ServingEngine::bytes_to_end(int64_t request) const {
+  const ServedRequest& served = of(request);
+  const auto n = static_cast<int64_t>(served.prompt.size());
+  const int64_t caches = served.method->verifier() == nullptr ? 1 : 2;
+  const int64_t cells = kernels::kCell;  // every cache may open a cell
+  const auto growth = kMetadata * static_cast<double>(full_bytes(n + answer_limit(served) + cells) - full_bytes(n));
+  const int64_t most = caches * bytes_now(request) + static_cast<int64_t>((2 * caches - 1) * growth);
+  return std::min(most, needs(request).bytes);
+}
+
+const std::optional<ServedAnswer>& ServingEngine::answer(int64_t request) const {
+  return answers_[static_cast<size_t>(request)];
+}
+
+ServingEngine::State& ServingEngine::state_of(int64_t request) {
+  std::unique_ptr<State>& state = states_[request];
+  if (!state) {
+    state = std::make_unique<State>();
+    state->prompt = std::make_unique<PromptRun>(*model_, of(request).prompt, of(request).method->needs(), facts_);
+  }
+  return *state;
+}
+
+template <typename Work>
+void ServingEngine::guard(Part& part, Work&& work) {
+  if (!part.failure.empty()) return;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    part.failure = *error.what() == '\0' ? "an exception without a message" : error.what();
+  }
+}
+
+serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::unique_ptr<Part>> parts;  // hooks have addresses
+  std::vector<SequencePass> batch;
+  const auto add = [&](int64_t request, int64_t chunk) {
+    Part& part = *parts.emplace_back(std::make_unique<Part>(Part{.request = request}));
+    guard(part, [&] {
+      State& state = state_of(request);
+      part.state = &state;
+      part.tokens_before = state.session ? state.session->tokens.size() : 0;
+      SequencePass pass = state.session ? state.session->next_pass() : state.prompt->next_pass(chunk);
+      if (pass.hooks != nullptr) pass.hooks = &part.hooks.emplace(*pass.hooks);
+      part.rows = pass.logits == LogitsRows::all ? pass.tokens.size() : pass.logits == LogitsRows::last ? 1 : 0;
+      batch.push_back(pass);
+    });
+  };
+  for (const int64_t request : plan.steps) add(request, 0);
+  for (const auto& chunk : plan.chunks) add(chunk.request, chunk.tokens);
+
+  // The next forward pass, which a method may run when it starts, overwrites the logits.
+  std::span<const float> all;
+  if (!batch.empty()) all = model_->forward(batch);
+  const std::vector<float> logits(all.begin(), all.end());
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  size_t at = 0;
+  serving::PassResult result;
+  for (const auto& part : parts) {
+    if (!part->failure.empty()) {
+      result.progress.push_back(settle(*part));
+      continue;
+    }
+    const size_t count = part->rows * vocab;
+    if (part->hooks) part->failure = part->hooks->failure();
+    guard(*part, [&] { consume(*part, std::span(logits).subspan(at, count)); });
+    at += count;
+    result.progress.push_back(settle(*part));
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+void ServingEngine::consume(Part& part, std::span<const float> logits) {
+  State& state = *part.state;
+  if (state.session) {
+    state.session->consume(logits);
+    return;
+  }
+  state.prompt->consume(logits);
+  if (state.prompt->remaining() == 0) start(part, state);
+}
+
+void ServingEngine::start(Part& part, State& state) {
+  const ServedRequest& served = of(part.request);
+  const Prefill prompt = state.prompt->finish();
+  state.session = start_session(*model_, prompt, *served.method, served.options);
+  state.prompt.reset();
+}
+
+serving::RequestProgress ServingEngine::settle(Part& part) {
+  serving::RequestProgress progress{.request = part.request, .failure = part.failure};
+  const Session* session = part.state == nullptr ? nullptr : part.state->session.get();
+  if (part.failure.empty() && session != nullptr) {
+    progress.tokens = static_cast<int64_t>(session->tokens.size() - part.tokens_before);
+    progress.finished = session->finished();
+  }
+  if (progress.finished) {
+    answers_[static_cast<size_t>(part.request)] =
+        ServedAnswer{.tokens = session->tokens,
+                     .finish = session->finish,
+                     .activity = session->activity,
+                     .resident_bytes = session->resident_bytes,
+                     .peak_bytes = std::max(session->peak_bytes, session->resident_bytes)};
+  }
+  if (progress.finished || !part.failure.empty()) states_.erase(part.request);
+  return progress;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,230 @@
+// Continuous batching with the real engine: whatever shares the passes, and whenever it comes, an answer has the bits
+// that it has alone; caches stay within what was reserved; trouble of one request stays its own.
+
+#include "harness/engine/serving_engine.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "harness/engine/model_facts.h"
+#include "harness/method/registry.h"
+#include "tests/support/tiny_model_files.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+using serving::BatchSettings;
+using serving::Load;
+using serving::Outcome;
+using serving::ServingRun;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+/// A checkpoint for verifiers that draft with one.
+class DraftFolder {
+ public:
+  DraftFolder() : path_(std::filesystem::temp_directory_path() / fmt::format("kvarena-serving-{}", ::getpid())) {
+    testing::write_tiny_model(path_.string(), 2);
+  }
+  ~DraftFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  DraftFolder(const DraftFolder&) = delete;
+  DraftFolder& operator=(const DraftFolder&) = delete;
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class Serving : public ::testing::Test {
+ protected:
+  Serving() : model_(tiny_model()), facts_(model_facts(model_)) {}
+
+  const Method* method(const json& spec) { return methods_.emplace_back(make_method(spec, "test")).get(); }
+
+  /// One of each kind of session: full, dropping, packing, selecting, and drafts from a cache, layers, a rule, a model.
+  std::vector<const Method*> every_kind() {
+    return {method({{"name", "full"}}),
+            method({{"name", "snapkv"}, {"keep", 0.3}}),
+            method({{"name", "streaming_llm"}, {"tokens", 64}}),
+            method({{"name", "h2o"}, {"keep", 0.5}}),
+            method({{"name", "kivi"}, {"bits", 2}}),
+            method({{"name", "quest"}, {"keep", 0.25}}),
+            method({{"name", "kvzip"}, {"keep", 0.5}}),
+            method({{"name", "vericache"}, {"draft_length", 5}, {"drafter", {{"name", "snapkv"}, {"keep", 0.25}}}}),
+            method({{"name", "vericache"}, {"draft_length", 3}, {"drafter", {{"name", "kivi"}}}}),
+            method({{"name", "early_exit"}}),
+            method({{"name", "ngram"}}),
+            method({{"name", "spec_decode"}, {"draft_model", drafts_.path()}})};
+  }
+
+  std::vector<int32_t> alone(const ServedRequest& request) {
+    const Prefill prompt = prefill(model_, request.prompt, request.method->needs(), kPrefillChunk, facts_);
+    const auto session = start_session(model_, prompt, *request.method, request.options);
+    Session* const one[] = {session.get()};
+    run_together(model_, one);
+    return session->tokens;
+  }
+
+  Transformer model_;
+  std::shared_ptr<const ModelFacts> facts_;
+  DraftFolder drafts_;
+  std::vector<std::unique_ptr<Method>> methods_;
+};
+
+TEST_F(Serving, OrderAndTimesOfArrivalsChangeNoAnswerOfAnyKindOfSession) {
+  const std::vector<const Method*> kinds = every_kind();
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const RandomStream random(seed, "serving engine");
+    std::vector<ServedRequest> requests;
+    for (size_t i = 0; i < 18; ++i) {
+      const auto draw = static_cast<uint64_t>(100 * i);
+      const Method* kind =
+          i < kinds.size() ? kinds[(i + seed) % kinds.size()] : kinds[random.below(kinds.size(), draw)];
+      requests.push_back(
+          {.prompt = tiny_prompt(static_cast<int64_t>(1 + random.below(420, draw + 1)), draw + seed),
+           .method = kind,
+           .options = {.stop = {.max_new_tokens = static_cast<int64_t>(1 + random.below(30, draw + 2))}}});
+    }
+    std::vector<double> times;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      times.push_back(i < 9 ? 0 : times.back() + 0.02 * random.uniform(i));  // the first nine do not fit together
+    }
+    ServingEngine engine(model_, requests, facts_);
+    // Room for two or three requests of the larger kinds at a time.
+    const int64_t budget = 3 * 4 * engine.full_bytes(450) / 2;
+    const BatchSettings settings{
+        .cache_bytes = budget, .pass_tokens = static_cast<int64_t>(20 + random.below(300, 7)), .max_running = 12};
+    const ServingRun run = serve(Load::at_times(times), engine, settings);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_EQ(run.requests[i].outcome, Outcome::answered) << i << ": " << run.requests[i].reason;
+      EXPECT_EQ(engine.answer(static_cast<int64_t>(i))->tokens, alone(requests[i])) << "request " << i;
+      EXPECT_EQ(run.requests[i].token_s.size(), engine.answer(static_cast<int64_t>(i))->tokens.size());
+    }
+    EXPECT_LE(run.peak_reserved_bytes, budget);
+    EXPECT_LE(run.peak_held_bytes, budget);
+    EXPECT_EQ(run.overrun_bytes, 0);
+    EXPECT_GT(run.peak_waiting, 0);
+  }
+}
+
+TEST_F(Serving, EveryKindStaysWithinWhatItReserves) {
+  for (const Method* kind : every_kind()) {
+    for (const int64_t tokens : {1, 17, 300}) {
+      const ServedRequest request{
+          .prompt = tiny_prompt(tokens), .method = kind, .options = {.stop = {.max_new_tokens = 80}}};
+      ServingEngine engine(model_, {request}, facts_);
+      const ServingRun run = serve(Load::at_times({0}), engine, {.pass_tokens = 100});
+      ASSERT_EQ(run.requests[0].outcome, Outcome::answered) << run.requests[0].reason;
+      EXPECT_EQ(run.overrun_bytes, 0) << tokens << " tokens";
+      EXPECT_LE(engine.answer(0)->peak_bytes + engine.full_bytes(tokens), engine.needs(0).bytes) << tokens << " tokens";
+    }
+  }
+}
+
+TEST_F(Serving, CompressionMakesRoomForMoreRequests) {
+  const auto most_at_once = [&](const json& spec) {
+    std::vector<ServedRequest> requests(
+        16, {.prompt = tiny_prompt(400), .method = method(spec), .options = {.stop = {.max_new_tokens = 40}}});
+    ServingEngine engine(model_, requests, facts_);
+    return serve(Load::at_times(std::vector<double>(16, 0)), engine, {.cache_bytes = 8 * engine.full_bytes(440)})
+        .peak_running;
+  };
+  EXPECT_GT(most_at_once({{"name", "snapkv"}, {"keep", 0.1}}), most_at_once({{"name", "full"}}));
+}
+
+TEST_F(Serving, ARequestThatCannotBeServedIsRefusedWithASentence) {
+  const Method* full = method({{"name", "full"}});
+  std::vector<ServedRequest> requests = {
+      {.prompt = tiny_prompt(20), .method = full, .options = {.stop = {.max_new_tokens = 5}}},
+      {.prompt = tiny_prompt(2000), .method = full, .options = {.stop = {.max_new_tokens = 60}}},
+      {.prompt = {1, 2, 500}, .method = full},
+      {.prompt = {}, .method = full},
+      {.prompt = tiny_prompt(900), .method = full, .options = {.stop = {.max_new_tokens = 5}}}};
+  ServingEngine engine(model_, requests, facts_);
+  const ServingRun run = serve(Load::at_times({0, 0, 0, 0, 0}), engine, {.cache_bytes = engine.full_bytes(900)});
+  EXPECT_EQ(run.requests[0].outcome, Outcome::answered);
+  for (size_t i = 1; i < requests.size(); ++i) EXPECT_EQ(run.requests[i].outcome, Outcome::refused) << i;
+  EXPECT_EQ(
+      run.requests[1].reason,
+      "request of 2000 prompt tokens: found up to 2060 tokens with its answer, expected at most 2048, the model's "
+      "window; cut the prompt or ask for fewer tokens");
+  EXPECT_EQ(run.requests[2].reason, "prompt, token 2: found id 500, expected an id of the vocabulary, 0 to 127");
+  EXPECT_EQ(run.requests[3].reason, "prompt: found no tokens, expected at least one");
+  EXPECT_NE(run.requests[4].reason.find("bytes of cache"), std::string::npos) << run.requests[4].reason;
+}
+
+/// Throws where a test asks it to.
+class Broken final : public Method {
+ public:
+  enum class Where { compress, select };
+  explicit Broken(Where where) : where_(where) {}
+  void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const override {
+    if (where_ == Where::compress) throw std::runtime_error("broke while compressing");
+  }
+  void select(LayerContext& layer, const LayerQueries& /*queries*/) const override {
+    if (where_ == Where::select && layer.layer == 1) throw std::runtime_error("broke while selecting");
+  }
+
+ private:
+  Where where_;
+};
+
+TEST_F(Serving, WhatOneRequestThrowsOrAbandonsLeavesOthersUntouched) {
+  const Broken compresses(Broken::Where::compress), selects(Broken::Where::select);
+  const Method* full = method({{"name", "full"}});
+  const auto request = [&](const Method* by, uint64_t seed) {
+    return ServedRequest{.prompt = tiny_prompt(150, seed), .method = by, .options = {.stop = {.max_new_tokens = 20}}};
+  };
+  std::vector<ServedRequest> requests = {request(full, 1), request(&compresses, 2), request(&selects, 3),
+                                         request(full, 4), request(full, 5),        request(full, 6)};
+  requests[3].patience_s = 0;  // leaves as soon as any time has gone by
+  requests[4].options.stop.stop_when = [](std::span<const int32_t> tokens) -> bool {
+    if (tokens.size() == 4) throw std::runtime_error("broke while reading the answer");
+    return false;
+  };
+  ServingEngine engine(model_, requests, facts_);
+  const ServingRun run = serve(Load::at_times(std::vector<double>(6, 0)), engine, {.pass_tokens = 200});
+  EXPECT_EQ(run.requests[1].reason, "broke while compressing");
+  EXPECT_EQ(run.requests[2].reason, "broke while selecting");
+  EXPECT_EQ(run.requests[3].outcome, Outcome::cancelled);
+  EXPECT_EQ(run.requests[4].reason, "broke while reading the answer");
+  for (const size_t i : {1, 2, 4}) EXPECT_EQ(run.requests[i].outcome, Outcome::failed) << i;
+  for (const int64_t i : {0, 5}) {
+    ASSERT_EQ(run.requests[static_cast<size_t>(i)].outcome, Outcome::answered) << i;
+    EXPECT_EQ(engine.answer(i)->tokens, alone(requests[static_cast<size_t>(i)]));
+    EXPECT_EQ(engine.bytes_now(i), 0);
+  }
+  for (const int64_t i : {1, 2, 3, 4}) {
+    EXPECT_FALSE(engine.answer(i).has_value());
+    EXPECT_EQ(engine.bytes_now(i), 0);
+  }
+}
+
+TEST_F(Serving, ClientsThatAskAgainGetTheSameAnswers) {
+  const Method* kind = method({{"name", "kivi"}});
+  std::vector<ServedRequest> requests;
+  for (uint64_t i = 0; i < 7; ++i) {
+    requests.push_back({.prompt = tiny_prompt(100 + static_cast<int64_t>(i), i),
+                        .method = kind,
+                        .options = {.stop = {.max_new_tokens = 6}}});
+  }
+  ServingEngine engine(model_, requests, facts_);
+  const ServingRun run = serve(Load::of_clients(2, 7), engine, {});
+  EXPECT_EQ(run.peak_running, 2);
+  for (int64_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(engine.answer(i)->tokens, alone(requests[static_cast<size_t>(i)]));
+  }
+}
+
+}  // namespace
+}  // namespace kvarena
