@@ -97,6 +97,19 @@ void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64
   }
 }
 
+void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> positions, const float* keys,
+                                  const float* values, int64_t stride) {
+  become_ragged();
+  Head& head = heads_[kv_head];
+  const auto n = static_cast<int64_t>(positions.size());
+  reserve(head, head.entries + n);
+  kernels::store_rows(cells(shape_, CellKind::keys, head.keys), head.entries, n, keys, stride);
+  kernels::store_rows(cells(shape_, CellKind::values, head.values), head.entries, n, values, stride);
+  head.positions.insert(head.positions.end(), positions.begin(), positions.end());
+  head.entries += n;
+  head.remembered.resize(head.entries * remembered_width_, 0.0F);
+}
+
 void EntrySegment::truncate(int64_t n) {
   for (Head& head : heads_) {
     if (head.entries <= n) continue;

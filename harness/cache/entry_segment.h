@@ -21,6 +21,10 @@ class EntrySegment final : public Segment {
   void append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position);
   /// Appends entries first .. first+count-1 of `from` (same shape), bits and positions unchanged.
   void append_entries(const EntrySegment& from, int64_t first, int64_t count);
+  /// Appends entries to one head: ascending positions, keys and values [positions.size(), head_dim] with `stride`
+  /// floats between entries. The segment is ragged from then on.
+  void append_to_head(int64_t kv_head, std::span<const int32_t> positions, const float* keys, const float* values,
+                      int64_t stride);
   /// Forgets the newest entries of every head until it holds `n`. Memory is released cell by cell.
   void truncate(int64_t n);
   /// Keeps the listed entries of each head: kept[kv_head] ascending indices. The rest is really released, and the

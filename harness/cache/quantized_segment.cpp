@@ -170,6 +170,16 @@ QuantizedSegment::Runs QuantizedSegment::runs() const {
   return all;
 }
 
+QuantizedSegment::Runs QuantizedSegment::runs(const EntryLists& listed) const {
+  static constexpr int32_t kNone = 0;  // a null index would list everything
+  Runs some = runs();
+  for (size_t h = 0; h < heads_.size(); ++h) {
+    some.runs[h].index = listed[h].empty() ? &kNone : listed[h].data();
+    some.runs[h].index_count = static_cast<int64_t>(listed[h].size());
+  }
+  return some;
+}
+
 LayerQueries QuantizedSegment::mapped(const LayerQueries& queries, std::vector<float>& memory) const {
   if (!format_.key_transform) return queries;
   const int64_t d = shape_.head_dim;
@@ -188,7 +198,24 @@ LayerQueries QuantizedSegment::mapped(const LayerQueries& queries, std::vector<f
 }
 
 void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
-  const Runs packed = runs();
+  attend_packed(queries, causal, runs(), state);
+}
+
+void QuantizedSegment::attend_listed(const EntryLists& listed, const LayerQueries& queries,
+                                     kernels::AttentionState& state) const {
+  if (shape_.window > 0) return PackedSegment::attend_listed(listed, queries, state);
+  attend_packed(queries, /*causal=*/false, runs(listed), state);
+}
+
+void QuantizedSegment::add_listed_probabilities(const EntryLists& listed, const LayerQueries& queries, const float* lse,
+                                                float* sums, int64_t row_stride) const {
+  if (shape_.window > 0) return PackedSegment::add_listed_probabilities(listed, queries, lse, sums, row_stride);
+  std::vector<float> memory;
+  add_run_probabilities(shape_, runs(listed).runs, mapped(queries, memory), /*causal=*/false, lse, sums, row_stride);
+}
+
+void QuantizedSegment::attend_packed(const LayerQueries& queries, bool causal, const Runs& packed,
+                                     kernels::AttentionState& state) const {
   std::vector<float> memory;
   const LayerQueries q = mapped(queries, memory);
   if (format_.value_transform) return attend_transformed(q, causal, packed, state);

@@ -29,6 +29,11 @@ class QuantizedSegment final : public PackedSegment {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t n) override;
   [[nodiscard]] int64_t unpacked_values() const override { return entries_ - packed_values_; }
+  [[nodiscard]] const LayerShape& shape() const override { return shape_; }
+  void attend_listed(const EntryLists& listed, const LayerQueries& queries,
+                     kernels::AttentionState& state) const override;
+  void add_listed_probabilities(const EntryLists& listed, const LayerQueries& queries, const float* lse, float* sums,
+                                int64_t row_stride) const override;
 
   /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
@@ -72,6 +77,10 @@ class QuantizedSegment final : public PackedSegment {
   [[nodiscard]] kernels::PackedEntries view(const Side& side, kernels::CellKind kind) const;
   [[nodiscard]] kernels::Cells recent(const Head& head) const;
   [[nodiscard]] Runs runs() const;
+  /// Of the listed entries alone; `listed` must outlive the result.
+  [[nodiscard]] Runs runs(const EntryLists& listed) const;
+  void attend_packed(const LayerQueries& queries, bool causal, const Runs& packed,
+                     kernels::AttentionState& state) const;
   void set_given_meta(Side& side, int64_t kv_head) const;
   void take_positions(const EntrySegment& tail, int64_t n);
   /// Queries as mapped() gives them.

@@ -72,6 +72,7 @@ class RestoredSegment final : public PackedSegment {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t /*n*/) override {}
   [[nodiscard]] int64_t unpacked_values() const override { return 0; }
+  [[nodiscard]] const LayerShape& shape() const override { return shape_; }
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return codes_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;

@@ -128,6 +128,7 @@ int run(const Options& options) {
   run_together(transformer, sessions, [&](double) { stream.show(*session); });
   times.decode_s = seconds_since(first);
   stream.finish();
+  if (!session->failure.empty()) throw UserError(session->failure);
   if (!options.quiet) fmt::print(stderr, "{}\n", summary(prompt, *session, times));
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/core/error.h"
 #include "harness/engine/compressed_cache.h"
 #include "harness/method/registry.h"
 
@@ -29,6 +30,7 @@ SequencePass CacheDraft::next_pass() {
 }
 
 void CacheDraft::consume(std::span<const float> logits) {
+  if (!hooks_.failure().empty()) throw UserError(hooks_.failure());
   drafts_.push_back(sampler_.draw(logits, scratch_->length));
   fed_ = drafts_.back().token;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/engine/fitted_file.h"
+#include "harness/tiers/hierarchy.h"
 
 namespace kvarena {
 namespace {
@@ -18,12 +19,14 @@ bool is_punctuation(std::string_view bytes) {
 
 }  // namespace
 
-std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<std::filesystem::path> fitted_folders) {
+std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<std::filesystem::path> fitted_folders,
+                                        std::shared_ptr<const tiers::Hierarchy> tiers) {
   auto facts = std::make_shared<ModelFacts>();
   facts->name = model.config().name;
   facts->fingerprint = model.fingerprint();
   facts->hidden_size = model.config().hidden_size;
   facts->rotation = {.inverse = model.rope().inverse, .magnitude = model.rope().magnitude};
+  facts->tiers = tiers ? std::move(tiers) : std::make_shared<const tiers::Hierarchy>(tiers::usual_tiers());
   fitted_folders.emplace_back(KVARENA_FITTED_FOLDER);
   // One thread at a time starts sessions, so that the artifacts read so far need no lock.
   auto read = std::make_shared<std::map<std::string, std::shared_ptr<const FittedWeights>>>();

@@ -12,9 +12,10 @@
 namespace kvarena {
 
 /// What the weights alone tell, no text. Fitted weights are looked for in `fitted_folders` and then in the project's
-/// own folder; each is read once.
+/// own folder; each is read once. Null `tiers`: usual_tiers().
 [[nodiscard]] std::shared_ptr<ModelFacts> model_facts(const Transformer& model,
-                                                      std::vector<std::filesystem::path> fitted_folders = {});
+                                                      std::vector<std::filesystem::path> fitted_folders = {},
+                                                      std::shared_ptr<const tiers::Hierarchy> tiers = nullptr);
 
 /// The vocabulary and the given chat template. `tokenizer` must outlive the facts.
 [[nodiscard]] TextFacts text_facts(const Tokenizer& tokenizer, const ChatTemplate& chat_template);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/core/error.h"
 #include "harness/engine/query_moments.h"
 
 namespace kvarena {
@@ -62,15 +63,26 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
 }
 
 void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
+  if (!failure_.empty()) return;
   LayerContext view = context(layer, cache);
-  method_->select(view, queries);
+  try {
+    method_->select(view, queries);
+  } catch (const UserError& error) {
+    failure_ = error.what();
+  }
 }
 
 void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
   cache.view.reset();
+  if (!failure_.empty()) return;
   LayerContext view = context(layer, cache);
-  method_->observe(view, queries, lse);
-  method_->settle(view);
+  try {
+    method_->observe(view, queries, lse);
+    after_observe(cache);
+    method_->settle(view);
+  } catch (const UserError& error) {
+    failure_ = error.what();
+  }
 }
 
 }  // namespace kvarena

@@ -2,6 +2,7 @@
 // What watches the attention of a pass: the observer of a prompt, and the adapter that lets a method act on decode
 // passes.
 
+#include <string>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
@@ -29,8 +30,9 @@ class PromptObserver final : public AttentionHooks {
   std::vector<LayerObservations> seen_;
 };
 
-/// Lets a method select before, and observe and settle after each layer's attention.
-class MethodHooks final : public AttentionHooks {
+/// Lets a method select before, and observe and settle after each layer's attention. A UserError that the method throws
+/// is kept, and it is asked nothing more: the pass goes on for the other requests in it.
+class MethodHooks : public AttentionHooks {
  public:
   /// `model` must outlive the hooks.
   MethodHooks(const Method& method, Activity& activity, int64_t layers, int64_t prompt_tokens, const ModelFacts* model)
@@ -44,6 +46,12 @@ class MethodHooks final : public AttentionHooks {
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
+  /// What the method threw, empty while all is well.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ protected:
+  /// Between observe() and settle().
+  virtual void after_observe(LayerCache& /*cache*/) {}
 
  private:
   [[nodiscard]] LayerContext context(int64_t layer, LayerCache& cache) const;
@@ -54,6 +62,7 @@ class MethodHooks final : public AttentionHooks {
   int64_t prompt_tokens_;
   const ModelFacts* model_;
   bool wants_hidden_;
+  std::string failure_;
 };
 
 }  // namespace kvarena

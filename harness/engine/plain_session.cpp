@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "harness/engine/compressed_cache.h"
+#include "harness/engine/request_meter.h"
 #include "harness/engine/selection_meter.h"
 
 namespace kvarena {
@@ -20,6 +21,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   if (meter_ != nullptr) meter_->watch(hooks_);
   resident_bytes = cache_.bytes();
+  traffic_so_far_ = activity.traffic;
   emitter_.emit(*this, prompt.logits);
 }
 
@@ -29,8 +31,9 @@ SequencePass PlainSession::next_pass() {
 }
 
 void PlainSession::consume(std::span<const float> logits) {
+  if (ended_by(*this, hooks_.failure())) return;
   emitter_.emit(*this, logits);
-  peak_bytes = cache_.ledger->peak(Tier::device);
+  note_pass(*this, cache_, traffic_so_far_);
 }
 
 }  // namespace kvarena

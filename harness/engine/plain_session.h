@@ -22,6 +22,7 @@ class PlainSession final : public Session {
   MethodHooks hooks_;
   SelectionMeter* meter_;  // null when nothing is measured
   Emitter emitter_;
+  Traffic traffic_so_far_;
 };
 
 }  // namespace kvarena

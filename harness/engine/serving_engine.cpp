@@ -206,6 +206,7 @@ void ServingEngine::consume(Part& part, std::span<const float> logits) {
   State& state = *part.state;
   if (state.session) {
     state.session->consume(logits);
+    if (!state.session->failure.empty()) throw UserError(state.session->failure);
     return;
   }
   state.prompt->consume(logits);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "harness/engine/lookahead_session.h"
 #include "harness/engine/plain_session.h"
 #include "harness/engine/verify_session.h"
 
@@ -13,6 +14,7 @@ const char* to_string(FinishReason reason) {
     case FinishReason::running: return "running";
     case FinishReason::stop: return "stop";
     case FinishReason::length: return "length";
+    case FinishReason::failed: return "failed";
   }
   return "";
 }
@@ -22,6 +24,7 @@ std::unique_ptr<Session> start_session(Transformer& model, const Prefill& prompt
   if (method.verifier() != nullptr) {
     return std::make_unique<VerifySession>(model, prompt, *method.verifier(), std::move(options));
   }
+  if (method.looks_ahead()) return std::make_unique<LookaheadSession>(model, prompt, method, std::move(options));
   return std::make_unique<PlainSession>(model, prompt, method, std::move(options));
 }
 

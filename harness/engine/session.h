@@ -24,7 +24,7 @@ struct StopRule {
   std::function<bool(std::span<const int32_t> tokens)> stop_when;
 };
 
-enum class FinishReason { running, stop, length };
+enum class FinishReason { running, stop, length, failed };
 [[nodiscard]] const char* to_string(FinishReason reason);
 
 /// One draft-and-verify round: tokens drafted, tokens of them accepted, tokens emitted (accepted + 1 unless cut).
@@ -49,10 +49,14 @@ class Session {
   /// New tokens, the stop token included when one was met.
   std::vector<int32_t> tokens;
   FinishReason finish = FinishReason::running;
+  std::string failure;  // why the method could not go on; finish is `failed` then
   Activity activity;
   std::vector<VerifyRound> rounds;  // of verification methods
   int64_t resident_bytes = 0;       // of the method's cache right after the prompt
   int64_t peak_bytes = 0;           // at most, while this session lived
+  int64_t peak_host_bytes = 0;      // of the cache on the host, at most
+  int64_t peak_disk_bytes = 0;      // on the disk
+  std::vector<Traffic> traffic;     // of each pass that moved something
   double compress_seconds = 0;      // from full cache to the method's
 };
 
@@ -77,8 +81,9 @@ struct SessionOptions {
 [[nodiscard]] std::unique_ptr<Session> start_session(Transformer& model, const Prefill& prompt, const Method& method,
                                                      SessionOptions options);
 
-/// Runs sessions to their ends, all of them in shared passes. What a session computes does not depend on the others.
-/// `on_pass` is called after every pass with its duration.
+/// Runs sessions to their ends, all of them in shared passes. What a session computes does not depend on the others:
+/// one whose method throws a UserError in a pass ends as failed, the others go on. `on_pass` is called after every pass
+/// with its duration.
 void run_together(Transformer& model, std::span<Session* const> sessions,
                   const std::function<void(double seconds)>& on_pass = {});
 

@@ -97,12 +97,17 @@ void EngineSettings::parameters(ParameterVisitor& p) {
   p("noise_floor", noise_floor)
       .min(0)
       .doc("samples of each workload that the baseline answers a second time, in chunks and batches of another shape");
+  p("host_link", host_link).doc("link to host memory: real, or an emulated one (pcie4_x16, ethernet_10g, ...)");
+  p("host_link_bytes_per_s", host_link_bytes_per_s).above(0).doc("another rate for it; pieces scale along");
+  p("host_bytes", host_bytes).min(1).doc("host memory that caches may take; absent = no limit");
+  p("disk_folder", disk_folder).doc("where caches on the disk lie; empty = there is no disk tier");
 }
 
 void TimingSettings::parameters(ParameterVisitor& p) {
   p("repeats", repeats).min(1).doc("timed runs of each sample; medians with spread are reported");
   p("warmup", warmup).min(0).doc("untimed runs before");
   p("samples", samples).min(1).doc("the first so many samples of each workload are timed");
+  p("batch", batch).min(1).doc("equal requests that are decoded together; latency is of a pass of all");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
 }
 

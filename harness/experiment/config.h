@@ -46,7 +46,11 @@ struct EngineSettings {
   int64_t seed = 0;
   double temperature = 0;  // 0 = greedy
   double top_p = 1;
-  int64_t noise_floor = 4;  // samples of each workload that the baseline answers a second time; 0 = none
+  int64_t noise_floor = 4;              // samples of each workload that the baseline answers a second time; 0 = none
+  std::string host_link = "pcie4_x16";  // between the device and host memory, by name; "real" emulates nothing
+  std::optional<double> host_link_bytes_per_s;  // another rate for that link
+  std::optional<int64_t> host_bytes;            // of host memory for caches; absent = no limit
+  std::string disk_folder;                      // of the disk tier; empty = there is none
 
   void parameters(ParameterVisitor& p);
 };
@@ -56,6 +60,7 @@ struct TimingSettings {
   int64_t repeats = 5;
   int64_t warmup = 1;
   int64_t samples = 1;                    // the first so many of each workload
+  int64_t batch = 1;                      // equal requests that are decoded together
   std::optional<int64_t> max_new_tokens;  // absent = the engine's
 
   void parameters(ParameterVisitor& p);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "harness/tiers/hierarchy.h"
+
 namespace kvarena::judge {
 namespace {
 
@@ -37,6 +39,37 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
   result.values.push_back({.metric = "kept_bytes_fraction", .value = resident / full, .unit = "fraction"});
   result.values.push_back({.metric = "compression_factor", .value = full / resident, .unit = ""});
   result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
+  if (session.peak_host_bytes > 0) result.peak_bytes["host"] = session.peak_host_bytes;
+  if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = session.peak_disk_bytes;
+}
+
+void add_traffic(store::SampleResult& result, const Session& session, const Request& request) {
+  if (session.traffic.empty()) return;
+  constexpr double kMilliseconds = 1e3;
+  const bool emulated = request.facts != nullptr && request.facts->tiers->emulated();
+  const store::Storage storage = emulated ? store::Storage::emulated : store::Storage::real;
+  const auto passes = static_cast<double>(session.traffic.size());
+  Traffic total;
+  store::Series bytes{.name = "link_bytes", .unit = "bytes", .storage = storage};
+  store::Series link{.name = "link_ms", .unit = "ms", .clock = store::Clock::measured, .storage = storage};
+  store::Series stall{.name = "stall_ms", .unit = "ms", .clock = store::Clock::measured, .storage = storage};
+  for (const Traffic& pass : session.traffic) {
+    bytes.values.push_back(static_cast<float>(pass.loaded_bytes));
+    link.values.push_back(static_cast<float>(pass.link_seconds * kMilliseconds));
+    stall.values.push_back(static_cast<float>(pass.stalled_seconds * kMilliseconds));
+    total.loaded_bytes += pass.loaded_bytes;
+    total.link_seconds += pass.link_seconds;
+    total.stalled_seconds += pass.stalled_seconds;
+  }
+  const auto add = [&](const char* metric, double value, const char* unit, store::Clock clock) {
+    result.values.push_back({.metric = metric, .value = value, .unit = unit, .clock = clock, .storage = storage});
+  };
+  add("link_bytes", static_cast<double>(total.loaded_bytes) / passes, "bytes", store::Clock::none);
+  add("link_ms", total.link_seconds * kMilliseconds / passes, "ms", store::Clock::measured);
+  add("stall_ms", total.stalled_seconds * kMilliseconds / passes, "ms", store::Clock::measured);
+  const double hidden = 1 - total.stalled_seconds / std::max(total.link_seconds, 1e-12);
+  add("prefetch_overlap", std::clamp(hidden, 0.0, 1.0), "fraction", store::Clock::measured);
+  for (store::Series* series : {&bytes, &link, &stall}) result.series.push_back(std::move(*series));
 }
 
 void add_activity(store::SampleResult& result, const Activity& activity) {

@@ -11,9 +11,13 @@ namespace kvarena::judge {
 /// Prompt hash and lengths.
 void describe_prompt(store::SampleResult& result, const Request& request);
 
-/// resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor, and the peak on the device. `full_bytes`: of
+/// resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor, and the peak of each tier. `full_bytes`: of
 /// the same prompt's full cache.
 void add_bytes(store::SampleResult& result, const Session& session, int64_t full_bytes);
+
+/// Of a session that moved bytes between tiers: link_bytes, link_ms, stall_ms of each pass and on average,
+/// prefetch_overlap over all passes; marked as emulated where a link of the request's machine is.
+void add_traffic(store::SampleResult& result, const Session& session, const Request& request);
 
 /// The counters that prove that a method acted.
 void add_activity(store::SampleResult& result, const Activity& activity);

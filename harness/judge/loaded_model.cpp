@@ -39,12 +39,14 @@ int64_t ModelTokens::leading_special_tokens() const {
   return static_cast<int64_t>(with.size() - without.size());
 }
 
-LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home)
+LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
+                         std::shared_ptr<const tiers::Hierarchy> machine)
     : entry_(entry),
       opened_(open_entry(entry, home)),
       template_(pick_template(opened_, entry.chat_template)),
       tokens_(*opened_.tokenizer),
-      fitted_folder_(home / "fitted") {}
+      fitted_folder_(home / "fitted"),
+      machine_(std::move(machine)) {}
 
 Transformer& LoadedModel::transformer() {
   if (!transformer_) {
@@ -58,7 +60,7 @@ Transformer& LoadedModel::transformer() {
 
 std::shared_ptr<const ModelFacts> LoadedModel::facts() {
   if (!facts_) {
-    auto facts = model_facts(transformer(), {fitted_folder_});
+    auto facts = model_facts(transformer(), {fitted_folder_}, machine_);
     facts->text = text_facts(*opened_.tokenizer, template_);
     facts_ = std::move(facts);
   }

@@ -32,8 +32,9 @@ class ModelTokens final : public TokenCounter {
 class LoadedModel {
  public:
   /// `home` is the cache folder that relative model paths start from. Throws UserError when the model is absent, with
-  /// a word on how to get it.
-  LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home);
+  /// a word on how to get it. `machine`: the memory behind the device, for its requests.
+  LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
+              std::shared_ptr<const tiers::Hierarchy> machine);
 
   [[nodiscard]] const ModelConfig& config() const { return opened_.config; }
   [[nodiscard]] const OpenedModel& opened() const { return opened_; }
@@ -53,6 +54,7 @@ class LoadedModel {
   ChatTemplate template_;
   ModelTokens tokens_;
   std::filesystem::path fitted_folder_;
+  std::shared_ptr<const tiers::Hierarchy> machine_;
   std::unique_ptr<Transformer> transformer_;
   std::shared_ptr<const ModelFacts> facts_;
 };

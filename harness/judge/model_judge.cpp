@@ -14,6 +14,7 @@
 #include "harness/judge/quality.h"
 #include "harness/judge/timing.h"
 #include "harness/method/registry.h"
+#include "harness/tiers/hierarchy.h"
 #include "metrics/registry.h"
 
 namespace kvarena::judge {
@@ -44,11 +45,24 @@ const char* truncation_name(TruncationRule rule) {
   return "";
 }
 
+/// The memory behind the device as the config describes it.
+std::shared_ptr<const tiers::Hierarchy> machine_of(const experiment::EngineSettings& engine) {
+  tiers::TierSettings host{.tier = Tier::host, .link = tiers::link_named(engine.host_link, "engine.host_link")};
+  if (engine.host_bytes) host.capacity_bytes = *engine.host_bytes;
+  if (engine.host_link_bytes_per_s) host.link = tiers::at_rate(host.link, *engine.host_link_bytes_per_s);
+  std::vector<tiers::TierSettings> all{std::move(host)};
+  if (!engine.disk_folder.empty()) {
+    all.push_back({.tier = Tier::disk, .link = tiers::link_named("real", "disk tier"), .folder = engine.disk_folder});
+  }
+  return std::make_shared<const tiers::Hierarchy>(all);
+}
+
 }  // namespace
 
 ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places)
     : engine_(config.engine),
       timing_(config.timing),
+      machine_(machine_of(config.engine)),
       places_(std::move(places)),
       hashes_(places_.home / "hashes.json") {
   use_local_embedder(places_.home);
@@ -57,7 +71,7 @@ ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places
 
 LoadedModel& ModelJudge::loaded(const ModelEntry& model) {
   auto& slot = models_[model.label];
-  if (!slot) slot = std::make_unique<LoadedModel>(model, places_.home);
+  if (!slot) slot = std::make_unique<LoadedModel>(model, places_.home, machine_);
   return *slot;
 }
 

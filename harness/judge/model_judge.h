@@ -53,6 +53,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
 
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;
+  std::shared_ptr<const tiers::Hierarchy> machine_;
   std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
   Places places_;
   FileHashes hashes_;

@@ -38,6 +38,7 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   const auto session = start_session(model, prompt, *judged.method, std::move(options));
   Session* const one[] = {session.get()};
   run_together(model, one);
+  if (!session->failure.empty()) throw UserError(session->failure);
   KVARENA_ASSERT(nll.size() == rest.size(), "a forced token without logits");
 
   Verdict verdict;
@@ -56,6 +57,7 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   result.series.push_back({.name = "nll_nats", .values = {nll.begin(), nll.end()}, .unit = "nats"});
   if (meter) add_selections(result, *meter);
   add_bytes(result, *session, prompt.cache.bytes());
+  add_traffic(result, *session, request);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return verdict;
 }

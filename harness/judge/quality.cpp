@@ -107,12 +107,14 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
     }
     for (Candidate* candidate : candidates) sessions.push_back(candidate->session.get());
     run_together(model, sessions);
+    for (Candidate* candidate : candidates) candidate->failure = candidate->session->failure;
   } catch (const std::exception&) {
     for (Candidate* candidate : candidates) {
       if (!forced) candidate->steps.clear();
       guarded(*candidate, [&] {
         start(*candidate, model, prompt, request, reference, forced);
         run_alone(model, *candidate->session);
+        candidate->failure = candidate->session->failure;
       });
     }
   }
@@ -182,6 +184,7 @@ Verdict describe_answer(const Candidate& candidate, const Request& request, cons
   add_activity(result, session.activity);
   add_scores(result, request, answer_text(request, reference.tokens));
   add_bytes(result, session, reference.bytes);
+  add_traffic(result, session, request);
   add_rounds(result, session);
   return verdict;
 }

@@ -2,7 +2,9 @@
 
 #include <chrono>
 
+#include "harness/core/error.h"
 #include "harness/engine/session.h"
+#include "harness/judge/describe.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::judge {
@@ -15,12 +17,14 @@ struct Repeat {
   double compress_ms = 0;
   double first_token_ms = 0;
   double decode_s = 0;
-  std::vector<double> gaps_ms;  // between successive output tokens
-  std::unique_ptr<Session> session;
+  std::vector<double> gaps_ms;                     // between successive output tokens
+  std::vector<std::unique_ptr<Session>> sessions;  // of equal requests
+
+  [[nodiscard]] const Session& first() const { return *sessions.front(); }
 };
 
 /// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged) {
+Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, int64_t batch) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -29,16 +33,21 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   const auto start = Clock::now();
   const Prefill prompt = prefill(model, request.prompt, judged.method->needs(), kPrefillChunk, request.facts);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
-  repeat.session = start_session(model, prompt, *judged.method, {.stop = request.stop, .sampling = request.sampling});
-  repeat.compress_ms = repeat.session->compress_seconds * kMilliseconds;
-  repeat.first_token_ms = ms_since(start);
+  std::vector<Session*> running;
+  for (int64_t i = 0; i < batch; ++i) {
+    repeat.sessions.push_back(
+        start_session(model, prompt, *judged.method, {.stop = request.stop, .sampling = request.sampling}));
+    running.push_back(repeat.sessions.back().get());
+    if (i == 0) repeat.first_token_ms = ms_since(start);
+  }
+  const Session& session = repeat.first();
+  repeat.compress_ms = session.compress_seconds * kMilliseconds;
 
   const auto decode_start = Clock::now();
   auto last = decode_start;
-  size_t seen = repeat.session->tokens.size();
-  Session* const one[] = {repeat.session.get()};
-  run_together(model, one, [&](double) {
-    const size_t emitted = repeat.session->tokens.size() - seen;
+  size_t seen = session.tokens.size();
+  run_together(model, running, [&](double) {
+    const size_t emitted = session.tokens.size() - seen;
     if (emitted == 0) return;  // a drafting pass
     const auto now = Clock::now();
     const double each = std::chrono::duration<double, std::milli>(now - last).count() / static_cast<double>(emitted);
@@ -47,6 +56,9 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
     last = now;
   });
   repeat.decode_s = std::chrono::duration<double>(Clock::now() - decode_start).count();
+  for (const auto& each : repeat.sessions) {
+    if (!each->failure.empty()) throw UserError(each->failure);
+  }
   return repeat;
 }
 
@@ -63,7 +75,7 @@ void add(store::SampleResult& result, const std::string& name, const std::vector
 
 experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
                                  const experiment::TimingSettings& settings) {
-  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged);
+  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, settings.batch);
 
   std::vector<double> prefill_ms;
   std::vector<double> compress_ms;
@@ -72,25 +84,30 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   std::vector<double> throughput;
   Repeat repeat;
   for (int64_t i = 0; i < settings.repeats; ++i) {
-    repeat = run_once(model, request, judged);
+    repeat = run_once(model, request, judged, settings.batch);
     prefill_ms.push_back(repeat.prefill_ms);
     compress_ms.push_back(repeat.compress_ms);
     first_token_ms.push_back(repeat.first_token_ms);
     if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
     gap_ms.push_back(percentile(repeat.gaps_ms, 50));
-    throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) / repeat.decode_s);
+    throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) * static_cast<double>(settings.batch) /
+                         repeat.decode_s);
   }
 
+  const Session& session = repeat.first();
   experiment::Verdict verdict;
   store::SampleResult& result = verdict.result;
   result.prompt_sha256 = request.sample->prompt_sha256;
   result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   result.truncated_tokens = request.sample->truncation.tokens_removed;
-  result.output_tokens = static_cast<int64_t>(repeat.session->tokens.size());
-  result.prediction = answer_text(request, repeat.session->tokens);
-  result.finish_reason = to_string(repeat.session->finish);
-  result.active = judged.reference || repeat.session->activity.acted();
-  result.peak_bytes["device"] = std::max(repeat.session->peak_bytes, repeat.session->resident_bytes);
+  result.output_tokens = static_cast<int64_t>(session.tokens.size());
+  result.prediction = answer_text(request, session.tokens);
+  result.finish_reason = to_string(session.finish);
+  result.active = judged.reference || session.activity.acted();
+  result.peak_bytes["device"] = settings.batch * std::max(session.peak_bytes, session.resident_bytes);
+  if (session.peak_host_bytes > 0) result.peak_bytes["host"] = settings.batch * session.peak_host_bytes;
+  if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = settings.batch * session.peak_disk_bytes;
+  add_traffic(result, session, request);
   add(result, "prefill_ms", prefill_ms, "ms");
   add(result, "compress_ms", compress_ms, "ms");
   add(result, "time_to_first_token_ms", first_token_ms, "ms");

@@ -1,5 +1,5 @@
 #pragma once
-// Latency and throughput of one method on one sample, by itself.
+// Latency and throughput of one method on one sample, alone or in a batch of its like.
 
 #include "harness/experiment/config.h"
 #include "harness/experiment/judge.h"
@@ -11,8 +11,9 @@ namespace kvarena::judge {
 /// Each repeat does its own prefill, observing only what this method needs, then compresses and decodes; warm-ups come
 /// first and are not counted. Values are medians over the repeats, on the measured clock: prefill_ms, compress_ms,
 /// time_to_first_token_ms (prompt to first token, compression included), inter_token_latency_ms (median gap),
-/// throughput_tokens_per_s (output tokens after the first over the time they took). Series hold one number a repeat,
-/// and every gap of the last repeat.
+/// throughput_tokens_per_s (output tokens after the first over the time they took). With a batch, so many equal
+/// requests are decoded in shared passes: latencies are those of the first, throughput is of all, peaks are of all.
+/// Beside them, what the first moved between tiers. Series hold one number a repeat, and every gap of the last repeat.
 [[nodiscard]] experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
                                                const experiment::TimingSettings& settings);
 

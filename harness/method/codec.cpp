@@ -5,18 +5,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/cache/replaced_view.h"
 #include "harness/core/error.h"
 
 namespace kvarena {
 namespace {
-
-/// The packed part in front of the tail, or null before the first block is complete.
-PackedSegment* packed_part(LayerCache& cache) {
-  for (const auto& segment : cache.segments()) {
-    if (auto* packed = dynamic_cast<PackedSegment*>(segment.get())) return packed;
-  }
-  return nullptr;
-}
 
 std::string check_group(kernels::CellKind kind, const kernels::QuantFormat& format, int64_t head_dim) {
   if (format.group_size % 16 != 0) {

@@ -82,6 +82,14 @@ struct LayerObservations {
   std::vector<ReconstructionScores> reconstructions;
 };
 
+/// What a request moved between the device and the tiers behind it.
+struct Traffic {
+  int64_t loaded_bytes = 0;
+  int64_t offloaded_bytes = 0;
+  double link_seconds = 0;     // that loads occupied the link
+  double stalled_seconds = 0;  // that a pass waited for loads; the rest was hidden behind computing
+};
+
 /// Proof that a method acted on a sample. A method whose counters are all zero is reported as inactive.
 struct Activity {
   int64_t entries_dropped = 0;  // over heads and layers
@@ -89,6 +97,7 @@ struct Activity {
   int64_t entries_skipped = 0;  // entries a retrieval method did not attend to, over steps
   int64_t tokens_drafted = 0;
   int64_t tokens_accepted = 0;
+  Traffic traffic;
 
   [[nodiscard]] bool acted() const { return entries_dropped + entries_packed + entries_skipped + tokens_drafted > 0; }
 };
@@ -135,6 +144,11 @@ class Method {
   virtual void observe(LayerContext& /*layer*/, const LayerQueries& /*queries*/, const float* /*lse*/) const {}
   /// After entries were appended by whatever way: pack what is due, evict to the budget.
   virtual void settle(LayerContext& /*layer*/) const {}
+
+  /// Whether each decode pass shall also feed a guess at the next token, so that the method can prepare for it: the
+  /// last row of a pass is the guess's (of the first pass, the first token's), and its entries are gone before
+  /// settle().
+  [[nodiscard]] virtual bool looks_ahead() const { return false; }
 
   /// Whether compress() is all that the method does: later entries stay as they are, so that another method may pack
   /// what it leaves ("over").

@@ -1,5 +1,6 @@
 #pragma once
-// What a method may know about the model beyond the shape of a layer: who it is, how it rotates, what its tokens are.
+// What a method may know about the model beyond the shape of a layer: who it is, how it rotates, what its tokens are,
+// and which memory the machine under it has.
 
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,10 @@
 #include "harness/method/fitted.h"
 
 namespace kvarena {
+
+namespace tiers {
+class Hierarchy;
+}
 
 /// Rotary embedding in the half-split layout: channel pair (c, c + head_dim / 2) at position p turns by
 /// p * inverse[c].
@@ -40,6 +45,7 @@ struct ModelFacts {
   int64_t hidden_size = 0;
   Rotation rotation;
   TextFacts text;
+  std::shared_ptr<const tiers::Hierarchy> tiers;  // shared by all requests of the model
   /// What was fitted for this model; see FittedRequest. Throws UserError.
   std::function<std::shared_ptr<const FittedWeights>(const FittedRequest& request)> fitted;
 };

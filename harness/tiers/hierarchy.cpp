@@ -1,5 +1,7 @@
 #include "harness/tiers/hierarchy.h"
 
+#include <algorithm>
+
 #include "harness/tiers/disk_storage.h"
 
 namespace kvarena::tiers {
@@ -21,6 +23,10 @@ Hierarchy::Hierarchy(const std::vector<TierSettings>& tiers) {
                              .load = std::make_unique<Link>(settings.link, settings.fault),
                              .offload = std::make_unique<Link>(settings.link)};
   }
+}
+
+bool Hierarchy::emulated() const {
+  return std::ranges::any_of(tiers_, [](const auto& tier) { return tier.second.load->spec().emulated(); });
 }
 
 const Hierarchy::Behind& Hierarchy::behind(Tier tier) const {

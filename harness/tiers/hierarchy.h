@@ -30,6 +30,8 @@ class Hierarchy {
   /// Throws UserError when the disk tier's folder cannot be made.
   explicit Hierarchy(const std::vector<TierSettings>& tiers);
 
+  /// Whether a link takes the time that its spec says.
+  [[nodiscard]] bool emulated() const;
   [[nodiscard]] bool has(Tier tier) const { return tiers_.contains(tier); }
   /// These throw UserError for a tier that is not there.
   [[nodiscard]] Storage& storage(Tier tier) const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/tiers/transfer_state.h"
 
@@ -51,10 +52,10 @@ Transfer Link::submit(const std::vector<Piece>& pieces, int64_t block_bytes, std
     bytes += piece.bytes;
   }
   if (bytes == 0) return {};
-  auto state = std::make_shared<Transfer::State>(bytes, separate_pieces(pieces), spec_.name);
+  auto state = std::make_shared<Transfer::State>(bytes, separate_pieces(pieces), spec_.name, std::move(move));
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({.state = state, .move = std::move(move), .asked = Clock::now()});
+    queue_.push_back({.state = state, .asked = Clock::now()});
   }
   asked_.notify_one();
   return Transfer(std::move(state));
@@ -101,9 +102,12 @@ void Link::work() {
 
 void Link::carry_out(const Job& job) {
   Transfer::State& state = *job.state;
+  std::function<void()> move;
   {
     const std::lock_guard lock(state.mutex);
+    move = std::exchange(state.move, nullptr);
     if (state.abandoned || state.error) {
+      move = nullptr;
       state.phase = Phase::complete;
       state.changed.notify_all();
       return;
@@ -116,10 +120,11 @@ void Link::carry_out(const Job& job) {
   std::exception_ptr error;
   try {
     if (fault_) fault_(totals().transfers);
-    job.move();
+    move();
   } catch (...) {
     error = std::current_exception();
   }
+  move = nullptr;
   free_at_ = std::max(start + planned, Clock::now());
   const double seconds = std::chrono::duration<double>(free_at_ - start).count();
   {

@@ -64,7 +64,6 @@ class Link {
   using Clock = std::chrono::steady_clock;
   struct Job {
     std::shared_ptr<Transfer::State> state;
-    std::function<void()> move;
     Clock::time_point asked;
   };
 

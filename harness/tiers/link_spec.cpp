@@ -44,6 +44,14 @@ double LinkSpec::seconds(int64_t bytes, int64_t pieces) const {
   return latency_s + static_cast<double>(pieces) * piece_s + static_cast<double>(bytes) / bytes_per_s;
 }
 
+LinkSpec at_rate(LinkSpec spec, double bytes_per_s) {
+  if (!spec.emulated()) return spec;
+  spec.piece_s *= spec.bytes_per_s / bytes_per_s;
+  spec.bytes_per_s = bytes_per_s;
+  spec.source += "; at another rate";
+  return spec;
+}
+
 const std::vector<LinkSpec>& known_links() {
   static const std::vector<LinkSpec> links = {
       {.name = "real", .source = "this machine"},

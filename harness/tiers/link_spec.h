@@ -20,6 +20,9 @@ struct LinkSpec {
   [[nodiscard]] double seconds(int64_t bytes, int64_t pieces) const;
 };
 
+/// The same link at another rate: a piece costs as many bytes' time as before. Emulates nothing where `spec` does not.
+[[nodiscard]] LinkSpec at_rate(LinkSpec spec, double bytes_per_s);
+
 /// Every named link, slowest last. "real" emulates nothing.
 [[nodiscard]] const std::vector<LinkSpec>& known_links();
 /// Throws UserError naming `place` and the nearest known name.

@@ -27,6 +27,7 @@ void Transfer::abandon() noexcept {
   if (!state_) return;
   std::unique_lock lock(state_->mutex);
   state_->abandoned = true;
+  state_->move = nullptr;
   state_->changed.notify_all();
   state_->changed.wait(lock, [&] { return state_->phase != Phase::moving; });
   lock.unlock();

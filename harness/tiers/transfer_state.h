@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -28,16 +29,10 @@ struct Transfer::State {
   bool abandoned = false;
   std::exception_ptr error;
   double link_seconds = 0;
+  std::function<void()> move;  // holds the block; gone once moved or given up, so that the block can die then
 
-  State(int64_t bytes, int64_t pieces, std::string link) : bytes(bytes), pieces(pieces), link(std::move(link)) {}
-
-  void enter(Phase next) {
-    {
-      const std::lock_guard lock(mutex);
-      phase = next;
-    }
-    changed.notify_all();
-  }
+  State(int64_t bytes, int64_t pieces, std::string link, std::function<void()> move)
+      : bytes(bytes), pieces(pieces), link(std::move(link)), move(std::move(move)) {}
 };
 
 }  // namespace kvarena::tiers

@@ -17,7 +17,7 @@ ARROWS = {
     "kernels": set(),
     "harness/core": set(),
     "harness/cache": {"kernels", "harness/core"},
-    "harness/tiers": {"harness/core", "harness/cache"},
+    "harness/tiers": {"kernels", "harness/core", "harness/cache"},
     "harness/throughput": {"harness/core"},
     "harness/placement": {"harness/core", "harness/throughput"},
     "harness/modelled": {"harness/core", "harness/throughput", "harness/placement"},

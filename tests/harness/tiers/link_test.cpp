@@ -189,6 +189,7 @@ TEST(Link, ATransferThatIsGivenUpBeforeItBeginsTouchesNothing) {
   ahead.wait();
   link.read(block, {{.at = 0, .memory = first.data(), .bytes = 1}}).wait();  // the queue is empty now
   EXPECT_EQ(second, std::vector<std::byte>(100));
+  EXPECT_EQ(block.use_count(), 1);
   EXPECT_EQ(link.totals().transfers, 2);
 }
 

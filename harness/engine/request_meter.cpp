@@ -1,0 +1,25 @@
+#include "harness/engine/request_meter.h"
+
+namespace kvarena {
+
+void note_pass(Session& session, const KvCache& cache, Traffic& before) {
+  session.peak_bytes = cache.ledger->peak(Tier::device);
+  session.peak_host_bytes = cache.ledger->peak(Tier::host);
+  session.peak_disk_bytes = cache.ledger->peak(Tier::disk);
+  const Traffic& now = session.activity.traffic;
+  if (now.loaded_bytes == 0 && now.offloaded_bytes == 0) return;
+  session.traffic.push_back({.loaded_bytes = now.loaded_bytes - before.loaded_bytes,
+                             .offloaded_bytes = now.offloaded_bytes - before.offloaded_bytes,
+                             .link_seconds = now.link_seconds - before.link_seconds,
+                             .stalled_seconds = now.stalled_seconds - before.stalled_seconds});
+  before = now;
+}
+
+bool ended_by(Session& session, const std::string& failure) {
+  if (failure.empty()) return false;
+  session.failure = failure;
+  session.finish = FinishReason::failed;
+  return true;
+}
+
+}  // namespace kvarena
