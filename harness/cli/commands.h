@@ -16,6 +16,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command model_logits_command();
 [[nodiscard]] Command model_tokenize_command();
 [[nodiscard]] Command new_method_command();
+[[nodiscard]] Command papers_command();
 [[nodiscard]] Command report_command();
 [[nodiscard]] Command run_command();
 [[nodiscard]] Command schema_command();

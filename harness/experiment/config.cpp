@@ -91,6 +91,11 @@ void EngineSettings::parameters(ParameterVisitor& p) {
   p("threads", threads).min(0).doc("0 = one for each core");
   p("deterministic", deterministic).doc("reductions do not depend on batch shape or threads");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
+  p("max_prompt_tokens", max_prompt_tokens)
+      .min(1)
+      .doc(
+          "longer prompts are cut as the workload says (LongBench: 3500, 7500 or 31500 by model); absent = at what the "
+          "window leaves beside the answer");
   p("seed", seed).min(0).doc("of sampling and of generated workloads");
   p("temperature", temperature).min(0).doc("0 = greedy");
   p("top_p", top_p).above(0).max(1).doc("probability mass that is sampled from");

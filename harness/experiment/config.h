@@ -24,6 +24,7 @@ struct ModelEntry {
   std::string kv_dtype;                // of the full cache; "" = dtype
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
+  std::string source;                  // where people get it, as configs/models says; decides nothing
 
   void parameters(ParameterVisitor& p);
   /// path as an absolute path under `home`; absolute paths stay.
@@ -42,7 +43,8 @@ struct ComponentEntry {
 struct EngineSettings {
   int64_t threads = 0;  // 0 = one for each core
   bool deterministic = true;
-  std::optional<int64_t> max_new_tokens;  // absent = the workload's own
+  std::optional<int64_t> max_new_tokens;     // absent = the workload's own
+  std::optional<int64_t> max_prompt_tokens;  // longer prompts are cut as the workload says; absent = what fits
   int64_t seed = 0;
   double temperature = 0;  // 0 = greedy
   double top_p = 1;

@@ -93,7 +93,7 @@ json model_file(const std::string& name, const fs::path& folder, const std::stri
   const fs::path path = folder / (name + ".json");
   json file = parse_json(read_file(path), path.string());
   if (!file.is_object()) fail({.place = path.string(), .found = brief(file), .expected = "an object"});
-  for (const char* about : {"name", "title", "package", "source", "license"}) file.erase(about);
+  for (const char* about : {"name", "title", "package", "license"}) file.erase(about);
   return file;
 }
 
@@ -111,6 +111,7 @@ std::optional<ModelEntry> read_model(const json& written, const std::string& key
   if (!entry.contains("path")) {
     json file = model_file(model.name, folder, key, problems);
     if (file.is_null()) return std::nullopt;
+    if (const json source = take(file, "source"); source.is_string()) model.source = source.get<std::string>();
     file.update(entry);
     entry = std::move(file);
   }

@@ -13,7 +13,8 @@ OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesyste
     fail({.place = fmt::format("model {}", entry.name),
           .found = fmt::format("no {}", path.string()),
           .expected = "a checkpoint folder or a .gguf file",
-          .action = "scripts/setup fetches the default model; others are yours to bring"});
+          .action = entry.source.empty() ? "scripts/setup fetches the default model; others are yours to bring"
+                                         : fmt::format("bring it from {}", entry.source)});
   }
   OpenedModel opened = open_model(path);
   if (entry.window) opened.config.max_position = std::min(opened.config.max_position, *entry.window);

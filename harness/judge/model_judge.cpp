@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "datasets/data_files.h"
@@ -34,6 +35,29 @@ json spec_of(const std::string& name, const std::string& settings_json) {
 JudgedMethod build_method(const ComponentEntry& entry) {
   return {.method = make_method(spec_of(entry.name, entry.settings_json), entry.label),
           .reference = find_method(entry.name)->family == Family::reference};
+}
+
+constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
+
+/// Truncation leaves room in the window for the answer and for what the chat template adds.
+int64_t prompt_room(int64_t window, int64_t answer, const ComponentEntry& workload) {
+  constexpr int64_t kTemplateTokens = 64;
+  const int64_t room = window - answer - kTemplateTokens;
+  if (room > 0) return room;
+  fail({.place = fmt::format("workload {}", workload.label),
+        .found = fmt::format("answers of up to {} tokens in a window of {}", answer, window),
+        .expected = "room for a prompt before the answer",
+        .action = "give a smaller engine.max_new_tokens, or a model with a longer window"});
+}
+
+/// What a method throws costs its own cell, not those of the others.
+template <typename Make>
+experiment::Verdict verdict_of(const Make& make) {
+  try {
+    return make();
+  } catch (const std::exception& error) {
+    return {.failure = error.what()};
+  }
 }
 
 const char* truncation_name(TruncationRule rule) {
@@ -79,15 +103,14 @@ SampleCursor& ModelJudge::cursor(const ModelEntry& model, const ComponentEntry& 
   auto& slot = cursors_[model.label + "\n" + workload.label];
   if (!slot) {
     LoadedModel& opened = loaded(model);
-    const int64_t room = engine_.max_new_tokens.value_or(0);
     auto made = make_workload(workload.name, workload.settings_json, workload.label);
-    const int64_t answer = std::max(room, made->info().generation.max_new_tokens);
-    // Truncation leaves room for the answer and for what the chat template adds.
-    constexpr int64_t kTemplateTokens = 64;
+    const int64_t answer = engine_.max_new_tokens.value_or(made->info().generation.max_new_tokens);
     slot = std::make_unique<SampleCursor>(
-        std::move(made), OpenSettings{.data_dir = places_.data_dir,
-                                      .tokens = &opened.tokens(),
-                                      .max_prompt_tokens = opened.config().max_position - answer - kTemplateTokens});
+        std::move(made),
+        OpenSettings{.data_dir = places_.data_dir,
+                     .tokens = &opened.tokens(),
+                     .max_prompt_tokens = std::min(prompt_room(opened.config().max_position, answer, workload),
+                                                   engine_.max_prompt_tokens.value_or(kAnyLength))});
   }
   return *slot;
 }
@@ -119,12 +142,14 @@ const store::RunInput& ModelJudge::data_input(const ModelEntry& model, const Com
   return slot->second;
 }
 
-/// The workload's own metrics and those of the config that score a prediction.
+/// Of the workload's own metrics and the config's those that score a prediction; distributions are compared anyway.
 std::vector<std::string> ModelJudge::score_metrics(const WorkloadInfo& workload) const {
-  std::vector<std::string> ids = workload.metrics;
-  for (const std::string& id : extra_metrics_) {
+  std::vector<std::string> ids;
+  const auto add = [&](const std::string& id) {
     if (find_metric(id).score != nullptr && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
-  }
+  };
+  std::ranges::for_each(workload.metrics, add);
+  std::ranges::for_each(extra_metrics_, add);
   return ids;
 }
 
@@ -155,11 +180,13 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
   if (asks_for_selections()) {
     versions += fmt::format(", attention_hit_rate v{}", find_metric("attention_hit_rate").version);
   }
+  const std::string cut = truncation_name(info.truncation);
+  const auto limit = engine_.max_prompt_tokens;
   return json{{"template", templated ? opened.chat_template().name() : "none"},
               {"template_sha256", templated ? opened.chat_template().hash() : ""},
               {"stop_tokens", fmt::format("{}", fmt::join(opened.config().eos, " "))},
               {"max_new_tokens", engine_.max_new_tokens.value_or(info.generation.max_new_tokens)},
-              {"truncation", truncation_name(info.truncation)},
+              {"truncation", limit ? fmt::format("{}, above {} tokens", cut, *limit) : cut},
               {"window", opened.config().max_position},
               {"question", "inside the compressed prompt"},
               {"dtype", model.dtype},
@@ -235,7 +262,7 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
     request.facts = opened.facts();
     std::vector<experiment::Verdict> verdicts;
     for (const JudgedMethod& method : methods) {
-      verdicts.push_back(judge_timing(opened.transformer(), request, method, *timing_));
+      verdicts.push_back(verdict_of([&] { return judge_timing(opened.transformer(), request, method, *timing_); }));
     }
     return verdicts;
   }
@@ -249,7 +276,7 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   if (task.kind == store::CellKind::noise_floor) {
     std::vector<experiment::Verdict> verdicts;
     for (const JudgedMethod& method : methods) {
-      verdicts.push_back(judge_noise_floor(opened.transformer(), request, method));
+      verdicts.push_back(verdict_of([&] { return judge_noise_floor(opened.transformer(), request, method); }));
     }
     return verdicts;
   }

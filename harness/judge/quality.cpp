@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "harness/engine/session.h"
 #include "harness/judge/describe.h"
@@ -230,8 +232,18 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
 std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
   Needs needs;
   for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
-  const Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
-  return judge_against(run_reference(model, prompt, request), model, prompt, request, methods);
+  std::optional<Prefill> prompt;
+  try {
+    prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
+  } catch (const std::exception& error) {
+    // Somebody's needs cannot be met (a second reading that does not fit the window): halving finds whose.
+    if (methods.size() == 1) return {Verdict{.failure = error.what()}};
+    const size_t half = methods.size() / 2;
+    std::vector<Verdict> verdicts = judge_quality(model, request, methods.first(half));
+    std::ranges::move(judge_quality(model, request, methods.subspan(half)), std::back_inserter(verdicts));
+    return verdicts;
+  }
+  return judge_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
 }
 
 Verdict judge_noise_floor(Transformer& model, const Request& request, const JudgedMethod& baseline) {

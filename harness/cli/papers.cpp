@@ -1,0 +1,284 @@
+// kvarena papers [PAPER[/ITEM]]: every table and figure of the papers, and what reproducing it needs.
+
+#include "harness/experiment/papers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "datasets/data_files.h"
+#include "datasets/workload.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/registry_text.h"
+#include "harness/cli/terminal.h"
+#include "harness/core/error.h"
+#include "harness/core/home.h"
+#include "harness/experiment/config.h"
+#include "harness/judge/model_judge.h"
+
+namespace kvarena::cli {
+namespace {
+
+using experiment::ExperimentConfig;
+using experiment::ItemKind;
+using experiment::ModelEntry;
+using experiment::Paper;
+using experiment::PaperItem;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+const fs::path kConfigs = fs::path(KVARENA_SOURCE_DIR) / "configs";
+
+struct Options {
+  std::optional<std::string> item;
+  fs::path data_dir;
+  bool json = false;
+
+  void declare(OptionSet& o) {
+    o.positional("PAPER[/ITEM]", item).help("a paper, or one of its tables and figures; without it all are listed");
+    o.option("data", "FOLDER", data_dir)
+        .help("where official data files are looked for")
+        .default_text("$KVARENA_DATA, or the small project-made samples");
+    o.flag("json", json).help("write JSON");
+  }
+};
+
+/// What an experiment asks for that is not here.
+struct Missing {
+  std::vector<const ModelEntry*> models;
+  std::vector<std::string> data;  // workloads that are there as project-made samples only
+};
+
+/// What is in reach, looked up once.
+struct Here {
+  explicit Here(const fs::path& data_dir) : home(kvarena_home()) {
+    for (WorkloadListing& listing : kvarena::list_workloads(data_dir)) workloads[listing.name] = std::move(listing);
+  }
+
+  [[nodiscard]] Missing missing(const ExperimentConfig& config) const {
+    Missing missing;
+    for (const ModelEntry& model : config.models) {
+      if (!fs::exists(model.file(home))) missing.models.push_back(&model);
+    }
+    for (const auto& workload : config.workloads) {
+      const std::string& status = workloads.at(workload.name).status;
+      const bool known = std::ranges::find(missing.data, workload.name) != missing.data.end();
+      if (status != "present" && status != "generated" && !known) missing.data.push_back(workload.name);
+    }
+    return missing;
+  }
+
+  fs::path home;
+  std::map<std::string, WorkloadListing> workloads;
+};
+
+/// An item with its config read.
+struct Read {
+  const Paper* paper;
+  const PaperItem* item;
+  std::optional<ExperimentConfig> config;
+  Missing missing;
+
+  [[nodiscard]] std::string name() const { return paper->name + "/" + item->item; }
+  [[nodiscard]] bool runnable() const {
+    return item->covered() && missing.models.empty() && missing.data.empty() && !item->gpu;
+  }
+};
+
+Read read_item(const Paper& paper, const PaperItem& item, const Here& here) {
+  Read read{.paper = &paper, .item = &item};
+  if (item.config.empty()) return read;
+  read.config =
+      experiment::load_config(item.config, {.models_folder = kConfigs / "models"}, judge::registry_validators());
+  read.missing = here.missing(*read.config);
+  return read;
+}
+
+std::vector<std::string> model_names(const Missing& missing) {
+  std::vector<std::string> names;
+  for (const ModelEntry* model : missing.models) names.push_back(model->name);
+  return names;
+}
+
+/// Workloads come in families that are fetched together: longbench/qasper and longbench/lcc are longbench.
+std::set<std::string> families(const Missing& missing) {
+  std::set<std::string> names;
+  for (const std::string& workload : missing.data) names.insert(workload.substr(0, workload.find('/')));
+  return names;
+}
+
+/// "runnable here", or what it needs.
+std::string state(const Read& read) {
+  if (read.item->kind == ItemKind::illustration) return "nothing to reproduce";
+  if (!read.item->covered()) return "not yet: " + read.item->missing;
+  if (read.runnable()) return "runnable here";
+  std::vector<std::string> needs;
+  if (!read.missing.models.empty())
+    needs.push_back(fmt::format("the {} {}", read.missing.models.size() == 1 ? "model" : "models",
+                                fmt::join(model_names(read.missing), ", ")));
+  if (!read.missing.data.empty())
+    needs.push_back(fmt::format("the data of {}", fmt::join(families(read.missing), ", ")));
+  if (read.item->gpu) needs.emplace_back("a GPU for its speed");
+  return fmt::format("needs {}", fmt::join(needs, "; "));
+}
+
+std::string shown_path(const fs::path& config) { return ("configs" / config.lexically_relative(kConfigs)).string(); }
+
+/// The same experiment on what scripts/setup brings.
+std::string scaled_down(const PaperItem& item) {
+  return fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32", shown_path(item.config),
+                     kDefaultModel);
+}
+
+json item_json(const Read& read) {
+  json value{{"item", read.name()},
+             {"title", read.item->title},
+             {"kind", experiment::to_string(read.item->kind)},
+             {"covered", read.item->covered()},
+             {"runnable", read.runnable()},
+             {"state", state(read)},
+             {"needs", {{"models", model_names(read.missing)}, {"data", read.missing.data}, {"gpu", read.item->gpu}}},
+             {"notes", read.item->notes}};
+  if (read.config) {
+    value["config"] = shown_path(read.item->config);
+    value["published"] = read.config->published.size();
+  }
+  if (!read.item->command.empty()) value["command"] = read.item->command;
+  return value;
+}
+
+/// How many items there are, in all and of each sort.
+struct Count {
+  int64_t items = 0, covered = 0, runnable = 0, illustrations = 0, not_yet = 0;
+
+  explicit Count(const std::vector<Read>& all) : items(static_cast<int64_t>(all.size())) {
+    for (const Read& read : all) {
+      covered += read.item->covered() ? 1 : 0;
+      runnable += read.runnable() ? 1 : 0;
+      illustrations += read.item->kind == ItemKind::illustration ? 1 : 0;
+    }
+    not_yet = items - covered - illustrations;
+  }
+};
+
+void print_list(const std::vector<Read>& all) {
+  const Paper* paper = nullptr;
+  std::vector<std::vector<std::string>> rows;
+  const auto flush = [&] {
+    if (paper != nullptr) print(columns(rows, line_width(stdout)) + "\n");
+    rows.clear();
+  };
+  for (const Read& read : all) {
+    if (read.paper != paper) {
+      flush();
+      paper = read.paper;
+      print(fmt::format("{}  {}, {}\n", bold(paper->name), paper->title, paper->source));
+    }
+    rows.push_back({read.item->item, fmt::format("{}; {}", read.item->title, state(read))});
+  }
+  flush();
+  const Count count(all);
+  fmt::print(
+      stderr,
+      "{} tables and figures: {} can be asked for ({} of them in full on this machine), {} are illustrations, {} "
+      "are not there yet.\n`kvarena papers PAPER/ITEM` says what one needs and how to run it.\n",
+      count.items, count.covered, count.runnable, count.illustrations, count.not_yet);
+}
+
+/// Where to get what is missing, a line each.
+std::string shopping_list(const Read& read, const Here& here) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const ModelEntry* model : read.missing.models) {
+    lines.emplace_back(model->name, fmt::format("{}, into {}", model->source.empty() ? "yours to bring" : model->source,
+                                                model->file(here.home).string()));
+  }
+  for (const std::string& name : read.missing.data)
+    lines.emplace_back(name, find_workload(name, "papers").info.download);
+  return facts_text(lines);
+}
+
+void describe_item(const Read& read, const Here& here) {
+  print(fmt::format("{}  {}\n{}\n\n", bold(read.name()), read.paper->source, read.item->title));
+  std::vector<std::pair<std::string, std::string>> facts = {{"state", state(read)}, {"printed by", read.item->command}};
+  if (read.config) {
+    const auto labels = [](const auto& entries) {
+      std::vector<std::string> names;
+      for (const auto& entry : entries) names.push_back(entry.label);
+      return fmt::format("{}", fmt::join(names, ", "));
+    };
+    facts.emplace_back("models", labels(read.config->models));
+    facts.emplace_back("workloads", labels(read.config->workloads));
+    facts.emplace_back("methods", labels(read.config->methods));
+    facts.emplace_back("published", fmt::format("{} values", read.config->published.size()));
+    facts.emplace_back("in full", fmt::format("kvarena run {}", shown_path(read.item->config)));
+    facts.emplace_back("scaled down", scaled_down(*read.item));
+  }
+  print(facts_text(facts));
+  if (const std::string list = shopping_list(read, here); !list.empty())
+    print(fmt::format("\n{}\n{}", bold("Get"), list));
+  if (!read.item->notes.empty()) print(fmt::format("\n{}\n", bold("How it is read")));
+  for (const std::string& note : read.item->notes) print(fmt::format("  - {}\n", wrap(note, line_width(stdout), 4, 4)));
+}
+
+/// The items asked for: all, those of a paper, or one.
+std::vector<Read> select(const std::vector<Paper>& papers, const std::optional<std::string>& wanted, const Here& here) {
+  std::vector<Read> chosen;
+  std::vector<std::string> names;
+  for (const Paper& paper : papers) {
+    names.push_back(paper.name);
+    for (const PaperItem& item : paper.items) {
+      names.push_back(paper.name + "/" + item.item);
+      if (!wanted || *wanted == paper.name || *wanted == names.back()) chosen.push_back(read_item(paper, item, here));
+    }
+  }
+  if (chosen.empty()) {
+    fail({.place = "papers",
+          .found = fmt::format("\"{}\"", wanted.value_or("")),
+          .expected = "a paper or one of its items",
+          .nearest = nearest_name(wanted.value_or(""), names),
+          .action = "`kvarena papers` lists them"});
+  }
+  return chosen;
+}
+
+int run(const Options& options) {
+  const std::vector<Paper> papers = experiment::read_papers(kConfigs / "papers");
+  const Here here(options.data_dir);
+  const std::vector<Read> chosen = select(papers, options.item, here);
+  if (options.json) {
+    json items = json::array();
+    for (const Read& read : chosen) items.push_back(item_json(read));
+    const Count count(chosen);
+    print(fmt::format("{}\n", json{{"items", items},
+                                   {"count",
+                                    {{"items", count.items},
+                                     {"covered", count.covered},
+                                     {"runnable", count.runnable},
+                                     {"illustrations", count.illustrations},
+                                     {"not_yet", count.not_yet}}}}
+                                  .dump(2)));
+  } else if (options.item && options.item->find('/') != std::string::npos) {
+    describe_item(chosen.front(), here);
+  } else {
+    print_list(chosen);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command papers_command() {
+  return make_command<Options>(
+      {.name = "papers",
+       .summary = "list the tables and figures of the papers, or say what reproducing one needs",
+       .examples = {{"kvarena papers", "all, with what each needs"},
+                    {"kvarena papers specache/table1", "one: models, data, methods, how to run it"},
+                    {"kvarena papers --json", "the same for a script, with counts"}}},
+      run);
+}
+
+}  // namespace kvarena::cli

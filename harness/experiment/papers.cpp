@@ -1,0 +1,134 @@
+#include "harness/experiment/papers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/core/json_text.h"
+#include "harness/experiment/config_parts.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kIndex = "paper.json";
+
+/// The list of strings under `key`, taken out of `object`.
+std::vector<std::string> take_notes(json& object, const std::string& place, Problems& problems) {
+  const json notes = object.value("notes", json::array());
+  object.erase("notes");
+  if (notes.is_array() && std::ranges::all_of(notes, [](const json& note) { return note.is_string(); }))
+    return notes.get<std::vector<std::string>>();
+  problems.add(place + ".notes", brief(notes), "a list of strings");
+  return {};
+}
+
+void check_item(const PaperItem& item, const std::string& key, Problems& problems) {
+  const bool reproducible = item.kind != ItemKind::illustration;
+  if (reproducible && !item.covered() && item.missing.empty()) {
+    problems.add(key, "neither a config, nor a command, nor a reason",
+                 fmt::format("{}.json beside {}, or \"command\", or \"missing\"", item.item, kIndex));
+  }
+  if (item.covered() && !item.missing.empty()) {
+    problems.add(key + ".missing", brief(item.missing), "nothing, because the item can be reproduced", "",
+                 "what a config leaves out belongs in \"notes\"");
+  }
+  if (!item.command.empty() && item.kind != ItemKind::modelled)
+    problems.add(key + ".command", brief(item.command), "a command of an item of kind \"modelled\" alone");
+}
+
+PaperItem read_item(json entry, const fs::path& folder, const std::string& key, Problems& problems) {
+  if (!entry.is_object()) {
+    problems.add(key, brief(entry), "an object with \"item\" and \"title\"");
+    return {};
+  }
+  PaperItem item;
+  item.notes = take_notes(entry, key, problems);
+  std::string kind = "measured";
+  problems.append(read_parameters(
+      entry, problems.at(key),
+      [&](ParameterVisitor& p) {
+        p("item", item.item).required().doc("its name in the paper and its config's: table1, figure2-left");
+        p("title", item.title).required().doc("what it shows");
+        p("kind", kind).one_of({"measured", "modelled", "illustration"}).doc("how it comes to be");
+        p("command", item.command).doc("what prints a modelled item");
+        p("missing", item.missing).doc("why there is no config or command yet");
+        p("gpu", item.gpu).doc("whether its speed figures need a GPU");
+      },
+      {}));
+  item.kind = kind == "modelled"       ? ItemKind::modelled
+              : kind == "illustration" ? ItemKind::illustration
+                                       : ItemKind::measured;
+  const fs::path config = folder / (item.item + ".json");
+  if (!item.item.empty() && fs::exists(config)) item.config = config;
+  check_item(item, key, problems);
+  return item;
+}
+
+/// Configs of the folder that the index does not name.
+void check_strays(const Paper& paper, const fs::path& folder, Problems& problems) {
+  for (const auto& file : fs::directory_iterator(folder)) {
+    const std::string stem = file.path().stem().string();
+    if (file.path().extension() != ".json" || file.path().filename() == kIndex) continue;
+    if (std::ranges::any_of(paper.items, [&](const PaperItem& item) { return item.item == stem; })) continue;
+    problems.add("items", fmt::format("nothing of {}", file.path().filename().string()),
+                 "an item of that name, or no such file");
+  }
+}
+
+Paper read_paper(const fs::path& folder) {
+  const fs::path path = folder / kIndex;
+  json whole = parse_json(read_file(path), path.string());
+  if (!whole.is_object()) fail({.place = path.string(), .found = brief(whole), .expected = "an object"});
+  Problems problems(path.string());
+  const json items = whole.value("items", json());
+  whole.erase("items");
+  Paper paper{.name = folder.filename().string()};
+  problems.append(read_parameters(whole, path.string(),
+                                  [&](ParameterVisitor& p) {
+                                    p("title", paper.title).required().doc("of the paper");
+                                    p("source", paper.source).required().doc("where it is: arXiv:2503.16163");
+                                  },
+                                  {}));
+  if (!items.is_array() || items.empty()) problems.add("items", brief(items), "a list with at least one entry");
+  std::set<std::string> names;
+  for (size_t i = 0; items.is_array() && i < items.size(); ++i) {
+    const std::string key = fmt::format("items[{}]", i);
+    paper.items.push_back(read_item(items[i], folder, key, problems));
+    if (!names.insert(paper.items.back().item).second)
+      problems.add(key + ".item", fmt::format("\"{}\" twice", paper.items.back().item), "a name of its own");
+  }
+  check_strays(paper, folder, problems);
+  problems.throw_if_any();
+  return paper;
+}
+
+}  // namespace
+
+const char* to_string(ItemKind kind) {
+  switch (kind) {
+    case ItemKind::measured: return "measured";
+    case ItemKind::modelled: return "modelled";
+    case ItemKind::illustration: return "illustration";
+  }
+  return "";
+}
+
+std::vector<Paper> read_papers(const fs::path& folder) {
+  if (!fs::is_directory(folder))
+    fail({.place = folder.string(), .found = "no such folder", .expected = "one folder a paper, each with paper.json"});
+  std::vector<Paper> papers;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (fs::exists(entry.path() / kIndex)) papers.push_back(read_paper(entry.path()));
+  }
+  std::ranges::sort(papers, {}, &Paper::name);
+  return papers;
+}
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,45 @@
+#pragma once
+// The papers that kvarena reproduces: one folder each under configs/papers, with paper.json, which lists every table
+// and figure in the paper's order, and one config for each of those that are judged.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kvarena::experiment {
+
+/// How an item of a paper comes to be.
+enum class ItemKind {
+  measured,      // an experiment: <item>.json beside paper.json
+  modelled,      // computed from described hardware: `command` prints it
+  illustration,  // a diagram or a list of notation: nothing to reproduce
+};
+[[nodiscard]] const char* to_string(ItemKind kind);
+
+/// A table or figure.
+struct PaperItem {
+  std::string item;   // "table1", "figure2-left"
+  std::string title;  // what it shows
+  ItemKind kind = ItemKind::measured;
+  std::filesystem::path config;    // measured: the file; empty while there is none
+  std::string command;             // modelled: what prints it
+  std::string missing;             // why there is neither config nor command yet
+  std::vector<std::string> notes;  // what the paper leaves open, and how the config reads it
+  bool gpu = false;                // the paper's speed figures need one
+
+  /// Whether it can be asked of the program.
+  [[nodiscard]] bool covered() const { return !config.empty() || !command.empty(); }
+};
+
+struct Paper {
+  std::string name;    // the folder's: "specache"
+  std::string title;   // "SpeCache: ..."
+  std::string source;  // "arXiv:2503.16163"
+  std::vector<PaperItem> items;
+};
+
+/// All folders with a paper.json, by name. Throws UserError with every problem of a file: unknown keys, an item twice,
+/// a measured item without its config and without a reason, a config that no item names.
+[[nodiscard]] std::vector<Paper> read_papers(const std::filesystem::path& folder);
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,60 @@
+// Every config of the papers runs scaled down: the default model, one sample of each workload, cut short, a few tokens.
+// What fails then is a name, a setting or a metric that does not fit, whatever the model.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/harness/cli/check.h"
+
+namespace kvarena::testing {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+const fs::path kPapers = fs::path(KVARENA_SOURCE_DIR) / "configs" / "papers";
+
+std::vector<std::string> configs() {
+  std::vector<std::string> found;
+  for (const auto& file : fs::recursive_directory_iterator(kPapers)) {
+    if (file.path().extension() == ".json" && file.path().filename() != "paper.json")
+      found.push_back(file.path().lexically_relative(kPapers).string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+bool default_model_is_there() {
+  const char* home = std::getenv("KVARENA_HOME");
+  const fs::path cache = home != nullptr ? fs::path(home) : fs::path(std::getenv("HOME")) / ".cache/kvarena";
+  return fs::exists(cache / "models/smollm2-135m");
+}
+
+class PaperConfig : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PaperConfig, RunsScaledDown) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  json config = json::parse(std::ifstream(kPapers / GetParam()));
+  config.erase("timing");  // the same sessions as for quality, several times over
+  std::ofstream(scratch / "config.json") << config;
+  const Finished finished =
+      run_kvarena({"run", "config.json", "--model", "smollm2-135m", "--limit", "1", "--quiet", "--set",
+                   "engine.max_new_tokens=3", "--set", "engine.max_prompt_tokens=384", "--set", "engine.noise_floor=0"},
+                  {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PaperConfig, ::testing::ValuesIn(configs()), [](const auto& info) {
+  std::string name = info.param.substr(0, info.param.rfind('.'));
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace kvarena::testing

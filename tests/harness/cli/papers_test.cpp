@@ -1,0 +1,64 @@
+// kvarena papers: the papers' tables and figures, and that each config among them is sound.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/harness/cli/check.h"
+
+namespace kvarena::testing {
+namespace {
+
+using nlohmann::json;
+
+TEST(Papers, EveryItemIsListedOnceAndCounted) {
+  const Finished finished = run_kvarena({"papers", "--json"});
+  ASSERT_EQ(finished.code, 0) << finished.err;  // every config was read: a name that is not registered stops it
+  const json listing = json::parse(finished.out);
+  std::set<std::string> names;
+  int64_t covered = 0, runnable = 0;
+  for (const json& item : listing["items"]) {
+    EXPECT_TRUE(names.insert(item["item"]).second) << item["item"];
+    covered += item["covered"].get<bool>() ? 1 : 0;
+    runnable += item["runnable"].get<bool>() ? 1 : 0;
+    EXPECT_FALSE(item["state"].get<std::string>().empty());
+    if (item["runnable"].get<bool>()) {
+      EXPECT_TRUE(item["covered"].get<bool>()) << item["item"];
+    }
+  }
+  const json& count = listing["count"];
+  EXPECT_EQ(count["items"], names.size());
+  EXPECT_EQ(count["covered"], covered);
+  EXPECT_EQ(count["runnable"], runnable);
+  EXPECT_EQ(count["items"].get<int64_t>(),
+            covered + count["illustrations"].get<int64_t>() + count["not_yet"].get<int64_t>());
+  for (const char* paper : {"evicpress/", "speccache/", "specache/", "specontext/", "vericache/"}) {
+    EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) { return name.rfind(paper, 0) == 0; }))
+        << paper;
+  }
+}
+
+TEST(Papers, OneItemSaysWhatItNeedsAndHowToRunIt) {
+  const Finished finished = run_kvarena({"papers", "vericache/figure4"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  for (const char* part :
+       {"vericache/figure4", "kvarena run configs/papers/vericache/figure4.json --model smollm2-135m",
+        "TurboQuant k4v3", "agent-trace"}) {
+    EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
+  }
+}
+
+TEST(Papers, APaperAloneListsItsItems) {
+  const Finished finished = run_kvarena({"papers", "evicpress"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "figure3"));
+  EXPECT_FALSE(contains(finished.out, "vericache"));
+}
+
+TEST(Papers, AnUnknownItemNamesTheNearest) {
+  expect_refused(run_kvarena({"papers", "vericache/figure44"}), "did you mean \"vericache/figure4\"?");
+}
+
+}  // namespace
+}  // namespace kvarena::testing
