@@ -81,6 +81,22 @@ TEST(Run, DryRunShowsEveryCellAndWritesNothing) {
   EXPECT_TRUE(scratch.content().empty());
 }
 
+TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  const fs::path config = write_config(scratch, R"({
+    "name": "small", "models": [{"name": "smollm2-135m", "window": 448}], "workloads": ["complexfuncbench"],
+    "methods": ["full", {"name": "kvzip", "keep": 0.5}, {"name": "snapkv", "keep": 0.5}],
+    "engine": {"max_new_tokens": 2, "noise_floor": 0}})");
+  const Finished finished =
+      run_kvarena({"run", config.string(), "--limit", "1", "--quiet"}, {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_TRUE(contains(finished.out, "2 judged")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "1 cells failed")) << finished.out;
+  EXPECT_TRUE(contains(finished.err, "kvzip keep=0.5: failed: sample")) << finished.err;
+  EXPECT_TRUE(contains(finished.err, "the model's window")) << finished.err;
+}
+
 TEST(Run, ADatabaseThatCannotBeWrittenStopsItBeforeAnyWork) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;
