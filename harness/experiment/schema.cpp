@@ -11,7 +11,10 @@ namespace {
 using nlohmann::json;
 using Type = ParameterInfo::Type;
 
-json reference(const std::string& definition) { return {{"$ref", "#/$defs/" + definition}}; }
+/// A JSON pointer (RFC 6901): the slash of "longbench/qasper" would lead into a member.
+json reference(const std::string& definition) {
+  return {{"$ref", (json::json_pointer("/$defs") / definition).to_string().insert(0, "#")}};
+}
 json list_of(const json& items) { return {{"type", "array"}, {"minItems", 1}, {"items", items}}; }
 
 /// 1, not 1.0.
