@@ -128,13 +128,16 @@ class SampleWriter {
 
 }  // namespace
 
-ResultsStore::ResultsStore(std::filesystem::path path, WriterLock lock, ResultsReader reader)
+ResultsStore::ResultsStore(std::filesystem::path path, FileLock lock, ResultsReader reader)
     : path_(std::move(path)), lock_(std::move(lock)), reader_(std::move(reader)) {}
 ResultsStore::~ResultsStore() = default;
 ResultsStore::ResultsStore(ResultsStore&&) noexcept = default;
 
 ResultsStore ResultsStore::open_or_create(const std::filesystem::path& path) {
-  WriterLock lock(path);
+  // A file of its own, because closing any descriptor of the database itself would drop SQLite's locks.
+  FileLock lock(path.string() + "-lock", {.place = path.string(),
+                                          .held = "a database that another run writes to",
+                                          .action = "wait for it to end, stop it, or choose another output.database"});
   return {path, std::move(lock), ResultsReader(open_to_write(path))};
 }
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
+#include "harness/core/file_lock.h"
 #include "harness/store/records.h"
 #include "harness/store/results_reader.h"
-#include "harness/store/writer_lock.h"
 
 namespace kvarena::store {
 
@@ -53,10 +53,10 @@ class ResultsStore {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
-  ResultsStore(std::filesystem::path path, WriterLock lock, ResultsReader reader);
+  ResultsStore(std::filesystem::path path, FileLock lock, ResultsReader reader);
 
   std::filesystem::path path_;
-  WriterLock lock_;
+  FileLock lock_;
   ResultsReader reader_;  // owns the connection, which writes too
 };
 

@@ -1,4 +1,4 @@
-#include "harness/store/writer_lock.h"
+#include "harness/core/file_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena::store {
+namespace kvarena {
 namespace {
 
 /// Who the lock file says holds it: "process 4711 on host".
@@ -41,22 +41,20 @@ bool still_in_place(int fd, const std::filesystem::path& path) {
 
 }  // namespace
 
-WriterLock::WriterLock(const std::filesystem::path& database) : path_(database.string() + "-lock") {
+FileLock::FileLock(std::filesystem::path file, const LockWords& words) : path_(std::move(file)) {
   while (true) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd_ < 0) {
-      fail({.place = database.string(),
+      fail({.place = words.place,
             .found =
                 fmt::format("a place where {} cannot be made ({})", path_.filename().string(), std::strerror(errno)),
             .expected = "a folder that exists and can be written",
-            .action = "make it so or choose another output.database"});
+            .action = "make it so or choose another"});
     }
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       const std::string who = errno == EWOULDBLOCK ? holder(fd_) : std::strerror(errno);
       ::close(std::exchange(fd_, -1));
-      fail({.place = database.string(),
-            .found = fmt::format("a database that another run writes to ({})", who),
-            .action = "wait for it to end, stop it, or choose another output.database"});
+      fail({.place = words.place, .found = fmt::format("{} ({})", words.held, who), .action = words.action});
     }
     if (still_in_place(fd_, path_)) break;
     ::close(std::exchange(fd_, -1));
@@ -64,13 +62,12 @@ WriterLock::WriterLock(const std::filesystem::path& database) : path_(database.s
   write_holder(fd_);
 }
 
-WriterLock::~WriterLock() {
+FileLock::~FileLock() {
   if (fd_ < 0) return;
   ::unlink(path_.c_str());  // while the lock is held: whoever opened the old file notices in still_in_place()
   ::close(fd_);
 }
 
-WriterLock::WriterLock(WriterLock&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+FileLock::FileLock(FileLock&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
-}  // namespace kvarena::store
+}  // namespace kvarena
