@@ -22,6 +22,7 @@ ARROWS = {
     "harness/placement": {"harness/core", "harness/throughput"},
     "harness/modelled": {"harness/core", "harness/throughput", "harness/placement"},
     "harness/serving": {"harness/core"},
+    "harness/contexts": {"harness/core", "harness/cache", "harness/placement", "harness/tiers"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
     "harness/engine": BELOW_ENGINE | {"harness/serving"},
@@ -29,7 +30,7 @@ ARROWS = {
     "harness/store": {"harness/core"},
     "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store"},
     # Judges a request for the experiment, through the interface that the experiment declares.
-    "harness/judge": BELOW_ENGINE | MEASURING | {"harness/serving", "harness/engine", "harness/store", "harness/experiment"},
+    "harness/judge": BELOW_ENGINE | MEASURING | {"harness/serving", "harness/throughput", "harness/engine", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
     | {"harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/judge", "harness/modelled",
        "harness/throughput", "reports"},

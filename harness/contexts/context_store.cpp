@@ -1,0 +1,139 @@
+#include "harness/contexts/context_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace kvarena::contexts {
+namespace {
+
+std::vector<placement::StorageTier> books_of(const std::vector<StoreTier>& tiers) {
+  std::vector<placement::StorageTier> books;
+  for (const StoreTier& tier : tiers) books.push_back(tier.books);
+  return books;
+}
+
+}  // namespace
+
+ContextStore::ContextStore(std::vector<StoreTier> tiers, tiers::HierarchyPtr hierarchy,
+                           const std::filesystem::path& folder, const placement::Policy& policy, Maker maker)
+    : tiers_(std::move(tiers)),
+      hierarchy_(std::move(hierarchy)),
+      books_(books_of(tiers_), policy),
+      maker_(std::move(maker)),
+      ledger_(std::make_shared<MemoryLedger>()) {
+  const bool disk = std::ranges::any_of(tiers_, [](const StoreTier& tier) { return tier.tier == Tier::disk; });
+  if (disk) {
+    folder_ = std::make_unique<ContextFolder>(folder);
+    for (const std::string& key : folder_->keys()) folder_->remove(key);
+  }
+}
+
+std::optional<placement::Choice> ContextStore::lookup(const std::string& key) const {
+  const auto it = ids_.find(key);
+  return it == ids_.end() ? std::nullopt : std::optional(books_.find(it->second)->at);
+}
+
+std::optional<Fetched> ContextStore::fetch(const std::string& key, double now, double importance) {
+  const auto it = ids_.find(key);
+  if (it == ids_.end()) {
+    ++counts_.misses;
+    return std::nullopt;
+  }
+  const int64_t id = it->second;
+  const placement::Context& context = *books_.find(id);
+  const int64_t tier = context.at.tier;
+  auto bytes = read(held_.at(id), tier);
+  if (!bytes || static_cast<int64_t>(bytes->size()) != context.bytes()) {
+    ++counts_.damaged;
+    forget(id);
+    return std::nullopt;
+  }
+  ++counts_.hits[tier_of(tier)];
+  Fetched fetched{.bytes = std::move(*bytes), .form = context.form(context.at), .tier = tier_of(tier)};
+  carry_out(books_.access(id, now, importance));
+  return fetched;
+}
+
+void ContextStore::put(const std::string& key, std::vector<placement::Form> forms, double now) {
+  if (const auto it = ids_.find(key); it != ids_.end()) forget(it->second);
+  const int64_t id = next_id_++;
+  ids_[key] = id;
+  held_[id] = {.key = key, .block = nullptr};
+  carry_out(books_.store({.id = id, .forms = std::move(forms), .stored_at = now, .last_access = now}));
+}
+
+void ContextStore::profile(const std::string& key, std::vector<placement::Form> forms) {
+  books_.profile(ids_.at(key), std::move(forms));
+}
+
+void ContextStore::rearrange() { carry_out(books_.rearrange()); }
+
+/// The books have made their moves already; a context whose bytes cannot follow is forgotten by both.
+void ContextStore::carry_out(const std::vector<placement::Move>& moves) {
+  std::vector<int64_t> lost;
+  for (const placement::Move& step : moves) {
+    if (std::ranges::find(lost, step.id) != lost.end()) continue;
+    const placement::Context* context = books_.find(step.id);
+    if (!move(held_.at(step.id), *context, step)) lost.push_back(step.id);
+  }
+  for (const int64_t id : lost) forget(id);
+}
+
+/// False when the bytes are gone or the tier takes none.
+bool ContextStore::move(Held& held, const placement::Context& context, const placement::Move& move) {
+  const placement::Form& form = context.form(*move.to);
+  const bool same_form = move.from && move.from->form == move.to->form;
+  std::optional<std::vector<std::byte>> bytes =
+      same_form ? read(held, move.from->tier) : std::optional(maker_(held.key, form));
+  if (!bytes) {
+    ++counts_.damaged;
+    return false;
+  }
+  KVARENA_ASSERT(static_cast<int64_t>(bytes->size()) == form.bytes,
+                 fmt::format("{} bytes for a form of {}", bytes->size(), form.bytes));
+  std::shared_ptr<tiers::Block> old = std::move(held.block);
+  const bool leaves_disk = move.from && tier_of(move.from->tier) == Tier::disk && tier_of(move.to->tier) != Tier::disk;
+  try {
+    write(held, move.to->tier, *bytes);
+  } catch (const UserError&) {
+    ++counts_.refused_writes;
+    return false;
+  }
+  if (leaves_disk) folder_->remove(held.key);
+  return true;
+}
+
+std::optional<std::vector<std::byte>> ContextStore::read(const Held& held, int64_t tier) {
+  if (tier_of(tier) == Tier::disk) return folder_->get(held.key);
+  std::vector<std::byte> bytes(static_cast<size_t>(held.block->bytes()));
+  hierarchy_->load(tier_of(tier))
+      .read(held.block, {{.at = 0, .memory = bytes.data(), .bytes = held.block->bytes()}})
+      .wait();
+  return bytes;
+}
+
+void ContextStore::write(Held& held, int64_t tier, const std::vector<std::byte>& bytes) {
+  if (tier_of(tier) == Tier::disk) return folder_->put(held.key, bytes);
+  const auto count = static_cast<int64_t>(bytes.size());
+  held.block = hierarchy_->storage(tier_of(tier)).allocate(ledger_, count);
+  hierarchy_->offload(tier_of(tier)).write(held.block, {{.at = 0, .memory = bytes.data(), .bytes = count}}).wait();
+}
+
+void ContextStore::erase_bytes(Held& held, int64_t tier) {
+  held.block.reset();
+  if (tier_of(tier) == Tier::disk) folder_->remove(held.key);
+}
+
+void ContextStore::forget(int64_t id) {
+  Held& held = held_.at(id);
+  erase_bytes(held, books_.find(id)->at.tier);
+  if (folder_ != nullptr && folder_->contains(held.key)) folder_->remove(held.key);
+  ids_.erase(held.key);
+  held_.erase(id);
+  (void)books_.remove(id);
+}
+
+}  // namespace kvarena::contexts

@@ -1,0 +1,94 @@
+#pragma once
+// Caches of many contexts over tiers: what a policy decides, done with real bytes.
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/contexts/context_folder.h"
+#include "harness/placement/tiered_contexts.h"
+#include "harness/tiers/hierarchy.h"
+
+namespace kvarena::contexts {
+
+/// One tier of the store. Host and remote bytes lie in the hierarchy's storage and come over its links, disk bytes in
+/// the folder.
+struct StoreTier {
+  Tier tier = Tier::host;
+  placement::StorageTier books;  // capacity and rate as policies see them
+};
+
+/// What a fetch gives.
+struct Fetched {
+  std::vector<std::byte> bytes;
+  placement::Form form;
+  Tier tier = Tier::host;  // where it lay
+};
+
+struct StoreCounts {
+  std::map<Tier, int64_t> hits;
+  int64_t misses = 0;          // never stored
+  int64_t damaged = 0;         // stored, but what lay there was not it, or nothing
+  int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten
+};
+
+/// For one thread at a time. The policy and the hierarchy must outlive it.
+class ContextStore {
+ public:
+  /// The bytes of a context in a form, from the request that computed it or from its full cache. Called when a context
+  /// comes and when a policy gives it another form.
+  using Maker = std::function<std::vector<std::byte>(const std::string& key, const placement::Form& form)>;
+
+  /// `folder` is the disk tier's; empty when there is none. What an earlier run left in it is not used: its forms and
+  /// uses are not known. Throws UserError when tiers do not fit placement::check_tiers() or another run uses the
+  /// folder.
+  ContextStore(std::vector<StoreTier> tiers, tiers::HierarchyPtr hierarchy, const std::filesystem::path& folder,
+               const placement::Policy& policy, Maker maker);
+
+  /// Where a context lies; nothing when it is not stored.
+  [[nodiscard]] std::optional<placement::Choice> lookup(const std::string& key) const;
+  /// Its bytes, counted as a use. Nothing when it is not stored, or when what was stored is damaged or gone: the caller
+  /// computes it and puts it again.
+  [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now, double importance = 1);
+  /// A new context; replaces one of the same key. It may end on any tier, and push others down or into other forms.
+  void put(const std::string& key, std::vector<placement::Form> forms, double now);
+  /// Other qualities or sizes of a stored context (TieredContexts::profile).
+  void profile(const std::string& key, std::vector<placement::Form> forms);
+  /// Places everything anew, where the policy does that.
+  void rearrange();
+
+  [[nodiscard]] const placement::TieredContexts& books() const { return books_; }
+  [[nodiscard]] const StoreCounts& counts() const { return counts_; }
+  /// Null when there is no disk tier.
+  [[nodiscard]] ContextFolder* folder() { return folder_.get(); }
+
+ private:
+  struct Held {
+    std::string key;
+    std::shared_ptr<tiers::Block> block;  // of memory tiers
+  };
+  void carry_out(const std::vector<placement::Move>& moves);
+  bool move(Held& held, const placement::Context& context, const placement::Move& move);
+  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, int64_t tier);
+  void write(Held& held, int64_t tier, const std::vector<std::byte>& bytes);
+  void erase_bytes(Held& held, int64_t tier);
+  void forget(int64_t id);
+  [[nodiscard]] Tier tier_of(int64_t tier) const { return tiers_[static_cast<size_t>(tier)].tier; }
+
+  std::vector<StoreTier> tiers_;
+  tiers::HierarchyPtr hierarchy_;
+  std::unique_ptr<ContextFolder> folder_;
+  placement::TieredContexts books_;
+  Maker maker_;
+  LedgerPtr ledger_;
+  std::map<std::string, int64_t> ids_;
+  std::map<int64_t, Held> held_;
+  int64_t next_id_ = 0;
+  StoreCounts counts_;
+};
+
+}  // namespace kvarena::contexts
