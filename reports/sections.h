@@ -24,6 +24,8 @@ namespace kvarena::reports {
 [[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
 /// Medians with their spread over repeats, measured and modelled times in rows of their own.
 [[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);
+/// Sweeps of load: a row a method, clock and point.
+[[nodiscard]] std::optional<Section> serving_section(const ExperimentData& data);
 /// Cells that failed and methods that never acted.
 [[nodiscard]] std::optional<Section> outcome_section(const ExperimentData& data);
 

@@ -87,7 +87,9 @@ std::string outcome(const experiment::RunSummary& summary) {
 
 int run(const Options& options) {
   const ExperimentConfig config = read_config(options);
-  judge::ModelJudge judge(config, {.home = kvarena_home(), .data_dir = options.data_dir});
+  judge::ModelJudge judge(config, {.home = kvarena_home(),
+                                   .data_dir = options.data_dir,
+                                   .hardware = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "hardware"});
   const Plan plan = experiment::make_plan(config, judge);
   if (options.dry_run) return show_plan(plan);
 

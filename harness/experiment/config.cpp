@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -17,8 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTopKeys = {"$schema", "name",   "title",  "models", "workloads", "methods",
-                                           "metrics", "engine", "timing", "output", "table",     "published"};
+const std::vector<std::string> kTopKeys = {"$schema", "name",   "title",   "models", "workloads", "methods",  "metrics",
+                                           "engine",  "timing", "serving", "output", "table",     "published"};
 
 void check_keys(const json& config, Problems& problems) {
   for (const auto& [key, value] : config.items()) {
@@ -40,6 +41,28 @@ std::string read_text(const json& config, const char* key, bool required, Proble
 template <typename Settings>
 void read_group(const json& value, const char* key, Settings& settings, Problems& problems) {
   problems.append(read_parameters(value, problems.at(key), [&](ParameterVisitor& p) { settings.parameters(p); }, {}));
+}
+
+/// What a list of parameters cannot say of itself.
+void check_serving(const ServingSettings& serving, Problems& problems) {
+  if (serving.load.empty()) problems.add("serving.load", "no point", "at least one");
+  if (serving.arrivals == "clients") {
+    for (const double clients : serving.load) {
+      if (clients != std::floor(clients))
+        problems.add("serving.load", fmt::format("{} clients", clients), "whole numbers");
+    }
+  }
+  if ((serving.arrivals == "trace") == serving.trace.empty()) {
+    problems.add("serving.trace", serving.trace.empty() ? "nothing" : serving.trace,
+                 serving.trace.empty() ? "a file of arrivals" : "nothing unless arrivals is \"trace\"");
+  }
+  if (serving.max_running >= serving.pass_tokens) {
+    problems.add("serving.max_running", fmt::format("{}", serving.max_running),
+                 fmt::format("fewer than the {} tokens of a pass", serving.pass_tokens));
+  }
+  std::vector<std::string> names = serving.points();
+  std::ranges::sort(names);
+  if (std::ranges::adjacent_find(names) != names.end()) problems.add("serving.load", "a point twice", "each once");
 }
 
 /// What decides results, for the record: not where the output goes.
@@ -70,6 +93,10 @@ std::string canonical(const ExperimentConfig& config) {
   if (config.timing) {
     TimingSettings timing = *config.timing;
     whole["timing"] = parameter_values([&](ParameterVisitor& p) { timing.parameters(p); });
+  }
+  if (config.serving) {
+    ServingSettings serving = *config.serving;
+    whole["serving"] = parameter_values([&](ParameterVisitor& p) { serving.parameters(p); });
   }
   whole["table"] = json::parse(table_json(config.table));
   return whole.dump();
@@ -116,6 +143,43 @@ void TimingSettings::parameters(ParameterVisitor& p) {
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
 }
 
+void ServingSettings::parameters(ParameterVisitor& p) {
+  p("arrivals", arrivals)
+      .one_of({"poisson", "trace", "clients"})
+      .doc("at random times, at the times of a trace, or each client after its last answer");
+  p("trace", trace)
+      .doc("file of arrivals \"trace\" (Azure, BurstGPT or Mooncake); its times are stretched to the load");
+  p("load", load)
+      .above(0)
+      .doc(
+          "one point each: request rate as a share of what full KV serves when all requests wait; with clients, how "
+          "many there are");
+  p("requests", requests).min(1).doc("of each point, fewer when the workload has not so many samples");
+  p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
+  p("cache_mib", cache_mib).above(0).doc("budget for the caches of all requests together");
+  p("pass_tokens", pass_tokens).min(2).doc("decoding steps and prompt tokens of one pass together, at most");
+  p("max_running", max_running).min(1).doc("requests admitted at a time; below pass_tokens");
+  p("time_to_first_token_ms", time_to_first_token_ms).above(0).doc("objective of a request, queueing included");
+  p("time_per_output_token_ms", time_per_output_token_ms).above(0).doc("objective of a request, mean after the first");
+  p("attainment", attainment)
+      .above(0)
+      .max(1)
+      .doc("share of requests that must meet both for a rate to count as served");
+  p("score_share", score_share)
+      .above(0)
+      .max(1)
+      .doc("an answer counts when it scores at least this share of full KV's mean score");
+  p("hardware", hardware).doc("a machine of configs/hardware, or a file: the same loop on its modelled clock too");
+}
+
+std::vector<std::string> ServingSettings::points() const {
+  std::vector<std::string> names;
+  for (const double value : load) {
+    names.push_back(arrivals == "clients" ? fmt::format("{} clients", value) : fmt::format("{}x", value));
+  }
+  return names;
+}
+
 void OutputSettings::parameters(ParameterVisitor& p) {
   p("database", database).doc("results database");
   p("report", report).doc("where `kvarena report` writes unless told otherwise");
@@ -150,6 +214,10 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
       read_components(whole.value("metrics", json()), ComponentKind::metrics, validators.metrics, problems);
   if (whole.contains("engine")) read_group(whole["engine"], "engine", config.engine, problems);
   if (whole.contains("timing")) read_group(whole["timing"], "timing", config.timing.emplace(), problems);
+  if (whole.contains("serving")) {
+    read_group(whole["serving"], "serving", config.serving.emplace(), problems);
+    check_serving(*config.serving, problems);
+  }
   if (whole.contains("output")) read_group(whole["output"], "output", config.output, problems);
   if (whole.contains("table")) config.table = read_table(whole["table"], problems);
   if (whole.contains("published")) config.published = read_published(whole["published"], problems);

@@ -68,6 +68,28 @@ struct TimingSettings {
   void parameters(ParameterVisitor& p);
 };
 
+/// Present when cells of kind serving are wanted: requests that arrive over time, at several loads. Each load is a
+/// point of its own, with samples of the workload that no other point sees.
+struct ServingSettings {
+  std::string arrivals = "poisson";  // poisson, trace or clients
+  std::string trace;                 // of arrivals "trace": an Azure, BurstGPT or Mooncake file
+  std::vector<double> load = {0.5, 0.9, 1.2};
+  int64_t requests = 32;                  // of each point, fewer when the workload has not so many samples
+  std::optional<int64_t> max_new_tokens;  // absent = the engine's
+  double cache_mib = 1024;
+  int64_t pass_tokens = 512;
+  int64_t max_running = 32;
+  double time_to_first_token_ms = 2000;  // objectives of latency
+  double time_per_output_token_ms = 200;
+  double attainment = 0.9;
+  double score_share = 0.8;
+  std::string hardware;  // of the modelled clock; "" = measured only
+
+  void parameters(ParameterVisitor& p);
+  /// What the points are called, in order: ids of the cell's samples.
+  [[nodiscard]] std::vector<std::string> points() const;
+};
+
 /// Paths are relative to the working folder.
 struct OutputSettings {
   std::string database = "results.db";
@@ -93,6 +115,7 @@ struct ExperimentConfig {
   std::vector<ComponentEntry> metrics;
   EngineSettings engine;
   std::optional<TimingSettings> timing;
+  std::optional<ServingSettings> serving;
   OutputSettings output;
   TableShape table;
   std::vector<store::PublishedValue> published;

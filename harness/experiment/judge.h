@@ -44,7 +44,8 @@ class Judge {
 
   /// One verdict for each of task.cells, in their order. A result must not depend on which other cells are asked for
   /// beside it, nor on samples judged before. For kind timing the judge does its own prefill, warm-up and repeats; for
-  /// kind noise_floor it repeats a quality judgement in chunks and batches of another shape.
+  /// kind noise_floor it repeats a quality judgement in chunks and batches of another shape; for kind serving a sample
+  /// is a point of the load, with PlannedCell's "requests" samples of the workload of its own.
   /// What it throws fails every cell of the task.
   virtual std::vector<Verdict> judge(const JudgeTask& task) = 0;
 

@@ -21,11 +21,16 @@ constexpr size_t kIdDigits = 20;  // 80 bits of SHA-256: no collision among any 
 
 /// The engine's settings that change what a cell measures. Threads change times only, the noise floor's samples are
 /// cells of their own.
-std::string engine_identity(const ExperimentConfig& config, CellKind kind) {
+std::string engine_identity(const ExperimentConfig& config, const CellGroup& group) {
+  const CellKind kind = group.kind;
   EngineSettings engine = config.engine;
   json identity = parameter_values([&](ParameterVisitor& p) { engine.parameters(p); });
   identity.erase("noise_floor");
-  if (kind != CellKind::timing) {
+  if (kind == CellKind::serving) {
+    ServingSettings serving = config.serving.value();
+    identity.update(parameter_values([&](ParameterVisitor& p) { serving.parameters(p); }));
+    identity["requests"] = group.requests;
+  } else if (kind != CellKind::timing) {
     identity.erase("threads");
   } else {
     TimingSettings timing = config.timing.value();
@@ -76,7 +81,7 @@ PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, co
   cell.method = method.label;
   cell.method_name = method.name;
   cell.settings_json = method.settings_json;
-  cell.engine_json = engine_identity(config, group.kind);
+  cell.engine_json = engine_identity(config, group);
   cell.protocol_json = json::parse(catalog.protocol_card(*group.model, *group.workload, method, group.kind)).dump();
   cell.protocol_sha256 = sha256(cell.protocol_json);
   cell.baseline = method.baseline;
@@ -97,6 +102,17 @@ void check_sample_ids(const CellGroup& group) {
   }
 }
 
+/// No two points share a sample.
+int64_t requests_of_a_point(const ServingSettings& serving, const ComponentEntry& workload, int64_t samples) {
+  const auto points = static_cast<int64_t>(serving.load.size());
+  const int64_t requests = std::min(serving.requests, samples / points);
+  if (requests > 0) return requests;
+  fail({.place = fmt::format("serving, workload {}", workload.label),
+        .found = fmt::format("{} samples", samples),
+        .expected = fmt::format("at least one for each of {} points", points),
+        .action = "raise the limit or list fewer loads"});
+}
+
 int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const store::ResultsReader& results) {
   const auto done = results.done_samples(cell.record.cell_id);
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
@@ -114,9 +130,13 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog) {
   Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
   int64_t position = 0;
   const auto add_group = [&](const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
-                             std::vector<std::string> sample_ids) {
-    CellGroup group{
-        .model = &model, .workload = &workload, .kind = kind, .sample_ids = std::move(sample_ids), .cells = {}};
+                             std::vector<std::string> sample_ids, int64_t requests = 0) {
+    CellGroup group{.model = &model,
+                    .workload = &workload,
+                    .kind = kind,
+                    .sample_ids = std::move(sample_ids),
+                    .requests = requests,
+                    .cells = {}};
     for (const ComponentEntry& method : plan.config->methods) {
       if (kind == CellKind::noise_floor && !method.baseline) continue;
       group.cells.push_back(plan_cell(*plan.config, group, method, catalog));
@@ -137,6 +157,10 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog) {
         add_group(model, workload, CellKind::noise_floor, first(again));
       }
       if (plan.config->timing) add_group(model, workload, CellKind::timing, first(plan.config->timing->samples));
+      if (const auto& serving = plan.config->serving) {
+        const int64_t requests = requests_of_a_point(*serving, workload, static_cast<int64_t>(ids.size()));
+        add_group(model, workload, CellKind::serving, serving->points(), requests);
+      }
     }
   }
   return plan;

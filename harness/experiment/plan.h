@@ -38,11 +38,12 @@ struct CellGroup {
   const ModelEntry* model = nullptr;
   const ComponentEntry* workload = nullptr;
   store::CellKind kind = store::CellKind::quality;
-  std::vector<std::string> sample_ids;
-  std::vector<PlannedCell> cells;  // in the order of the config's methods
+  std::vector<std::string> sample_ids;  // of kind serving: the points of its load
+  int64_t requests = 0;                 // of kind serving: samples of the workload that each point takes
+  std::vector<PlannedCell> cells;       // in the order of the config's methods
 };
 
-/// Groups in the order models, then workloads, then quality before noise floor before timing.
+/// Groups in the order models, then workloads, then quality before noise floor before timing before serving.
 struct Plan {
   std::unique_ptr<const ExperimentConfig> config;
   std::vector<CellGroup> groups;

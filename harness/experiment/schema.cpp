@@ -168,6 +168,7 @@ json config_schema(const Components& components) {
                      {"metrics", family_schema(definitions, "metric", components.metrics, shared)},
                      {"engine", settings_schema<EngineSettings>()},
                      {"timing", settings_schema<TimingSettings>()},
+                     {"serving", settings_schema<ServingSettings>()},
                      {"output", settings_schema<OutputSettings>()},
                      {"table", table_schema()},
                      {"published", published_schema()}};

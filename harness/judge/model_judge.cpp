@@ -12,7 +12,7 @@
 #include "harness/core/files.h"
 #include "harness/judge/local_embedder.h"
 #include "harness/judge/perplexity.h"
-#include "harness/judge/quality.h"
+#include "harness/judge/serving.h"
 #include "harness/judge/timing.h"
 #include "harness/method/registry.h"
 #include "harness/tiers/hierarchy.h"
@@ -86,6 +86,7 @@ std::shared_ptr<const tiers::Hierarchy> machine_of(const experiment::EngineSetti
 ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places)
     : engine_(config.engine),
       timing_(config.timing),
+      serving_(config.serving),
       machine_(machine_of(config.engine)),
       places_(std::move(places)),
       hashes_(places_.home / "hashes.json") {
@@ -245,15 +246,42 @@ std::vector<store::MetricDefinition> ModelJudge::metric_definitions() const {
   return definitions;
 }
 
+/// The point's own samples: the next so many of the workload after those of the points before.
+std::vector<experiment::Verdict> ModelJudge::judge_point(const experiment::JudgeTask& task,
+                                                         std::span<const JudgedMethod> methods) {
+  LoadedModel& opened = loaded(task.model);
+  SampleCursor& samples = cursor(task.model, task.workload);
+  experiment::EngineSettings engine = engine_;
+  if (serving_->max_new_tokens) engine.max_new_tokens = serving_->max_new_tokens;
+  const json identity = json::parse(task.cells.front()->record.engine_json);
+  const auto count = identity.at("requests").get<int64_t>();
+  std::vector<Sample> content;
+  for (int64_t i = task.sample_index * count; i < (task.sample_index + 1) * count; ++i)
+    content.push_back(*samples.at(i));
+  std::vector<Request> requests;
+  for (const Sample& sample : content) {
+    requests.push_back(opened.request(sample, engine, score_metrics(samples.info())));
+    requests.back().facts = opened.facts();
+  }
+  return judge_serving(opened.transformer(),
+                       {.settings = *serving_,
+                        .requests = requests,
+                        .point = static_cast<size_t>(task.sample_index),
+                        .seed = static_cast<uint64_t>(engine.seed),
+                        .machine = serving_machine(serving_->hardware, places_.hardware)},
+                       methods);
+}
+
 std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& task) {
   LoadedModel& opened = loaded(task.model);
   SampleCursor& samples = cursor(task.model, task.workload);
+  std::vector<JudgedMethod> methods;
+  for (const experiment::PlannedCell* cell : task.cells) methods.push_back(build_method(*cell->method));
+  if (task.kind == store::CellKind::serving) return judge_point(task, methods);
+
   const Sample* sample = samples.at(task.sample_index);
   KVARENA_ASSERT(sample != nullptr && sample->id == task.sample_id,
                  fmt::format("sample {} of {} is not {}", task.sample_index, task.workload.label, task.sample_id));
-
-  std::vector<JudgedMethod> methods;
-  for (const experiment::PlannedCell* cell : task.cells) methods.push_back(build_method(*cell->method));
 
   experiment::EngineSettings engine = engine_;
   if (task.kind == store::CellKind::timing) {
@@ -283,9 +311,26 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   return judge_quality(opened.transformer(), request, methods);
 }
 
-std::vector<store::MetricValue> ModelJudge::cell_values(const experiment::PlannedCell& /*cell*/,
-                                                        const store::ResultsReader& /*results*/) {
-  return {};  // every metric so far is a mean over samples, which the database's views give
+/// Of a sweep, the largest load that was served: attainment at its goal there and at every smaller one (DistServe's
+/// goodput of a server). Other metrics are means over samples, which the database's views give.
+std::vector<store::MetricValue> ModelJudge::cell_values(const experiment::PlannedCell& cell,
+                                                        const store::ResultsReader& results) {
+  if (cell.record.kind != store::CellKind::serving || serving_->arrivals == "clients") return {};
+  std::vector<store::MetricValue> values;
+  for (const store::Clock clock : {store::Clock::measured, store::Clock::modelled}) {
+    const auto rates = results.values(cell.record.cell_id, "offered_requests_per_s", clock);
+    const auto attained = results.values(cell.record.cell_id, "attainment", clock);
+    if (rates.empty() || rates.size() != attained.size()) continue;
+    std::map<double, double> sweep;
+    for (size_t i = 0; i < rates.size(); ++i) sweep[rates[i].value] = attained[i].value;
+    double served = 0;
+    for (const auto& [rate, attainment] : sweep) {
+      if (attainment < serving_->attainment) break;
+      served = rate;
+    }
+    values.push_back({.metric = "goodput_rate_per_s", .value = served, .unit = "requests/s", .clock = clock});
+  }
+  return values;
 }
 
 experiment::Validators registry_validators() {

@@ -11,6 +11,7 @@
 #include "harness/experiment/plan.h"
 #include "harness/judge/file_hashes.h"
 #include "harness/judge/loaded_model.h"
+#include "harness/judge/quality.h"
 #include "harness/judge/sample_cursor.h"
 
 namespace kvarena::judge {
@@ -19,6 +20,7 @@ namespace kvarena::judge {
 struct Places {
   std::filesystem::path home;      // cache folder: models live in models/
   std::filesystem::path data_dir;  // official data files; empty = $KVARENA_DATA or the project's own samples
+  std::filesystem::path hardware;  // machines for modelled clocks, one file each
 };
 
 /// Opens models and workloads for both planning and judging. One model's weights are in memory at a time.
@@ -47,12 +49,15 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   std::string model_hash(const experiment::ModelEntry& model);
   /// Of the official file; of the first sample when it is generated or comes with the source.
   const store::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
+  std::vector<experiment::Verdict> judge_point(const experiment::JudgeTask& task,
+                                               std::span<const JudgedMethod> methods);
   [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
   /// Whether the config asks what decoding attends to.
   [[nodiscard]] bool asks_for_selections() const;
 
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;
+  std::optional<experiment::ServingSettings> serving_;
   std::shared_ptr<const tiers::Hierarchy> machine_;
   std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
   Places places_;

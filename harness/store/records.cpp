@@ -44,6 +44,7 @@ std::string_view name(CellKind value) {
     case CellKind::quality: return "quality";
     case CellKind::timing: return "timing";
     case CellKind::noise_floor: return "noise_floor";
+    case CellKind::serving: return "serving";
   }
   return "";
 }

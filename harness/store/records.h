@@ -17,8 +17,8 @@ enum class Clock { none, measured, modelled };
 /// Whether the bytes were really saved and the links really there.
 enum class Storage { real, emulated, simulated };
 /// `noise_floor`: the baseline once more on some samples, in passes of another shape; what differs from its cell of
-/// kind quality is noise.
-enum class CellKind { quality, timing, noise_floor };
+/// kind quality is noise. `serving`: requests that arrive over time; its samples are the points of a sweep of load.
+enum class CellKind { quality, timing, noise_floor, serving };
 /// Which way a metric is good.
 enum class Direction { neither, higher, lower };
 /// `inactive`: every sample was judged and the method acted on none of them.

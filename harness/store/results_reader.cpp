@@ -28,7 +28,7 @@ Storage parse_storage(const std::string& text) {
   return parse_name(text, std::array{Storage::real, Storage::emulated, Storage::simulated});
 }
 CellKind parse_kind(const std::string& text) {
-  return parse_name(text, std::array{CellKind::quality, CellKind::timing, CellKind::noise_floor});
+  return parse_name(text, std::array{CellKind::quality, CellKind::timing, CellKind::noise_floor, CellKind::serving});
 }
 Direction parse_direction(const std::string& text) {
   return parse_name(text, std::array{Direction::neither, Direction::higher, Direction::lower});

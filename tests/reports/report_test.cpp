@@ -410,5 +410,64 @@ TEST_F(ReportTest, TimesComeWithTheirSpreadAndTheirClock) {
   EXPECT_NEAR(speed.rows[0].cells[2].interval->high, 31.6, 1e-5);
 }
 
+TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
+  {
+    auto store = store::ResultsStore::open_or_create(folder_ / "serving.db");
+    const std::string run = store.begin_run({.experiment = "e", .title = "E"}, {.experiment = "e"});
+    std::vector<store::CellRecord> cells;
+    for (const auto& [id, kind] :
+         {std::pair{"q", store::CellKind::quality}, std::pair{"s", store::CellKind::serving}}) {
+      cells.push_back({.cell_id = id,
+                       .experiment = "e",
+                       .kind = kind,
+                       .model = "m",
+                       .workload = "facts",
+                       .method = "full",
+                       .method_name = "full",
+                       .protocol_json = R"({"metrics": "qa_f1 v1"})",
+                       .protocol_sha256 = "card",
+                       .baseline = true,
+                       .planned_samples = 2});
+    }
+    store.upsert_cells(cells);
+    std::vector<store::SampleResult> results;
+    for (const auto& [point, rate, ttft] : {std::tuple{"0.5x", 1.0, 100.0}, std::tuple{"1.2x", 2.4, 900.0}}) {
+      results.push_back(
+          {.cell_id = "s",
+           .sample_id = point,
+           .sample_index = static_cast<int64_t>(results.size()),
+           .values = {
+               {.metric = "served_score", .value = 1, .unit = "fraction"},
+               {.metric = "offered_requests_per_s",
+                .value = rate,
+                .unit = "requests/s",
+                .clock = store::Clock::measured},
+               {.metric = "mean_time_to_first_token_ms", .value = ttft, .unit = "ms", .clock = store::Clock::measured},
+               {.metric = "mean_time_to_first_token_ms",
+                .value = ttft / 10,
+                .unit = "ms",
+                .clock = store::Clock::modelled}}});
+    }
+    store.commit(run, results);
+    store.settle_cell("s", {});
+    store.finish_run(run, store::RunState::finished);
+  }
+  const Document document = experiment_report(read_experiment(store::ResultsReader(folder_ / "serving.db"), ""));
+  const Table serving = table(document, "serving");
+  ASSERT_EQ(serving.rows.size(), 4U);
+  EXPECT_EQ(serving.rows[0].cells[2].text, "measured");
+  EXPECT_EQ(serving.rows[1].cells[3].text, "1.2x");
+  EXPECT_EQ(serving.rows[1].cells[4].value, 2.4);
+  EXPECT_EQ(serving.rows[1].cells[6].value, 900);
+  EXPECT_EQ(serving.rows[3].cells[2].text, "modelled");
+  EXPECT_EQ(serving.rows[3].cells[6].value, 90);
+  EXPECT_TRUE(serving.rows[3].cells[6].modelled);
+  EXPECT_FALSE(serving.rows[3].cells[4].has_value());
+  bool chart = false;
+  for (const Section& section : document.sections)
+    chart = chart || (section.id == "serving" && section.charts.size() == 1);
+  EXPECT_TRUE(chart);
+}
+
 }  // namespace
 }  // namespace kvarena::reports

@@ -291,5 +291,24 @@ TEST(Config, FilesAreNamedInMessages) {
   EXPECT_THROW((void)load_config(folder / "absent.json", tree_options(), zoo().validators()), UserError);
 }
 
+TEST(Config, ServingSettingsAreCheckedTogether) {
+  const auto problems = [](const std::string& serving) {
+    return problems_of(kSmallConfig, {.set = {"serving=" + serving}});
+  };
+  EXPECT_EQ(problems(R"({"load": [0.5, 1]})"), "");
+  EXPECT_EQ(problems(R"({"arrivals": "clients", "load": [1, 8]})"), "");
+  EXPECT_EQ(problems(R"({"arrivals": "clients", "load": [1.5]})"),
+            "exp.json: serving.load: found 1.5 clients, expected whole numbers");
+  EXPECT_EQ(problems(R"({"arrivals": "trace"})"),
+            "exp.json: serving.trace: found nothing, expected a file of arrivals");
+  EXPECT_EQ(problems(R"({"trace": "a.csv"})"),
+            "exp.json: serving.trace: found a.csv, expected nothing unless arrivals is \"trace\"");
+  EXPECT_EQ(problems(R"({"pass_tokens": 8, "max_running": 8})"),
+            "exp.json: serving.max_running: found 8, expected fewer than the 8 tokens of a pass");
+  EXPECT_EQ(problems(R"({"load": []})"), "exp.json: serving.load: found no point, expected at least one");
+  EXPECT_EQ(problems(R"({"load": [1, 1]})"), "exp.json: serving.load: found a point twice, expected each once");
+  EXPECT_NE(problems(R"({"load": [-1]})").find("serving.load"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kvarena::experiment

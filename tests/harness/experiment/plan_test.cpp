@@ -120,5 +120,31 @@ TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
   EXPECT_THROW((void)make_plan(parse(kSmallConfig), catalog), UserError);
 }
 
+TEST(Plan, ServingCellsTakeAPartOfTheWorkloadForEachPoint) {
+  const Overrides asked{.set = {R"(serving={"load": [0.5, 1.2], "requests": 2})"}};
+  const Plan plan = plan_of(kSmallConfig, asked);
+  ASSERT_EQ(plan.groups.size(), 4U);
+  const CellGroup& serving = plan.groups[1];
+  EXPECT_EQ(serving.kind, store::CellKind::serving);
+  EXPECT_EQ(serving.sample_ids, (std::vector<std::string>{"0.5x", "1.2x"}));
+  EXPECT_EQ(serving.requests, 2);
+  EXPECT_EQ(serving.cells.size(), 4U);
+  EXPECT_NE(serving.cells[0].record.engine_json.find("\"requests\":2"), std::string::npos);
+  // A limit leaves fewer for each point, and then it is another cell.
+  const Plan fewer = plan_of(kSmallConfig, {.set = asked.set, .limit = 3});
+  EXPECT_EQ(fewer.groups[1].requests, 1);
+  EXPECT_NE(fewer.groups[1].cells[0].record.cell_id, serving.cells[0].record.cell_id);
+  EXPECT_EQ(fewer.groups[0].cells[0].record.cell_id, plan.groups[0].cells[0].record.cell_id);
+  try {
+    (void)plan_of(kSmallConfig, {.set = asked.set, .limit = 1});
+    FAIL() << "one sample for two points";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "serving, workload qasper: found 1 samples, expected at least one for each of 2 points; raise the limit "
+        "or list fewer loads");
+  }
+}
+
 }  // namespace
 }  // namespace kvarena::experiment

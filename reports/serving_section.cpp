@@ -1,0 +1,136 @@
+// What a sweep of load says: a row a method, clock and point.
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reports/chart_specs.h"
+#include "reports/metric_look.h"
+#include "reports/sections.h"
+
+namespace kvarena::reports {
+namespace {
+
+constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
+constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
+
+struct ServingColumn {
+  const char* metric;
+  const char* title;
+  const char* group;
+  std::optional<NumberFormat> format;
+};
+
+constexpr ServingColumn kColumns[] = {
+    {"offered_requests_per_s", "offered", "Requests", kFixed2},
+    {"served_requests_per_s", "served", "Requests", kFixed2},
+    {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
+    {"p50_time_to_first_token_ms", "p50", "Time to first token", kFixed1},
+    {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
+    {"mean_queueing_ms", "mean", "Queueing", kFixed1},
+    {"p50_inter_token_latency_ms", "p50", "Inter-token latency", kFixed2},
+    {"p99_inter_token_latency_ms", "p99", "Inter-token latency", kFixed2},
+    {"served_tokens_per_s", "Throughput", "", kFixed1},
+    {"attainment", "within objectives", "Goodput", std::nullopt},
+    {"goodput_latency_per_s", "by latency", "Goodput", kFixed2},
+    {"goodput_score_per_s", "by score", "Goodput", kFixed2},
+};
+
+/// The value of a sample, NaN when there is none.
+double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
+  const auto found = cell.values.find(metric);
+  if (found == cell.values.end()) return NAN;
+  for (const store::ValueRow& row : found->second.rows) {
+    if (row.sample_id == sample) return row.value;
+  }
+  return NAN;
+}
+
+std::vector<std::string> points_of(const CellData& cell) {
+  std::vector<std::string> points;
+  const auto found = cell.values.find("served_score");  // every point has one
+  if (found == cell.values.end()) return points;
+  for (const store::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
+  return points;
+}
+
+/// Rows of one cell on one clock; none when it has no values there.
+void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bool virtual_clock,
+              const std::vector<MetricLook>& looks) {
+  for (const std::string& point : points_of(cell)) {
+    TableRow row{.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload),
+                           text_cell(virtual_clock ? "modelled" : "measured"), text_cell(point)},
+                 .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
+    bool any = false;
+    for (size_t i = 0; i < std::size(kColumns); ++i) {
+      const std::string metric = virtual_clock ? modelled(kColumns[i].metric) : kColumns[i].metric;
+      const double value = value_of(cell, metric, point);
+      TableCell& number = row.cells.emplace_back();
+      if (std::isnan(value)) continue;
+      number = number_cell(looks[i].scale * value);
+      number.modelled = virtual_clock;
+      any = true;
+    }
+    if (any) table.rows.push_back(std::move(row));
+  }
+}
+
+/// Time to first token over what was offered, a line a method; measured.
+std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
+  std::vector<Chart> charts;
+  for (const std::string& workload : data.workloads()) {
+    std::vector<LineSeries> lines;
+    for (const CellData* cell : cells) {
+      if (cell->row.cell.workload != workload) continue;
+      LineSeries line{.label = cell->row.cell.method, .baseline = cell->row.cell.method == data.baseline()};
+      for (const std::string& point : points_of(*cell)) {
+        const double x = value_of(*cell, "offered_requests_per_s", point);
+        const double y = value_of(*cell, "mean_time_to_first_token_ms", point);
+        if (std::isfinite(x) && std::isfinite(y)) line.points.push_back({.x = x, .y = y});
+      }
+      if (line.points.size() > 1) lines.push_back(std::move(line));
+    }
+    if (lines.empty()) continue;
+    Chart chart = line_chart(
+        fmt::format("load-{}", charts.size() + 1), fmt::format("Time to first token under load, {}", workload),
+        {.title = "requests offered a second"}, {.title = "mean ms, queueing included", .zero = true}, lines);
+    chart.caption = "Measured. Each point serves samples of its own.";
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+}  // namespace
+
+std::optional<Section> serving_section(const ExperimentData& data) {
+  Table table{
+      .id = "serving",
+      .title = "Requests that arrive over time",
+      .caption =
+          "Continuous batching under one budget of cache bytes; a load of 1x is what full KV serves when all "
+          "requests wait. Every request prefills its own prompt. Measured: passes of this machine, time without "
+          "work skipped. Modelled: the same loop on a described machine. Time to first token includes queueing.",
+      .columns = {{.title = "Method", .numeric = false},
+                  {.title = "Workload", .numeric = false},
+                  {.title = "Clock", .numeric = false},
+                  {.title = "Load", .numeric = false}}};
+  std::vector<MetricLook> looks;
+  for (const ServingColumn& column : kColumns) {
+    looks.push_back(look_of(data, column.metric));
+    table.columns.push_back({.title = column.title,
+                             .unit = looks.back().unit,
+                             .group = column.group,
+                             .better = looks.back().better,
+                             .format = column.format.value_or(looks.back().format)});
+  }
+  std::vector<const CellData*> cells;
+  for (const CellData& cell : data.cells) {
+    if (cell.row.cell.kind != store::CellKind::serving || !cell.counts()) continue;
+    cells.push_back(&cell);
+    for (const bool virtual_clock : {false, true}) add_rows(table, data, cell, virtual_clock, looks);
+  }
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "serving", .title = "Serving", .tables = {std::move(table)}, .charts = load_charts(cells, data)};
+}
+
+}  // namespace kvarena::reports
