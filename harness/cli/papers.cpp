@@ -276,7 +276,7 @@ Command papers_command() {
       {.name = "papers",
        .summary = "list the tables and figures of the papers, or say what reproducing one needs",
        .examples = {{"kvarena papers", "all, with what each needs"},
-                    {"kvarena papers specache/table1", "one: models, data, methods, how to run it"},
+                    {"kvarena papers PAPER/ITEM", "one: models, data, methods, how to run it"},
                     {"kvarena papers --json", "the same for a script, with counts"}}},
       run);
 }
