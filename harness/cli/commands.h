@@ -7,6 +7,7 @@ namespace kvarena::cli {
 
 [[nodiscard]] Command compare_command();
 [[nodiscard]] Command doctor_command();
+[[nodiscard]] Command estimate_command();
 [[nodiscard]] Command fit_command();
 [[nodiscard]] Command inspect_command();
 [[nodiscard]] Command methods_command();

@@ -25,7 +25,7 @@ Command root_command() {
                             {"kvarena methods", "what can be judged"}}};
   root.commands = {run_command(),    report_command(), compare_command(),    inspect_command(),   fit_command(),
                    score_command(),  model_command(),  methods_command(),    workloads_command(), metrics_command(),
-                   papers_command(), schema_command(), new_method_command(), doctor_command()};
+                   papers_command(), schema_command(), new_method_command(), estimate_command(),  doctor_command()};
   return root;
 }
 

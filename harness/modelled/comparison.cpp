@@ -185,7 +185,8 @@ std::string comparison_page(const std::vector<Comparison>& comparisons) {
       "the papers state; nothing here was measured.\nOf {} figures {} are within {:.0f}%; for {} the paper leaves an "
       "input open, which is named. No constant was fitted to a\npublished figure: shares of peaks are the assumptions "
       "of `harness/throughput/hardware.h` unless a file says otherwise.\nInputs are files, `configs/modelled`, "
-      "`configs/hardware`, `configs/shapes`; a test holds this page to what they\ngive.\n",
+      "`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this\npage, and a test compares "
+      "it.\n",
       all, within, 100 * kHeadlineTolerance, explained);
   for (const Comparison& comparison : comparisons) {
     text += fmt::format("\n## {}\n\n{}. Inputs: `configs/modelled/{}.json`.\n", comparison.title, comparison.source,

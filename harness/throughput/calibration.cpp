@@ -64,6 +64,12 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// Shares that rows reached.
+struct Shares {
+  std::vector<double> memory;
+  std::vector<double> compute;
+};
+
 /// A machine with the probes of one row; what the row did not probe is as good as unlimited.
 Hardware machine_of(const BenchRow& row, const Efficiency& efficiency) {
   constexpr double unlimited = 1e9;
@@ -115,27 +121,40 @@ Calibration calibrate(const std::vector<BenchRow>& rows, const ModelShape& shape
   const Efficiency whole{.memory = 1, .compute = 1, .link = 1, .usable_memory = 1};
   Calibration result;
   std::vector<double> memory, compute, reads, peaks;
+  std::map<int64_t, Shares> by_bits;
   for (const BenchRow& row : rows) {
     const bool weights_alone = row.decode && row.tokens == 0 && row.sequences == 1;
     const bool calibrating = weights_alone || (!row.decode && row.tokens == shortest);
     result.rows.push_back({.row = row, .calibrating = calibrating});
     (row.decode ? reads : peaks).push_back(row.decode ? row.read_bytes_per_second : row.peak_flop_per_second);
-    if (calibrating) (row.decode ? memory : compute).push_back(modelled_seconds(row, shape, whole) / row.seconds);
+    if (!calibrating) continue;
+    const double share = modelled_seconds(row, shape, whole) / row.seconds;
+    (row.decode ? memory : compute).push_back(share);
+    Shares& own = by_bits[row.weight_bits];
+    (row.decode ? own.memory : own.compute).push_back(share);
   }
   if (memory.empty() || compute.empty()) {
     fail({.place = place,
           .found = memory.empty() ? "no decode_bench row at depth 0 with 1 sequence" : "no prefill_bench row",
           .expected = "both: efficiencies of memory and of compute are taken from them"});
   }
-  // A share above 1 would say that the probe was disturbed, not that the program outran the machine.
-  result.efficiency = {.memory = std::min(1.0, median(memory)),
-                       .compute = std::min(1.0, median(compute)),
-                       .source = fmt::format("measured: {}; shares of the probes of the same run, links and usable "
-                                             "memory as assumed elsewhere",
-                                             place)};
+  const std::string source = fmt::format(
+      "measured: {}; shares of the probes of the same run, links and usable memory as assumed elsewhere", place);
+  const auto efficiency = [&](const Shares& shares) {
+    // A share above 1 would say that the probe was disturbed, not that the program outran the machine.
+    return Efficiency{.memory = std::min(1.0, median(shares.memory.empty() ? memory : shares.memory)),
+                      .compute = std::min(1.0, median(shares.compute.empty() ? compute : shares.compute)),
+                      .source = source};
+  };
+  result.efficiency = efficiency({});
+  for (const auto& [bits, shares] : by_bits) result.by_weight_bits.emplace(bits, efficiency(shares));
   result.read_bytes_per_second = median(reads);
   result.peak_flop_per_second = median(peaks);
-  for (ValidatedRow& row : result.rows) row.modelled_seconds = modelled_seconds(row.row, shape, result.efficiency);
+  for (ValidatedRow& row : result.rows) {
+    const auto own = result.by_weight_bits.find(row.row.weight_bits);
+    row.modelled_seconds =
+        modelled_seconds(row.row, shape, own == result.by_weight_bits.end() ? result.efficiency : own->second);
+  }
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct Calibration {
   /// Shares of the probes: memory from decoding at depth 0 with one sequence (weights alone), compute from the shortest
   /// prefill; medians over weight types.
   Efficiency efficiency;
+  /// The same for each width of weights that was benchmarked, which other kernels compute: its rows are modelled so.
+  std::map<int64_t, Efficiency> by_weight_bits;
   std::vector<ValidatedRow> rows;    // all, each with the probes of its own run
   double read_bytes_per_second = 0;  // median probe
   double peak_flop_per_second = 0;

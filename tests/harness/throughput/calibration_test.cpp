@@ -52,10 +52,26 @@ TEST(Calibration, SharesComeFromTheWeightsAloneAndTheRestIsPredicted) {
   EXPECT_NEAR(found.rows[4].error(), 0, 1e-9);  // taken from it
   EXPECT_NEAR(found.median_error(), 0, 1e-6);
 
+  EXPECT_EQ(found.by_weight_bits.size(), 2u);
+  EXPECT_NEAR(found.by_weight_bits.at(32).memory, 0.8, 1e-6);
+
   const Hardware machine = calibrated_machine(found, 8.0 * 1024 * 1024 * 1024);
   EXPECT_DOUBLE_EQ(machine.memory_gib.value, 8);
   EXPECT_DOUBLE_EQ(machine.memory_bytes_per_second(), 20e9);
   EXPECT_DOUBLE_EQ(machine.flop_per_second(), 1e11);
+}
+
+TEST(Calibration, EachWidthOfWeightsHasItsOwnShares) {
+  const std::vector<BenchRow> rows = {
+      {.weight_bits = 32, .tokens = 0, .seconds = 538'060'032 / 10e9, .read_bytes_per_second = 10e9},
+      {.weight_bits = 16, .tokens = 0, .seconds = 269'030'016 / 5e9, .read_bytes_per_second = 10e9},
+      {.weight_bits = 16, .tokens = 8192, .seconds = 457'773'696 / 5e9, .read_bytes_per_second = 10e9},
+      {.decode = false, .tokens = 512, .seconds = 10, .peak_flop_per_second = 1e11}};
+  const Calibration found = calibrate(rows, smollm(), "x.json");
+  EXPECT_NEAR(found.by_weight_bits.at(32).memory, 1, 1e-9);
+  EXPECT_NEAR(found.by_weight_bits.at(16).memory, 0.5, 1e-9);
+  EXPECT_NEAR(found.efficiency.memory, 0.75, 1e-9);
+  EXPECT_NEAR(found.rows[2].error(), 0, 1e-9);
 }
 
 TEST(Calibration, WhatIsNoBenchmarkIsRefused) {

@@ -1,0 +1,234 @@
+// kvarena estimate: what methods would take on described hardware. Modelled, and marked so.
+
+#include "harness/modelled/estimate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/estimate_model.h"
+#include "harness/cli/estimate_text.h"
+#include "harness/cli/method_spec.h"
+#include "harness/cli/terminal.h"
+#include "harness/core/error.h"
+#include "harness/core/home.h"
+#include "harness/core/parameters.h"
+#include "harness/modelled/comparison.h"
+
+namespace kvarena::cli {
+namespace {
+
+using nlohmann::json;
+using throughput::CacheScheme;
+using throughput::Calibration;
+using throughput::Hardware;
+using throughput::ModelShape;
+using throughput::Workload;
+
+const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
+constexpr const char* kThisMachine = "this";
+
+struct Options {
+  std::string model;
+  std::string hardware;
+  std::vector<std::string> contexts;
+  int64_t output = 256;
+  int64_t weight_bits = 16;
+  std::vector<std::string> kv_bits;
+  std::vector<std::string> keep;
+  std::vector<std::string> caches;
+  std::optional<int64_t> batch;
+  std::optional<std::filesystem::path> acceptance;
+  std::optional<std::filesystem::path> calibration;
+  std::string benchmarked = kDefaultModel;
+  bool published = false;
+  bool json = false;
+
+  void declare(OptionSet& o) {
+    o.option("model", "SHAPE", model).help("a name in configs/shapes, a .gguf file or a checkpoint's folder");
+    o.option("hardware", "NAME", hardware)
+        .help("a name in configs/hardware, a file, or \"this\": the machine of the benchmark that --calibrate names");
+    o.option("context", "N", contexts).help("prompt tokens, as 8192 or 8k").default_text("8k, 32k");
+    o.option("output", "N", output).help("tokens that are decoded");
+    o.option("weight-bits", "N", weight_bits).help("bits of a weight");
+    o.option("kv-bits", "N", kv_bits).help("a packed cache with two 16-bit numbers for 64");
+    o.option("keep", "SHARE", keep).help("a cache of which this share stays");
+    o.option("cache", "SPEC", caches)
+        .help("any other cache: LABEL:bits=2,residual=64,offloaded=true,fetched=64 (harness/throughput/roofline.h)");
+    o.option("batch", "N", batch).help("requests").default_text("as many as fit");
+    o.option("acceptance", "FILE", acceptance)
+        .help("acceptance curves: also plan drafting on a compressed cache, verified over the host link");
+    o.option("calibrate", "FILE", calibration)
+        .help("JSON of kvarena-backend-bench: take shares of peaks from it, and show how far the model is from it");
+    o.option("calibrate-model", "SHAPE", benchmarked).help("the model that was benchmarked");
+    o.flag("published", published).help("only write the page of published beside modelled figures (docs/modelled.md)");
+    o.flag("json", json).help("write JSON, with every input and its source");
+  }
+};
+
+int64_t read_tokens(const std::string& text) {
+  int64_t tokens = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, tokens);
+  const std::string_view rest(stopped, static_cast<size_t>(end - stopped));
+  if (error != std::errc() || tokens < 1 || tokens > (1 << 30) || (!rest.empty() && rest != "k")) {
+    fail({.place = "--context", .found = text, .expected = "a number of tokens, as 8192 or 8k"});
+  }
+  return rest == "k" ? 1024 * tokens : tokens;
+}
+
+CacheScheme read_cache(const json& spec, const std::string& place) {
+  CacheScheme cache;
+  const std::vector<std::string> problems =
+      read_parameters(spec, place, [&](ParameterVisitor& p) { cache.parameters(p); });
+  if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
+  cache.label = spec.value("name", cache.label);
+  return cache;
+}
+
+/// A value that the parameter's own description checks.
+json number_of(const std::string& text, const char* option) {
+  const json value = json::parse(text, nullptr, false);
+  if (!value.is_number()) fail({.place = option, .found = text, .expected = "a number"});
+  return value;
+}
+
+std::vector<CacheScheme> read_caches(const Options& options) {
+  std::vector<CacheScheme> caches = {CacheScheme{}};
+  for (const std::string& text : options.kv_bits) {
+    caches.push_back(read_cache({{"name", fmt::format("{} bits", text)},
+                                 {"bits", number_of(text, "--kv-bits")},
+                                 {"metadata_bits", throughput::metadata_bits(32, 64)}},
+                                "--kv-bits"));
+  }
+  for (const std::string& text : options.keep) {
+    caches.push_back(
+        read_cache({{"name", fmt::format("keep {}", text)}, {"keep", number_of(text, "--keep")}}, "--keep"));
+  }
+  for (const std::string& text : options.caches) {
+    caches.push_back(read_cache(parse_method_spec(text, "--cache"), "--cache"));
+  }
+  return caches;
+}
+
+double memory_of_this_machine() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+Hardware read_machine(const Options& options, const std::optional<Calibration>& calibration) {
+  if (options.hardware == kThisMachine) {
+    if (!calibration) {
+      fail({.place = "--hardware this",
+            .found = "no benchmark of it",
+            .expected = "--calibrate FILE",
+            .action = "kvarena-backend-bench --benchmark_format=json --benchmark_out=FILE writes one"});
+    }
+    return calibrated_machine(*calibration, memory_of_this_machine());
+  }
+  Hardware machine = throughput::read_hardware(throughput::find_description(options.hardware, kConfigs / "hardware"));
+  if (calibration) {
+    const throughput::Efficiency assumed = machine.efficiency;
+    machine.efficiency = calibration->efficiency;
+    machine.efficiency.link = assumed.link;
+    machine.efficiency.usable_memory = assumed.usable_memory;
+  }
+  return machine;
+}
+
+int print_published() {
+  const modelled::DescriptionFolders folders{.hardware = kConfigs / "hardware", .shapes = kConfigs / "shapes"};
+  std::vector<modelled::Comparison> all;
+  for (const std::string& name : throughput::description_names(kConfigs / "modelled")) {
+    all.push_back(modelled::read_comparison(kConfigs / "modelled" / (name + ".json"), folders));
+  }
+  print(modelled::comparison_page(all));
+  return 0;
+}
+
+void require_positive(const char* option, int64_t value) {
+  if (value >= 1) return;
+  fail({.place = option, .found = std::to_string(value), .expected = "at least 1"});
+}
+
+int run(const Options& options) {
+  if (options.published) return print_published();
+  std::optional<Calibration> calibration;
+  if (options.calibration) {
+    calibration = throughput::calibrate(throughput::read_bench(*options.calibration), find_shape(options.benchmarked),
+                                        options.calibration->string());
+  }
+  if (options.model.empty() && options.hardware.empty() && calibration) {
+    if (options.json) {
+      print(fmt::format("{}\n", modelled::calibration_json(*calibration).dump(2)));
+    } else {
+      print_validation(*calibration);
+    }
+    return 0;
+  }
+  if (options.model.empty()) fail({.place = "--model", .found = "nothing", .expected = "a model's shape"});
+  if (options.hardware.empty()) fail({.place = "--hardware", .found = "nothing", .expected = "a machine"});
+  require_positive("--output", options.output);
+  require_positive("--weight-bits", options.weight_bits);
+  if (options.batch) require_positive("--batch", *options.batch);
+
+  const ModelShape shape = find_shape(options.model);
+  const Hardware hardware = read_machine(options, calibration);
+  std::vector<Workload> workloads;
+  for (const std::string& text : options.contexts.empty() ? std::vector<std::string>{"8k", "32k"} : options.contexts) {
+    workloads.push_back({.context = read_tokens(text), .output = options.output, .weight_bits = options.weight_bits});
+  }
+  std::vector<modelled::EstimateCase> cases;
+  for (const Workload& workload : workloads) {
+    for (const CacheScheme& cache : read_caches(options)) cases.push_back({cache, workload});
+  }
+  const std::vector<modelled::EstimateRow> rows = modelled::estimate_rows(hardware, shape, cases, options.batch);
+  std::vector<modelled::PlanRow> plans;
+  std::string acceptance_source;
+  if (options.acceptance) {
+    const throughput::AcceptanceFile acceptance = throughput::read_acceptance(*options.acceptance);
+    acceptance_source = acceptance.source;
+    plans = modelled::plan_rows(hardware, shape, acceptance, workloads, throughput::LinkModel::strict);
+  }
+
+  if (options.json) {
+    json out = modelled::inputs_json(hardware, shape);
+    for (const modelled::EstimateRow& row : rows) out["rows"].push_back(modelled::estimate_json(row));
+    for (const modelled::PlanRow& row : plans) out["plans"].push_back(modelled::plan_json(row));
+    if (calibration) out["calibration"] = modelled::calibration_json(*calibration);
+    print(fmt::format("{}\n", out.dump(2)));
+    return 0;
+  }
+  print(fmt::format("{}\n", bold(fmt::format("Modelled, not measured: {} on {}, {} tokens out", shape.title,
+                                             hardware.title, options.output))));
+  print_estimates(rows);
+  if (options.acceptance) print_plans(plans, acceptance_source);
+  print_inputs(hardware, shape);
+  if (calibration) {
+    print("\n");
+    print_validation(*calibration);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command estimate_command() {
+  return make_command<Options>(
+      {.name = "estimate",
+       .summary = "model batches and speeds on hardware that is described, not at hand",
+       .description =
+           "A roofline: bytes over bandwidths, operations over FLOP/s, the longest counts, each times the share of its "
+           "peak that programs reach. That share is assumed, and says so, unless --calibrate gives a measured one. "
+           "Speed-ups are over full KV at its own largest batch.",
+       .examples = {{"kvarena estimate --model llama-3.1-8b --hardware h100-80gb --kv-bits 4 --kv-bits 2 --keep 0.25",
+                     "batches, times and what bounds them"},
+                    {"kvarena estimate --model smollm2-135m --hardware this --calibrate bench.json",
+                     "the model held to what was measured here"}}},
+      run);
+}
+
+}  // namespace kvarena::cli

@@ -1,0 +1,82 @@
+#include "harness/cli/estimate_text.h"
+
+#include <fmt/format.h>
+
+#include "harness/cli/terminal.h"
+
+namespace kvarena::cli {
+namespace {
+
+using throughput::Calibration;
+using throughput::Hardware;
+using throughput::ModelShape;
+
+std::string optional_ratio(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
+
+}  // namespace
+
+void print_estimates(const std::vector<modelled::EstimateRow>& rows) {
+  std::vector<std::vector<std::string>> table = {
+      {"context", "cache", "batch", "ms/token", "tokens/s", "speed-up", "bound by", "prefill s", "a request"}};
+  for (const modelled::EstimateRow& row : rows) {
+    std::vector<std::string> line = {std::to_string(row.of.workload.context), row.of.scheme.label};
+    if (!row.run) {
+      line.insert(line.end(), {"0", "-", "-", "-", "memory", "-", "-"});
+    } else {
+      line.insert(line.end(), {std::to_string(row.run->batch), fmt::format("{:.2f}", 1000 * row.run->step.seconds),
+                               fmt::format("{:.1f}", row.run->tokens_per_second), optional_ratio(row.speedup),
+                               std::string(throughput::name_of(row.run->step.bound)),
+                               fmt::format("{:.2f}", row.run->prefill_seconds),
+                               bytes_text(static_cast<int64_t>(row.run->request.resident))});
+    }
+    table.push_back(std::move(line));
+  }
+  print(columns(table, line_width(stdout)));
+}
+
+void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source) {
+  print(fmt::format("\n{}\n", bold("Drafting on a compressed cache, verified over the host link")));
+  if (!source.empty()) print(fmt::format("  acceptance: {}\n", source));
+  std::vector<std::vector<std::string>> table = {
+      {"context", "keep", "drafts", "accepted", "resident", "offloaded", "ms/pass", "tokens/s", "speed-up"}};
+  for (const modelled::PlanRow& row : rows) {
+    std::vector<std::string> line = {std::to_string(row.workload.context)};
+    if (!row.best) {
+      line.insert(line.end(), {"-", "-", "-", "-", "-", "-", "no plan fits", "-"});
+    } else {
+      const throughput::DecodingPlan& plan = row.best->plan;
+      line.insert(line.end(),
+                  {fmt::format("{:g}", plan.kept), std::to_string(plan.draft_length),
+                   fmt::format("{:.0f}%", 100 * plan.acceptance), std::to_string(plan.resident),
+                   std::to_string(plan.offloaded), fmt::format("{:.2f}", 1000 * row.best->estimate.iteration_seconds),
+                   fmt::format("{:.1f}", row.best->estimate.tokens_per_second), optional_ratio(row.best->speedup)});
+    }
+    table.push_back(std::move(line));
+  }
+  print(columns(table, line_width(stdout)));
+}
+
+void print_validation(const Calibration& calibration) {
+  print(fmt::format("{}\n", bold("Modelled against measured, on the benchmarked machine")));
+  std::vector<std::vector<std::string>> table = {{"benchmark", "measured ms", "modelled ms", "error", ""}};
+  for (const throughput::ValidatedRow& row : calibration.rows) {
+    table.push_back({row.row.name, fmt::format("{:.2f}", 1000 * row.row.seconds),
+                     fmt::format("{:.2f}", 1000 * row.modelled_seconds), fmt::format("{:+.0f}%", 100 * row.error()),
+                     row.calibrating ? "calibrates" : ""});
+  }
+  print(columns(table, line_width(stdout)));
+  print(fmt::format("  median error where nothing was taken from: {:.0f}%\n", 100 * calibration.median_error()));
+}
+
+void print_inputs(const Hardware& hardware, const ModelShape& shape) {
+  const throughput::Efficiency& reached = hardware.efficiency;
+  print(fmt::format(
+      "\n{}\n  {}: {} x {:g} GiB at {:g} GB/s, {:g} TFLOP/s\n  {}: {:.2f} GB of weights in 16 bits, {} bytes a cached "
+      "token\n  reached: {:.2f} of memory bandwidth, {:.2f} of FLOP/s, {:.2f} of links; {:.2f} of memory usable\n{}",
+      bold("Inputs"), hardware.title, hardware.accelerators, hardware.memory_gib.value, hardware.memory_gb_per_s.value,
+      hardware.compute_tflop_per_s.value, shape.title, 2e-9 * static_cast<double>(shape.parameter_count()),
+      2 * shape.numbers_per_entry(), reached.memory, reached.compute, reached.link, reached.usable_memory,
+      fmt::format("  {}\n", wrap(reached.source, line_width(stdout), 2, 2))));
+}
+
+}  // namespace kvarena::cli

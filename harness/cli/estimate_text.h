@@ -1,0 +1,18 @@
+#pragma once
+// What `kvarena estimate` prints for people.
+
+#include <string>
+#include <vector>
+
+#include "harness/modelled/estimate.h"
+
+namespace kvarena::cli {
+
+void print_estimates(const std::vector<modelled::EstimateRow>& rows);
+/// `source`: where the acceptance was measured; may be empty.
+void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source);
+/// Every row of the benchmark, measured and modelled.
+void print_validation(const throughput::Calibration& calibration);
+void print_inputs(const throughput::Hardware& hardware, const throughput::ModelShape& shape);
+
+}  // namespace kvarena::cli
