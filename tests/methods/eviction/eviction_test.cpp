@@ -298,6 +298,115 @@ TEST(Impress, FrequencyTimesImportanceDecides) {
   EXPECT_EQ(contexts[1].at.tier, 0);
 }
 
+/// What a trace of reads costs and gives on average, and where reads found their context.
+struct TraceOutcome {
+  double seconds = 0;
+  double quality = 0;
+  std::vector<double> share;  // of reads, by tier
+};
+
+/// Stores all contexts, then reads them by a Zipf law; the policy may place anew every 200 reads.
+TraceOutcome run_trace(const Policy& policy, const std::vector<Context>& contexts,
+                       const std::vector<StorageTier>& tiers) {
+  constexpr int64_t kReads = 2000;
+  TieredContexts books(tiers, policy);
+  double now = 0;
+  for (Context context : contexts) {
+    context.accesses = 1;
+    context.stored_at = context.last_access = now += 1;
+    (void)books.store(std::move(context));
+  }
+  std::vector<double> weights;
+  double total = 0;
+  for (size_t i = 0; i < contexts.size(); ++i) weights.push_back(total += 1.0 / static_cast<double>(i + 1));
+  const RandomStream random(11, "zipf reads");
+  TraceOutcome outcome{.share = std::vector<double>(tiers.size(), 0)};
+  for (int64_t read = 0; read < kReads; ++read) {
+    const double u = total * random.uniform(static_cast<uint64_t>(read));
+    const auto id = std::ranges::upper_bound(weights, u) - weights.begin();
+    const Context& context = *books.find(id);
+    const Form& form = context.form(context.at);
+    const auto tier = static_cast<size_t>(context.at.tier);
+    outcome.seconds += load_seconds(form, tiers[tier]) / kReads;
+    outcome.quality += form.quality / kReads;
+    outcome.share[tier] += 1.0 / kReads;
+    (void)books.access(id, now += 1);
+    if (read % 200 == 199) (void)books.rearrange();
+  }
+  return outcome;
+}
+
+/// Against LRU with every context compressed by one method at one ratio: at no less quality, EvicPress takes less time.
+TEST(EvicPress, TakesLessTimeThanFixedCompressionAtEqualQuality) {
+  const RandomStream random(2, "trace contexts");
+  std::vector<Context> contexts;
+  for (int64_t id = 0; id < 40; ++id) {
+    contexts.push_back(testing::random_context(id, random, 3, {0.9, 0.7, 0.5, 0.3, 0.1}));
+  }
+  const auto tiers = testing::three_tiers(testing::total_bytes(contexts), 0.1, 0.3);
+  std::vector<TraceOutcome> ours;
+  for (const double alpha : {0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 4000.0}) {
+    const auto policy = named({{"name", "evicpress"}, {"alpha", alpha}});
+    const TraceOutcome& outcome = ours.emplace_back(run_trace(*policy->placement(), contexts, tiers));
+    fmt::print("evicpress alpha {:5}: quality {:.3f}, {:.3f} s, {:.0f}% {:.0f}% {:.0f}% of reads by tier\n", alpha,
+               outcome.quality, outcome.seconds, 100 * outcome.share[0], 100 * outcome.share[1],
+               100 * outcome.share[2]);
+  }
+  const auto lru = named({{"name", "lru"}});
+  for (size_t form = 0; form < contexts.front().forms.size(); ++form) {
+    std::vector<Context> fixed = contexts;
+    for (Context& context : fixed) context.forms = {context.forms[form]};
+    const TraceOutcome outcome = run_trace(*lru->placement(), fixed, tiers);
+    double best = 1e300;
+    for (const TraceOutcome& candidate : ours) {
+      if (candidate.quality >= outcome.quality - 1e-9) best = std::min(best, candidate.seconds);
+    }
+    fmt::print("lru, {:2} keep {}: quality {:.3f}, {:.3f} s, {:.0f}% of reads from the fastest; evicpress {:.3f} s\n",
+               contexts.front().forms[form].method, contexts.front().forms[form].keep, outcome.quality, outcome.seconds,
+               100 * outcome.share[0], best);
+    if (outcome.share[0] < 0.99) {
+      EXPECT_LT(best, 0.9 * outcome.seconds);
+    } else {
+      EXPECT_LE(best, outcome.seconds * (1 + 1e-9));  // all compressed so far that nothing is left to decide
+    }
+  }
+}
+
+/// Figure 10: what queries ask has changed, the old profile is wrong, and a new one with a new arrangement brings back
+/// what can be brought back.
+TEST(EvicPress, ANewProfileRecoversWhatDriftTook) {
+  const RandomStream random(2, "trace contexts");
+  std::vector<Context> contexts, drifted;
+  for (int64_t id = 0; id < 40; ++id) {
+    contexts.push_back(testing::random_context(id, random, 3, {0.9, 0.7, 0.5, 0.3, 0.1}));
+    drifted.push_back(contexts.back());
+    const Context other = testing::random_context(id + 40, random, 3, {0.9, 0.7, 0.5, 0.3, 0.1});
+    for (size_t form = 0; form < other.forms.size(); ++form) {
+      drifted.back().forms[form].quality = other.forms[form].quality;
+    }
+  }
+  const auto policy = named({{"name", "evicpress"}, {"alpha", 2}});
+  const auto tiers = testing::three_tiers(testing::total_bytes(contexts), 0.1, 0.3);
+  TieredContexts books(tiers, *policy->placement());
+  for (const Context& context : contexts) (void)books.store(context);
+  (void)books.rearrange();
+  const auto mean_quality = [&](const std::vector<Context>& truth) {
+    double total = 0;
+    for (const Context& context : truth) total += context.form(books.find(context.id)->at).quality;
+    return total / static_cast<double>(truth.size());
+  };
+  const double before = mean_quality(contexts), stale = mean_quality(drifted);
+  for (const Context& context : drifted) books.profile(context.id, context.forms);
+  (void)books.rearrange();
+  const double again = mean_quality(drifted);
+  // Whoever had known from the start what is asked now would have placed them so.
+  place_anew(*policy->placement(), tiers, drifted);
+  for (const Context& context : drifted) EXPECT_EQ(books.find(context.id)->at, context.at) << context.id;
+  fmt::print("quality {:.3f}, after drift {:.3f}, profiled again {:.3f}\n", before, stale, again);
+  EXPECT_LT(stale, before - 0.05);
+  EXPECT_GT(again, stale + 0.05);
+}
+
 class EveryPolicy : public ::testing::TestWithParam<std::string> {};
 
 /// Capacity at every instant is checked twice: the books throw when they are over it, and the moves are replayed here,
