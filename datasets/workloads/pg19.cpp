@@ -28,9 +28,13 @@ int64_t words_of(const std::string& text) {
 
 class Pg19Source final : public SampleSource {
  public:
-  Pg19Source(std::vector<std::filesystem::path> books, std::string origin, int64_t max_tokens,
+  Pg19Source(std::vector<std::filesystem::path> books, std::string origin, int64_t max_tokens, int64_t scored_tokens,
              const TokenCounter* tokens)
-      : books_(std::move(books)), origin_(std::move(origin)), max_tokens_(max_tokens), tokens_(tokens) {}
+      : books_(std::move(books)),
+        origin_(std::move(origin)),
+        max_tokens_(max_tokens),
+        scored_tokens_(scored_tokens),
+        tokens_(tokens) {}
 
   bool next(Sample& sample) override {
     if (book_ == books_.size()) return false;
@@ -48,7 +52,9 @@ class Pg19Source final : public SampleSource {
     }
     sample.id = path.stem().string();
     sample.origin = origin_.empty() ? path.filename().string() : origin_;
-    sample.extras = nlohmann::json{{"score_prompt", true}, {"words", words_of(text)}}.dump();
+    nlohmann::json extras = {{"score_prompt", true}, {"words", words_of(text)}};
+    if (scored_tokens_ > 0) extras["scored_tokens"] = scored_tokens_;
+    sample.extras = extras.dump();
     sample.messages = {{"user", std::move(text)}};
     return true;
   }
@@ -57,6 +63,7 @@ class Pg19Source final : public SampleSource {
   std::vector<std::filesystem::path> books_;
   std::string origin_;
   int64_t max_tokens_;
+  int64_t scored_tokens_;
   const TokenCounter* tokens_;
   size_t book_ = 0;
 };
@@ -65,6 +72,7 @@ class Pg19 final : public Workload {
  public:
   void parameters(ParameterVisitor& p) override {
     p("max_tokens", max_tokens_).min(0).doc("tokens of each book that are scored, from its beginning; 0 = all");
+    p("scored_tokens", scored_tokens_).min(0).doc("of them, those at the end that are scored; 0 = the second half");
   }
 
  protected:
@@ -80,12 +88,13 @@ class Pg19 final : public Workload {
     }
     std::sort(books.begin(), books.end());
     const bool project_made = first.origin != first.path.filename().string();
-    return std::make_unique<Pg19Source>(std::move(books), project_made ? first.origin : "", max_tokens_,
+    return std::make_unique<Pg19Source>(std::move(books), project_made ? first.origin : "", max_tokens_, scored_tokens_,
                                         settings.tokens);
   }
 
  private:
   int64_t max_tokens_ = 0;
+  int64_t scored_tokens_ = 0;
 };
 
 KVARENA_WORKLOAD(Pg19, {.name = "pg19",

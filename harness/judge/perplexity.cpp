@@ -23,7 +23,7 @@ double token_nll(std::span<const float> logits, int32_t token) {
   return largest + std::log(sum) - logits[static_cast<size_t>(token)];
 }
 
-/// One method along the second half of the text.
+/// One method along the part of the text that is scored.
 Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
                    const JudgedMethod& judged) {
   const auto begin = std::chrono::steady_clock::now();
@@ -75,11 +75,13 @@ std::vector<Verdict> judge_perplexity(Transformer& model, const Request& request
   if (text.size() < 2) {
     fail({.place = request.sample->id, .found = "a text of fewer than two tokens", .expected = "a text to score"});
   }
-  const size_t half = (text.size() + 1) / 2;
+  const json extras = json::parse(request.sample->extras);
+  const auto scored = extras.value("scored_tokens", text.size() / 2);
+  const size_t context = text.size() - std::clamp<size_t>(scored, 1, text.size() - 1);
   Needs needs;
   for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
-  const Prefill prompt = prefill(model, text.first(half), needs, chunk, request.facts);
-  const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(half), text.end());
+  const Prefill prompt = prefill(model, text.first(context), needs, chunk, request.facts);
+  const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(context), text.end());
   std::vector<Verdict> verdicts;
   for (const JudgedMethod& judged : methods) {
     try {

@@ -12,7 +12,8 @@ namespace kvarena::judge {
 /// True for samples whose text itself is scored (`"score_prompt": true` in extras).
 [[nodiscard]] bool is_scored_text(const Sample& sample);
 
-/// The first half of the text is the prompt, which a method compresses; the second half is fed token by token, and the
+/// The first half of the text is the prompt, which a method compresses (or all but the last `scored_tokens` of the
+/// sample's extras); the rest is fed token by token, and the
 /// method is judged by the probability it gives to each. Values: perplexity (a token), perplexity_word, and the bytes
 /// of judge_quality; series nll_nats. One prefill in chunks of `chunk` serves all methods. Throws UserError for a text
 /// of fewer than two tokens.

@@ -74,6 +74,13 @@ TEST(LongBenchWrite, CarriesTheRequiredLength) {
   EXPECT_EQ(samples[0].generation.temperature, 0.5);
 }
 
+TEST(Pg19, SaysHowManyTokensAreScoredWhenItIsNotTheSecondHalf) {
+  const auto halves = project_made("pg19");
+  ASSERT_FALSE(halves.empty());
+  EXPECT_FALSE(extras_of(halves[0]).contains("scored_tokens"));
+  EXPECT_EQ(extras_of(project_made("pg19", R"({"scored_tokens": 12})")[0])["scored_tokens"], 12);
+}
+
 TEST(InfiniteBench, PromptsEndAsThoseForOpenModels) {
   const auto ends_with = [](const char* task, const std::string& end) {
     for (const Sample& sample : project_made(std::string("infinitebench/") + task)) {

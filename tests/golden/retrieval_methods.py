@@ -19,7 +19,6 @@ a21f5a9.
 """
 
 import ast
-import importlib
 import json
 import math
 import pathlib
@@ -40,7 +39,15 @@ def uniform(seed, purpose, count):
     key = mix(seed)
     for c in purpose.encode():
         key = mix(key ^ c)
-    return np.array([mix(key ^ mix(i)) >> 11 for i in range(count)], dtype=np.float64) * 2.0**-53
+    x = np.arange(count, dtype=np.uint64)
+    for step in range(2):  # mix(key ^ mix(index))
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> np.uint64(31))
+        if step == 0:
+            x = x ^ np.uint64(key)
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def floats(count, purpose, seed):
@@ -49,11 +56,12 @@ def floats(count, purpose, seed):
 
 
 def entries(n, seed):
-    """Keys [1, kv_heads, n + 1, dim] of a prompt of n entries and one more, and a query [1, q_heads, 1, dim]."""
+    """Keys [1, kv_heads, n + 1, dim] of a prompt of n entries and one more, and a query [1, q_heads, 1, dim]. The newest
+    key is the mean of its queries, so that they attend to it."""
+    q = floats(Q_HEADS * DIM, "q", seed).view(1, Q_HEADS, 1, DIM)
     prompt = floats(n * KV_HEADS * DIM, "keys", seed).view(n, KV_HEADS, DIM)
-    newest = floats(KV_HEADS * DIM, "more", seed).view(1, KV_HEADS, DIM)
-    keys = torch.cat([prompt, newest]).transpose(0, 1).unsqueeze(0).contiguous()
-    return keys, floats(Q_HEADS * DIM, "q", seed).view(1, Q_HEADS, 1, DIM)
+    newest = q.view(KV_HEADS, GROUP, DIM).mean(1).unsqueeze(0)
+    return torch.cat([prompt, newest]).transpose(0, 1).unsqueeze(0).contiguous(), q
 
 
 def repeated(keys):
@@ -64,6 +72,7 @@ def module_of(path, stubs=(), edits=()):
     """Executes a file of the authors, with modules it cannot have here replaced, and says what was changed."""
     for name in stubs:
         stub = types.ModuleType(name)
+        stub.__path__ = []
         stub.__getattr__ = lambda attribute: type(attribute, (), {})
         sys.modules[name] = stub
     source = pathlib.Path(path).read_text()
@@ -72,6 +81,8 @@ def module_of(path, stubs=(), edits=()):
         source = source.replace(old, new)
     module = types.ModuleType(pathlib.Path(path).stem)
     exec(compile(source, str(path), "exec"), module.__dict__)
+    for name in stubs:
+        del sys.modules[name]
     return module
 
 
@@ -126,7 +137,7 @@ def double_sparsity(folder):
             scope["get_k_hook"](None, None, keys[:, :, :n].transpose(1, 2).reshape(1, n, KV_HEADS * DIM), "k",
                                 magnitudes, types.SimpleNamespace(config=config))
             channels = torch.sort(magnitudes["k"], dim=-1, descending=True).indices
-            layer = code.LlamaAttention_heavy_hitter(config, 0)
+            layer = code.LlamaAttention_heavy_hitter(config, 2)
             layer.heavy_const, layer.group_factor, layer.label_bits = heavy, factor, bits
             layer.sorted_channel = channels.repeat_interleave(GROUP, dim=0)
             layer.q_proj.weight.data = torch.eye(Q_HEADS * DIM)
@@ -149,10 +160,10 @@ def double_sparsity(folder):
 
 
 def cluster_entries(n, clusters, seed):
-    """Keys around `clusters` directions, of several lengths; entry i belongs to cluster i * 7 % clusters."""
+    """Keys around `clusters` directions, of several lengths; entry i belongs to cluster (i i / 3) % clusters."""
     directions = floats(clusters * KV_HEADS * DIM, "directions", seed).view(clusters, KV_HEADS, DIM)
     noise = floats(n * KV_HEADS * DIM, "keys", seed).view(n, KV_HEADS, DIM)
-    owner = torch.tensor([i * i % clusters for i in range(n)])
+    owner = torch.tensor([i * i // 3 % clusters for i in range(n)])
     return (directions[owner] + 0.02 * noise).transpose(0, 1).unsqueeze(0).contiguous(), owner
 
 
@@ -196,7 +207,6 @@ def clusterkv(folder):
 
 
 def shadowkv(folder):
-    sys.modules.pop("models", None)
     torch.cuda.Stream = lambda *_: None
     code = module_of(folder / "ShadowKV/models/kv_cache.py", ["models", "models.tensor_op", "kernels"],
                      edits=[("math.sqrt(128)", "math.sqrt(self.head_dim)")])

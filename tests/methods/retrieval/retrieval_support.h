@@ -21,10 +21,14 @@ struct RetrievalRequest {
   /// A prompt of n entries; their keys are also their values. `seen` may be what a prefill would have observed.
   RetrievalRequest(const nlohmann::json& spec, int64_t n, uint64_t seed, const LayerObservations& seen = {},
                    const ModelFacts* model = nullptr)
+      : RetrievalRequest(spec, random_floats(n * kRow, "keys", seed), seen, model) {}
+  /// Of these keys, [n, 2, 16].
+  RetrievalRequest(const nlohmann::json& spec, std::vector<float> prompt_keys, const LayerObservations& seen = {},
+                   const ModelFacts* model = nullptr)
       : method(make_method(spec, "test")),
         cache(1, kShape),
-        keys(random_floats(n * kRow, "keys", seed)),
-        n(n),
+        keys(std::move(prompt_keys)),
+        n(static_cast<int64_t>(keys.size()) / kRow),
         prompt(n),
         model(model) {
     cache.layers[0].append(keys.data(), keys.data(), n, kRow, 0);
@@ -40,8 +44,8 @@ struct RetrievalRequest {
             .model = model};
   }
   /// Appends a token as decoding does.
-  void append(uint64_t seed) {
-    const std::vector<float> more = random_floats(kRow, "more", seed);
+  void append(uint64_t seed) { append(random_floats(kRow, "more", seed)); }
+  void append(const std::vector<float>& more) {
     cache.layers[0].append(more.data(), more.data(), 1, kRow, n);
     keys.insert(keys.end(), more.begin(), more.end());
     ++n;

@@ -1,0 +1,118 @@
+#include <numeric>
+
+#include "harness/method/entry_scores.h"
+
+namespace kvarena {
+namespace {
+
+/// Attention probabilities of the last full step and the queries that the next one will average over.
+struct PillarState final : public LayerIndex {
+  explicit PillarState(const LedgerPtr& ledger) : queries(LedgerAllocator<float>(ledger)) {}
+
+  std::vector<LedgerVector<float>> scores;  // [kv_heads][entries of the last full step]
+  LedgerVector<float> queries;              // [count, q_heads, head_dim] since then, oldest first
+  int64_t refreshed = 0;                    // entries at the last full step, 0 before the first
+  int64_t averaged = 0;                     // queries that it averaged over: the newest entries of it
+
+  [[nodiscard]] int64_t bytes() const override {
+    size_t total = queries.capacity() * sizeof(float);
+    for (const auto& head : scores) total += head.capacity() * sizeof(float);
+    return static_cast<int64_t>(total);
+  }
+  [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
+    auto copy = std::make_unique<PillarState>(ledger);
+    for (const auto& head : scores) copy->scores.emplace_back(head.begin(), head.end(), LedgerAllocator<float>(ledger));
+    copy->queries.assign(queries.begin(), queries.end());
+    copy->refreshed = refreshed;
+    copy->averaged = averaged;
+    return copy;
+  }
+};
+
+/// Selection by the last full step.  Every `stride` + 1 steps one attends to everything, and then
+///   s[j,i] = mean over the group's query heads and the queries since the full step before, this one's included, that
+///            see i, of their attention over all entries
+/// chooses the (budget - queries averaged over) best entries before those queries; their own entries and all later ones
+/// are attended too. The set holds until the next full step. In the authors' system the full steps are the
+/// verifications of drafts made in between; as a method by itself it emits what its sparse steps say.
+/// Zhao et al. 2025, arXiv:2512.01278, section 4; serve/request/kv_cache_ptr/pillar.py of the authors' code.
+class PillarAttention final : public Retriever {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("stride", stride_).min(1).doc("steps on one selection, between two that attend to everything");
+  }
+
+  std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
+    auto state = std::make_unique<PillarState>(ledger);
+    for (int64_t head = 0; head < shape.kv_heads; ++head) state->scores.emplace_back(LedgerAllocator<float>(ledger));
+    return state;
+  }
+
+  Selection select(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& /*queries*/,
+                   const Candidates& among) const override {
+    const auto& state = static_cast<const PillarState&>(index);
+    if (full_step(state, entries.entries(0))) return {};
+    Candidates before = among;
+    before.last = std::clamp(state.refreshed - state.averaged, among.first, among.last);
+    before.count = std::max<int64_t>(0, among.budget - state.averaged);
+    Selection selection;
+    for (const auto& scores : state.scores) {
+      std::vector<int32_t>& list = selection.emplace_back(best_candidates(scores, before, "pillar_attn"));
+      const auto chosen = static_cast<int64_t>(list.size());
+      list.resize(static_cast<size_t>(chosen + among.last - before.last));
+      std::iota(list.begin() + chosen, list.end(), static_cast<int32_t>(before.last));
+    }
+    return selection;
+  }
+
+  void observe(LayerIndex& index, const EntrySegment& entries, const LayerQueries& queries) const override {
+    auto& state = static_cast<PillarState&>(index);
+    const LayerShape& shape = entries.shape();
+    const int64_t row = shape.q_heads * shape.head_dim;
+    for (int64_t t = 0; t < queries.q_len; ++t) {
+      const float* q = queries.q + t * queries.q_stride;
+      state.queries.insert(state.queries.end(), q, q + row);
+    }
+    const int64_t n = entries.entries(0);
+    if (queries.q_len == 1 && !full_step(state, n)) return;
+    state.averaged = std::min(n, static_cast<int64_t>(state.queries.size()) / row);
+    state.refreshed = n;
+    for (int64_t head = 0; head < shape.kv_heads; ++head) average(state, entries, head);
+    state.queries.clear();
+  }
+
+ private:
+  [[nodiscard]] bool full_step(const PillarState& state, int64_t entries) const {
+    return state.refreshed == 0 || entries - state.refreshed > stride_;
+  }
+
+  static void average(PillarState& state, const EntrySegment& entries, int64_t head) {
+    const LayerShape& shape = entries.shape();
+    const int64_t row = shape.q_heads * shape.head_dim;
+    std::vector<double> sums(static_cast<size_t>(state.refreshed));
+    for (int64_t t = 0; t < state.averaged; ++t) {
+      const int64_t visible = state.refreshed - (state.averaged - 1 - t);
+      std::vector<float> own(static_cast<size_t>(shape.group() * visible));
+      const LayerQueries one{.q = state.queries.data() + t * row, .q_len = 1, .q_stride = row};
+      inner_products(entries, one, head, own);
+      softmax_rows(own, shape.group(), attention_scale(shape));
+      for (size_t i = 0; i < own.size(); ++i) sums[i % static_cast<size_t>(visible)] += own[i];
+    }
+    LedgerVector<float>& scores = state.scores[head];
+    scores.resize(sums.size());
+    for (int64_t i = 0; i < state.refreshed; ++i) {
+      const int64_t seen_by = std::min(state.averaged, state.refreshed - i) * shape.group();
+      scores[i] = static_cast<float>(sums[i] / static_cast<double>(seen_by));
+    }
+  }
+
+  int64_t stride_ = 8;
+};
+
+KVARENA_RETRIEVER(PillarAttention, {.name = "pillar_attn",
+                                    .title = "PillarAttn",
+                                    .summary = "Attends to what the last full step attended to, for several steps.",
+                                    .paper = "arXiv:2512.01278, section 4"});
+
+}  // namespace
+}  // namespace kvarena
