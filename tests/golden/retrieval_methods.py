@@ -2,6 +2,7 @@
 
     pip install torch transformers scikit-learn
     git clone https://github.com/hpcgroup/loki && git clone https://github.com/andy-yang-1/DoubleSparse
+    git clone https://github.com/mit-han-lab/Quest
     git clone https://github.com/sjtu-zhao-lab/ClusterKV && git clone https://github.com/bytedance/ShadowKV
     python tests/golden/retrieval_methods.py FOLDER_OF_CLONES > tests/golden/retrieval_methods.json
 
@@ -10,12 +11,12 @@ channels, float32, no rotation. A case names settings and holds the selected pos
 the authors' code does not force the newest entry, the draws are the first whose selection holds it for every head, so that
 forcing it changes nothing.
 
-Run as they are: loki's mask_attn_pca_topk with scikit-learn's PCA, as its pca.py takes it; Double Sparsity's
+Run as they are: Quest's forward; loki's mask_attn_pca_topk with scikit-learn's PCA, as its pca.py takes it; Double Sparsity's
 LlamaAttention_heavy_hitter with the ranking of its get_k_hook; ClusterKV's build_cluster and cluster_attn_out, with RAFT's
 k-means replaced by the known centroids of separate clusters and its CUDA index search by the plain loop beside it;
 ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by that of 16.
-Written for torch 2.11, transformers 5.23, scikit-learn 1.9; loki 005913b, DoubleSparse b0575e6, ClusterKV cb66a22, ShadowKV
-a21f5a9.
+Written for torch 2.11, transformers 5.23, scikit-learn 1.9; Quest 01c1623, loki 005913b, DoubleSparse b0575e6, ClusterKV
+cb66a22, ShadowKV a21f5a9.
 """
 
 import ast
@@ -159,6 +160,35 @@ def double_sparsity(folder):
     return cases
 
 
+def quest(folder):
+    code = module_of(folder / "Quest/evaluation/quest_attention.py")
+    code.apply_rotary_pos_emb = lambda q, k, *_: (q, k)
+    cases = []
+    for n, budget in [(206, 112), (158, 96), (302, 160)]:
+
+        def select(seed):
+            keys, q = entries(n, seed)
+            newest = keys[:, :, n].reshape(1, 1, -1)
+            layer = types.SimpleNamespace(layer_id=2, num_heads=Q_HEADS, num_key_value_heads=KV_HEADS, head_dim=DIM,
+                                          num_key_value_groups=GROUP, hidden_size=Q_HEADS * DIM, chunk_size=16,
+                                          token_budget=budget, q_proj=lambda _: q.view(1, 1, -1),
+                                          k_proj=lambda _: newest, v_proj=lambda _: newest, o_proj=lambda x: x,
+                                          rotary_emb=lambda *_: (None, None))
+            seen = []
+            plain = torch.nn.functional.softmax
+            code.nn.functional.softmax = lambda x, **kw: (seen.append(x), plain(x, **kw))[1]
+            code.forward(layer, torch.zeros(1, 1, 1), position_ids=torch.tensor([[n]]),
+                         past_key_value=(keys[:, :, :n], keys[:, :, :n]))
+            code.nn.functional.softmax = plain
+            least = torch.finfo(torch.float32).min
+            return [torch.nonzero(seen[0][0, h, 0] > least).flatten().tolist() for h in range(Q_HEADS)], n
+
+        seed, lists = first_with_newest(select)
+        cases.append({"method": {"name": "quest", "tokens": budget, "gqa": "none", "dense_layers": 0}, "n": n,
+                      "seed": seed, "selected": lists})
+    return cases
+
+
 def cluster_entries(n, clusters, seed):
     """Keys around `clusters` directions, of several lengths; entry i belongs to cluster (i i / 3) % clusters."""
     directions = floats(clusters * KV_HEADS * DIM, "directions", seed).view(clusters, KV_HEADS, DIM)
@@ -241,6 +271,6 @@ if __name__ == "__main__":
     clones = pathlib.Path(sys.argv[1])
     torch.manual_seed(0)
     made = {"made_by": "tests/golden/retrieval_methods.py, torch " + torch.__version__}
-    for part in (loki, double_sparsity, clusterkv, shadowkv):
+    for part in (quest, loki, double_sparsity, clusterkv, shadowkv):
         made[part.__name__] = part(clones)
     print(json.dumps(made, separators=(",", ":")))

@@ -47,6 +47,7 @@ json active_settings(const MethodEntry& entry) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
     if (parameter.name == "recovery") spec["recovery"] = 0.5;
+    if (parameter.name == "outliers") spec["outliers"] = 4;
     if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
   }
   return spec;
@@ -127,6 +128,19 @@ TEST_P(Conformance, ActsOnAPromptAboveItsBudgetAndSaysSo) {
 TEST_P(Conformance, AFullBudgetChangesNothingBitForBit) {
   const json spec = full_budget_settings(entry());
   if (spec.is_null()) GTEST_SKIP() << GetParam() << " has no budget";
+  const Prefill start = prompt(300);
+  const Outcome full = run(start, {{"name", "full"}});
+  const Outcome same = run(start, spec);
+  EXPECT_EQ(same.tokens, full.tokens);
+  EXPECT_EQ(same.logits, full.logits);
+}
+
+TEST_P(Conformance, ARetrieverWithABudgetOfEveryEntryChangesNothingBitForBit) {
+  if (entry().family != Family::retrieval) GTEST_SKIP() << GetParam() << " does not retrieve";
+  json spec = active_settings(entry());
+  if (!spec.contains("keep")) GTEST_SKIP() << GetParam() << " has no budget";
+  spec.erase("keep");
+  spec["tokens"] = 324;  // the prompt and all that is generated
   const Prefill start = prompt(300);
   const Outcome full = run(start, {{"name", "full"}});
   const Outcome same = run(start, spec);

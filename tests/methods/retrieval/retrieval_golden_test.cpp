@@ -47,6 +47,8 @@ void expect_selections(const char* method) {
   }
 }
 
+TEST(RetrievalGolden, QuestSelectsWhatItsAuthorsDo) { expect_selections("quest"); }
+
 TEST(RetrievalGolden, LokiSelectsWhatItsAuthorsDo) { expect_selections("loki"); }
 
 TEST(RetrievalGolden, DoubleSparsitySelectsWhatItsAuthorsDo) { expect_selections("double_sparsity"); }
