@@ -208,6 +208,23 @@ std::optional<Section> selection_section(const ExperimentData& data) {
   return Section{.id = "selection", .title = "Selection", .tables = {std::move(table)}};
 }
 
+std::optional<Section> link_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "links",
+       .title = "What a pass brings from behind the device",
+       .caption =
+           "Bytes that came over the link, how long they occupied it, and how long the pass waited for them; what "
+           "was not waited for was hidden behind computing. emu: the link takes the time that its description "
+           "says."},
+      {{"link_bytes", "Brought a pass", {}},
+       {"link_ms", "Link occupied", kFixed2},
+       {"stall_ms", "Waited", kFixed2},
+       {"prefetch_overlap", "Hidden", {}}});
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "links", .title = "Links", .tables = {std::move(table)}};
+}
+
 std::optional<Section> verification_section(const ExperimentData& data) {
   Table table = metric_table(data,
                              {.id = "verification",
@@ -231,7 +248,8 @@ std::optional<Section> speed_section(const ExperimentData& data) {
               .title = "Latency and throughput",
               .caption =
                   "Median over all timed repeats, and below it their 10th to 90th percentile. Measured: wall clock of "
-                  "one request alone with its own prefill, after warm-up. Modelled: a virtual clock on a hardware "
+                  "one request, or of a batch of equal ones, with its own prefill, after warm-up. Modelled: a virtual "
+                  "clock on a hardware "
                   "profile.",
               .columns = {{.title = "Method", .numeric = false}, {.title = "Clock", .numeric = false}}};
   const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);

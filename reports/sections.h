@@ -21,6 +21,8 @@ namespace kvarena::reports {
 [[nodiscard]] Section memory_section(const ExperimentData& data);
 /// What decoding attended to, where it was measured.
 [[nodiscard]] std::optional<Section> selection_section(const ExperimentData& data);
+/// What came over links, where a method keeps entries behind the device.
+[[nodiscard]] std::optional<Section> link_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
 /// Medians with their spread over repeats, measured and modelled times in rows of their own.
 [[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);

@@ -7,11 +7,11 @@ void note_pass(Session& session, const KvCache& cache, Traffic& before) {
   session.peak_host_bytes = cache.ledger->peak(Tier::host);
   session.peak_disk_bytes = cache.ledger->peak(Tier::disk);
   const Traffic& now = session.activity.traffic;
-  if (now.loaded_bytes == 0 && now.offloaded_bytes == 0) return;
-  session.traffic.push_back({.loaded_bytes = now.loaded_bytes - before.loaded_bytes,
-                             .offloaded_bytes = now.offloaded_bytes - before.offloaded_bytes,
-                             .link_seconds = now.link_seconds - before.link_seconds,
-                             .stalled_seconds = now.stalled_seconds - before.stalled_seconds});
+  const Traffic pass{.loaded_bytes = now.loaded_bytes - before.loaded_bytes,
+                     .offloaded_bytes = now.offloaded_bytes - before.offloaded_bytes,
+                     .link_seconds = now.link_seconds - before.link_seconds,
+                     .stalled_seconds = now.stalled_seconds - before.stalled_seconds};
+  if (pass.loaded_bytes > 0 || pass.offloaded_bytes > 0) session.traffic.push_back(pass);
   before = now;
 }
 

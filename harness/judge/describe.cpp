@@ -43,11 +43,15 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = session.peak_disk_bytes;
 }
 
+store::Storage storage_of(const Session& session, const Request& request) {
+  const bool emulated = !session.traffic.empty() && request.facts != nullptr && request.facts->tiers->emulated();
+  return emulated ? store::Storage::emulated : store::Storage::real;
+}
+
 void add_traffic(store::SampleResult& result, const Session& session, const Request& request) {
   if (session.traffic.empty()) return;
   constexpr double kMilliseconds = 1e3;
-  const bool emulated = request.facts != nullptr && request.facts->tiers->emulated();
-  const store::Storage storage = emulated ? store::Storage::emulated : store::Storage::real;
+  const store::Storage storage = storage_of(session, request);
   const auto passes = static_cast<double>(session.traffic.size());
   Traffic total;
   store::Series bytes{.name = "link_bytes", .unit = "bytes", .storage = storage};

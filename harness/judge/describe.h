@@ -15,8 +15,11 @@ void describe_prompt(store::SampleResult& result, const Request& request);
 /// the same prompt's full cache.
 void add_bytes(store::SampleResult& result, const Session& session, int64_t full_bytes);
 
+/// emulated when the session moved bytes over a link of the request's machine that is.
+[[nodiscard]] store::Storage storage_of(const Session& session, const Request& request);
+
 /// Of a session that moved bytes between tiers: link_bytes, link_ms, stall_ms of each pass and on average,
-/// prefetch_overlap over all passes; marked as emulated where a link of the request's machine is.
+/// prefetch_overlap over all passes.
 void add_traffic(store::SampleResult& result, const Session& session, const Request& request);
 
 /// The counters that prove that a method acted.

@@ -63,12 +63,18 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
 }
 
 void add(store::SampleResult& result, const std::string& name, const std::vector<double>& values,
-         const std::string& unit) {
+         const std::string& unit, store::Storage storage = store::Storage::real) {
   if (values.empty()) return;
-  result.values.push_back(
-      {.metric = name, .value = percentile(values, 50), .unit = unit, .clock = store::Clock::measured});
-  result.series.push_back(
-      {.name = name, .values = {values.begin(), values.end()}, .unit = unit, .clock = store::Clock::measured});
+  result.values.push_back({.metric = name,
+                           .value = percentile(values, 50),
+                           .unit = unit,
+                           .clock = store::Clock::measured,
+                           .storage = storage});
+  result.series.push_back({.name = name,
+                           .values = {values.begin(), values.end()},
+                           .unit = unit,
+                           .clock = store::Clock::measured,
+                           .storage = storage});
 }
 
 }  // namespace
@@ -109,10 +115,11 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = settings.batch * session.peak_disk_bytes;
   add_traffic(result, session, request);
   add(result, "prefill_ms", prefill_ms, "ms");
-  add(result, "compress_ms", compress_ms, "ms");
-  add(result, "time_to_first_token_ms", first_token_ms, "ms");
-  add(result, "inter_token_latency_ms", gap_ms, "ms");
-  add(result, "throughput_tokens_per_s", throughput, "tokens/s");
+  const store::Storage storage = storage_of(session, request);
+  add(result, "compress_ms", compress_ms, "ms", storage);
+  add(result, "time_to_first_token_ms", first_token_ms, "ms", storage);
+  add(result, "inter_token_latency_ms", gap_ms, "ms", storage);
+  add(result, "throughput_tokens_per_s", throughput, "tokens/s", storage);
   return verdict;
 }
 
