@@ -15,6 +15,7 @@ using store::CellState;
 
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
+constexpr NumberFormat kFixed4{.style = NumberStyle::fixed, .digits = 4};
 constexpr NumberFormat kSignificant{.style = NumberStyle::significant, .digits = 3};
 constexpr NumberFormat kFactor{.style = NumberStyle::factor, .digits = 2};
 
@@ -237,6 +238,21 @@ std::optional<Section> verification_section(const ExperimentData& data) {
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
   if (table.rows.empty()) return std::nullopt;
   return Section{.id = "verification", .title = "Verification", .tables = {std::move(table)}};
+}
+
+std::optional<Section> reuse_section(const ExperimentData& data) {
+  Table quality = metric_table(data,
+                               {.id = "reuse",
+                                .title = "Reuse of entries",
+                                .caption = "Computed anew: share of tokens and layers, the question included. "
+                                           "Deviation: mean cosine distance of keys and values to those of full KV."},
+                               {{"recompute_share", "Computed anew", {}},
+                                {"recomputed_tokens", "Context tokens", kFixed1},
+                                {"kv_deviation", "Deviation", kFixed4},
+                                {"kl_nats", "KL to full KV", kFixed4}});
+  std::erase_if(quality.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
+  if (quality.rows.empty()) return std::nullopt;
+  return Section{.id = "reuse", .title = "Reuse", .tables = {std::move(quality)}};
 }
 
 std::optional<Section> speed_section(const ExperimentData& data) {

@@ -24,6 +24,7 @@ namespace kvarena::reports {
 /// What came over links, where a method keeps entries behind the device.
 [[nodiscard]] std::optional<Section> link_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
+[[nodiscard]] std::optional<Section> reuse_section(const ExperimentData& data);
 /// Medians with their spread over repeats, measured and modelled times in rows of their own.
 [[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);
 /// Sweeps of load: a row a method, clock and point.

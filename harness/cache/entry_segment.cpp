@@ -9,6 +9,7 @@
 #include "harness/cache/run_attention.h"
 #include "harness/core/error.h"
 #include "kernels/cells/cells.h"
+#include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
@@ -74,6 +75,23 @@ void EntrySegment::append(const float* keys, const float* values, int64_t n, int
     }
     head.entries += n;
     head.remembered.resize(head.entries * remembered_width_, 0.0F);
+  }
+}
+
+void EntrySegment::replace(int64_t first, const float* keys, const float* values, int64_t n, int64_t stride) {
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    Head& head = heads_[h];
+    KVARENA_ASSERT(first >= 0 && first + n <= head.entries, fmt::format("{} at {} of {}", n, first, head.entries));
+    const int64_t offset = h * shape_.head_dim;
+    kernels::store_rows(cells(shape_, CellKind::keys, head.keys), first, n, keys + offset, stride);
+    kernels::store_rows(cells(shape_, CellKind::values, head.values), first, n, values + offset, stride);
+  }
+}
+
+void EntrySegment::turn_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin) {
+  for (Head& head : heads_) {
+    kernels::rotate_cells(cells(shape_, CellKind::keys, head.keys), first, count, cos.data(), sin.data(),
+                          static_cast<int64_t>(cos.size()), /*table_stride=*/0);
   }
 }
 

@@ -30,6 +30,12 @@ class EntrySegment final : public Segment {
   /// Keeps the listed entries of each head: kept[kv_head] ascending indices. The rest is really released, and the
   /// segment is ragged from then on. Remembered numbers are gathered along.
   void keep(std::span<const std::vector<int32_t>> kept);
+  /// Writes n tokens over entries first .. first+n-1 of every head; keys and values as append() takes them, and the
+  /// same bits.
+  void replace(int64_t first, const float* keys, const float* values, int64_t n, int64_t stride);
+  /// Turns the keys of entries first .. first+count-1 of every head by the angle whose cosines and sines are given
+  /// [half] (kernels/rope): what moving them to another position needs. Positions stay.
+  void turn_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin);
   /// Replaces an entry's key and value [head_dim], what is null stays: merging.
   void overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value);
   /// Removes the first n entries of every head.

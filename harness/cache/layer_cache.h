@@ -93,6 +93,8 @@ class AttentionHooks {
                                const float* /*lse*/) {}
   /// Whether LayerQueries::hidden is wanted.
   [[nodiscard]] virtual bool wants_hidden() const { return false; }
+  /// After the whole layer: the residual stream of the pass's tokens, rows [count, hidden_size].
+  virtual void after_layer(int64_t /*layer*/, const float* /*rows*/, int64_t /*count*/, int64_t /*hidden_size*/) {}
 };
 
 }  // namespace kvarena

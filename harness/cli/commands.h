@@ -19,6 +19,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command new_method_command();
 [[nodiscard]] Command papers_command();
 [[nodiscard]] Command report_command();
+[[nodiscard]] Command reuse_command();
 [[nodiscard]] Command run_command();
 [[nodiscard]] Command schema_command();
 [[nodiscard]] Command score_command();

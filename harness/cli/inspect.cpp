@@ -83,7 +83,8 @@ json inspection_json(const Inspection& inspection, const Options& options, const
           {"activity",
            {{"entries_dropped", activity.entries_dropped},
             {"entries_packed", activity.entries_packed},
-            {"entries_skipped", activity.entries_skipped}}},
+            {"entries_skipped", activity.entries_skipped},
+            {"tokens_reused", activity.tokens_reused}}},
           {"layers", layers},
           {"steps", steps}};
 }

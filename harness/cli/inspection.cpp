@@ -112,14 +112,15 @@ int32_t likeliest(const std::vector<float>& logits) {
 Inspection inspect(Transformer& model, const Prefill& prompt, const Method& method, int64_t steps) {
   Inspection result;
   const int64_t layers = model.config().layers;
-  KvCache cache = compress_prompt(prompt, method, result.activity);
+  PromptState state = state_after_prompt(model, prompt, method, result.activity);
+  KvCache& cache = state.cache;
   for (const LayerCache& layer : cache.layers) result.layers.push_back(describe_layer(layer));
   result.resident_bytes = cache.bytes();
   result.full_bytes = prompt.cache.bytes();
 
   KvCache full = prompt.cache.clone();
   MethodHooks hooks(method, result.activity, layers, static_cast<int64_t>(prompt.tokens.size()), prompt.model.get());
-  std::vector<float> logits = prompt.logits;
+  std::vector<float> logits = std::move(state.logits);
   for (int64_t i = 0; i < steps; ++i) {
     StepInfo step{.token = likeliest(logits), .mass = {}, .selected = {}, .logits = {}};
     Watch watch(hooks, layers);

@@ -8,14 +8,14 @@
 
 namespace kvarena {
 
-CacheDraft::CacheDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
                        Activity& activity)
     : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),
       sampler_(sampler),
       activity_(&activity),
       prompt_tokens_(static_cast<int64_t>(prompt.tokens.size())),
       model_facts_(prompt.model),
-      committed_(compress_prompt(prompt, *method_, activity)),
+      committed_(state_after_prompt(model, prompt, *method_, activity).cache),
       hooks_(*method_, activity, model.config().layers, prompt_tokens_, model_facts_.get()) {}
 
 void CacheDraft::begin(const DraftRound& round) {

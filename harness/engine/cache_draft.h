@@ -12,7 +12,7 @@ namespace kvarena {
 /// verifier's own entries, so drafted ones never stay anywhere.
 class CacheDraft final : public DraftSource {
  public:
-  CacheDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+  CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
              Activity& activity);
 
   void begin(const DraftRound& round) override;

@@ -1,5 +1,7 @@
 #include "harness/engine/compressed_cache.h"
 
+#include <chrono>
+
 namespace kvarena {
 
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
@@ -17,6 +19,25 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
   }
   method.compress_all(contexts, prompt.observations);
   return cache;
+}
+
+PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
+  if (const Reuser* reuser = method.reuser()) {
+    ReuseMemory own;
+    ReuseMemory& memory = prompt.memory ? *prompt.memory : own;
+    prime(model, prompt.tokens, prompt.layout, *reuser, memory);
+    ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *reuser, memory);
+    activity.tokens_reused += reused.record.reused;
+    const double seconds = reused.record.total_s;
+    return {.cache = std::move(reused.cache),
+            .logits = std::move(reused.logits),
+            .reuse = std::move(reused.record),
+            .seconds = seconds};
+  }
+  const auto start = std::chrono::steady_clock::now();
+  KvCache cache = compress_prompt(prompt, method, activity);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds};
 }
 
 }  // namespace kvarena

@@ -1,6 +1,9 @@
 #pragma once
 // A prompt's cache as a method leaves it.
 
+#include <optional>
+#include <vector>
+
 #include "harness/engine/prefill.h"
 #include "harness/method/method.h"
 
@@ -9,5 +12,18 @@ namespace kvarena {
 /// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
 /// without what the method needs.
 [[nodiscard]] KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity);
+
+/// Where decoding starts.
+struct PromptState {
+  KvCache cache;
+  std::vector<float> logits;         // [vocab_size], of the first new token
+  std::optional<ReuseRecord> reuse;  // of methods that reuse entries
+  double seconds = 0;                // from the full cache, or from a primed memory, to this state
+};
+
+/// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
+/// from prompt.memory if there is one, and the logits that follow from it.
+[[nodiscard]] PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method,
+                                             Activity& activity);
 
 }  // namespace kvarena

@@ -30,9 +30,8 @@ Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const 
   return {.token = sample(logits, mode_ == DraftSampling::coupled ? settings_ : SamplingSettings{}, index)};
 }
 
-std::unique_ptr<DraftSource> make_draft_source(const Transformer& model, const Prefill& prompt,
-                                               const Verifier& verifier, const DraftSampler& sampler, KvCache& full,
-                                               Activity& activity) {
+std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt, const Verifier& verifier,
+                                               const DraftSampler& sampler, KvCache& full, Activity& activity) {
   if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, activity);
   if (!verifier.draft_model().empty()) return std::make_unique<ModelDraft>(model, prompt, verifier, sampler);
   if (verifier.draft_layers() > 0) return std::make_unique<ExitDraft>(model, verifier, sampler, full);

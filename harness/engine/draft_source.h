@@ -58,7 +58,7 @@ class DraftSampler {
 
 /// The source that `verifier` names, at the end of the prompt. `full` is the session's full cache, which must outlive
 /// it; `activity` counts what a compressor does.
-[[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(const Transformer& model, const Prefill& prompt,
+[[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt,
                                                              const Verifier& verifier, const DraftSampler& sampler,
                                                              KvCache& full, Activity& activity);
 

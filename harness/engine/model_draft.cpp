@@ -2,37 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <mutex>
-
 #include "harness/core/error.h"
 #include "harness/core/home.h"
-#include "harness/model/open_model.h"
 
 namespace kvarena {
-namespace {
-
-/// Drafters alive, by file and stored form: sessions of one run share weights.
-std::shared_ptr<Transformer> shared_transformer(const std::filesystem::path& path, const TransformerOptions& options) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<Transformer>> alive;
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<Transformer>& known =
-      alive[fmt::format("{} {} {}", std::filesystem::canonical(path).string(), static_cast<int>(options.weights),
-                        static_cast<int>(options.cache))];
-  std::shared_ptr<Transformer> model = known.lock();
-  if (!model) {
-    const OpenedModel opened = open_model(path);
-    model = std::make_shared<Transformer>(opened.config, *opened.checkpoint, options);
-    known = model;
-  }
-  return model;
-}
-
-}  // namespace
 
 ModelDraft::ModelDraft(const Transformer& target, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler)
-    : model_(shared_transformer(find_model(verifier.draft_model()), target.options())),
+    : shared_(shared_model(find_model(verifier.draft_model()), target.options())),
+      model_(&shared_->transformer),
       sampler_(sampler),
       cache_(model_->make_cache()),
       vocab_(static_cast<size_t>(std::min(target.config().vocab_size, model_->config().vocab_size))) {

@@ -3,6 +3,7 @@
 // arXiv:2302.01318.
 
 #include "harness/engine/draft_source.h"
+#include "harness/model/shared_model.h"
 
 namespace kvarena {
 
@@ -22,7 +23,8 @@ class ModelDraft final : public DraftSource {
   /// Feeds `tokens` and returns the logits after the last, cut to the target's vocabulary.
   std::span<const float> feed(std::span<const int32_t> tokens);
 
-  std::shared_ptr<Transformer> model_;
+  std::shared_ptr<SharedModel> shared_;
+  Transformer* model_;  // shared_'s
   DraftSampler sampler_;
   KvCache cache_;
   size_t vocab_ = 0;  // ids that both models know

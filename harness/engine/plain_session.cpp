@@ -1,39 +1,37 @@
 #include "harness/engine/plain_session.h"
 
-#include <chrono>
-
-#include "harness/engine/compressed_cache.h"
 #include "harness/engine/request_meter.h"
 #include "harness/engine/selection_meter.h"
+#include "harness/reuse/deviation.h"
 
 namespace kvarena {
 
 PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options)
-    : cache_([&] {
-        const auto start = std::chrono::steady_clock::now();
-        KvCache cache = compress_prompt(prompt, method, activity);
-        compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        return cache;
-      }()),
+    : state_(state_after_prompt(model, prompt, method, activity)),
       model_facts_(prompt.model),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   if (meter_ != nullptr) meter_->watch(hooks_);
-  resident_bytes = cache_.bytes();
+  compress_seconds = state_.seconds;
+  reuse = state_.reuse;
+  if (reuse && prompt.cache.length == state_.cache.length) {
+    deviation = layer_deviations(prompt.cache, state_.cache, state_.cache.length);
+  }
+  resident_bytes = state_.cache.bytes();
   traffic_so_far_ = activity.traffic;
-  emitter_.emit(*this, prompt.logits);
+  emitter_.emit(*this, state_.logits);
 }
 
 SequencePass PlainSession::next_pass() {
   AttentionHooks* const hooks = meter_ != nullptr ? static_cast<AttentionHooks*>(meter_) : &hooks_;
-  return {.tokens = std::span(tokens).last(1), .cache = &cache_, .hooks = hooks, .logits = LogitsRows::last};
+  return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = hooks, .logits = LogitsRows::last};
 }
 
 void PlainSession::consume(std::span<const float> logits) {
   if (ended_by(*this, hooks_.failure())) return;
   emitter_.emit(*this, logits);
-  note_pass(*this, cache_, traffic_so_far_);
+  note_pass(*this, state_.cache, traffic_so_far_);
 }
 
 }  // namespace kvarena

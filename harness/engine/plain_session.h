@@ -1,6 +1,7 @@
 #pragma once
 // Decoding one token a pass on the method's cache.
 
+#include "harness/engine/compressed_cache.h"
 #include "harness/engine/emitter.h"
 #include "harness/engine/observe.h"
 #include "harness/engine/session.h"
@@ -14,10 +15,10 @@ class PlainSession final : public Session {
   [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
-  [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }
+  [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }
 
  private:
-  KvCache cache_;
+  PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
   MethodHooks hooks_;
   SelectionMeter* meter_;  // null when nothing is measured

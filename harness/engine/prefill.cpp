@@ -13,11 +13,7 @@
 
 namespace kvarena {
 
-PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
-                     std::shared_ptr<const ModelFacts> facts)
-    : model_(&model),
-      needs_(needs),
-      result_{.tokens = {tokens.begin(), tokens.end()}, .cache = model.make_cache(), .model = std::move(facts)} {
+Prefill unread_prompt(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts) {
   const auto n = static_cast<int64_t>(tokens.size());
   const int64_t window = model.config().max_position;
   if (n == 0) fail({.place = "prompt", .found = "no tokens", .expected = "at least one"});
@@ -27,10 +23,17 @@ PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const 
           .expected = fmt::format("at most {}, the model's window", window),
           .action = "set \"max_length\" in the workload to cut long prompts in the middle"});
   }
-  if (result_.model == nullptr) result_.model = model_facts(model);
-  result_.cache.prompt_length = n;
-  observer_ = std::make_unique<PromptObserver>(needs, n, model.config().layers, model.config().hidden_size,
-                                               result_.model->rotation);
+  Prefill result{.tokens = {tokens.begin(), tokens.end()}, .cache = model.make_cache(), .model = std::move(facts)};
+  if (result.model == nullptr) result.model = model_facts(model);
+  result.cache.prompt_length = n;
+  return result;
+}
+
+PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
+                     std::shared_ptr<const ModelFacts> facts)
+    : model_(&model), needs_(needs), result_(unread_prompt(model, tokens, std::move(facts))) {
+  observer_ = std::make_unique<PromptObserver>(needs, result_.cache.prompt_length, model.config().layers,
+                                               model.config().hidden_size, result_.model->rotation);
 }
 
 PromptRun::~PromptRun() = default;

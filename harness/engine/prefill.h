@@ -9,6 +9,7 @@
 #include "harness/cache/layer_cache.h"
 #include "harness/method/method.h"
 #include "harness/model/transformer.h"
+#include "harness/reuse/reuse_prompt.h"
 
 namespace kvarena {
 
@@ -23,7 +24,14 @@ struct Prefill {
   std::vector<LayerObservations> observations;  // [layers]
   std::shared_ptr<const ModelFacts> model;
   double seconds = 0;
+  PromptLayout layout;                  // as far as the caller knows; set after the prefill
+  std::shared_ptr<ReuseMemory> memory;  // what methods that reuse entries share; null: each primes one of its own
 };
+
+/// A prompt that nobody has computed yet: what a method that reuses entries starts from when no other method needs the
+/// full cache. Throws as prefill() does.
+[[nodiscard]] Prefill unread_prompt(Transformer& model, std::span<const int32_t> tokens,
+                                    std::shared_ptr<const ModelFacts> facts = nullptr);
 
 /// Prompt tokens in one pass, unless said otherwise.
 inline constexpr int64_t kPrefillChunk = 512;

@@ -51,13 +51,16 @@ class Session {
   FinishReason finish = FinishReason::running;
   std::string failure;  // why the method could not go on; finish is `failed` then
   Activity activity;
-  std::vector<VerifyRound> rounds;  // of verification methods
-  int64_t resident_bytes = 0;       // of the method's cache right after the prompt
-  int64_t peak_bytes = 0;           // at most, while this session lived
-  int64_t peak_host_bytes = 0;      // of the cache on the host, at most
-  int64_t peak_disk_bytes = 0;      // on the disk
-  std::vector<Traffic> traffic;     // of each pass that moved something
-  double compress_seconds = 0;      // from full cache to the method's
+  std::vector<VerifyRound> rounds;   // of verification methods
+  int64_t resident_bytes = 0;        // of the method's cache right after the prompt
+  int64_t peak_bytes = 0;            // at most, while this session lived
+  int64_t peak_host_bytes = 0;       // of the cache on the host, at most
+  int64_t peak_disk_bytes = 0;       // on the disk
+  std::vector<Traffic> traffic;      // of each pass that moved something
+  double compress_seconds = 0;       // from full cache, or from entries of earlier prompts, to the method's
+  std::optional<ReuseRecord> reuse;  // of methods that reuse entries
+  /// [layers], of such a method's prompt from the full cache (harness/reuse/deviation.h), where that is at hand.
+  std::vector<double> deviation;
 };
 
 class SelectionMeter;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "harness/tiers/hierarchy.h"
 
@@ -76,13 +77,30 @@ void add_traffic(store::SampleResult& result, const Session& session, const Requ
   for (store::Series* series : {&bytes, &link, &stall}) result.series.push_back(std::move(*series));
 }
 
+void add_reuse(store::SampleResult& result, const Session& session) {
+  if (!session.reuse) return;
+  const ReuseRecord& reuse = *session.reuse;
+  const auto recomputed = static_cast<double>(reuse.recomputed.size());
+  result.values.push_back({.metric = "recompute_share", .value = reuse.recompute_share, .unit = "fraction"});
+  result.values.push_back({.metric = "recomputed_tokens", .value = recomputed, .unit = "tokens"});
+  result.values.push_back(
+      {.metric = "reused_bytes", .value = static_cast<double>(reuse.loaded_bytes), .unit = "bytes"});
+  if (session.deviation.empty()) return;
+  const double sum = std::accumulate(session.deviation.begin(), session.deviation.end(), 0.0);
+  result.values.push_back({.metric = "kv_deviation",
+                           .value = sum / static_cast<double>(session.deviation.size()),
+                           .unit = "cosine distance"});
+  result.series.push_back({.name = "kv_deviation",
+                           .values = {session.deviation.begin(), session.deviation.end()},
+                           .unit = "cosine distance"});
+}
+
 void add_activity(store::SampleResult& result, const Activity& activity) {
-  result.activity_json = nlohmann::json{{"entries_dropped", activity.entries_dropped},
-                                        {"entries_packed", activity.entries_packed},
-                                        {"entries_skipped", activity.entries_skipped},
-                                        {"tokens_drafted", activity.tokens_drafted},
-                                        {"tokens_accepted", activity.tokens_accepted}}
-                             .dump();
+  result.activity_json =
+      nlohmann::json{{"entries_dropped", activity.entries_dropped}, {"entries_packed", activity.entries_packed},
+                     {"entries_skipped", activity.entries_skipped}, {"tokens_drafted", activity.tokens_drafted},
+                     {"tokens_accepted", activity.tokens_accepted}, {"tokens_reused", activity.tokens_reused}}
+          .dump();
 }
 
 void add_selections(store::SampleResult& result, const SelectionMeter& meter) {

@@ -22,6 +22,10 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
 /// prefetch_overlap over all passes.
 void add_traffic(store::SampleResult& result, const Session& session, const Request& request);
 
+/// Of methods that reuse entries: recompute_share, recomputed_tokens, reused_bytes, kv_deviation (mean over layers) and
+/// the series kv_deviation by layer.
+void add_reuse(store::SampleResult& result, const Session& session);
+
 /// The counters that prove that a method acted.
 void add_activity(store::SampleResult& result, const Activity& activity);
 

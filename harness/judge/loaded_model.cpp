@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
+#include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::judge {
 namespace {
@@ -30,6 +33,30 @@ kernels::DType parse_dtype(const std::string& name) {
   if (name == "f32") return kernels::DType::f32;
   if (name == "f16") return kernels::DType::f16;
   return kernels::DType::bf16;
+}
+
+/// What of the rendered `text` comes before the first user's turn, and where the question begins. A template that
+/// changes messages leaves this open.
+PromptLayout layout_of(const Sample& sample, const std::string& text, std::vector<TextRange> ranges) {
+  PromptLayout layout{.text = text, .ranges = std::move(ranges)};
+  const auto token_at = [&](size_t byte) {
+    const auto at = static_cast<int64_t>(byte);
+    const auto it = std::ranges::find_if(layout.ranges, [&](const TextRange& range) { return range.end > at; });
+    return static_cast<int64_t>(it - layout.ranges.begin());
+  };
+  size_t begin = 0;
+  bool prefixed = false;
+  for (size_t i = 0; i < sample.messages.size(); ++i) {
+    begin = text.find(sample.messages[i].content, begin);
+    if (begin == std::string::npos) break;
+    if (!prefixed && sample.messages[i].role == "user") {
+      layout.prefix = token_at(begin);
+      prefixed = true;
+    }
+    if (i == sample.question.message) layout.question = token_at(begin + sample.question.byte);
+    begin += sample.messages[i].content.size();
+  }
+  return layout;
 }
 
 }  // namespace
@@ -71,16 +98,18 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
 Request LoadedModel::request(const Sample& sample, const experiment::EngineSettings& engine,
                              std::vector<std::string> metrics) const {
   Request request{.sample = &sample, .tokenizer = opened_.tokenizer.get(), .metrics = std::move(metrics)};
+  std::string text;
   if (sample.chat_template && entry_.chat_template != "none") {
     std::vector<ChatMessage> messages;
     for (const Message& message : sample.messages) messages.push_back({message.role, message.content});
-    const std::string text = template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
+    text = template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
     request.prompt = opened_.tokenizer->encode(text, {.add_special = false});
   } else {
-    std::string text;
     for (const Message& message : sample.messages) text += message.content;
-    request.prompt = opened_.tokenizer->encode(text + sample.answer_prefix);
+    text += sample.answer_prefix;
+    request.prompt = opened_.tokenizer->encode(text);
   }
+  request.layout = layout_of(sample, text, token_ranges(*opened_.tokenizer, request.prompt, text));
 
   const int64_t new_tokens = engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
   const auto needed = static_cast<int64_t>(request.prompt.size()) + new_tokens;

@@ -188,6 +188,7 @@ Verdict describe_answer(const Candidate& candidate, const Request& request, cons
   add_bytes(result, session, reference.bytes);
   add_traffic(result, session, request);
   add_rounds(result, session);
+  add_reuse(result, session);
   return verdict;
 }
 
@@ -243,6 +244,8 @@ std::vector<Verdict> judge_quality(Transformer& model, const Request& request, s
     std::ranges::move(judge_quality(model, request, methods.subspan(half)), std::back_inserter(verdicts));
     return verdicts;
   }
+  prompt->layout = request.layout;
+  prompt->memory = std::make_shared<ReuseMemory>();
   return judge_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
 }
 
@@ -251,7 +254,8 @@ Verdict judge_noise_floor(Transformer& model, const Request& request, const Judg
     const Prefill prompt = prefill(model, request.prompt, {});
     return run_reference(model, prompt, request);
   }();
-  const Prefill again = prefill(model, request.prompt, baseline.method->needs(), kOtherChunk, request.facts);
+  Prefill again = prefill(model, request.prompt, baseline.method->needs(), kOtherChunk, request.facts);
+  again.layout = request.layout;
   const auto half = std::span(request.prompt).first((request.prompt.size() + 1) / 2);
   const Prefill neighbour = prefill(model, half, {}, kOtherChunk);
   return judge_against(first, model, again, request, std::span(&baseline, 1), &neighbour).front();

@@ -16,6 +16,7 @@ struct Request {
   const Tokenizer* tokenizer = nullptr;
   std::shared_ptr<const ModelFacts> facts;  // what methods may know of the model
   std::vector<int32_t> prompt;              // with chat template and answer prefix
+  PromptLayout layout;                      // what of it is prefix, context and question
   StopRule stop;
   SamplingSettings sampling;
   std::vector<std::string> metrics;  // ids of metrics that score a prediction

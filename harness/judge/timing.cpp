@@ -23,15 +23,28 @@ struct Repeat {
   [[nodiscard]] const Session& first() const { return *sessions.front(); }
 };
 
+/// The prompt as the method starts from it. One that reuses entries finds them in `memory` and wants no prefill.
+Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
+                     const std::shared_ptr<ReuseMemory>& memory) {
+  if (method.reuser() == nullptr) {
+    return prefill(model, request.prompt, method.needs(), kPrefillChunk, request.facts);
+  }
+  Prefill prompt = unread_prompt(model, request.prompt, request.facts);
+  prompt.layout = request.layout;
+  prompt.memory = memory;
+  return prompt;
+}
+
 /// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, int64_t batch) {
+Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, int64_t batch,
+                const std::shared_ptr<ReuseMemory>& memory) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   };
   Repeat repeat;
   const auto start = Clock::now();
-  const Prefill prompt = prefill(model, request.prompt, judged.method->needs(), kPrefillChunk, request.facts);
+  const Prefill prompt = start_prompt(model, request, *judged.method, memory);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
   std::vector<Session*> running;
   for (int64_t i = 0; i < batch; ++i) {
@@ -42,6 +55,7 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   }
   const Session& session = repeat.first();
   repeat.compress_ms = session.compress_seconds * kMilliseconds;
+  if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
 
   const auto decode_start = Clock::now();
   auto last = decode_start;
@@ -81,16 +95,28 @@ void add(store::SampleResult& result, const std::string& name, const std::vector
 
 experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
                                  const experiment::TimingSettings& settings) {
-  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, settings.batch);
+  const auto memory = std::make_shared<ReuseMemory>();
+  if (const Reuser* reuser = judged.method->reuser()) {
+    prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one
+  }
+  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, settings.batch, memory);
 
   std::vector<double> prefill_ms;
   std::vector<double> compress_ms;
+  std::vector<double> load_ms;
+  std::vector<double> score_ms;
+  std::vector<double> align_ms;
   std::vector<double> first_token_ms;
   std::vector<double> gap_ms;
   std::vector<double> throughput;
   Repeat repeat;
   for (int64_t i = 0; i < settings.repeats; ++i) {
-    repeat = run_once(model, request, judged, settings.batch);
+    repeat = run_once(model, request, judged, settings.batch, memory);
+    if (const auto& reuse = repeat.first().reuse) {
+      load_ms.push_back(reuse->load_s * kMilliseconds);
+      score_ms.push_back(reuse->score_s * kMilliseconds);
+      align_ms.push_back(reuse->align_s * kMilliseconds);
+    }
     prefill_ms.push_back(repeat.prefill_ms);
     compress_ms.push_back(repeat.compress_ms);
     first_token_ms.push_back(repeat.first_token_ms);
@@ -117,6 +143,9 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   add(result, "prefill_ms", prefill_ms, "ms");
   const store::Storage storage = storage_of(session, request);
   add(result, "compress_ms", compress_ms, "ms", storage);
+  add(result, "load_ms", load_ms, "ms", storage);
+  add(result, "score_ms", score_ms, "ms", storage);
+  add(result, "align_ms", align_ms, "ms", storage);
   add(result, "time_to_first_token_ms", first_token_ms, "ms", storage);
   add(result, "inter_token_latency_ms", gap_ms, "ms", storage);
   add(result, "throughput_tokens_per_s", throughput, "tokens/s", storage);

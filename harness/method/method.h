@@ -1,6 +1,7 @@
 #pragma once
 // What every KV-cache method is to the engine. Method authors write one of the narrow bases instead: scorer.h
-// (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify), eviction.h (placing).
+// (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify), eviction.h (placing),
+// reuser.h (entries of earlier prompts).
 
 #include <cstdint>
 #include <functional>
@@ -97,9 +98,12 @@ struct Activity {
   int64_t entries_skipped = 0;  // entries a retrieval method did not attend to, over steps
   int64_t tokens_drafted = 0;
   int64_t tokens_accepted = 0;
+  int64_t tokens_reused = 0;  // whose entries in the last layer were computed for another prompt
   Traffic traffic;
 
-  [[nodiscard]] bool acted() const { return entries_dropped + entries_packed + entries_skipped + tokens_drafted > 0; }
+  [[nodiscard]] bool acted() const {
+    return entries_dropped + entries_packed + entries_skipped + tokens_drafted + tokens_reused > 0;
+  }
 };
 
 /// One layer of one request, as a method sees it.
@@ -117,6 +121,7 @@ namespace placement {
 class Policy;
 }
 class Fitter;
+class Reuser;
 class Verifier;
 
 /// A request's method. It holds parameters only: everything it remembers about a request lives in the cache (scores of
@@ -159,6 +164,8 @@ class Method {
 
   /// The draft-and-verify side of a verification method, null for all others.
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }
+  /// What fills a prompt's cache in place of a full prefill: the reusing side of a method, null for all others.
+  [[nodiscard]] virtual const Reuser* reuser() const { return nullptr; }
 
   /// How a store of many contexts places their caches, null for methods that act on one request's cache.
   [[nodiscard]] virtual const placement::Policy* placement() const { return nullptr; }

@@ -7,11 +7,9 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/model/activations.h"
-#include "harness/model/attention_projections.h"
 #include "harness/model/feed_forward.h"
 #include "harness/model/rope_frequencies.h"
-#include "harness/model/weights.h"
+#include "harness/model/transformer_impl.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cells/cells.h"
 #include "kernels/rope/rope.h"
@@ -44,38 +42,6 @@ std::string fingerprint_of(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-struct Transformer::Impl {
-  ModelConfig config;
-  TransformerOptions options;
-  ModelWeights weights;
-  RopeFrequencies rope;      // of the channels that are rotated
-  RopeFrequencies rotation;  // of a whole head in the cache
-  std::string fingerprint;
-  std::vector<LayerShape> shapes;  // [layers]
-
-  Activations a;
-  Workspace attended;              // [R, q_heads * head_dim of the cache]
-  Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace lse;                   // [R, q_heads]
-  Workspace logits;                // [wanted rows, vocab_size]
-  Workspace left;                  // [R, hidden_size], residuals of sequences that left early
-  std::vector<int32_t> positions;  // [R]
-
-  void check(std::span<const SequencePass> batch) const;
-  void embed(std::span<const SequencePass> batch);
-  void make_rotations(std::span<const SequencePass> batch);
-  void attention_block(int64_t layer, std::span<const SequencePass> batch);
-  void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
-  void mlp_block(const LayerWeights& layer);
-  int64_t collect_wanted(std::span<const SequencePass> batch);
-  /// The layer after which a sequence leaves.
-  [[nodiscard]] int64_t last_layer(const SequencePass& pass) const {
-    return (pass.exit_after == 0 ? config.layers : pass.exit_after) - 1;
-  }
-  void run_layer(int64_t layer, std::span<const SequencePass> batch);
-  void run_layers_with_exits(std::span<const SequencePass> batch);
-};
-
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
@@ -105,31 +71,36 @@ void Transformer::Impl::embed(std::span<const SequencePass> batch) {
   }
 }
 
-/// How each row of the stream is turned. Dynamic scaling turns a token by the frequencies of the sequence it was fed
-/// in: of the whole prompt for a token of the prompt, of the tokens up to itself for a later one.
+/// How each row of the stream is turned.
 void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   positions.clear();
+  lengths.clear();
   for (const SequencePass& pass : batch) {
     for (size_t i = 0; i < pass.tokens.size(); ++i) {
       positions.push_back(static_cast<int32_t>(pass.cache->length + static_cast<int64_t>(i)));
+      lengths.push_back(pass.cache->prompt_length);
     }
   }
   const int64_t half = config.rotary_dim() / 2;
   float* cos = a.turn.at_least(2 * a.rows * half);
-  float* sin = cos + a.rows * half;
-  kernels::rotation_tables(positions.data(), a.rows, rope.inverse.data(), half, rope.magnitude, cos, sin);
+  fill_rotations(cos, cos + a.rows * half);
+}
+
+/// Tables [rows, rotary / 2] of all `positions`. Dynamic scaling turns a token by the frequencies of the sequence it
+/// was fed in: of the whole prompt for a token of the prompt, of the tokens up to itself for a later one.
+void Transformer::Impl::fill_rotations(float* cos, float* sin) {
+  const int64_t half = config.rotary_dim() / 2;
+  const auto rows = static_cast<int64_t>(positions.size());
+  kernels::rotation_tables(positions.data(), rows, rope.inverse.data(), half, rope.magnitude, cos, sin);
   if (config.rope_scaling.type != RopeScaling::Type::dynamic) return;
-  int64_t row = 0;
-  for (const SequencePass& pass : batch) {
-    RopeFrequencies grown;
-    int64_t length = config.rope_scaling.original_max_position;
-    for (size_t i = 0; i < pass.tokens.size(); ++i, ++row) {
-      const int64_t own = std::max<int64_t>(pass.cache->prompt_length, positions[row] + 1);
-      if (own > length) grown = rope_frequencies(config, length = own);
-      if (grown.inverse.empty()) continue;
-      kernels::rotation_tables(&positions[row], 1, grown.inverse.data(), half, grown.magnitude, cos + row * half,
-                               sin + row * half);
-    }
+  RopeFrequencies grown;
+  int64_t length = config.rope_scaling.original_max_position;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t own = std::max<int64_t>(lengths[row], positions[row] + 1);
+    if (own <= config.rope_scaling.original_max_position) continue;
+    if (own != length) grown = rope_frequencies(config, length = own);
+    kernels::rotation_tables(&positions[row], 1, grown.inverse.data(), half, grown.magnitude, cos + row * half,
+                             sin + row * half);
   }
 }
 
@@ -208,6 +179,12 @@ int64_t Transformer::Impl::collect_wanted(std::span<const SequencePass> batch) {
 void Transformer::Impl::run_layer(int64_t layer, std::span<const SequencePass> batch) {
   attention_block(layer, batch);
   mlp_block(weights.layers[layer]);
+  const float* row = a.x.at_least(0);
+  for (const SequencePass& pass : batch) {
+    const auto count = static_cast<int64_t>(pass.tokens.size());
+    if (pass.hooks != nullptr) pass.hooks->after_layer(layer, row, count, a.hidden);
+    row += count * a.hidden;
+  }
 }
 
 /// Sequences that leave early are taken out of the stream and the others close up; at the end all rows stand where they
@@ -244,6 +221,14 @@ void Transformer::Impl::run_layers_with_exits(std::span<const SequencePass> batc
   }
   a.rows = all_rows;
   std::copy_n(finished, all_rows * a.hidden, stream);
+}
+
+std::span<const float> Transformer::Impl::head(int64_t rows) {
+  const float* in = a.normalise_stream(weights.final_norm, rows);
+  float* out = logits.at_least(rows * config.vocab_size);
+  kernels::matmul(
+      {.x = in, .m = rows, .x_stride = a.hidden, .w = &weights.head(), .y = out, .y_stride = config.vocab_size});
+  return {out, static_cast<size_t>(rows * config.vocab_size)};
 }
 
 Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
@@ -296,16 +281,7 @@ std::span<const float> Transformer::forward(std::span<const SequencePass> batch)
   }
   for (const SequencePass& pass : batch) pass.cache->length += static_cast<int64_t>(pass.tokens.size());
 
-  const int64_t wanted = m.collect_wanted(batch);
-  const float* in = m.a.normalise_stream(m.weights.final_norm, wanted);
-  float* logits = m.logits.at_least(wanted * m.config.vocab_size);
-  kernels::matmul({.x = in,
-                   .m = wanted,
-                   .x_stride = m.a.hidden,
-                   .w = &m.weights.head(),
-                   .y = logits,
-                   .y_stride = m.config.vocab_size});
-  return {logits, static_cast<size_t>(wanted * m.config.vocab_size)};
+  return m.head(m.collect_wanted(batch));
 }
 
 }  // namespace kvarena

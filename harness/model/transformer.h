@@ -35,6 +35,36 @@ struct SequencePass {
   int64_t exit_after = 0;
 };
 
+/// Decides, while a prompt is recomputed, which rows go on.
+class RowFilter {
+ public:
+  virtual ~RowFilter() = default;
+  /// Whether rows are judged at this layer.
+  [[nodiscard]] virtual bool judges(int64_t layer) const = 0;
+  /// The fresh entries of some of the rows, ascending positions, before they replace what `cache` holds. keys and
+  /// values [positions.size(), kv_heads, head_dim] with `stride` floats between rows. Called until all rows were seen.
+  virtual void see(int64_t layer, std::span<const int32_t> positions, const float* keys, const float* values,
+                   int64_t stride, const LayerCache& cache) = 0;
+  /// Those of `positions` that go on, ascending, the last one among them. Fresh entries of the others stay in this
+  /// layer's cache.
+  [[nodiscard]] virtual std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) = 0;
+};
+
+/// A prompt of which only some tokens are computed.
+struct Recomputation {
+  std::span<const int32_t> tokens;     // the whole prompt
+  std::span<const int32_t> positions;  // of the tokens to compute, ascending: every one from cache->length on, the last
+                                       // token at least
+  KvCache* cache = nullptr;            // dense, an entry at each position before its length; ends with the whole prompt
+  RowFilter* filter = nullptr;         // may be null
+};
+
+struct Recomputed {
+  std::span<const float> logits;   // [vocab_size], after the last token; valid until the next pass
+  std::vector<int64_t> rows;       // [layers], tokens that a layer computed
+  std::vector<int32_t> positions;  // of those that all layers computed
+};
+
 /// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
 /// each token's logits are the same bits alone, in a batch, or inside a verification run.
 /// One thread at a time may call forward(); kernels use OpenMP threads inside.
@@ -68,6 +98,11 @@ class Transformer {
   /// valid until the next call. Throws UserError when a token id is outside the vocabulary or a sequence would outgrow
   /// the model's window; then no cache has changed.
   std::span<const float> forward(std::span<const SequencePass> batch);
+
+  /// Computes the listed tokens as one ragged batch, layer by layer: each attends to all entries up to its own
+  /// position, fresh ones where they were computed and the cache's elsewhere, and its entry takes the place of the
+  /// cache's. Whoever computes every token gets what forward() gives, bit for bit. Throws as forward() does.
+  [[nodiscard]] Recomputed recompute(const Recomputation& what);
 
  private:
   struct Impl;

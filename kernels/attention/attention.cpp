@@ -181,7 +181,11 @@ void attend_reference(const AttendArgs& args) {
 
 Visible visible_range(const AttendProblem& problem, const HeadRun& run, int64_t t) {
   int64_t end = run.entries;
-  if (problem.causal) end = std::max<int64_t>(0, end - (problem.q_len - 1 - t));
+  if (problem.seen != nullptr) {
+    end = std::min<int64_t>(end, problem.seen[t]);
+  } else if (problem.causal) {
+    end = std::max<int64_t>(0, end - (problem.q_len - 1 - t));
+  }
   const int64_t begin = problem.window > 0 ? std::max<int64_t>(0, end - problem.window) : 0;
   if (run.index == nullptr) return {begin, end};
   const int32_t* last = run.index + run.index_count;

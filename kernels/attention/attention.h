@@ -74,6 +74,8 @@ struct AttendProblem {
   /// true: the last q_len entries of every run belong to the queries in order, and query t sees the entries before
   /// entries - (q_len - 1 - t). false: every query sees every entry.
   bool causal = false;
+  /// [q_len] ascending; null: as `causal` says. Query t sees the entries before seen[t]: queries of scattered tokens.
+  const int32_t* seen = nullptr;
   /// Sliding window: of the entries it may see, a query sees the last `window` (by entry number). 0: no limit.
   int64_t window = 0;
   AttentionState state;

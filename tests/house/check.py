@@ -25,14 +25,16 @@ ARROWS = {
     "harness/contexts": {"harness/core", "harness/cache", "harness/placement", "harness/tiers"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
-    "harness/engine": BELOW_ENGINE | {"harness/serving"},
+    "harness/reuse": BELOW_ENGINE,
+    "harness/engine": BELOW_ENGINE | {"harness/reuse", "harness/serving"},
     "harness/fit": BELOW_ENGINE | {"harness/engine"},
     "harness/store": {"harness/core"},
     "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store"},
     # Judges a request for the experiment, through the interface that the experiment declares.
-    "harness/judge": BELOW_ENGINE | MEASURING | {"harness/serving", "harness/throughput", "harness/engine", "harness/store", "harness/experiment"},
+    "harness/judge": BELOW_ENGINE | MEASURING
+    | {"harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/judge", "harness/modelled",
+    | {"harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/judge", "harness/modelled",
        "harness/throughput", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},

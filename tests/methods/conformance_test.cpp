@@ -46,6 +46,7 @@ json active_settings(const MethodEntry& entry) {
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
+    if (parameter.name == "chunk" && entry.family == Family::reuse) spec["chunk"] = 64;
     if (parameter.name == "recovery") spec["recovery"] = 0.5;
     if (parameter.name == "outliers") spec["outliers"] = 4;
     if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
@@ -56,6 +57,11 @@ json active_settings(const MethodEntry& entry) {
 /// Settings under which nothing may change; null for methods without a budget.
 json full_budget_settings(const MethodEntry& entry) {
   json spec = active_settings(entry);
+  for (const ParameterInfo& parameter : entry.parameters()) {
+    if (entry.family != Family::reuse || parameter.name != "recompute") continue;
+    spec["recompute"] = 1.0;
+    return spec;
+  }
   if (!spec.contains("keep")) return nullptr;
   spec["keep"] = 1.0;
   return spec;

@@ -14,10 +14,25 @@ namespace {
 using nlohmann::json;
 
 TEST(Program, HelpStartsWithAnExampleEverywhere) {
-  const std::vector<std::vector<std::string>> commands{
-      {},           {"run"},     {"report"},     {"compare"},           {"inspect"},         {"fit"},
-      {"score"},    {"methods"}, {"workloads"},  {"metrics"},           {"schema"},          {"doctor"},
-      {"estimate"}, {"model"},   {"new-method"}, {"model", "tokenize"}, {"model", "logits"}, {"model", "generate"}};
+  const std::vector<std::vector<std::string>> commands{{},
+                                                       {"run"},
+                                                       {"report"},
+                                                       {"compare"},
+                                                       {"inspect"},
+                                                       {"fit"},
+                                                       {"score"},
+                                                       {"methods"},
+                                                       {"workloads"},
+                                                       {"metrics"},
+                                                       {"schema"},
+                                                       {"doctor"},
+                                                       {"estimate"},
+                                                       {"reuse"},
+                                                       {"model"},
+                                                       {"new-method"},
+                                                       {"model", "tokenize"},
+                                                       {"model", "logits"},
+                                                       {"model", "generate"}};
   for (auto words : commands) {
     words.emplace_back("--help");
     const Finished help = run_kvarena(words);

@@ -1,0 +1,228 @@
+// kvarena reuse: what methods that reuse entries save and cost on one prompt.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/method_spec.h"
+#include "harness/cli/model_input.h"
+#include "harness/cli/terminal.h"
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/engine/prefill.h"
+#include "harness/method/important_tokens.h"
+#include "harness/model/tokenizer/token_ranges.h"
+#include "harness/reuse/deviation.h"
+#include "harness/reuse/speculation.h"
+#include "metrics/distribution/divergence.h"
+#include "metrics/distribution/selection.h"
+#include "metrics/statistics.h"
+
+namespace kvarena::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  ModelOptions model;
+  std::filesystem::path file;
+  int64_t context = 4096;
+  std::string question = "\n\nQuestion: What is the text about?\nAnswer:";
+  std::vector<std::string> methods;
+  int64_t repeats = 3;
+  std::optional<std::string> speculative;
+  double top = 0.2;
+
+  void declare(OptionSet& o) {
+    o.option("prompt-file", "FILE", file).help("a text whose first tokens are the context").required();
+    o.option("method", "METHOD", methods).help("JSON or NAME:key=value,...; may be repeated");
+    model.declare(o);
+    o.option("context", "N", context).help("tokens of the context");
+    o.option("question", "TEXT", question).help("what comes behind the context and is always computed");
+    o.option("repeats", "N", repeats).help("timed runs of each method, taking turns; medians are printed");
+    o.option("speculative", "MODEL", speculative).help("compare its important tokens with the model's own");
+    o.option("top", "SHARE", top).help("share of tokens that count as important");
+  }
+
+  void check() const {
+    if (context < 1) fail({.place = "--context", .found = fmt::format("{}", context), .expected = "at least 1"});
+    if (repeats < 1) fail({.place = "--repeats", .found = fmt::format("{}", repeats), .expected = "at least 1"});
+    if (top <= 0 || top > 1) {
+      fail({.place = "--top", .found = fmt::format("{}", top), .expected = "above 0 and at most 1"});
+    }
+  }
+};
+
+/// The prompt and how it is put together.
+struct Assembled {
+  std::vector<int32_t> tokens;
+  PromptLayout layout;
+};
+
+Assembled assemble(const Options& options, const Tokenizer& tokenizer) {
+  std::vector<int32_t> context = tokenizer.encode(read_file(options.file));
+  if (static_cast<int64_t>(context.size()) < options.context) {
+    fail({.place = options.file.string(),
+          .found = fmt::format("{} tokens", context.size()),
+          .expected = fmt::format("at least {}", options.context),
+          .action = "ask for a shorter --context"});
+  }
+  context.resize(static_cast<size_t>(options.context));
+  Assembled prompt;
+  prompt.layout.text = tokenizer.decode(context) + options.question;
+  prompt.tokens = tokenizer.encode(prompt.layout.text);
+  prompt.layout.ranges = token_ranges(tokenizer, prompt.tokens, prompt.layout.text);
+  const auto begin = static_cast<int64_t>(prompt.layout.text.size() - options.question.size());
+  const auto it = std::ranges::find_if(prompt.layout.ranges, [&](const TextRange& r) { return r.end > begin; });
+  prompt.layout.question = it - prompt.layout.ranges.begin();
+  return prompt;
+}
+
+/// One method and its timed runs.
+struct Candidate {
+  json spec;
+  std::unique_ptr<Method> method;
+  ReuseMemory memory;
+  std::vector<double> first_token_ms;
+  std::vector<double> load_ms;
+  std::vector<double> score_ms;
+  std::vector<double> align_ms;
+  std::vector<double> prefill_ms;
+  json result;
+};
+
+std::vector<Candidate> candidates(const Options& options) {
+  std::vector<Candidate> list;
+  for (const std::string& text : options.methods) {
+    Candidate one{.spec = parse_method_spec(text, "--method")};
+    one.method = make_method(one.spec, "--method");
+    if (one.method->reuser() == nullptr) {
+      fail({.place = "--method",
+            .found = fmt::format("\"{}\", which starts from the full cache", text),
+            .expected = "a method that reuses entries",
+            .action = "`kvarena methods --family reuse` lists all"});
+    }
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const Prefill& full) {
+  constexpr double milliseconds = 1e3;
+  const ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *one.method->reuser(), one.memory);
+  const ReuseRecord& record = reused.record;
+  one.first_token_ms.push_back(record.total_s * milliseconds);
+  one.load_ms.push_back(record.load_s * milliseconds);
+  one.score_ms.push_back(record.score_s * milliseconds);
+  one.align_ms.push_back(record.align_s * milliseconds);
+  one.prefill_ms.push_back(record.prefill_s * milliseconds);
+  if (!one.result.is_null()) return;
+  const std::vector<double> deviation = layer_deviations(full.cache, reused.cache, full.cache.length);
+  const StepDivergence step = step_divergence(std::span<const float>(full.logits), reused.logits, 0);
+  one.result = {{"method", one.spec},
+                {"recompute_share", record.recompute_share},
+                {"recomputed_tokens", record.recomputed.size()},
+                {"loaded_bytes", record.loaded_bytes},
+                {"kv_deviation",
+                 std::accumulate(deviation.begin(), deviation.end(), 0.0) / static_cast<double>(deviation.size())},
+                {"kv_deviation_by_layer", deviation},
+                {"kl_nats", step.kl_nats}};
+}
+
+json timed(const Candidate& one, double full_ms) {
+  json result = one.result;
+  const double first = percentile(one.first_token_ms, 50);
+  result["time_to_first_token_ms"] = first;
+  result["of_full"] = first / full_ms;
+  result["load_ms"] = percentile(one.load_ms, 50);
+  result["score_ms"] = percentile(one.score_ms, 50);
+  result["align_ms"] = percentile(one.align_ms, 50);
+  result["prefill_ms"] = percentile(one.prefill_ms, 50);
+  return result;
+}
+
+std::vector<int64_t> wide(const std::vector<int32_t>& list) { return {list.begin(), list.end()}; }
+
+/// Overlap of important tokens: between the model's first layer and its others, and between the models' last thirds.
+json overlaps(const Options& options, Transformer& model, const Assembled& prompt) {
+  const auto important = [&](const std::vector<double>& importance) {
+    return most_important(importance,
+                          static_cast<int64_t>(std::ceil(options.top * static_cast<double>(importance.size()))));
+  };
+  const Speculation own = speculate(model, prompt.tokens, prompt.layout, {});
+  std::vector<std::vector<int32_t>> layers;
+  for (int64_t layer = 0; layer < own.layers; ++layer) {
+    const float* norms = &own.norms[layer * own.tokens];
+    layers.push_back(important(std::vector<double>(norms, norms + own.tokens)));
+  }
+  json shallow_deep = json::array();
+  for (const auto& layer : layers) shallow_deep.push_back(jaccard(wide(layers.front()), wide(layer)));
+  json result{{"top", options.top}, {"first_layer_with_each", shallow_deep}};
+  if (!options.speculative) return result;
+  const Speculation read = speculate(model, prompt.tokens, prompt.layout, {.path = *options.speculative});
+  const std::vector<int32_t> chosen =
+      align_tokens(important(token_importance(read, "last_third")), read.ranges, read.target);
+  result["speculative"] = *options.speculative;
+  result["speculative_with_target"] = jaccard(wide(chosen), wide(important(token_importance(own, "last_third"))));
+  return result;
+}
+
+/// A method for the help text.
+std::string example_reuser() {
+  for (const MethodEntry& entry : method_registry()) {
+    if (entry.family == Family::reuse) return entry.info.name;
+  }
+  return "NAME";
+}
+
+int run(const Options& options) {
+  options.check();
+  std::vector<Candidate> methods = candidates(options);
+  const OpenedModel opened = open_chosen(options.model);
+  const Assembled prompt = assemble(options, *opened.tokenizer);
+  Transformer model = load_weights(opened, options.model);
+  const Prefill full = prefill(model, prompt.tokens, {});
+  for (Candidate& one : methods) prime(model, prompt.tokens, prompt.layout, *one.method->reuser(), one.memory);
+
+  std::vector<double> full_ms;
+  for (int64_t i = 0; i < options.repeats; ++i) {  // methods take turns, so that a busy machine is busy for all
+    full_ms.push_back(1e3 * prefill(model, prompt.tokens, {}).seconds);
+    for (Candidate& one : methods) run_once(one, model, prompt, full);
+  }
+  const double median = percentile(full_ms, 50);
+  json results = json::array();
+  for (const Candidate& one : methods) results.push_back(timed(one, median));
+  const json report{{"model", opened.config.name},
+                    {"tokens", prompt.tokens.size()},
+                    {"question_tokens", static_cast<int64_t>(prompt.tokens.size()) - *prompt.layout.question},
+                    {"repeats", options.repeats},
+                    {"full_prefill_ms", median},
+                    {"methods", results},
+                    {"overlap", overlaps(options, model, prompt)}};
+  print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+Command reuse_command() {
+  const std::string method = example_reuser();
+  return make_command<Options>(
+      {.name = "reuse",
+       .summary = "what reusing entries of chunks saves and costs on one prompt",
+       .description =
+           "Takes the beginning of a text as chunks that were seen before and a question behind them. Writes JSON: for "
+           "each method the time to first token and its parts beside that of a full prefill of the same run, what was "
+           "computed anew, and how far keys and values are from full KV by layer; and how much the tokens agree that "
+           "layers, or a speculative model, call important.",
+       .examples = {{fmt::format("kvarena reuse --prompt-file book.txt --method {}", method), "on 4096 tokens"},
+                    {"kvarena reuse --prompt-file book.txt --speculative smollm2-135m",
+                     "whose tokens a speculative model would choose"}}},
+      run);
+}
+
+}  // namespace kvarena::cli

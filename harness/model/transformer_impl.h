@@ -1,0 +1,57 @@
+#pragma once
+// What a Transformer holds: weights, and the memory of a pass under way. transformer.cpp runs passes that append to
+// caches, recompute.cpp those that replace entries.
+
+#include "harness/model/activations.h"
+#include "harness/model/attention_projections.h"
+#include "harness/model/transformer.h"
+#include "harness/model/weights.h"
+
+namespace kvarena {
+
+struct Transformer::Impl {
+  ModelConfig config;
+  TransformerOptions options;
+  ModelWeights weights;
+  RopeFrequencies rope;      // of the channels that are rotated
+  RopeFrequencies rotation;  // of a whole head in the cache
+  std::string fingerprint;
+  std::vector<LayerShape> shapes;  // [layers]
+
+  Activations a;
+  Workspace attended;              // [R, q_heads * head_dim of the cache]
+  Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;                   // [R, q_heads]
+  Workspace logits;                // [wanted rows, vocab_size]
+  Workspace left;                  // [R, hidden_size], residuals of sequences that left early
+  std::vector<int32_t> positions;  // [R]
+  std::vector<int64_t> lengths;    // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
+  Workspace stream;                // recompute(): residuals of all rows
+  Workspace stream_turn;           // recompute(): cos of all rows, then sin
+
+  void check(std::span<const SequencePass> batch) const;
+  void embed(std::span<const SequencePass> batch);
+  void make_rotations(std::span<const SequencePass> batch);
+  void fill_rotations(float* cos, float* sin);
+  void attention_block(int64_t layer, std::span<const SequencePass> batch);
+  void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
+  void mlp_block(const LayerWeights& layer);
+  int64_t collect_wanted(std::span<const SequencePass> batch);
+  /// The layer after which a sequence leaves.
+  [[nodiscard]] int64_t last_layer(const SequencePass& pass) const {
+    return (pass.exit_after == 0 ? config.layers : pass.exit_after) - 1;
+  }
+  void run_layer(int64_t layer, std::span<const SequencePass> batch);
+  void run_layers_with_exits(std::span<const SequencePass> batch);
+  /// Final norm and head over the stream's first `rows` rows.
+  std::span<const float> head(int64_t rows);
+
+  // recompute.cpp
+  void load_rows(int64_t first, int64_t count, std::span<const int32_t> rows);
+  AttentionRows block_heads(int64_t layer);
+  void recompute_layer(int64_t layer, std::span<const int32_t> rows, LayerCache& cache);
+  void attend_rows(int64_t layer, const AttentionRows& heads, std::span<const int32_t> rows, LayerCache& cache);
+  void filter_rows(int64_t layer, std::vector<int32_t>& rows, LayerCache& cache, RowFilter& filter);
+};
+
+}  // namespace kvarena

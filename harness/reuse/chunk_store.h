@@ -1,0 +1,47 @@
+#pragma once
+// Where entries of chunks are kept between requests.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "harness/model/transformer.h"
+
+namespace kvarena {
+
+/// Entries of a run of tokens that were computed by themselves, at positions 0, 1, ...; never changed.
+using ChunkCache = std::shared_ptr<const KvCache>;
+
+/// What a chunk's entries depend on: weights, stored forms, tokens. A key that another model or text could have does
+/// not exist (SHA-256, hexadecimal).
+[[nodiscard]] std::string chunk_key(const Transformer& model, std::span<const int32_t> tokens);
+
+/// Entries of `tokens` alone.
+[[nodiscard]] ChunkCache compute_chunk(Transformer& model, std::span<const int32_t> tokens);
+
+/// May be asked by several threads at once.
+class ChunkStore {
+ public:
+  virtual ~ChunkStore() = default;
+  /// Null when it is not held.
+  [[nodiscard]] virtual ChunkCache find(const std::string& key) = 0;
+  virtual void put(const std::string& key, ChunkCache chunk) = 0;
+};
+
+/// Holds everything it is given.
+class MemoryChunkStore final : public ChunkStore {
+ public:
+  [[nodiscard]] ChunkCache find(const std::string& key) override;
+  void put(const std::string& key, ChunkCache chunk) override;
+  /// Of all chunks held.
+  [[nodiscard]] int64_t bytes() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, ChunkCache> chunks_;  // guarded by mutex_
+};
+
+}  // namespace kvarena

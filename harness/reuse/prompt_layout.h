@@ -1,0 +1,21 @@
+#pragma once
+// How a prompt is put together.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/core/text_range.h"
+
+namespace kvarena {
+
+/// As far as the one who asks knows; a prompt without a layout is one context whose last token is the question.
+struct PromptLayout {
+  int64_t prefix = 0;               // first tokens, which every request of its kind shares (chat template)
+  std::optional<int64_t> question;  // first token behind the context
+  std::string text;                 // of the whole prompt; empty: not known
+  std::vector<TextRange> ranges;    // [n], of the tokens in `text`; empty with it
+};
+
+}  // namespace kvarena
