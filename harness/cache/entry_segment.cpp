@@ -182,6 +182,23 @@ void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, c
   store(CellKind::values, head.values, value);
 }
 
+void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& from, int64_t from_entry) {
+  become_ragged();
+  Head& head = heads_[kv_head];
+  KVARENA_ASSERT(entry >= 0 && entry <= head.entries && remembered_width_ == 0,
+                 fmt::format("entry {} of {}, {} numbers remembered", entry, head.entries, remembered_width_));
+  if (entry == head.entries) {
+    reserve(head, ++head.entries);
+    head.positions.push_back(0);
+  }
+  const Head& source = from.heads_[kv_head];
+  kernels::copy_entries(cells(shape_, CellKind::keys, source.keys), from_entry, 1,
+                        cells(shape_, CellKind::keys, head.keys), entry);
+  kernels::copy_entries(cells(shape_, CellKind::values, source.values), from_entry, 1,
+                        cells(shape_, CellKind::values, head.values), entry);
+  head.positions[entry] = from.position(kv_head, from_entry);
+}
+
 void EntrySegment::drop_front(int64_t n) {
   for (Head& head : heads_) {
     const int64_t left = head.entries - n;

@@ -38,6 +38,9 @@ class EntrySegment final : public Segment {
   void turn_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin);
   /// Replaces an entry's key and value [head_dim], what is null stays: merging.
   void overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value);
+  /// Makes an entry that of `from` (same shape), bits and position; entry = entries(kv_head) appends it. Heads hold
+  /// their own from then on, in any order. Nothing may be remembered.
+  void replace(int64_t kv_head, int64_t entry, const EntrySegment& from, int64_t from_entry);
   /// Removes the first n entries of every head.
   void drop_front(int64_t n);
 

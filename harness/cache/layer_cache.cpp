@@ -5,6 +5,16 @@
 #include "harness/core/error.h"
 
 namespace kvarena {
+namespace {
+
+std::unique_ptr<LayerIndex> clone_index(const std::unique_ptr<LayerIndex>& index, const LedgerPtr& ledger) {
+  if (!index) return nullptr;
+  std::unique_ptr<LayerIndex> copy = index->clone(ledger);
+  copy->entries = index->entries;
+  return copy;
+}
+
+}  // namespace
 
 LayerCache::LayerCache(const LayerShape& shape, LedgerPtr ledger) : shape_(shape), ledger_(std::move(ledger)) {
   segments_.push_back(std::make_unique<EntrySegment>(shape_, ledger_));
@@ -46,10 +56,7 @@ LayerCache LayerCache::clone(const LedgerPtr& ledger) const {
   LayerCache copy(shape_, ledger);
   copy.segments_.clear();
   for (const auto& segment : segments_) copy.segments_.push_back(segment->clone(ledger));
-  if (index) {
-    copy.index = index->clone(ledger);
-    copy.index->entries = index->entries;
-  }
+  copy.index = clone_index(index, ledger);
   return copy;
 }
 
@@ -61,7 +68,7 @@ KvCache::KvCache(int64_t layer_count, const LayerShape& shape)
     : KvCache(std::vector<LayerShape>(static_cast<size_t>(layer_count), shape)) {}
 
 int64_t KvCache::bytes() const {
-  int64_t total = 0;
+  int64_t total = index ? index->bytes() : 0;
   for (const LayerCache& layer : layers) total += layer.bytes();
   return total;
 }
@@ -72,6 +79,7 @@ KvCache KvCache::clone() const {
   copy.length = length;
   copy.prompt_length = prompt_length;
   for (const LayerCache& layer : layers) copy.layers.push_back(layer.clone(copy.ledger));
+  copy.index = clone_index(index, copy.ledger);
   return copy;
 }
 

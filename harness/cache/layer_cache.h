@@ -11,15 +11,15 @@
 
 namespace kvarena {
 
-/// What a method keeps about a layer beside its entries: page bounds, centroids, landmarks. Counted, cloned with the
-/// cache; it must never need the method instance to be copied.
+/// What a method keeps about a layer beside its entries (page bounds, centroids, landmarks), or about a whole request.
+/// Counted, cloned with the cache; it must never need the method instance to be copied.
 class LayerIndex {
  public:
   virtual ~LayerIndex() = default;
   [[nodiscard]] virtual int64_t bytes() const = 0;
   [[nodiscard]] virtual std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const = 0;
 
-  int64_t entries = 0;  // entries of the tail that are indexed
+  int64_t entries = 0;  // entries of the tail, or tokens of the request, that are indexed
 };
 
 /// Segments oldest first. The last one takes new tokens and is always an EntrySegment.
@@ -64,6 +64,7 @@ struct KvCache {
   /// length (dynamic rope scaling) need it.
   int64_t prompt_length = 0;
   LedgerPtr ledger;
+  std::unique_ptr<LayerIndex> index;  // what a method keeps for all layers together
 
   explicit KvCache(std::span<const LayerShape> layers);
   KvCache(int64_t layers, const LayerShape& shape);
@@ -86,6 +87,8 @@ struct KvCache {
 class AttentionHooks {
  public:
   virtual ~AttentionHooks() = default;
+  /// Before the pass's first layer. tokens: what the cache is about to take, the first at position cache.length.
+  virtual void before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) {}
   /// After the pass's keys and values were appended, before attention. May set `cache.view`.
   virtual void before_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/) {}
   /// After attention. lse [q_len, q_heads], natural logarithm of the softmax denominators.

@@ -35,21 +35,26 @@ void CacheDraft::consume(std::span<const float> logits) {
   fed_ = drafts_.back().token;
 }
 
-void CacheDraft::commit(const KvCache& full, int64_t before, int64_t kept) {
+void CacheDraft::commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) {
+  RequestContext request{
+      .cache = committed_, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_facts_.get()};
+  method_->read_tokens(request, kept);
+  const auto count = static_cast<int64_t>(kept.size());
   const auto layers = static_cast<int64_t>(full.layers.size());
   for (int64_t layer = 0; layer < layers; ++layer) {
     LayerCache& cache = committed_.layers[layer];
     // The full cache is dense: its entry index is the position.
-    cache.tail().append_entries(full.layers[layer].tail(), before, kept);
+    cache.tail().append_entries(full.layers[layer].tail(), before, count);
     LayerContext context{.layer = layer,
                          .layers = layers,
                          .cache = cache,
                          .activity = *activity_,
                          .prompt_tokens = prompt_tokens_,
-                         .model = model_facts_.get()};
+                         .model = model_facts_.get(),
+                         .request = &committed_};
     method_->settle(context);
   }
-  committed_.length += kept;
+  committed_.length += count;
 }
 
 int64_t CacheDraft::peak_bytes() const {

@@ -15,7 +15,8 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
                         .activity = activity,
                         .prompt_tokens = static_cast<int64_t>(prompt.tokens.size()),
                         .model = prompt.model.get(),
-                        .prompt = prompt.tokens});
+                        .prompt = prompt.tokens,
+                        .request = &cache});
   }
   method.compress_all(contexts, prompt.observations);
   return cache;

@@ -30,8 +30,8 @@ class DraftSource {
   virtual void consume(std::span<const float> /*logits*/) {}
   [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
 
-  /// `full` holds the verified entries from position `before` on, `kept` of them.
-  virtual void commit(const KvCache& full, int64_t before, int64_t kept) = 0;
+  /// `full` holds the verified entries of the tokens `kept` from position `before` on.
+  virtual void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) = 0;
 
   /// Bytes held between rounds, at most within one, and now.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }

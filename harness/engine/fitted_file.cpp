@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "harness/core/error.h"
@@ -61,9 +62,44 @@ FittedWeights read_table(const fs::path& file) {
   return {.place = file.string(), .tensors = {{file.stem().string(), std::move(table)}}, .metadata = {}};
 }
 
+/// What a config says, as text: nested objects' keys behind a dot.
+void flatten(const nlohmann::json& value, const std::string& key, std::map<std::string, std::string>& into) {
+  if (value.is_object()) {
+    for (const auto& [name, part] : value.items()) flatten(part, key.empty() ? name : key + "." + name, into);
+  } else {
+    into[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+}
+
+FittedWeights read_folder(const fs::path& folder, const std::vector<std::string>& wanted) {
+  if (!fs::exists(folder / "model.safetensors") && fs::exists(folder / "pytorch_model.bin")) {
+    fail({.place = folder.string(),
+          .found = "pytorch_model.bin alone",
+          .expected = "model.safetensors",
+          .action = "save the tensors with safetensors.torch.save_file under their own names"});
+  }
+  FittedWeights weights{.place = folder.string(), .tensors = {}, .metadata = {}};
+  const nlohmann::json config = nlohmann::json::parse(read_file(folder / "config.json"), nullptr, false);
+  if (config.is_discarded()) {
+    fail({.place = (folder / "config.json").string(), .found = "text that is no JSON", .expected = "the config"});
+  }
+  flatten(config, "", weights.metadata);
+  const auto checkpoint = open_checkpoint(folder);
+  for (const TensorInfo& info : checkpoint->tensors()) {
+    const auto ends = [&](const std::string& name) { return info.name.ends_with(name); };
+    if (info.type == TensorType::other || (!wanted.empty() && std::ranges::none_of(wanted, ends))) continue;
+    FittedTensor& tensor = weights.tensors[info.name];
+    tensor.shape = info.shape;
+    tensor.values.resize(static_cast<size_t>(info.elements()));
+    checkpoint->read_f32(info.name, tensor.values);
+  }
+  return weights;
+}
+
 }  // namespace
 
-FittedWeights read_fitted(const fs::path& file) {
+FittedWeights read_fitted(const fs::path& file, const std::vector<std::string>& wanted) {
+  if (fs::is_directory(file)) return read_folder(file, wanted);
   if (file.extension() == ".tsv") return read_table(file);
   const auto checkpoint = open_safetensors(file);
   FittedWeights weights{.place = file.string(), .metadata = safetensors_metadata(file)};
@@ -99,7 +135,7 @@ void write_fitted(const fs::path& file, FittedWeights weights, bool bf16) {
 
 FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint,
                           const std::vector<fs::path>& folders) {
-  if (!request.path.empty()) return read_fitted(request.path);
+  if (!request.path.empty()) return read_fitted(request.path, request.wanted);
   const std::string stem = request.stem();
   const std::vector<fs::path> files = candidates(stem, folders);
   for (const fs::path& file : files) {

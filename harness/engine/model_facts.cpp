@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/engine/fitted_file.h"
+#include "harness/model/rope_frequencies.h"
 #include "harness/tiers/hierarchy.h"
 
 namespace kvarena {
@@ -17,6 +18,19 @@ bool is_punctuation(std::string_view bytes) {
          std::ranges::all_of(bytes, [](char c) { return std::ispunct(static_cast<unsigned char>(c)) != 0; });
 }
 
+Rotation rotary(const RotaryRequest& request) {
+  ModelConfig config;
+  config.head_dim = request.head_dim;
+  config.rope_theta = request.theta;
+  if (request.factor > 1) {
+    config.rope_scaling.type = RopeScaling::Type::yarn;
+    config.rope_scaling.factor = request.factor;
+    config.rope_scaling.original_max_position = request.window;
+  }
+  const RopeFrequencies rope = rope_frequencies(config);
+  return {.inverse = rope.inverse, .magnitude = rope.magnitude};
+}
+
 }  // namespace
 
 std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<std::filesystem::path> fitted_folders,
@@ -25,8 +39,15 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   facts->name = model.config().name;
   facts->fingerprint = model.fingerprint();
   facts->hidden_size = model.config().hidden_size;
+  facts->weight_bytes = model.weight_bytes();
+  facts->window = model.config().max_position;
+  facts->latent = model.config().is_latent();
+  facts->norm_eps = model.config().rms_norm_eps;
+  facts->rope_theta = model.config().rope_theta;
   facts->rotation = {.inverse = model.rope().inverse, .magnitude = model.rope().magnitude};
   facts->tiers = tiers ? std::move(tiers) : std::make_shared<const tiers::Hierarchy>(tiers::usual_tiers());
+  facts->rotary = rotary;
+  facts->embed = [&model](std::span<const int32_t> tokens, float* rows) { model.embed(tokens, rows); };
   fitted_folders.emplace_back(KVARENA_FITTED_FOLDER);
   // One thread at a time starts sessions, so that the artifacts read so far need no lock.
   auto read = std::make_shared<std::map<std::string, std::shared_ptr<const FittedWeights>>>();

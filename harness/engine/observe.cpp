@@ -59,7 +59,20 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
           .cache = cache,
           .activity = *activity_,
           .prompt_tokens = prompt_tokens_,
-          .model = model_};
+          .model = model_,
+          .request = cache_};
+}
+
+void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
+  cache_ = &cache;
+  RequestContext request{.cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_};
+  if (!failure_.empty()) return;
+  try {
+    method_->read_tokens(request, tokens);
+    method_->before_layers(request, static_cast<int64_t>(tokens.size()));
+  } catch (const UserError& error) {
+    failure_ = error.what();
+  }
 }
 
 void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {

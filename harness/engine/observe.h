@@ -43,6 +43,7 @@ class MethodHooks : public AttentionHooks {
         model_(model),
         wants_hidden_(method.needs().step_hidden) {}
 
+  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
@@ -63,6 +64,7 @@ class MethodHooks : public AttentionHooks {
   const ModelFacts* model_;
   bool wants_hidden_;
   std::string failure_;
+  KvCache* cache_ = nullptr;  // of the pass under way
 };
 
 }  // namespace kvarena

@@ -2,6 +2,7 @@
 // How good a method's selections are: what its decode passes attend to, beside what they would have attended to had
 // nothing been left out, and what changes from step to step.
 
+#include <span>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
@@ -30,6 +31,7 @@ class SelectionMeter final : public AttentionHooks {
   /// The method's hooks, which must outlive the passes. Called once, before the first pass.
   void watch(AttentionHooks& method) { method_ = &method; }
 
+  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override { method_->before_pass(cache, tokens); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return method_->wants_hidden(); }

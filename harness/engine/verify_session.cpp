@@ -63,7 +63,7 @@ void VerifySession::verify(std::span<const float> logits) {
 
   const int64_t before = full_.length - static_cast<int64_t>(fed_.size());
   full_.truncate(before + round.emitted);
-  source_->commit(full_, before, round.emitted);
+  source_->commit(full_, before, std::span(fed_).first(static_cast<size_t>(round.emitted)));
 }
 
 }  // namespace kvarena

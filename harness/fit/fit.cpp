@@ -47,6 +47,7 @@ class Fit {
     tokens.insert(tokens.end(), text.begin(), text.begin() + static_cast<int64_t>(count));
     Prefill prompt = prefill(*model_, tokens, fitter_->needs(), kPrefillChunk, facts_);
     FittedTensors all;
+    std::vector<FittedTensors> parts;
     Activity activity;
     const auto layers = static_cast<int64_t>(prompt.cache.layers.size());
     for (int64_t layer = 0; layer < layers; ++layer) {
@@ -55,10 +56,15 @@ class Fit {
                                  .cache = prompt.cache.layers[layer],
                                  .activity = activity,
                                  .prompt_tokens = static_cast<int64_t>(tokens.size()),
-                                 .model = facts_.get()};
-      const RandomStream draws(task_->seed, fmt::format("fit text {} layer {}", number, layer));
-      const FittedTensors part = fitter_->collect(LayerView(context, &prompt.observations[layer]), draws);
-      for (const auto& [name, tensor] : part) all[layer_prefix(layer) + name] = tensor;
+                                 .model = facts_.get(),
+                                 .prompt = tokens};
+      const RandomStream draws(task_->seed, fmt::format("fit text {} layer {}", number, fitter_->joint() ? 0 : layer));
+      parts.push_back(fitter_->collect(LayerView(context, &prompt.observations[layer]), draws));
+    }
+    if (fitter_->joint()) parts = {fitter_->join(std::move(parts))};
+    for (size_t layer = 0; layer < parts.size(); ++layer) {
+      for (auto& [name, tensor] : parts[layer])
+        all[layer_prefix(static_cast<int64_t>(layer)) + name] = std::move(tensor);
     }
     store(record(number), std::move(all));
   }
@@ -123,7 +129,7 @@ FittedWeights fit(Transformer& model, const std::shared_ptr<const ModelFacts>& f
                   const FitTask& task, Progress& progress) {
   if (task.texts.empty()) fail({.place = "fit", .found = "no texts", .expected = "at least one to read"});
   const Fit work(model, facts, fitter, task);
-  const int64_t layers = model.config().layers;
+  const int64_t layers = fitter.joint() ? 1 : model.config().layers;  // that are solved
   const auto texts = static_cast<int64_t>(task.texts.size());
 
   std::vector<size_t> unread;

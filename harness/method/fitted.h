@@ -19,7 +19,9 @@ struct FittedTensor {
 struct FittedWeights {
   std::string place;                            // the file, for messages
   std::map<std::string, FittedTensor> tensors;  // by name: "layers.3.weight"
-  std::map<std::string, std::string> metadata;  // method, model, data, seed; what else a fitter notes
+  /// Of an artifact: method, model, data, seed, what else a fitter notes. Of a folder: what its config.json says, keys
+  /// of nested objects behind a dot.
+  std::map<std::string, std::string> metadata;
 
   /// The tensor called `name`, which must have `shape` (-1: any size). Throws UserError.
   [[nodiscard]] const FittedTensor& at(std::string_view name, const std::vector<int64_t>& shape) const;
@@ -30,7 +32,9 @@ struct FittedWeights {
 struct FittedRequest {
   std::string method;   // as in the registry
   std::string variant;  // of the method's fit ("mlp"); empty when there is one only
-  std::string path;     // explicit file; empty = the project's own
+  std::string path;     // explicit file, or a checkpoint's folder; empty = the project's own
+  /// Of a folder, the tensors to read: those that end in one of these names. Empty: all.
+  std::vector<std::string> wanted;
 
   /// "kvzap-mlp"
   [[nodiscard]] std::string stem() const { return variant.empty() ? method : method + "-" + variant; }

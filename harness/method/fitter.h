@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/core/random.h"
@@ -33,6 +34,12 @@ class Fitter {
   /// A layer's weights from what all texts contributed, in order.
   [[nodiscard]] virtual FittedTensors solve(const std::vector<FittedTensors>& records,
                                             const RandomStream& draws) const = 0;
+  /// Whether the weights are of the model, not of its layers. Then all layers of a text draw the same, join() makes one
+  /// record of what they contributed, and solve() is asked once, as for layer 0.
+  [[nodiscard]] virtual bool joint() const { return false; }
+  [[nodiscard]] virtual FittedTensors join(std::vector<FittedTensors> layers) const {
+    return std::move(layers.front());
+  }
   /// The artifact of all layers' weights: names behind "layers.N." unless the published format is another.
   [[nodiscard]] virtual FittedTensors assemble(const std::vector<FittedTensors>& layers) const {
     FittedTensors all;

@@ -106,6 +106,14 @@ struct Activity {
   }
 };
 
+/// A request as a method sees it outside its layers.
+struct RequestContext {
+  KvCache& cache;
+  Activity& activity;
+  int64_t prompt_tokens = 0;
+  const ModelFacts* model = nullptr;  // null in tests that need no model
+};
+
 /// One layer of one request, as a method sees it.
 struct LayerContext {
   int64_t layer = 0;
@@ -115,6 +123,7 @@ struct LayerContext {
   int64_t prompt_tokens = 0;
   const ModelFacts* model = nullptr;  // null in tests that need no model
   std::span<const int32_t> prompt;    // its tokens; empty while decoding
+  KvCache* request = nullptr;         // the layer's whole cache; null in tests of a layer alone
 };
 
 namespace placement {
@@ -143,6 +152,11 @@ class Method {
     for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
   }
   virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
+  /// Tokens that join the request, the first at position cache.length; their entries follow. Decoded ones come before
+  /// their pass, accepted drafts before they are appended.
+  virtual void read_tokens(RequestContext& /*request*/, std::span<const int32_t> /*tokens*/) const {}
+  /// Each decode pass, after read_tokens() and before the first layer: `q_len` tokens are about to be fed.
+  virtual void before_layers(RequestContext& /*request*/, int64_t /*q_len*/) const {}
   /// Each decode pass, after the new entries were appended and before attention: may set layer.cache.view.
   virtual void select(LayerContext& /*layer*/, const LayerQueries& /*queries*/) const {}
   /// Each decode pass, after attention, with the softmax denominators lse [q_len, q_heads].

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,14 @@ class Hierarchy;
 struct Rotation {
   std::vector<double> inverse;  // [head_dim / 2], radians per position
   double magnitude = 1.0;       // factor on cosine and sine
+};
+
+/// A rotary embedding beside the model's own: of a small network that reads the same tokens.
+struct RotaryRequest {
+  int64_t head_dim = 0;
+  double theta = 10000.0;
+  int64_t window = 0;  // positions that it was trained on
+  double factor = 1;   // by which YaRN reaches past them; 1 leaves the frequencies as they are
 };
 
 enum class TokenClass : uint8_t { plain, special, punctuation };
@@ -43,7 +52,15 @@ struct ModelFacts {
   std::string name;         // as the checkpoint calls itself
   std::string fingerprint;  // of the weights: equal for equal checkpoints only
   int64_t hidden_size = 0;
+  int64_t weight_bytes = 0;
+  int64_t window = 0;   // tokens that the model can take
+  bool latent = false;  // every query head reads one cached latent
+  double norm_eps = 1e-6;
+  double rope_theta = 10000.0;
   Rotation rotation;
+  std::function<Rotation(const RotaryRequest& request)> rotary;
+  /// Embeddings of tokens, rows [tokens, hidden_size]. The model must be alive.
+  std::function<void(std::span<const int32_t> tokens, float* rows)> embed;
   TextFacts text;
   std::shared_ptr<const tiers::Hierarchy> tiers;  // shared by all requests of the model
   /// What was fitted for this model; see FittedRequest. Throws UserError.

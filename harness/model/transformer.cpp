@@ -42,6 +42,15 @@ std::string fingerprint_of(const Checkpoint& checkpoint) {
 
 }  // namespace
 
+void Transformer::Impl::check_tokens(std::span<const int32_t> tokens) const {
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < config.vocab_size) continue;
+    fail({.place = "sequence",
+          .found = fmt::format("token id {}", token),
+          .expected = fmt::format("0 to {}", config.vocab_size - 1)});
+  }
+}
+
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
@@ -52,12 +61,7 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
             .found = fmt::format("{} tokens", length),
             .expected = fmt::format("at most {}, the model's window", config.max_position)});
     }
-    for (const int32_t token : pass.tokens) {
-      if (token >= 0 && token < config.vocab_size) continue;
-      fail({.place = "sequence",
-            .found = fmt::format("token id {}", token),
-            .expected = fmt::format("0 to {}", config.vocab_size - 1)});
-    }
+    check_tokens(pass.tokens);
   }
 }
 
@@ -262,6 +266,13 @@ std::vector<float> Transformer::output_projection(int64_t layer) const {
   return std::visit([&](const auto& kind) { return output_matrix(kind, impl_->config); },
                     impl_->weights.layers[layer].attention);
 }
+void Transformer::embed(std::span<const int32_t> tokens, float* rows) const {
+  impl_->check_tokens(tokens);
+  for (const int32_t token : tokens) {
+    impl_->weights.embedding.unpack_row(token, rows);
+    rows += impl_->config.hidden_size;
+  }
+}
 const RopeFrequencies& Transformer::rope() const { return impl_->rotation; }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }
@@ -272,6 +283,9 @@ std::span<const float> Transformer::forward(std::span<const SequencePass> batch)
   m.a.rows = 0;
   for (const SequencePass& pass : batch) m.a.rows += static_cast<int64_t>(pass.tokens.size());
 
+  for (const SequencePass& pass : batch) {
+    if (pass.hooks != nullptr) pass.hooks->before_pass(*pass.cache, pass.tokens);
+  }
   m.embed(batch);
   m.make_rotations(batch);
   if (std::ranges::any_of(batch, [&](const SequencePass& pass) { return m.last_layer(pass) + 1 < m.config.layers; })) {

@@ -94,6 +94,10 @@ class Transformer {
   /// stored; of latent attention its product with the matrices from latent to values.
   [[nodiscard]] std::vector<float> output_projection(int64_t layer) const;
 
+  /// Embeddings of tokens as the first layer gets them, rows [tokens, hidden_size]. Throws UserError when an id is
+  /// outside the vocabulary.
+  void embed(std::span<const int32_t> tokens, float* rows) const;
+
   /// Runs one pass. The result holds the logits asked for, [rows, vocab_size], sequences in the order given; it is
   /// valid until the next call. Throws UserError when a token id is outside the vocabulary or a sequence would outgrow
   /// the model's window; then no cache has changed.

@@ -29,6 +29,7 @@ struct Transformer::Impl {
   Workspace stream;                // recompute(): residuals of all rows
   Workspace stream_turn;           // recompute(): cos of all rows, then sin
 
+  void check_tokens(std::span<const int32_t> tokens) const;
   void check(std::span<const SequencePass> batch) const;
   void embed(std::span<const SequencePass> batch);
   void make_rotations(std::span<const SequencePass> batch);

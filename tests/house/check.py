@@ -10,7 +10,7 @@ import sys
 from tree import Tree
 
 # Who may include whom. A folder may always include itself, but for methods: each stands alone.
-BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/tiers", "harness/placement"}
+BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/tiers", "harness/throughput", "harness/placement"}
 BELOW_ENGINE = BELOW_METHOD | {"harness/method", "harness/model"}
 MEASURING = {"datasets", "metrics"}
 ARROWS = {

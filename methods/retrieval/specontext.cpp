@@ -1,0 +1,408 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "harness/cache/indexed_segment.h"
+#include "harness/core/error.h"
+#include "harness/method/budget.h"
+#include "harness/method/entry_scores.h"
+#include "harness/method/fitter.h"
+#include "harness/method/layer_view.h"
+#include "harness/method/registry.h"
+#include "harness/method/retrieval_head.h"
+#include "harness/method/row_index.h"
+#include "harness/method/tensors.h"
+#include "harness/throughput/layer_offload.h"
+#include "harness/tiers/slot_cache.h"
+
+namespace kvarena {
+namespace {
+
+/// What the head remembers of a request: every token's key, and what it chose for the pass under way.
+struct HeadIndex final : public LayerIndex {
+  HeadIndex(std::shared_ptr<const RetrievalHead> own_head, const LedgerPtr& own_ledger)
+      : head(std::move(own_head)), ledger(own_ledger) {
+    for (int64_t i = 0; i < head->kv_heads(); ++i) keys.emplace_back(head->head_dim(), DType::bf16, ledger);
+  }
+
+  std::shared_ptr<const RetrievalHead> head;
+  LedgerPtr ledger;
+  std::vector<RowList> keys;                  // [kv_heads] of the head
+  std::vector<float> query;                   // [q_heads, head_dim] of the newest token
+  std::vector<LedgerVector<int32_t>> chosen;  // one list a kv head or a query head; empty: everything
+
+  [[nodiscard]] int64_t bytes() const override {
+    int64_t total = 0;
+    for (const RowList& list : keys) total += list.bytes();
+    for (const auto& list : chosen) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));
+    return total;
+  }
+  [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& other) const override {
+    auto copy = std::make_unique<HeadIndex>(head, other);
+    for (size_t i = 0; i < keys.size(); ++i) copy->keys[i] = keys[i].clone(other);
+    copy->query = query;
+    for (const auto& list : chosen) {
+      copy->chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(other));
+    }
+    return copy;
+  }
+};
+
+/// Rows of heads [rows, heads, d] turned by their positions.
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inverse) {
+  const at::Tensor angles = positions.unsqueeze(1) * inverse.unsqueeze(0);  // [rows, d / 2]
+  const at::Tensor cos = angles.cos().unsqueeze(1);
+  const at::Tensor sin = angles.sin().unsqueeze(1);
+  const std::vector<at::Tensor> half = x.chunk(2, -1);
+  return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
+}
+
+/// Distils the model's attention into W_q and W_k over the embeddings: the mean distribution of all layers, for each kv
+/// head the mean over its group, is what the group's heads together should give (cross-entropy with their mean).
+class HeadFitter final : public Fitter {
+ public:
+  FittedRequest artifact() const override { return {.method = "specontext", .variant = {}, .path = {}}; }
+  Needs needs() const override { return {.window = kWindow}; }
+  int64_t sample_tokens() const override { return kTokens; }
+  bool half() const override { return true; }
+  bool joint() const override { return true; }
+
+  /// p [kv_heads, rows, n]: what some of the last queries attend to.
+  FittedTensors collect(const LayerView& layer, const RandomStream& draws) const override {
+    const int64_t n = layer.n();
+    const int64_t window = std::min(kWindow, n);
+    const at::Tensor rows = draw_rows(window, kRows, draws) + (n - window);
+    std::vector<at::Tensor> seen;
+    layer.for_each_query_block(window, [&](const at::Tensor& scores, int64_t first) {
+      const at::Tensor own = rows.masked_select(rows.ge(first).logical_and(rows.lt(first + scores.size(1)))) - first;
+      if (own.numel() == 0) return;
+      const at::Tensor p = at::softmax(scores.index_select(1, own), -1);
+      seen.push_back(p.view({layer.kv_heads(), layer.group(), own.numel(), n}).mean(1));
+    });
+    FittedTensors record = {{"p", weight_of(at::cat(seen, 1))}};
+    if (layer.layer() > 0) return record;
+    const ModelFacts& model = layer.model();
+    const Rotation rotation = model.rotary({.head_dim = layer.head_dim(), .theta = model.rope_theta});
+    at::Tensor x = at::empty({n, model.hidden_size});
+    model.embed(layer.tokens(), x.data_ptr<float>());
+    record["x"] = weight_of(x);
+    record["rows"] = weight_of(rows.to(at::kFloat));
+    record["inverse"] = weight_of(at::tensor(rotation.inverse).to(at::kFloat));
+    record["q_heads"] = {.shape = {1}, .values = {static_cast<float>(layer.q_heads())}};
+    record["eps"] = {.shape = {1}, .values = {static_cast<float>(model.norm_eps)}};
+    return record;
+  }
+  FittedTensors join(std::vector<FittedTensors> layers) const override {
+    at::Tensor sum = tensor_of(layers.front().at("p")).clone();
+    for (size_t layer = 1; layer < layers.size(); ++layer) sum += tensor_of(layers[layer].at("p"));
+    layers.front()["p"] = weight_of(sum / static_cast<double>(layers.size()));
+    return std::move(layers.front());
+  }
+
+  FittedTensors solve(const std::vector<FittedTensors>& records, const RandomStream& draws) const override {
+    const FittedTensors& first = records.front();
+    const auto q_heads = static_cast<int64_t>(first.at("q_heads").values[0]);
+    const int64_t kv_heads = first.at("p").shape[0];
+    const int64_t dim = 2 * first.at("inverse").shape[0];
+    const int64_t hidden = first.at("x").shape[1];
+    const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+    std::vector<at::Tensor> p = {draw_uniform({q_heads * dim, hidden}, bound, draws, int64_t{1} << 32),
+                                 draw_uniform({kv_heads * dim, hidden}, bound, draws, int64_t{1} << 33)};
+    const Descent how{.epochs = kEpochs, .batch = 2, .learning_rate = 3e-3, .weight_decay = 0.01};
+    descend(p, static_cast<int64_t>(records.size()), how, draws, [&](const at::Tensor& texts) {
+      at::Tensor total = at::zeros({});
+      for (int64_t i = 0; i < texts.numel(); ++i) {
+        total = total + loss(p[0], p[1], records[static_cast<size_t>(texts[i].item<int64_t>())], q_heads);
+      }
+      return total / static_cast<double>(texts.numel());
+    });
+    return {{"q", weight_of(p[0].view({q_heads, dim, hidden}))},
+            {"k", weight_of(p[1].view({kv_heads, dim, hidden}))},
+            {"window", {.shape = {1}, .values = {static_cast<float>(kTokens)}}}};
+  }
+  FittedTensors assemble(const std::vector<FittedTensors>& layers) const override { return layers.front(); }
+
+ private:
+  static constexpr int64_t kTokens = 1024;
+  static constexpr int64_t kWindow = 512;  // last queries, of which some are learned from
+  static constexpr int64_t kRows = 64;
+  static constexpr int64_t kEpochs = 20;
+
+  static at::Tensor loss(const at::Tensor& w_q, const at::Tensor& w_k, const FittedTensors& record, int64_t q_heads) {
+    const at::Tensor target = tensor_of(record.at("p"));  // [kv_heads, rows, n]
+    const at::Tensor raw = tensor_of(record.at("x"));
+    const at::Tensor x = raw * (raw.square().mean(-1, true) + record.at("eps").values[0]).rsqrt();
+    const at::Tensor inverse = tensor_of(record.at("inverse"));
+    const at::Tensor rows = tensor_of(record.at("rows"));
+    const at::Tensor all = at::arange(x.size(0), at::kFloat);
+    const int64_t dim = 2 * inverse.size(0);
+    const int64_t kv_heads = target.size(0);
+    const at::Tensor k = rotated(at::linear(x, w_k).view({-1, kv_heads, dim}), all, inverse);
+    const at::Tensor q =
+        rotated(at::linear(x.index_select(0, rows.to(at::kLong)), w_q).view({-1, q_heads, dim}), rows, inverse);
+    const at::Tensor grouped = q.permute({1, 0, 2}).reshape({kv_heads, -1, dim});  // [kv_heads, group * rows, dim]
+    at::Tensor scores = at::matmul(grouped, k.permute({1, 2, 0})) / std::sqrt(static_cast<double>(dim));
+    scores = scores.view({kv_heads, q_heads / kv_heads, rows.size(0), -1})
+                 .masked_fill(all.unsqueeze(0) > rows.unsqueeze(1), -std::numeric_limits<float>::infinity());
+    const at::Tensor mean = at::softmax(scores, -1).mean(1);
+    return -(target * (mean + 1e-9).log()).sum(-1).mean();
+  }
+};
+
+/// A small head reads each token before the model does and says what all layers will attend to.
+///   p[h,i] = softmax over i of q_h.k_i / sqrt(d) of the head;  top entries of  max over h in the group of p[h,i]
+/// One set a kv head of the model, the same in all layers, so that loading can begin before the model runs. Over a
+/// latent each query head has a set of its own; level = "batch" takes one set for all heads, by the maximum over them.
+/// Prompt and generated entries compete alike; the newest is always attended and counts in the budget.
+/// Xu et al. 2025, arXiv:2512.00722, sections 4 to 6.
+/// The head: `kvarena fit`, or an EAGLE-3 drafter's folder. Its projections read the token's embedding and a feature of
+/// the token before it, which the paper does not mention; that half is left out.
+/// offload: layers keep their entries behind the device and the chosen ones in slots on it, which come while earlier
+/// layers run; of a step's choice only what no slot holds is moved (elastic, section 5.4). "adaptive" sends layers away
+/// one by one, the last first, at the lengths at which the paper's memory model fills device_bytes (section 6).
+class SpeContext final : public Method {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    budget_.parameters(p);
+    p("level", level_).one_of({"head", "batch"}).doc("a set for each kv head, or one for all heads");
+    p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
+    p("head", head_).doc("file of a fitted head or folder of an EAGLE-3 drafter; empty = the project's for the model");
+    p("yarn", yarn_).min(0).doc("YaRN's factor on the head's window; 0 = as far as the model's reaches");
+    p("offload", offload_)
+        .one_of({"none", "all", "adaptive"})
+        .doc("layers whose entries lie behind the device: none, all, or as many as device_bytes asks for");
+    p("tier", tier_).one_of({"host", "disk"}).doc("where the entries of offloaded layers lie");
+    p("elastic", elastic_).doc("move only entries that were not chosen a step before; otherwise all chosen ones");
+    p("device_bytes", device_bytes_).min(1).doc("memory for weights, activations and caches (offload = adaptive)");
+    p("requests", requests_).min(1).doc("requests of this length that share device_bytes");
+  }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    budget_.check(place, problems);
+    if ((offload_ == "adaptive") == device_bytes_.has_value()) return;
+    problems.push_back(
+        describe({.place = place + ".device_bytes",
+                  .found = device_bytes_ ? "a number" : "nothing",
+                  .expected = device_bytes_ ? "offload = adaptive with it" : "bytes, for offload = adaptive",
+                  .action = "give both or neither"}));
+  }
+  std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
+
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
+    if (budget_.unlimited()) return;
+    LayerContext& first = layers.front();
+    KvCache& cache = *first.request;
+    cache.index = std::make_unique<HeadIndex>(read_head(*first.model, first.cache.shape()), cache.ledger);
+    constexpr size_t chunk = 512;
+    for (size_t done = 0; done < first.prompt.size(); done += chunk) {
+      const auto part = first.prompt.subspan(done, std::min(chunk, first.prompt.size() - done));
+      read(cache, *first.model, part, static_cast<int64_t>(done));
+    }
+    offload_layers(cache, *first.model, cache.length, first.activity);
+    for (LayerContext& layer : layers) {
+      if (auto* slots = slots_of(layer.cache)) slots->settle();
+    }
+  }
+
+  void read_tokens(RequestContext& request, std::span<const int32_t> tokens) const override {
+    if (request.cache.index) read(request.cache, *request.model, tokens, request.cache.length);
+  }
+
+  void before_layers(RequestContext& request, int64_t q_len) const override {
+    if (!request.cache.index) return;
+    auto& index = static_cast<HeadIndex&>(*request.cache.index);
+    index.chosen.clear();
+    const LayerShape& shape = request.cache.layers.front().shape();
+    const int64_t n = index.keys.front().count();
+    const int64_t budget = budget_.capacity(n, shape, static_cast<int64_t>(request.cache.layers.size()));
+    offload_layers(request.cache, *request.model, n, request.activity);
+    if (q_len == 1 && n > budget) choose(index, *request.model, shape, n, budget);
+    prefetch(request.cache, index, n, q_len);
+  }
+
+  void select(LayerContext& layer, const LayerQueries& /*queries*/) const override {
+    if (layer.request == nullptr || !layer.request->index) return;
+    const auto& index = static_cast<const HeadIndex&>(*layer.request->index);
+    for (const auto& list : index.chosen) {
+      if (attends_to_all(layer.layer, layer.cache)) break;
+      layer.activity.entries_skipped += index.entries - static_cast<int64_t>(list.size());
+    }
+    if (auto* slots = slots_of(layer.cache)) {
+      layer.cache.view = slots->arrive(layer.cache.tail());
+      layer.activity.traffic.loaded_bytes += slots->loaded_bytes();
+      layer.activity.traffic.link_seconds += slots->link_seconds();
+      layer.activity.traffic.stalled_seconds += slots->waited_seconds();
+    } else if (!index.chosen.empty() && !attends_to_all(layer.layer, layer.cache)) {
+      layer.cache.view = std::make_unique<IndexedSegment>(layer.cache.tail(), lists_of(index), layer.cache.ledger());
+    }
+  }
+
+  void settle(LayerContext& layer) const override {
+    if (slots_of(layer.cache) != nullptr) offload(layer.cache, layer.activity);
+  }
+
+ private:
+  using Lists = std::vector<std::vector<int32_t>>;
+
+  /// Slots of an offloaded layer, null for one on the device.
+  static tiers::SlotCache* slots_of(const LayerCache& cache) {
+    return static_cast<tiers::SlotCache*>(cache.index.get());
+  }
+  [[nodiscard]] bool attends_to_all(int64_t layer, const LayerCache& cache) const {
+    return layer < dense_layers_ || cache.shape().window > 0;
+  }
+
+  static void offload(LayerCache& cache, Activity& activity) {
+    tiers::SlotCache& slots = *slots_of(cache);
+    const int64_t sent = slots.offloaded_bytes();
+    slots.offload(cache.tail());
+    activity.traffic.offloaded_bytes += slots.offloaded_bytes() - sent;
+  }
+
+  /// Sends away the layers that may not stay on the device at sequence length n.
+  void offload_layers(KvCache& cache, const ModelFacts& model, int64_t n, Activity& activity) const {
+    if (offload_ == "none") return;
+    const auto layers = static_cast<int64_t>(cache.layers.size());
+    const auto send = [&](int64_t layer) {
+      LayerCache& own = cache.layers[static_cast<size_t>(layer)];
+      if (own.index || attends_to_all(layer, own)) return;
+      KVARENA_ASSERT(model.tiers != nullptr, "a machine without tiers");
+      own.index = std::make_unique<tiers::SlotCache>(
+          own.shape(), cache.ledger, model.tiers,
+          tiers::SlotCache::Options{.tier = tier_ == "disk" ? Tier::disk : Tier::host, .elastic = elastic_});
+      offload(own, activity);
+    };
+    if (offload_ == "all") {
+      for (int64_t layer = 0; layer < layers; ++layer) send(layer);
+      return;
+    }
+    const LayerShape& shape = cache.layers.front().shape();
+    const int64_t budget = budget_.capacity(n, shape, layers);
+    throughput::LayerOffload run(throughput::length_thresholds(
+        {.memory_bytes = *device_bytes_,
+         .weight_bytes = model.weight_bytes + static_cast<const HeadIndex&>(*cache.index).head->weight_bytes(),
+         .requests = requests_,
+         .layers = layers,
+         .kv_heads = shape.kv_heads,
+         .head_dim = shape.head_dim,
+         .repeat = shape.group(),
+         .budget = budget}));
+    run.advance(n, send);
+  }
+
+  void prefetch(KvCache& cache, const HeadIndex& index, int64_t n, int64_t q_len) const {
+    for (LayerCache& layer : cache.layers) {
+      tiers::SlotCache* slots = slots_of(layer);
+      if (slots == nullptr) continue;
+      KVARENA_ASSERT(q_len == 1, "an offloaded layer takes one token at a time");
+      Lists wanted = lists_of(index);
+      if (wanted.empty()) {
+        wanted.assign(static_cast<size_t>(layer.shape().kv_heads), std::vector<int32_t>(static_cast<size_t>(n)));
+        for (auto& list : wanted) std::iota(list.begin(), list.end(), 0);
+      }
+      slots->prefetch(std::move(wanted));
+    }
+  }
+
+  /// What was chosen, a list a kv head or a query head.
+  static Lists lists_of(const HeadIndex& index) {
+    Lists lists;
+    for (const auto& list : index.chosen) lists.emplace_back(list.begin(), list.end());
+    return lists;
+  }
+
+  void choose(HeadIndex& index, const ModelFacts& model, const LayerShape& shape, int64_t n, int64_t budget) const {
+    const int64_t lists = level_ == "batch" ? 1 : model.latent ? shape.q_heads : shape.kv_heads;
+    for (const std::vector<int32_t>& list : best_entries(probabilities(index), lists, n, budget)) {
+      index.chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(index.ledger));
+    }
+    while (static_cast<int64_t>(index.chosen.size()) < shape.kv_heads) index.chosen.push_back(index.chosen.front());
+  }
+
+  [[nodiscard]] std::shared_ptr<const RetrievalHead> read_head(const ModelFacts& model, const LayerShape& shape) const {
+    const auto weights =
+        model.fitted({.method = "specontext", .variant = {}, .path = head_, .wanted = retrieval_head_tensors()});
+    auto head = std::make_shared<const RetrievalHead>(*weights, model, RetrievalHead::Options{.yarn = yarn_});
+    if (head->q_heads() != shape.q_heads) {
+      fail({.place = weights->place,
+            .found = fmt::format("a head of {} query heads", head->q_heads()),
+            .expected = fmt::format("{}, as many as the model has", shape.q_heads)});
+    }
+    return head;
+  }
+
+  /// Tokens from `position` on: their keys, and the last one's query.
+  static void read(KvCache& cache, const ModelFacts& model, std::span<const int32_t> tokens, int64_t position) {
+    auto& index = static_cast<HeadIndex&>(*cache.index);
+    const RetrievalHead& head = *index.head;
+    const auto count = static_cast<int64_t>(tokens.size());
+    const int64_t d = head.head_dim();
+    std::vector<float> x(static_cast<size_t>(count * model.hidden_size));
+    std::vector<float> k(static_cast<size_t>(count * head.kv_heads() * d));
+    model.embed(tokens, x.data());
+    head.project(x.data(), nullptr, count, position, nullptr, k.data());
+    index.query.resize(static_cast<size_t>(head.q_heads() * d));
+    head.project(x.data() + (count - 1) * model.hidden_size, nullptr, 1, position + count - 1, index.query.data(),
+                 nullptr);
+    std::vector<float> rows(static_cast<size_t>(count * d));
+    for (int64_t kv_head = 0; kv_head < head.kv_heads(); ++kv_head) {
+      for (int64_t i = 0; i < count; ++i) {
+        std::copy_n(k.data() + (i * head.kv_heads() + kv_head) * d, d, rows.data() + i * d);
+      }
+      index.keys[kv_head].append(rows);
+    }
+    index.entries = index.keys.front().count();
+  }
+
+  /// The newest token's attention in the head: [q_heads, n].
+  static std::vector<float> probabilities(const HeadIndex& index) {
+    const RetrievalHead& head = *index.head;
+    const int64_t n = index.keys.front().count();
+    const int64_t group = head.q_heads() / head.kv_heads();
+    std::vector<float> p(static_cast<size_t>(head.q_heads() * n));
+    for (int64_t kv_head = 0; kv_head < head.kv_heads(); ++kv_head) {
+      const std::span<float> own(p.data() + kv_head * group * n, static_cast<size_t>(group * n));
+      index.keys[kv_head].score(index.query.data() + kv_head * group * head.head_dim(), group, head.head_dim(), own);
+    }
+    softmax_rows(p, head.q_heads(), 1 / std::sqrt(static_cast<float>(head.head_dim())));
+    return p;
+  }
+
+  /// For each of `lists` groups of query heads the newest entry and the best others by the group's maximum, ascending.
+  static Lists best_entries(std::vector<float> p, int64_t lists, int64_t n, int64_t budget) {
+    const int64_t rows = static_cast<int64_t>(p.size()) / n / lists;
+    Lists selected;
+    for (int64_t list = 0; list < lists; ++list) {
+      float* best = p.data() + list * rows * n;
+      for (int64_t row = 1; row < rows; ++row) {
+        for (int64_t i = 0; i < n; ++i) best[i] = std::max(best[i], best[row * n + i]);
+      }
+      const Candidates among{.first = 0, .last = n - 1, .count = budget - 1, .budget = budget};
+      selected.push_back(best_candidates({best, static_cast<size_t>(n)}, among, "specontext"));
+      selected.back().push_back(static_cast<int32_t>(n - 1));
+    }
+    return selected;
+  }
+
+  Budget budget_;
+  std::string level_ = "head";
+  int64_t dense_layers_ = 0;
+  std::string head_;
+  double yarn_ = 0;
+  std::string offload_ = "none";
+  std::string tier_ = "host";
+  bool elastic_ = true;
+  std::optional<int64_t> device_bytes_;
+  int64_t requests_ = 1;
+};
+
+KVARENA_METHOD(SpeContext, Family::retrieval,
+               {.name = "specontext",
+                .title = "SpeContext",
+                .summary = "Attends to what a small head, which runs before the model, chooses for all layers.",
+                .paper = "arXiv:2512.00722, section 4"});
+
+}  // namespace
+}  // namespace kvarena

@@ -1,0 +1,317 @@
+// The retrieval head and its selections against a restatement in PyTorch (tests/golden/retrieval_head.py), over a tiny
+// EAGLE-3 drafter in the layout of the published ones.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/cache/indexed_segment.h"
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/engine/fitted_file.h"
+#include "harness/engine/model_facts.h"
+#include "harness/engine/session.h"
+#include "harness/method/registry.h"
+#include "harness/method/retrieval_head.h"
+#include "harness/throughput/layer_offload.h"
+#include "tests/methods/retrieval/retrieval_support.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+using testing::list_of;
+
+const std::string kDrafter = KVARENA_SOURCE_DIR "/tests/golden/retrieval_eagle3";
+
+class SpeContextTest : public ::testing::Test {
+ protected:
+  SpeContextTest()
+      : golden_(json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/retrieval_head.json"))),
+        tokens_(golden_["tokens"].get<std::vector<int32_t>>()),
+        model_(testing::tiny_model(1, {.weights = DType::f32, .cache = DType::f32})),
+        facts_(model_facts(model_)) {}
+
+  [[nodiscard]] std::vector<float> embeddings() const {
+    std::vector<float> rows(tokens_.size() * 64);
+    facts_->embed(tokens_, rows.data());
+    return rows;
+  }
+  [[nodiscard]] std::vector<float> features() const {
+    const RandomStream draws(2, "features");
+    std::vector<float> rows(tokens_.size() * 192);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(2 * draws.uniform(i) - 1);
+    return rows;
+  }
+
+  const json golden_;
+  const std::vector<int32_t> tokens_;
+  Transformer model_;
+  std::shared_ptr<ModelFacts> facts_;
+};
+
+/// One request of `layers` layers, fed as the engine does, without a model.
+struct Request {
+  Request(const json& spec, const LayerShape& own_shape, const ModelFacts& own_facts)
+      : method(make_method(spec, "test")), shape(own_shape), facts(&own_facts), cache(2, own_shape) {}
+
+  void append(int64_t count) {
+    const std::vector<float> rows =
+        testing::random_floats(count * shape.kv_heads * shape.head_dim, "rows", static_cast<uint64_t>(cache.length));
+    for (LayerCache& layer : cache.layers) {
+      layer.append(rows.data(), rows.data(), count, shape.kv_heads * shape.head_dim, cache.length);
+    }
+    cache.length += count;
+  }
+  void start(std::span<const int32_t> prompt) {
+    append(static_cast<int64_t>(prompt.size()));
+    prompt_tokens = cache.length;
+    std::vector<LayerContext> layers;
+    for (int64_t layer = 0; layer < 2; ++layer) layers.push_back(context(layer, prompt));
+    method->compress_all(layers, {});
+  }
+  /// The lists chosen in each layer for a pass over `tokens`; empty where everything is attended.
+  std::vector<std::vector<std::vector<int32_t>>> pass(std::span<const int32_t> tokens) {
+    RequestContext request{.cache = cache, .activity = activity, .prompt_tokens = prompt_tokens, .model = facts};
+    method->read_tokens(request, tokens);
+    method->before_layers(request, static_cast<int64_t>(tokens.size()));
+    append(static_cast<int64_t>(tokens.size()));
+    std::vector<std::vector<std::vector<int32_t>>> chosen;
+    for (int64_t layer = 0; layer < 2; ++layer) {
+      LayerContext at = context(layer, {});
+      method->select(at, {.q_len = static_cast<int64_t>(tokens.size())});
+      const auto* view = dynamic_cast<const IndexedSegment*>(at.cache.view.get());
+      auto& lists = chosen.emplace_back();
+      for (int64_t head = 0; view != nullptr && head < shape.q_heads; ++head) {
+        lists.push_back(at.cache.index ? view->positions(head / shape.group()) : list_of(view->selected(head)));
+      }
+      at.cache.view.reset();
+      method->settle(at);
+    }
+    return chosen;
+  }
+  LayerContext context(int64_t layer, std::span<const int32_t> prompt) {
+    return {.layer = layer,
+            .layers = 2,
+            .cache = cache.layers[static_cast<size_t>(layer)],
+            .activity = activity,
+            .prompt_tokens = prompt_tokens,
+            .model = facts,
+            .prompt = prompt,
+            .request = &cache};
+  }
+
+  std::unique_ptr<Method> method;
+  LayerShape shape;
+  const ModelFacts* facts;
+  KvCache cache;
+  Activity activity;
+  int64_t prompt_tokens = 0;
+};
+
+constexpr LayerShape kGrouped{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = DType::f32};
+
+TEST_F(SpeContextTest, ProjectsAsTheDrafterDoes) {
+  const FittedWeights weights = read_fitted(kDrafter, retrieval_head_tensors());
+  EXPECT_EQ(weights.tensors.size(), 5U) << "values, feed-forward and output are not read";
+  const std::vector<float> x = embeddings();
+  const std::vector<float> g = features();
+  const auto n = static_cast<int64_t>(tokens_.size());
+  for (const json& one : golden_["cases"]) {
+    const bool previous = one["feature"] == "previous";
+    const RetrievalHead head(weights, *facts_, {.features = previous, .yarn = one["yarn"].get<double>()});
+    std::vector<float> q(static_cast<size_t>(n * 4 * 32));
+    std::vector<float> k(static_cast<size_t>(n * 2 * 32));
+    head.project(x.data(), previous ? g.data() : nullptr, n, 0, q.data(), k.data());
+    const auto expect_row = [&](const std::vector<float>& ours, int64_t row, const json& theirs) {
+      const auto width = static_cast<int64_t>(theirs.size());
+      for (int64_t i = 0; i < width; ++i) {
+        EXPECT_NEAR(ours[row * width + i], theirs[i].get<double>(), 2e-4)
+            << one["feature"] << " yarn " << one["yarn"] << " row " << row << " number " << i;
+      }
+    };
+    expect_row(q, n - 1, one["q"]);
+    for (const auto& [row, theirs] : one["k"].items()) expect_row(k, std::stoll(row), theirs);
+  }
+}
+
+TEST_F(SpeContextTest, ChoosesAsTheReferenceInEveryLayer) {
+  struct Mapping {
+    const char* level;
+    const char* golden;
+    LayerShape shape;
+    bool latent;
+  };
+  LayerShape each = kGrouped;
+  each.kv_heads = 4;
+  LayerShape one_head = kGrouped;
+  one_head.kv_heads = 1;
+  const std::vector<Mapping> mappings = {{"head", "head", kGrouped, false},
+                                         {"batch", "batch", kGrouped, false},
+                                         {"head", "query", each, false},
+                                         {"head", "batch", one_head, false},
+                                         {"head", "query", one_head, true}};
+  for (const json& one : golden_["cases"]) {
+    if (one["feature"] != "zero") continue;
+    for (const auto& [budget, selections] : one["selected"].items()) {
+      for (const Mapping& map : mappings) {
+        facts_->latent = map.latent;
+        Request request({{"name", "specontext"},
+                         {"tokens", std::stoll(budget)},
+                         {"head", kDrafter},
+                         {"yarn", one["yarn"]},
+                         {"level", map.level}},
+                        map.shape, *facts_);
+        request.start(std::span(tokens_).first(tokens_.size() - 1));
+        const auto chosen = request.pass(std::span(tokens_).last(1));
+        const json& golden = selections[map.golden];
+        for (const auto& layer : chosen) {
+          ASSERT_EQ(layer.size(), 4U);
+          for (size_t head = 0; head < 4; ++head) {
+            const json& list = golden[0].is_array() ? golden[head * golden.size() / 4] : golden;
+            EXPECT_EQ(json(layer[head]), list)
+                << "budget " << budget << " yarn " << one["yarn"] << " level " << map.level << " kv heads "
+                << map.shape.kv_heads << " query head " << head;
+          }
+        }
+        EXPECT_GT(request.activity.entries_skipped, 0);
+      }
+    }
+  }
+}
+
+TEST_F(SpeContextTest, ReadsTokensInPiecesAsAtOnce) {
+  const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
+  Request whole(spec, kGrouped, *facts_);
+  whole.start(std::span(tokens_).first(95));
+  const auto expected = whole.pass(std::span(tokens_).subspan(95));
+  Request pieces(spec, kGrouped, *facts_);
+  pieces.start(std::span(tokens_).first(40));
+  (void)pieces.pass(std::span(tokens_).subspan(40, 1));
+  const auto several = pieces.pass(std::span(tokens_).subspan(41, 20));
+  EXPECT_TRUE(several[0].empty()) << "a pass of several tokens attends to everything";
+  for (size_t i = 61; i < 95; ++i) (void)pieces.pass(std::span(tokens_).subspan(i, 1));
+  KvCache copy = pieces.cache.clone();
+  EXPECT_EQ(copy.bytes(), pieces.cache.bytes());
+  EXPECT_EQ(copy.ledger->current(), pieces.cache.ledger->current());
+  std::swap(copy, pieces.cache);
+  EXPECT_EQ(pieces.pass(std::span(tokens_).subspan(95)), expected);
+}
+
+TEST_F(SpeContextTest, CountsItsKeysAndAttendsToAllWithinTheBudget) {
+  Request request({{"name", "specontext"}, {"tokens", 96}, {"head", kDrafter}}, kGrouped, *facts_);
+  const int64_t before = request.cache.bytes();
+  request.start(std::span(tokens_).first(95));
+  const int64_t held = request.cache.index->bytes();
+  EXPECT_EQ(held, 96 * 2 * 32 * 2) << "whole cells of two kv heads' keys in bf16";
+  EXPECT_EQ(request.cache.bytes(), request.cache.ledger->current());
+  EXPECT_GT(request.cache.bytes(), before + held);
+  EXPECT_TRUE(request.pass(std::span(tokens_).last(1))[0].empty());
+  EXPECT_FALSE(request.pass(std::span(tokens_).last(1))[0].empty());
+}
+
+TEST_F(SpeContextTest, LayersLeaveOneByOneAndAttendToTheSame) {
+  const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
+  throughput::OffloadLoad load{
+      .weight_bytes = facts_->weight_bytes + RetrievalHead(read_fitted(kDrafter), *facts_, {}).weight_bytes(),
+      .layers = 2,
+      .kv_heads = 2,
+      .head_dim = 32,
+      .repeat = 2,
+      .budget = 9};
+  load.memory_bytes = static_cast<int64_t>(throughput::needed_bytes(load, 80, 1)) + 1;
+  const std::vector<int64_t> thresholds = throughput::length_thresholds(load);
+  ASSERT_GT(thresholds[0], 50);
+  ASSERT_EQ(thresholds[1], 80);
+
+  Request whole(spec, kGrouped, *facts_);
+  json adaptive = spec;
+  adaptive.update({{"offload", "adaptive"}, {"device_bytes", load.memory_bytes}});
+  Request leaving(adaptive, kGrouped, *facts_);
+  for (Request* request : {&whole, &leaving}) request->start(std::span(tokens_).first(50));
+  for (size_t i = 50; i < tokens_.size(); ++i) {
+    EXPECT_EQ(leaving.pass(std::span(tokens_).subspan(i, 1)), whole.pass(std::span(tokens_).subspan(i, 1))) << i;
+    const auto n = static_cast<int64_t>(i) + 1;
+    EXPECT_EQ(leaving.cache.layers[1].index != nullptr, n >= thresholds[0]) << n;
+    EXPECT_EQ(leaving.cache.layers[0].index != nullptr, n >= thresholds[1]) << n;
+  }
+  EXPECT_GT(leaving.activity.traffic.loaded_bytes, 0);
+  EXPECT_GT(leaving.cache.ledger->current(Tier::host), 0);
+}
+
+/// A whole request on the tiny model.
+struct Outcome {
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<float>> logits;
+  Traffic traffic;
+  int64_t resident_bytes = 0;
+};
+
+TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
+  const Prefill prompt = prefill(model_, testing::tiny_prompt(300), {}, kPrefillChunk, facts_);
+  const auto run = [&](const json& settings) {
+    json spec = {{"name", "specontext"}, {"tokens", 64}, {"head", kDrafter}};
+    spec.update(settings);
+    const auto method = make_method(spec, "test");
+    Outcome outcome;
+    SessionOptions options{.stop = {.max_new_tokens = 40}};
+    options.on_logits = [&](int64_t, std::span<const float> row) {
+      outcome.logits.emplace_back(row.begin(), row.end());
+    };
+    const auto session = start_session(model_, prompt, *method, options);
+    Session* const sessions[] = {session.get()};
+    run_together(model_, sessions);
+    outcome.tokens = session->tokens;
+    outcome.traffic = session->activity.traffic;
+    outcome.resident_bytes = session->resident_bytes;
+    return outcome;
+  };
+  const Outcome here = run(json::object());
+  const Outcome elastic = run({{"offload", "all"}});
+  const Outcome reloading = run({{"offload", "all"}, {"elastic", false}});
+  EXPECT_EQ(elastic.tokens, here.tokens);
+  EXPECT_EQ(elastic.logits, here.logits);
+  EXPECT_EQ(reloading.logits, here.logits);
+  EXPECT_LT(elastic.resident_bytes, here.resident_bytes / 4);
+  const int64_t entry = 2 * 32 * 4;  // key and value of a head in float32
+  EXPECT_EQ(reloading.traffic.loaded_bytes, 39 * 3 * 2 * 63 * entry) << "steps, layers, heads, chosen but the newest";
+  EXPECT_LT(elastic.traffic.loaded_bytes, reloading.traffic.loaded_bytes);
+  EXPECT_EQ(elastic.traffic.offloaded_bytes, (300 + 39) * 3 * 2 * entry);
+  EXPECT_EQ(here.traffic.loaded_bytes, 0);
+}
+
+TEST_F(SpeContextTest, SaysWhatDoesNotFit) {
+  const auto message = [&](const json& settings, const LayerShape& shape) -> std::string {
+    json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
+    spec.update(settings);
+    Request request(spec, shape, *facts_);
+    try {
+      request.start(tokens_);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  LayerShape eight = kGrouped;
+  eight.q_heads = 8;
+  EXPECT_NE(message(json::object(), eight).find("4 query heads"), std::string::npos);
+
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_drafter_{}", getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "pytorch_model.bin") << "x";
+  EXPECT_NE(message({{"head", folder.string()}}, kGrouped).find("pytorch_model.bin alone"), std::string::npos);
+  std::filesystem::copy(kDrafter + "/model.safetensors", folder);
+  std::ofstream(folder / "config.json") << "{}";
+  EXPECT_NE(message({{"head", folder.string()}}, kGrouped).find("num_attention_heads"), std::string::npos);
+  std::ofstream(folder / "config.json") << R"({"num_attention_heads": 3})";
+  EXPECT_NE(message({{"head", folder.string()}}, kGrouped).find("q_proj.weight"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace kvarena
