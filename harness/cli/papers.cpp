@@ -130,8 +130,10 @@ std::string shown_path(const fs::path& config) { return ("configs" / config.lexi
 
 /// The same experiment on what scripts/setup brings.
 std::string scaled_down(const PaperItem& item) {
-  return fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32", shown_path(item.config),
-                     kDefaultModel);
+  std::string command = fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32",
+                                    shown_path(item.config), kDefaultModel);
+  for (const std::string& change : item.scaled) command += " --set " + change;
+  return command;
 }
 
 json item_json(const Read& read) {
@@ -142,7 +144,8 @@ json item_json(const Read& read) {
              {"runnable", read.runnable()},
              {"state", state(read)},
              {"needs", {{"models", model_names(read.missing)}, {"data", read.missing.data}, {"gpu", read.item->gpu}}},
-             {"notes", read.item->notes}};
+             {"notes", read.item->notes},
+             {"scaled", read.item->scaled}};
   if (read.config) {
     value["config"] = shown_path(read.item->config);
     value["published"] = read.config->published.size();

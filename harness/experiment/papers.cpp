@@ -20,12 +20,12 @@ namespace fs = std::filesystem;
 constexpr const char* kIndex = "paper.json";
 
 /// The list of strings under `key`, taken out of `object`.
-std::vector<std::string> take_notes(json& object, const std::string& place, Problems& problems) {
-  const json notes = object.value("notes", json::array());
-  object.erase("notes");
-  if (notes.is_array() && std::ranges::all_of(notes, [](const json& note) { return note.is_string(); }))
-    return notes.get<std::vector<std::string>>();
-  problems.add(place + ".notes", brief(notes), "a list of strings");
+std::vector<std::string> take_strings(json& object, const char* key, const std::string& place, Problems& problems) {
+  const json list = object.value(key, json::array());
+  object.erase(key);
+  if (list.is_array() && std::ranges::all_of(list, [](const json& item) { return item.is_string(); }))
+    return list.get<std::vector<std::string>>();
+  problems.add(fmt::format("{}.{}", place, key), brief(list), "a list of strings");
   return {};
 }
 
@@ -49,7 +49,8 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
     return {};
   }
   PaperItem item;
-  item.notes = take_notes(entry, key, problems);
+  item.notes = take_strings(entry, "notes", key, problems);
+  item.scaled = take_strings(entry, "scaled", key, problems);
   std::string kind = "measured";
   problems.append(read_parameters(
       entry, problems.at(key),

@@ -21,11 +21,12 @@ struct PaperItem {
   std::string item;   // "table1", "figure2-left"
   std::string title;  // what it shows
   ItemKind kind = ItemKind::measured;
-  std::filesystem::path config;    // measured: the file; empty while there is none
-  std::string command;             // modelled: what prints it
-  std::string missing;             // why there is neither config nor command yet
-  std::vector<std::string> notes;  // what the paper leaves open, and how the config reads it
-  bool gpu = false;                // the paper's speed figures need one
+  std::filesystem::path config;     // measured: the file; empty while there is none
+  std::string command;              // modelled: what prints it
+  std::string missing;              // why there is neither config nor command yet
+  std::vector<std::string> notes;   // what the paper leaves open, and how the config reads it
+  std::vector<std::string> scaled;  // what a run on the default model changes beside model and limit: "KEY=VALUE"
+  bool gpu = false;                 // the paper's speed figures need one
 
   /// Whether it can be asked of the program.
   [[nodiscard]] bool covered() const { return !config.empty() || !command.empty(); }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/harness/cli/check.h"
@@ -28,6 +29,15 @@ std::vector<std::string> configs() {
   return found;
 }
 
+/// What the paper's index says that a run on the default model changes.
+std::vector<std::string> scaled_changes(const std::string& config) {
+  const fs::path path = config;
+  for (const json& item : json::parse(std::ifstream(kPapers / path.parent_path() / "paper.json"))["items"]) {
+    if (item["item"] == path.stem().string()) return item.value("scaled", std::vector<std::string>{});
+  }
+  return {};
+}
+
 bool default_model_is_there() {
   const char* home = std::getenv("KVARENA_HOME");
   const fs::path cache = home != nullptr ? fs::path(home) : fs::path(std::getenv("HOME")) / ".cache/kvarena";
@@ -42,10 +52,15 @@ TEST_P(PaperConfig, RunsScaledDown) {
   json config = json::parse(std::ifstream(kPapers / GetParam()));
   config.erase("timing");  // the same sessions as for quality, several times over
   std::ofstream(scratch / "config.json") << config;
-  const Finished finished =
-      run_kvarena({"run", "config.json", "--model", "smollm2-135m", "--limit", "1", "--quiet", "--set",
-                   "engine.max_new_tokens=3", "--set", "engine.max_prompt_tokens=384", "--set", "engine.noise_floor=0"},
-                  {.folder = scratch.path()});
+  std::vector<std::string> words = {"run", "config.json", "--model", "smollm2-135m", "--limit", "1", "--quiet"};
+  std::vector<std::string> changes = {"engine.max_new_tokens=3", "engine.max_prompt_tokens=384",
+                                      "engine.noise_floor=0"};
+  std::ranges::move(scaled_changes(GetParam()), std::back_inserter(changes));
+  for (std::string& change : changes) {
+    words.emplace_back("--set");
+    words.push_back(std::move(change));
+  }
+  const Finished finished = run_kvarena(words, {.folder = scratch.path()});
   EXPECT_EQ(finished.code, 0) << finished.err;
 }
 

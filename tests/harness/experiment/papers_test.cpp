@@ -39,7 +39,8 @@ std::string index_of(const std::string& items) {
 
 TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
   const Papers sample(index_of(R"({"item": "figure1", "title": "a diagram", "kind": "illustration"},
-                                  {"item": "table2", "title": "scores", "gpu": true, "notes": ["read so"]},
+                                  {"item": "table2", "title": "scores", "gpu": true, "notes": ["read so"],
+                                   "scaled": ["engine.seed=1"]},
                                   {"item": "table1", "title": "speed", "kind": "modelled", "command": "kvarena x"},
                                   {"item": "table3", "title": "more", "missing": "not built"})"),
                       {"table2.json"});
@@ -55,6 +56,7 @@ TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
   EXPECT_EQ(items[1].config.filename(), "table2.json");
   EXPECT_TRUE(items[1].gpu);
   EXPECT_EQ(items[1].notes, std::vector<std::string>{"read so"});
+  EXPECT_EQ(items[1].scaled, std::vector<std::string>{"engine.seed=1"});
   EXPECT_EQ(items[2].kind, ItemKind::modelled);
   EXPECT_TRUE(items[2].covered());
   EXPECT_FALSE(items[3].covered());
