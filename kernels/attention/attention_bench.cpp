@@ -79,9 +79,14 @@ void attend_loop(benchmark::State& state, const Shape& shape, DType dtype, HeadR
   int64_t next = 0;
   for (auto _ : state) {
     init_attention(memory, q_len, shape.q_heads, shape.head_dim);
-    const AttendProblem problem{
-        q.data(), q_len, shape.q_heads * shape.head_dim, shape.head_dim, runs + next * shape.kv_heads, dtype, true,
-        0,        memory};
+    const AttendProblem problem{.q = q.data(),
+                                .q_len = q_len,
+                                .q_token_stride = shape.q_heads * shape.head_dim,
+                                .q_head_stride = shape.head_dim,
+                                .runs = runs + next * shape.kv_heads,
+                                .dtype = dtype,
+                                .causal = true,
+                                .state = memory};
     attend({{&problem, 1}, shape.q_heads, shape.kv_heads, shape.head_dim, 0, 0.125f});
     next = (next + 1) % copies;
     benchmark::DoNotOptimize(out.data());
