@@ -111,27 +111,26 @@ class @Class@ final : public Retriever {
     return index;
   }
 
-  void extend(LayerIndex& index, const EntrySegment& entries) const override {
+  void extend(LayerIndex& index, const EntrySegment& entries, int64_t end) const override {
     const int64_t dim = entries.shape().head_dim;
-    const int64_t n = entries.entries(0);
     const int64_t first = index.entries / kBlock;  // the newest block may have grown
-    std::vector<float> keys(static_cast<size_t>(n * dim));
+    std::vector<float> keys(static_cast<size_t>(entries.entries(0) * dim));
     for (int64_t head = 0; head < entries.shape().kv_heads; ++head) {
       entries.read(head, keys.data(), nullptr);
       auto& means = static_cast<Landmarks&>(index).heads[head];
-      means.resize(static_cast<size_t>((n + kBlock - 1) / kBlock * dim));
+      means.resize(static_cast<size_t>((end + kBlock - 1) / kBlock * dim));
       std::fill(means.begin() + first * dim, means.end(), 0.0F);
-      for (int64_t i = first * kBlock; i < n; ++i) {
-        const auto size = static_cast<float>(std::min(kBlock, n - i / kBlock * kBlock));
+      for (int64_t i = first * kBlock; i < end; ++i) {
+        const auto size = static_cast<float>(std::min(kBlock, end - i / kBlock * kBlock));
         for (int64_t c = 0; c < dim; ++c) means[i / kBlock * dim + c] += keys[i * dim + c] / size;
       }
     }
   }
 
   Selection select(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& queries,
-                   int64_t budget) const override {
+                   const Candidates& among) const override {
     const LayerShape& shape = entries.shape();
-    const int64_t n = entries.entries(0);
+    const int64_t n = index.entries;
     const int64_t blocks = (n + kBlock - 1) / kBlock;
     Selection selection;
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
@@ -144,8 +143,7 @@ class @Class@ final : public Retriever {
           scores[b] = std::max(scores[b], score);
         }
       }
-      scores.back() = 1e30F;  // the newest block holds the query's own entry
-      selection.push_back(best(scores, std::clamp<int64_t>(budget / kBlock, 1, blocks), n));
+      selection.push_back(best(scores, std::clamp<int64_t>(among.count / kBlock, 1, blocks), n));
     }
     return selection;
   }

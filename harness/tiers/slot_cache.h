@@ -7,9 +7,10 @@
 
 namespace kvarena::tiers {
 
-/// Each kv head has slots on the device. What is wanted next and lies in no slot comes over the link into the slots of
-/// what is no longer wanted: with as many wanted as before, S_now \ S_last takes the place of S_last \ S_now. Without
-/// `elastic` everything wanted comes anew. Either way attention reads the same bits in the same order.
+/// Each kv head has slots on the device. What is wanted next and lies in no slot comes over the link, what is no longer
+/// wanted goes: with as many wanted as before, S_now \ S_last takes the place of S_last \ S_now. Without `elastic`
+/// everything wanted comes anew. Slots stay in the order of positions, which costs a copy on the device and makes
+/// attention read the same bits in the same order either way, and as if the layer had never left.
 ///
 /// Not thread-safe; belongs to one request.
 class SlotCache final : public LayerIndex {
@@ -52,8 +53,8 @@ class SlotCache final : public LayerIndex {
  private:
   /// The wanted positions of a kv head over all its lists, ascending.
   [[nodiscard]] std::vector<int32_t> wanted_of(int64_t kv_head) const;
-  /// Puts entry `from_entry` of `from` into the next free slot of a head.
-  void fill(int64_t kv_head, const EntrySegment& from, int64_t from_entry);
+  /// What is wanted, from the slots, the rows that came and the tail, becomes what the slots hold.
+  void place_in_slots(const EntrySegment& tail);
 
   LayerShape shape_;
   LedgerPtr ledger_;
@@ -63,7 +64,6 @@ class SlotCache final : public LayerIndex {
   EntrySegment slots_;
   Lists wanted_;       // of the pass under way
   Lists missing_;      // [kv_heads] positions asked for, ascending
-  Lists free_;         // [kv_heads] slots whose entries are not wanted, the next to be filled last
   Buffer rows_;        // where entries arrive
   Transfer transfer_;  // dies before the rows
   int64_t loaded_bytes_ = 0;

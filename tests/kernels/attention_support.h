@@ -76,8 +76,14 @@ struct StateMemory {
 
 inline AttendProblem problem(const Shape& shape, const float* q, int64_t q_len, const std::vector<HeadRun>& runs,
                              bool causal, StateMemory& memory) {
-  return {q, q_len,         shape.q_heads * shape.head_dim, shape.head_dim, runs.data(), shape.dtype, causal,
-          0, memory.state()};
+  return {.q = q,
+          .q_len = q_len,
+          .q_token_stride = shape.q_heads * shape.head_dim,
+          .q_head_stride = shape.head_dim,
+          .runs = runs.data(),
+          .dtype = shape.dtype,
+          .causal = causal,
+          .state = memory.state()};
 }
 
 inline void attend_one(const Shape& shape, const AttendProblem& problem) {

@@ -23,6 +23,17 @@ HierarchyPtr machine() {
   return std::make_shared<const Hierarchy>(std::vector<TierSettings>{{.tier = Tier::host, .link = {.name = "real"}}});
 }
 
+/// What one query reads off a segment, un-normalised: the bits depend on the order of its entries.
+std::vector<float> attended(const Segment& segment) {
+  const auto q = testing::random_floats(4 * 16, "query");
+  std::vector<float> out(4 * 16), max(4), sum(4);
+  kernels::AttentionState state{out.data(), max.data(), sum.data()};
+  kernels::init_attention(state, 1, 4, 16);
+  segment.attend({.q = q.data(), .q_len = 1, .q_stride = 4 * 16}, /*causal=*/false, state);
+  out.insert(out.end(), sum.begin(), sum.end());
+  return out;
+}
+
 /// The same tokens in a layer on the device and in one behind it.
 struct Pair {
   Pair(int64_t n, bool elastic, uint64_t seed, int64_t lists = 2)
@@ -81,6 +92,7 @@ struct Pair {
       EXPECT_EQ(own_keys, keys);
       EXPECT_EQ(own_values, values);
     }
+    EXPECT_EQ(attended(*view), attended(expected));
     slots.offload(tail);
     last = chosen;
     return slots.loaded_bytes();
