@@ -48,7 +48,7 @@ json active_settings(const MethodEntry& entry) {
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
     if (parameter.name == "chunk" && entry.family == Family::reuse) spec["chunk"] = 64;
     if (parameter.name == "recovery") spec["recovery"] = 0.5;
-    if (parameter.name == "outliers") spec["outliers"] = 4;
+    if (parameter.name == "outliers" && entry.family == Family::retrieval) spec["outliers"] = 4;
     if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
   }
   return spec;
