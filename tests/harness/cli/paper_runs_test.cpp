@@ -32,7 +32,8 @@ std::vector<std::string> configs() {
 /// What the paper's index says that a run on the default model changes.
 std::vector<std::string> scaled_changes(const std::string& config) {
   const fs::path path = config;
-  for (const json& item : json::parse(std::ifstream(kPapers / path.parent_path() / "paper.json"))["items"]) {
+  const json index = json::parse(std::ifstream(kPapers / path.parent_path() / "paper.json"));
+  for (const json& item : index["items"]) {
     if (item["item"] == path.stem().string()) return item.value("scaled", std::vector<std::string>{});
   }
   return {};
