@@ -12,7 +12,10 @@ const Sample* SampleCursor::at(int64_t index) {
   }
   for (; next_ <= index; ++next_) {
     sample_ = reader_->next();
-    if (!sample_) return nullptr;
+    if (!sample_) {
+      reader_.reset();  // nothing is held now, so the last sample too is read anew when it is asked for
+      return nullptr;
+    }
   }
   return &*sample_;
 }

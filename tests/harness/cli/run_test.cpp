@@ -97,6 +97,17 @@ TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {
   EXPECT_TRUE(contains(finished.err, "the model's window")) << finished.err;
 }
 
+TEST(Run, AWorkloadOfOneSampleIsJudgedWhole) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  const fs::path config = write_config(scratch, R"({
+    "name": "small", "models": ["smollm2-135m"], "methods": ["full"], "engine": {"max_new_tokens": 2, "noise_floor": 0},
+    "workloads": [{"name": "fact_qa", "things": 4, "filler": 1, "samples": 1}]})");
+  const Finished finished = run_kvarena({"run", config.string(), "--quiet"}, {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "1 judged")) << finished.out;
+}
+
 TEST(Run, ADatabaseThatCannotBeWrittenStopsItBeforeAnyWork) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;
