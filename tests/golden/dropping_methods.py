@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
                      LagKVPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
-from random_stream import mix
+from random_stream import uniform
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicCache
 
@@ -49,22 +49,6 @@ TEXTS = [
     "Dear Miriam, the parcel arrived on Tuesday, three weeks late and with one corner crushed, but the glass was whole. "
     "Your brother asks whether you still keep bees. ",
 ]
-
-
-def uniform(seed, purpose, count):
-    """RandomStream(seed, purpose).uniform(0 .. count-1)."""
-    key = mix(seed)
-    for c in purpose.encode():
-        key = mix(key ^ c)
-    x = np.arange(count, dtype=np.uint64)
-    for step in range(2):  # mix(key ^ mix(index))
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x = x ^ (x >> np.uint64(31))
-        if step == 0:
-            x = x ^ np.uint64(key)
-    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def tiny_model():

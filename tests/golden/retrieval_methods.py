@@ -28,27 +28,11 @@ import types
 
 import numpy as np
 import torch
-from random_stream import mix
+from random_stream import uniform
 from sklearn.decomposition import PCA
 
 Q_HEADS, KV_HEADS, DIM = 4, 2, 16
 GROUP = Q_HEADS // KV_HEADS
-
-
-def uniform(seed, purpose, count):
-    """RandomStream(seed, purpose).uniform(0 .. count-1)."""
-    key = mix(seed)
-    for c in purpose.encode():
-        key = mix(key ^ c)
-    x = np.arange(count, dtype=np.uint64)
-    for step in range(2):  # mix(key ^ mix(index))
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x = x ^ (x >> np.uint64(31))
-        if step == 0:
-            x = x ^ np.uint64(key)
-    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def floats(count, purpose, seed):

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -37,12 +36,6 @@ std::vector<std::string> scaled_changes(const std::string& config) {
     if (item["item"] == path.stem().string()) return item.value("scaled", std::vector<std::string>{});
   }
   return {};
-}
-
-bool default_model_is_there() {
-  const char* home = std::getenv("KVARENA_HOME");
-  const fs::path cache = home != nullptr ? fs::path(home) : fs::path(std::getenv("HOME")) / ".cache/kvarena";
-  return fs::exists(cache / "models/smollm2-135m");
 }
 
 class PaperConfig : public ::testing::TestWithParam<std::string> {};

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -18,12 +17,6 @@ const std::string kQuickstart = KVARENA_SOURCE_DIR "/configs/quickstart.json";
 fs::path write_config(const ScratchFolder& folder, const std::string& text) {
   std::ofstream(folder / "config.json") << text;
   return folder / "config.json";
-}
-
-bool default_model_is_there() {
-  const char* home = std::getenv("KVARENA_HOME");
-  const fs::path cache = home != nullptr ? fs::path(home) : fs::path(std::getenv("HOME")) / ".cache/kvarena";
-  return fs::exists(cache / "models/smollm2-135m");
 }
 
 TEST(Run, AllProblemsOfAConfigAreListedAndNothingIsWritten) {

@@ -11,12 +11,12 @@
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
-#include "tests/harness/contexts/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvarena::contexts {
 namespace {
 
-using testing::TemporaryFolder;
+using kvarena::testing::TemporaryFolder;
 
 std::vector<std::byte> bytes_of(uint64_t seed, size_t count) {
   const RandomStream random(seed, "bytes");

@@ -8,15 +8,15 @@
 #include <fstream>
 
 #include "harness/core/random.h"
-#include "tests/harness/contexts/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvarena::contexts {
 namespace {
 
+using kvarena::testing::TemporaryFolder;
 using placement::Choice;
 using placement::Context;
 using placement::Form;
-using testing::TemporaryFolder;
 
 /// Least recently used first.
 class Recency final : public placement::VictimPolicy {

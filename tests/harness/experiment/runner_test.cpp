@@ -13,7 +13,7 @@ namespace {
 
 using store::CellState;
 
-class RunnerTest : public testing::Test {
+class RunnerTest : public ::testing::Test {
  protected:
   std::map<std::string, int> states() {
     std::map<std::string, int> count;
@@ -224,7 +224,7 @@ TEST(InterruptGuard, TheSecondSignalEndsTheProcessAndTheGuardPutsHandlersBack) {
         ::raise(SIGTERM);
         ::_exit(0);
       },
-      testing::KilledBySignal(SIGTERM), "stopping after the sample in work");
+      ::testing::KilledBySignal(SIGTERM), "stopping after the sample in work");
   struct sigaction now {};
   ::sigaction(SIGINT, nullptr, &now);
   EXPECT_EQ(now.sa_handler, SIG_DFL);

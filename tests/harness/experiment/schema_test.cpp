@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Asks Python's jsonschema, an implementation that is not ours.
-class JsonSchema : public testing::Test {
+class JsonSchema : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("python3 -c 'import jsonschema' 2>/dev/null") != 0) {

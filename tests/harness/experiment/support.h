@@ -18,27 +18,11 @@
 #include "harness/experiment/judge.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/schema.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvarena::experiment {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "kvarena-experiment-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] std::filesystem::path operator/(const std::string& file) const { return path_ / file; }
-
- private:
-  std::filesystem::path path_;
-};
+using kvarena::testing::TemporaryFolder;
 
 using Declare = std::function<void(ParameterVisitor&)>;
 

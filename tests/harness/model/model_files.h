@@ -1,7 +1,6 @@
 #pragma once
 // Where the tests of this folder find what they read and write.
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdlib>
@@ -11,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tests/support/temporary_folder.h"
 
 namespace kvarena::testing {
 
@@ -32,32 +33,6 @@ inline std::filesystem::path models_folder() {
 inline std::filesystem::path smollm2_file() {
   return models_folder() / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf";
 }
-
-/// A folder of its own, removed with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    static int count = 0;
-    path_ = std::filesystem::temp_directory_path() /
-            ("kvarena-model-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
-  std::filesystem::path write(const std::string& name, std::string_view content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// The text of a file, plain or gzip.
 inline std::string read_gzip(const std::filesystem::path& path) {

@@ -11,7 +11,7 @@
 namespace kvarena::store {
 namespace {
 
-class Queries : public testing::Test {
+class Queries : public ::testing::Test {
  protected:
   static std::string fill(const std::filesystem::path& path) {
     auto store = ResultsStore::open_or_create(path);

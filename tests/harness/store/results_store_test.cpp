@@ -12,7 +12,7 @@
 namespace kvarena::store {
 namespace {
 
-class ResultsStoreTest : public testing::Test {
+class ResultsStoreTest : public ::testing::Test {
  protected:
   void plan(std::vector<CellRecord> cells) { store_.upsert_cells(cells); }
   void judge(std::vector<SampleResult> results, std::vector<CellFailure> failures = {}) {

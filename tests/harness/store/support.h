@@ -15,31 +15,11 @@
 #include <string>
 
 #include "harness/store/results_store.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvarena::store {
 
-/// A new folder that is removed with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "kvarena-store-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::permissions(path_, std::filesystem::perms::all, ignored);
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] std::filesystem::path operator/(const std::string& file) const { return path_ / file; }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using kvarena::testing::TemporaryFolder;
 
 inline CellRecord small_cell(const std::string& id, const std::string& method, int64_t position = 0,
                              int64_t samples = 3) {
