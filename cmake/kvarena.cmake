@@ -50,15 +50,20 @@ function(kvarena_library name)
   kvarena_flags(kvarena_${name})
 endfunction()
 
-# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [LABEL slow]) -> one CTest entry per program:
+# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL slow]) -> one CTest entry per program:
 # a program linked to libtorch takes a fifth of a second just to start.
 function(kvarena_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "ATEN" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE KVARENA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              KVARENA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   kvarena_flags(${name})
+  if(ARG_ATEN)
+    kvarena_use_aten(${name})
+  else()
+    kvarena_use_gtest(${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)

@@ -39,12 +39,12 @@ std::string chart_csv(const nlohmann::json& spec) {
     }
   }
   std::string csv;
-  for (size_t at = 0; at < columns.size(); ++at) csv += (at == 0 ? "" : ",") + csv_field(columns[at]);
+  for (size_t at = 0; at < columns.size(); ++at) csv += fmt::format("{}{}", at == 0 ? "" : ",", csv_field(columns[at]));
   csv += "\r\n";
   for (const nlohmann::json* row : rows) {
     for (size_t at = 0; at < columns.size(); ++at) {
       const auto value = row->find(columns[at]);
-      csv += (at == 0 ? "" : ",") + (value == row->end() ? std::string() : csv_field(category_text(*value)));
+      csv += fmt::format("{}{}", at == 0 ? "" : ",", value == row->end() ? "" : csv_field(category_text(*value)));
     }
     csv += "\r\n";
   }

@@ -60,7 +60,7 @@ std::string markdown(const Document& document) {
   for (const Section& section : document.sections) {
     text += fmt::format("\n## {}\n", escape_markdown(section.title));
     for (const std::string& paragraph : section.paragraphs) text += fmt::format("\n{}\n", escape_markdown(paragraph));
-    for (const Table& table : section.tables) text += "\n" + table_markdown(table);
+    for (const Table& table : section.tables) text += fmt::format("\n{}", table_markdown(table));
   }
   text += "\n## Provenance\n\n";
   for (const auto& [name, value] : document.provenance) {
@@ -72,7 +72,7 @@ std::string markdown(const Document& document) {
 std::string latex(const Document& document) {
   std::string text = fmt::format("% {}\n% needs \\usepackage{{booktabs}}\n", escape_latex(document.title));
   for (const Section& section : document.sections) {
-    for (const Table& table : section.tables) text += "\n" + table_latex(table);
+    for (const Table& table : section.tables) text += fmt::format("\n{}", table_latex(table));
   }
   return text;
 }

@@ -41,10 +41,10 @@ std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
 
 /// Ids and titles that stay apart when several models are in one report.
 void name_after(Section& section, const std::string& model) {
-  section.id += "-" + slug(model);
+  section.id += fmt::format("-{}", slug(model));
   section.title += " · " + model;
-  for (Table& table : section.tables) table.id += "-" + slug(model);
-  for (Chart& chart : section.charts) chart.id += "-" + slug(model);
+  for (Table& table : section.tables) table.id += fmt::format("-{}", slug(model));
+  for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(model));
 }
 
 std::vector<std::string> introduction(const ExperimentData& data) {

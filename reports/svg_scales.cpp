@@ -1,5 +1,7 @@
 // Which numbers and categories a chart shows, and how categories look.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -158,7 +160,7 @@ const std::vector<std::string>& dash_names() {
 std::string range_text(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   std::string dashes;
-  for (const json& number : value) dashes += (dashes.empty() ? "" : " ") + px(number.get<double>());
+  for (const json& number : value) dashes += fmt::format("{}{}", dashes.empty() ? "" : " ", px(number.get<double>()));
   return dashes;
 }
 

@@ -133,7 +133,7 @@ Extras extras_of(const Table& table, size_t at) {
 
 std::string csv_line(const std::vector<std::string>& fields) {
   std::string line;
-  for (size_t at = 0; at < fields.size(); ++at) line += (at == 0 ? "" : ",") + csv_field(fields[at]);
+  for (size_t at = 0; at < fields.size(); ++at) line += fmt::format("{}{}", at == 0 ? "" : ",", csv_field(fields[at]));
   return line + "\r\n";
 }
 
@@ -198,7 +198,7 @@ std::string table_markdown(const Table& table) {
     if (badges) fields.push_back(row.badge ? escape_markdown(row.badge->label) : "");
     text += markdown_row(fields);
   }
-  if (!table.caption.empty()) text += "\n" + escape_markdown(table.caption) + "\n";
+  if (!table.caption.empty()) text += fmt::format("\n{}\n", escape_markdown(table.caption));
   for (size_t at = 0; at < table.footnotes.size(); ++at) {
     text += fmt::format("\n\\[{}\\] {}\n", at + 1, escape_markdown(table.footnotes[at]));
   }

@@ -1,5 +1,7 @@
 #include "harness/experiment/schema.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +15,7 @@ using Type = ParameterInfo::Type;
 
 /// A JSON pointer (RFC 6901): the slash of "longbench/qasper" would lead into a member.
 json reference(const std::string& definition) {
-  return {{"$ref", (json::json_pointer("/$defs") / definition).to_string().insert(0, "#")}};
+  return {{"$ref", fmt::format("#{}", (json::json_pointer("/$defs") / definition).to_string())}};
 }
 json list_of(const json& items) { return {{"type", "array"}, {"minItems", 1}, {"items", items}}; }
 

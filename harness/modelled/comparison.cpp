@@ -192,7 +192,7 @@ std::string comparison_page(const std::vector<Comparison>& comparisons) {
     text += fmt::format("\n## {}\n\n{}. Inputs: `configs/modelled/{}.json`.\n", comparison.title, comparison.source,
                         comparison.name);
     for (const std::string& paragraph : comparison.paragraphs) text += fmt::format("\n{}\n", paragraph);
-    text += "\n" + table(comparison) + "\n";
+    text += fmt::format("\n{}\n", table(comparison));
     for (const std::string& input : comparison.inputs) text += fmt::format("- {}\n", input);
   }
   return text;

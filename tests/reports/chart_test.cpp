@@ -1,5 +1,6 @@
 #include "reports/chart.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -127,7 +128,7 @@ class VegaLiteSchema : public ::testing::Test {
                           " " + schema_.string();
     for (const Chart& chart : charts) {
       write_file(folder_ / (chart.id + ".json"), chart.spec);
-      command += " " + (folder_ / (chart.id + ".json")).string();
+      command += fmt::format(" {}", (folder_ / (chart.id + ".json")).string());
     }
     const bool fits = std::system((command + " >" + (folder_ / "answer").string() + " 2>&1").c_str()) == 0;
     const std::string answer = read_file(folder_ / "answer");

@@ -1,6 +1,8 @@
 #pragma once
 // Random placement problems for property tests.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -32,7 +34,7 @@ inline Context random_context(int64_t id, const RandomStream& random, int64_t me
     const double bend = 0.5 + 2 * random.uniform(draw++);
     for (const double keep : keeps) {
       const double loss = sensitivity * std::pow(1 - keep, bend) + 0.02 * random.uniform(draw++);
-      context.forms.push_back({.method = "m" + std::to_string(m),
+      context.forms.push_back({.method = fmt::format("m{}", m),
                                .keep = keep,
                                .bytes = static_cast<int64_t>(bytes * keep),
                                .quality = std::clamp(1 - loss, 0.0, 1.0)});
