@@ -4,8 +4,9 @@
 #include <utility>
 
 namespace kvarena {
+namespace {
 
-const char* const kQualityQuestion =
+constexpr const char* kSixMarks =
     R"judge(You are an expert in evaluating text quality. Please evaluate the quality of an AI assistant's response to a user's writing request. Be as strict as possible.
 
 You need to evaluate across the following six dimensions, with scores ranging from 1 to 5. The scoring criteria from 5 to 1 for each dimension are as follows:
@@ -38,9 +39,41 @@ $RESPONSE$
 
 Please evaluate the quality of the response. You must first provide a brief analysis of its quality, then give a comprehensive analysis with scores for each dimension. The output must strictly follow the JSON format: {"Analysis": ..., "Relevance": ..., "Accuracy": ..., "Coherence": ..., "Clarity": ..., "Breadth and Depth": ..., "Reading Experience": ...}. You do not need to consider whether the response meets the user's length requirements in your evaluation. Ensure that only one integer between 1 and 5 is output for each dimension score.)judge";
 
-std::string judge_prompt(std::string_view question, std::string_view instruction, std::string_view response) {
-  const std::array<std::pair<std::string_view, std::string_view>, 2> slots = {
-      {{"$INST$", instruction}, {"$RESPONSE$", response}}};
+constexpr const char* kOneMark =
+    R"judge([Instruction]
+Please act as an impartial judge and evaluate the quality of the response provided by an AI assistant to the user question displayed below. For this evaluation, you should primarily consider the following criteria:
+accuracy: 
+                Score 1: The answer is completely unrelated to the reference.
+                Score 3: The answer has minor relevance but does not align with the reference.
+                Score 5: The answer has moderate relevance but contains inaccuracies.
+                Score 7: The answer aligns with the reference but has minor omissions.
+                Score 10: The answer is completely accurate and aligns perfectly with the reference.
+                Only respond with a numberical score
+[Ground truth]
+$REFERENCE$
+Begin your evaluation by providing a short explanation. Be as objective as possible. After providing your explanation, you must rate the response on a scale of 1 to 10 by strictly following this format: "[[rating]]", for example: "Rating: [[5]]".
+
+[Question]
+$INST$
+
+[The Start of Assistant's Answer]
+$RESPONSE$
+[The End of Assistant's Answer])judge";
+
+}  // namespace
+
+const JudgeQuestion kQualityQuestion = {
+    .text = kSixMarks, .system = "", .temperature = 0.5, .request = "instruction", .reference = ""};
+
+const JudgeQuestion kNeedleQuestion = {.text = kOneMark,
+                                       .system = "You are a helpful assistant.",
+                                       .temperature = 0,
+                                       .request = "question",
+                                       .reference = "needle"};
+
+std::string judge_prompt(std::string_view question, const JudgedAnswer& answer) {
+  const std::array<std::pair<std::string_view, std::string_view>, 3> slots = {
+      {{"$INST$", answer.instruction}, {"$RESPONSE$", answer.response}, {"$REFERENCE$", answer.reference}}};
   std::string prompt;
   for (size_t at = 0; at < question.size();) {
     bool filled = false;

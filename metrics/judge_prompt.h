@@ -6,12 +6,31 @@
 
 namespace kvarena {
 
-/// LongBench-Write's question for six marks (THUDM/LongWriter @3fcfdff4 evaluation/judge.txt, word for word), with
-/// $INST$ and $RESPONSE$ where the request and the answer go.
-extern const char* const kQualityQuestion;
+/// A question to a judge model, with $INST$, $RESPONSE$ and $REFERENCE$ where request, answer and truth go.
+struct JudgeQuestion {
+  const char* text;
+  const char* system;   ///< the message before it; "" = none
+  double temperature;   ///< of the judge
+  const char* request;  ///< member of a row that holds the request, before all other names of it
+  const char*
+      reference;  ///< member of a row that holds the truth; without it the row's first reference. "" = not asked
+};
 
-/// `question` with $INST$ and $RESPONSE$ replaced, each text as it is: place-holders inside them stay.
-[[nodiscard]] std::string judge_prompt(std::string_view question, std::string_view instruction,
-                                       std::string_view response);
+/// Six marks (THUDM/LongWriter @3fcfdff4 evaluation/judge.txt, word for word).
+extern const JudgeQuestion kQualityQuestion;
+
+/// One mark of 1, 3, 5, 7 or 10: the rubric of gkamradt/LLMTest_NeedleInAHaystack (needlehaystack/evaluators/openai.py)
+/// in LangChain's template labeled_score_string, word for word, as the two programs put them together.
+extern const JudgeQuestion kNeedleQuestion;
+
+/// What fills a question's slots.
+struct JudgedAnswer {
+  std::string_view instruction;
+  std::string_view response;
+  std::string_view reference;
+};
+
+/// `question` with its slots replaced, each text as it is: place-holders inside them stay.
+[[nodiscard]] std::string judge_prompt(std::string_view question, const JudgedAnswer& answer);
 
 }  // namespace kvarena

@@ -11,6 +11,8 @@
 
 namespace kvarena {
 
+struct JudgeQuestion;
+
 enum class MetricKind {
   text,          ///< a prediction against references
   functional,    ///< something that is parsed and checked: function calls, patches
@@ -73,6 +75,9 @@ struct MetricEntry {
   std::string source;             ///< paper section, or repository @ commit and file
   ScoreFunction score = nullptr;  ///< null for metrics that do not score one prediction against references
   bool needs_references = true;   ///< false: a prediction is scored by itself
+  /// Of a metric that scores what a judge model says of an answer: what the judge is asked unless a user says
+  /// otherwise.
+  const JudgeQuestion* judge = nullptr;
   /// In a run the reference is the answer under the full cache, not what the data set accepts.
   bool against_full_cache = false;
   std::vector<StoredValue> stored = {};              ///< of metrics that yield several numbers: kl_nats, kl_nats_sum

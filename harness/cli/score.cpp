@@ -52,8 +52,8 @@ struct Options {
             "the version (http://127.0.0.1:8000/v1); its key, if it needs one, is $KVARENA_JUDGE_KEY");
     o.option("judge-model", "NAME", judge.model).help("the judge, as the endpoint names it");
     o.option("judge-question", "FILE", judge_question)
-        .help("what to ask, with $INST$ and $RESPONSE$ in it")
-        .default_text("LongBench-Write's question for six marks");
+        .help("what to ask, with $INST$, $RESPONSE$ and $REFERENCE$ in it")
+        .default_text("the metric's own question");
     o.option("judge-tries", "N", judge.tries).help("tries of one question when the endpoint fails");
     o.option("judge-price-in", "X", judge.price_in).help("price of a million prompt tokens, for the cost shown");
     o.option("judge-price-out", "X", judge.price_out).help("price of a million answer tokens");
@@ -75,7 +75,12 @@ json sample_json(const ScoredSample& sample) {
   return result;
 }
 
-judge::EndpointSettings with_key(judge::EndpointSettings settings) {
+/// Where to ask, and in which manner the metric's question is put.
+judge::EndpointSettings with_key(judge::EndpointSettings settings, const JudgeQuestion* question) {
+  if (question != nullptr) {
+    settings.system = question->system;
+    settings.temperature = question->temperature;
+  }
   if (settings.model.empty()) {
     fail({.place = "--judge-model", .found = "nothing", .expected = "the judge's name at the endpoint"});
   }
@@ -83,16 +88,44 @@ judge::EndpointSettings with_key(judge::EndpointSettings settings) {
   return settings;
 }
 
-/// The request that a prediction answers.
-std::string instruction_of(const json& row) {
-  constexpr std::array kFields = {"instruction", "prompt", "input", "question", "query"};
+/// The request that a prediction answers, under `first` or another of its names.
+std::string instruction_of(const json& row, const char* first) {
+  const std::array kFields = {first, "instruction", "prompt", "input", "question", "query"};
   for (const char* field : kFields) {
     const auto found = row.find(field);
     if (found != row.end() && found->is_string()) return found->get<std::string>();
   }
   fail({.place = "request",
         .found = "no text of it in the row",
-        .expected = fmt::format("one of {}", fmt::join(kFields, ", "))});
+        .expected = fmt::format("one of {}", fmt::join(kFields.begin() + 1, kFields.end(), ", "))});
+}
+
+/// What would have been right: the member `name` of the row, or its first reference.
+std::string reference_of(const json& row, const PredictionRow& sample, std::string_view name) {
+  const auto found = row.find(name);
+  if (found != row.end() && found->is_string()) return found->get<std::string>();
+  if (!sample.references.empty()) return sample.references.front();
+  fail({.place = "reference",
+        .found = "none in the row",
+        .expected = fmt::format("\"{}\" or references, which the judge is shown", name)});
+}
+
+/// What to ask about each row: the user's question, or the metric's own.
+std::function<std::string(const json&, const PredictionRow&)> question_for(const Options& options,
+                                                                           const MetricEntry& metric) {
+  if (options.judge_question.empty() && metric.judge == nullptr) {
+    fail({.place = "--judge-url",
+          .found = fmt::format("metric \"{}\", which no judge is asked for", metric.id),
+          .expected = "a metric of a judge's words (judged_quality, judged_needle), or --judge-question"});
+  }
+  const std::string question = options.judge_question.empty() ? metric.judge->text : read_file(options.judge_question);
+  const JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : kQualityQuestion;
+  const bool asks_reference = question.find("$REFERENCE$") != std::string::npos;
+  return [question, &how, asks_reference](const json& row, const PredictionRow& sample) {
+    return judge_prompt(question, {.instruction = instruction_of(row, how.request),
+                                   .response = sample.prediction,
+                                   .reference = asks_reference ? reference_of(row, sample, how.reference) : ""});
+  };
 }
 
 /// Asks until the metric can read what the judge says, as the official script does.
@@ -129,11 +162,9 @@ int score_predictions(const Options& options) {
   ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
   std::optional<judge::ChatEndpoint> endpoint;
   if (!options.judge.url.empty()) {
-    endpoint.emplace(with_key(options.judge));
-    const std::string question =
-        options.judge_question.empty() ? std::string(kQualityQuestion) : read_file(options.judge_question);
-    how.rewrite = [&, question](const json& row, const PredictionRow& sample) {
-      return judged(*endpoint, metric, judge_prompt(question, instruction_of(row), sample.prediction));
+    endpoint.emplace(with_key(options.judge, metric.judge));
+    how.rewrite = [&, question = question_for(options, metric)](const json& row, const PredictionRow& sample) {
+      return judged(*endpoint, metric, question(row, sample));
     };
   }
   const FileScore all = score_file(input, metric, how, write);

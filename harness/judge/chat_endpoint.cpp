@@ -133,8 +133,11 @@ std::optional<std::string> cached_answer(const std::filesystem::path& file) {
 }
 
 std::string request_json(const EndpointSettings& settings, const std::string& prompt) {
+  json messages = json::array();
+  if (!settings.system.empty()) messages.push_back({{"role", "system"}, {"content", settings.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt}});
   return json{{"model", settings.model},
-              {"messages", {{{"role", "user"}, {"content", prompt}}}},
+              {"messages", std::move(messages)},
               {"temperature", settings.temperature},
               {"max_tokens", settings.max_tokens}}
       .dump(-1, ' ', false, json::error_handler_t::replace);

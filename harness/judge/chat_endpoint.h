@@ -9,9 +9,10 @@
 namespace kvarena::judge {
 
 struct EndpointSettings {
-  std::string url;    // up to the version: "http://127.0.0.1:8000/v1"
-  std::string model;  // as the endpoint names it
-  std::string key;    // sent as bearer token; never in a message, a log or the cache
+  std::string url;     // up to the version: "http://127.0.0.1:8000/v1"
+  std::string model;   // as the endpoint names it
+  std::string key;     // sent as bearer token; never in a message, a log or the cache
+  std::string system;  // message before every question; empty = none
   double temperature = 0.5;
   int64_t max_tokens = 1024;
   int64_t tries = 5;            // of one question, before giving up
@@ -37,9 +38,9 @@ class ChatEndpoint {
  public:
   explicit ChatEndpoint(EndpointSettings settings);
 
-  /// The answer to `prompt` as the only user message. `draw` tells repeated questions apart, so that the second draw is
-  /// not answered with the first from the cache. Tries again when the connection fails, and on 408, 429 and 5xx; throws
-  /// UserError with what the endpoint said when tries are used up or repeating is of no use.
+  /// The answer to `prompt` as the only user message, after the system's. `draw` tells repeated questions apart, so
+  /// that the second draw is not answered with the first from the cache. Tries again when the connection fails, and on
+  /// 408, 429 and 5xx; throws UserError with what the endpoint said when tries are used up or repeating is of no use.
   [[nodiscard]] std::string ask(const std::string& prompt, int64_t draw = 0);
 
   [[nodiscard]] const EndpointUse& use() const { return use_; }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/algorithms/regex.h"
+#include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 #include "metrics/text/length_score.h"
 #include "metrics/unicode/python_text.h"
@@ -95,6 +96,7 @@ KVARENA_METRIC(
      .source = "THUDM/LongWriter @3fcfdff4 evaluation/eval_quality.py",
      .score = score,
      .needs_references = false,
+     .judge = &kQualityQuestion,
      .vectors = {{"longwriter_judge_parse", recompute_parse}, {"longwriter_quality_score", recompute_score}}});
 
 }  // namespace kvarena

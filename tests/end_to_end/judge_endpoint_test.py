@@ -51,10 +51,10 @@ class Judge(unittest.TestCase):
         self.server.server_close()
         self.folder.cleanup()
 
-    def score(self, *more):
+    def score(self, *more, metric="judged_quality"):
         url = f"http://127.0.0.1:{self.server.server_port}/v1/"
         return subprocess.run(
-            [KVARENA, "score", "--metric", "judged_quality", "--mean", "--judge-url", url, "--judge-model", "judge-1",
+            [KVARENA, "score", "--metric", metric, "--mean", "--judge-url", url, "--judge-model", "judge-1",
              "--judge-cache", f"{self.folder.name}/cache", "--judge-price-in", "2", "--judge-price-out", "8",
              *more, str(self.rows)],
             env={**os.environ, "KVARENA_JUDGE_KEY": KEY}, capture_output=True, text=True, timeout=60)
@@ -73,6 +73,26 @@ class Judge(unittest.TestCase):
         self.assertIn("<User Request>\n\nWrite about $RESPONSE$ ferries.\n\n</User Request>", prompt)
         self.assertIn("<Response>\n\nFerries float.\n\n</Response>", prompt)
         self.assertIn("1 answers, 0 of them from the cache, 0 retries; 1000 + 100 tokens, cost 0.0028", run.stderr)
+
+    def test_a_needle_is_marked_by_its_own_rubric(self):
+        self.rows.write_text(json.dumps({"prompt": "long context", "question": "What is best?", "needle": "Sit in the park.",
+                                         "answers": ["the park"], "response": "Sitting."}))
+        self.server.queue = [(200, "Good, but I give no mark."), (200, "Minor omissions. Rating: [[7]]")]
+        run = self.score(metric="judged_needle")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertAlmostEqual(json.loads(run.stdout)["table_value"], 7)
+        body = self.server.asked[0][2]
+        self.assertEqual(body["temperature"], 0)
+        system, user = body["messages"]
+        self.assertEqual(system, {"role": "system", "content": "You are a helpful assistant."})
+        self.assertIn("[Ground truth]\nSit in the park.\nBegin your evaluation", user["content"])
+        self.assertIn("[Question]\nWhat is best?\n\n[The Start of Assistant's Answer]\nSitting.\n", user["content"])
+
+    def test_a_metric_without_a_question_says_so(self):
+        run = self.score(metric="rouge_l")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn('metric "rouge_l", which no judge is asked for', run.stderr)
+        self.assertEqual(self.server.asked, [])
 
     def test_what_was_paid_for_is_not_asked_again(self):
         self.score()

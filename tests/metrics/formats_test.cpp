@@ -1,5 +1,5 @@
-// Segmentation, patches and call expressions against the programs they stand for; fixtures by
-// tests/golden/metrics_make_formats.py.
+// Segmentation, patches, call expressions and a judge's question against the programs they stand for; fixtures by
+// tests/golden/metrics_make_formats.py and metrics_needle_judge.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +14,8 @@
 #include "metrics/algorithms/patches.h"
 #include "metrics/algorithms/python_calls.h"
 #include "metrics/algorithms/regex.h"
+#include "metrics/judge_prompt.h"
+#include "metrics/registry.h"
 
 namespace kvarena {
 namespace {
@@ -22,6 +24,19 @@ using nlohmann::json;
 
 json fixture(const std::string& name) {
   return json::parse(read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden" / name));
+}
+
+TEST(JudgedNeedle, QuestionAndMarksAreLangChains) {
+  for (const auto& row : fixture("metrics_needle_judge.json")) {
+    const auto text = [&](const char* name) { return row.at(name).get<std::string>(); };
+    EXPECT_EQ(kNeedleQuestion.system, text("system"));
+    EXPECT_EQ(judge_prompt(kNeedleQuestion.text, {text("question"), text("response"), text("needle")}), text("asked"));
+    const MetricScore found = score_sample(find_metric("judged_needle"), {text("judge"), {}, json::object()});
+    EXPECT_EQ(found.values.at("parsed"), row.at("mark").is_null() ? 0.0 : 1.0) << text("judge");
+    if (!row.at("mark").is_null()) {
+      EXPECT_EQ(found.values.at("mark"), row.at("mark").get<double>());
+    }
+  }
 }
 
 TEST(Jieba, CutsAsThePythonPackage) {

@@ -157,9 +157,9 @@ TEST(JsonValidity, TakesOneValueOrTheFirstFencedBlock) {
 }
 
 TEST(JudgePrompt, FillsSlotsOnceAndLeavesThoseInsideTheTextsAlone) {
-  EXPECT_EQ(judge_prompt("<$INST$|$RESPONSE$|$INST$>", "a $RESPONSE$", "b $INST$"),
-            "<a $RESPONSE$|b $INST$|a $RESPONSE$>");
-  EXPECT_EQ(judge_prompt("$INS", "a", "b"), "$INS");
+  EXPECT_EQ(judge_prompt("<$INST$|$RESPONSE$|$REFERENCE$|$INST$>", {"a $RESPONSE$", "b $REFERENCE$", "c $INST$"}),
+            "<a $RESPONSE$|b $REFERENCE$|c $INST$|a $RESPONSE$>");
+  EXPECT_EQ(judge_prompt("$INS", {"a", "b", "c"}), "$INS");
 }
 
 TEST(JudgePrompt, TheQualityQuestionIsTheOfficialOneWherePresent) {
@@ -167,7 +167,7 @@ TEST(JudgePrompt, TheQualityQuestionIsTheOfficialOneWherePresent) {
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is absent";
   std::ifstream in(file);
   const std::string official{std::istreambuf_iterator<char>(in), {}};
-  EXPECT_EQ(kQualityQuestion, official.substr(0, official.find_last_not_of('\n') + 1));
+  EXPECT_EQ(kQualityQuestion.text, official.substr(0, official.find_last_not_of('\n') + 1));
 }
 
 /// Length and number of vowels, which is enough to tell texts apart.
