@@ -44,6 +44,16 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = session.peak_disk_bytes;
 }
 
+void add_divergence(store::SampleResult& result, std::span<const StepDivergence> steps) {
+  const SequenceDivergence total = sequence_divergence(steps);
+  result.values.push_back({.metric = "kl_nats", .value = total.kl_nats_mean, .unit = "nats"});
+  result.values.push_back({.metric = "kl_nats_sum", .value = total.kl_nats_sum, .unit = "nats"});
+  result.values.push_back({.metric = "top1_agreement", .value = total.top1_agreement, .unit = "fraction"});
+  store::Series series{.name = "kl_nats", .unit = "nats"};
+  for (const StepDivergence& step : steps) series.values.push_back(static_cast<float>(step.kl_nats));
+  result.series.push_back(std::move(series));
+}
+
 store::Storage storage_of(const Session& session, const Request& request) {
   const bool emulated = !session.traffic.empty() && request.facts != nullptr && request.facts->tiers->emulated();
   return emulated ? store::Storage::emulated : store::Storage::real;

@@ -5,6 +5,7 @@
 #include "harness/engine/session.h"
 #include "harness/judge/request.h"
 #include "harness/store/records.h"
+#include "metrics/distribution/divergence.h"
 
 namespace kvarena::judge {
 
@@ -17,6 +18,9 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
 
 /// emulated when the session moved bytes over a link of the request's machine that is.
 [[nodiscard]] store::Storage storage_of(const Session& session, const Request& request);
+
+/// Of steps along one continuation: kl_nats (mean over steps) and its series, kl_nats_sum, top1_agreement.
+void add_divergence(store::SampleResult& result, std::span<const StepDivergence> steps);
 
 /// Of a session that moved bytes between tiers: link_bytes, link_ms, stall_ms of each pass and on average,
 /// prefetch_overlap over all passes.

@@ -136,21 +136,13 @@ void add_scores(store::SampleResult& result, const Request& request, const std::
   }
 }
 
-void add_divergence(store::SampleResult& result, const Candidate& candidate, const std::vector<int32_t>& answer,
-                    const Reference& reference) {
-  const SequenceDivergence total = sequence_divergence(candidate.steps);
+void add_departure(store::SampleResult& result, const std::vector<int32_t>& answer, const Reference& reference) {
   const auto differ = std::ranges::mismatch(answer, reference.tokens);
   const bool same = answer == reference.tokens;
   const double position =
       same ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(differ.in1 - answer.begin());
-  result.values.push_back({.metric = "kl_nats", .value = total.kl_nats_mean, .unit = "nats"});
-  result.values.push_back({.metric = "kl_nats_sum", .value = total.kl_nats_sum, .unit = "nats"});
-  result.values.push_back({.metric = "top1_agreement", .value = total.top1_agreement, .unit = "fraction"});
   result.values.push_back({.metric = "exact_match_full", .value = same ? 1.0 : 0.0, .unit = "fraction"});
   result.values.push_back({.metric = "first_divergence", .value = position, .unit = "tokens"});
-  store::Series series{.name = "kl_nats", .unit = "nats"};
-  for (const StepDivergence& step : candidate.steps) series.values.push_back(static_cast<float>(step.kl_nats));
-  result.series.push_back(std::move(series));
 }
 
 void add_rounds(store::SampleResult& result, const Session& session) {
@@ -220,7 +212,8 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
   for (size_t i = 0; i < candidates.size(); ++i) {
     verdicts[i].failure = candidates[i].failure;
     if (!candidates[i].failure.empty()) continue;
-    add_divergence(verdicts[i].result, candidates[i], answers[i], reference);
+    add_divergence(verdicts[i].result, candidates[i].steps);
+    add_departure(verdicts[i].result, answers[i], reference);
     // Along the full-KV continuation too: the last session followed it.
     if (candidates[i].meter) add_selections(verdicts[i].result, *candidates[i].meter);
     verdicts[i].result.wall_s = candidates[i].seconds;
