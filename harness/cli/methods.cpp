@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/method_pages.h"
 #include "harness/cli/registry_text.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "harness/method/budget_rule.h"
 
 namespace kvarena::cli {
@@ -17,13 +19,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,
-                               Family::reuse,     Family::eviction,    Family::verification};
-
 struct Options {
   std::optional<std::string> name;
   std::optional<std::string> family;
   bool json = false;
+  std::filesystem::path pages;
 
   void declare(OptionSet& o) {
     std::vector<std::string> families;
@@ -31,24 +31,9 @@ struct Options {
     o.positional("NAME", name).help("the method to describe; without it all are listed");
     o.option("family", "FAMILY", family).choices(families).help("list one family");
     o.flag("json", json).help("write JSON");
+    o.option("pages", "FOLDER", pages).help("write a Markdown page for each family, and one that lists them");
   }
 };
-
-/// What the method asks the backend to observe, with its default settings.
-std::vector<std::string> needs_of(const MethodEntry& entry) {
-  const Needs needs = entry.create()->needs();
-  std::vector<std::string> list;
-  if (needs.prompt_attention) list.emplace_back("attention from all prompt queries");
-  if (needs.window == kWholePrompt) {
-    list.emplace_back("every prompt query");
-  } else if (needs.window > 0) {
-    list.push_back(fmt::format("attention from the last {} prompt queries", needs.window));
-  }
-  if (needs.step_attention) list.emplace_back("attention of every decode step");
-  if (needs.hidden) list.emplace_back("hidden states of the prompt");
-  if (needs.output_projection) list.emplace_back("the attention's output projection");
-  return list;
-}
 
 json entry_json(const MethodEntry& entry) {
   return {{"name", entry.info.name},
@@ -108,7 +93,24 @@ const MethodEntry& method_named(const std::string& name) {
         .action = "`kvarena methods` lists all"});
 }
 
+int write_pages(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder)) {
+    fail({.place = folder.string(),
+          .found = error ? error.message() : "a file",
+          .expected = "a folder to write pages into"});
+  }
+  write_file(folder / "README.md", families_page());
+  for (const Family family : kFamilies) {
+    write_file(folder / fmt::format("{}.md", to_string(family)), family_page(family));
+  }
+  print(fmt::format("{}: {} pages\n", folder.string(), kFamilies.size() + 1));
+  return 0;
+}
+
 int run(const Options& options) {
+  if (!options.pages.empty()) return write_pages(options.pages);
   if (options.name) {
     const MethodEntry& entry = method_named(*options.name);
     if (options.json) {

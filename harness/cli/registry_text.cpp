@@ -70,6 +70,21 @@ std::string facts_text(const std::vector<std::pair<std::string, std::string>>& f
   return columns(rows, line_width(stdout));
 }
 
+std::vector<std::string> needs_of(const MethodEntry& entry) {
+  const Needs needs = entry.create()->needs();
+  std::vector<std::string> list;
+  if (needs.prompt_attention) list.emplace_back("attention from all prompt queries");
+  if (needs.window == kWholePrompt) {
+    list.emplace_back("every prompt query");
+  } else if (needs.window > 0) {
+    list.push_back(fmt::format("attention from the last {} prompt queries", needs.window));
+  }
+  if (needs.step_attention) list.emplace_back("attention of every decode step");
+  if (needs.hidden) list.emplace_back("hidden states of the prompt");
+  if (needs.output_projection) list.emplace_back("the attention's output projection");
+  return list;
+}
+
 json example_settings(const MethodEntry& entry) {
   json settings{{"name", entry.info.name}};
   const auto parameters = entry.parameters();

@@ -1,6 +1,7 @@
 #pragma once
 // Registered components and their parameters as text and as JSON: what `methods`, `workloads` and `metrics` share.
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ namespace kvarena::cli {
 
 /// "key: value" lines, wrapped and aligned; pairs with an empty value are left out.
 [[nodiscard]] std::string facts_text(const std::vector<std::pair<std::string, std::string>>& facts);
+
+/// In the order in which a reader meets them.
+inline constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,
+                                      Family::reuse,     Family::eviction,    Family::verification};
+
+/// What the method asks the backend to observe, with its default settings.
+[[nodiscard]] std::vector<std::string> needs_of(const MethodEntry& entry);
 
 /// Settings with which the method can be made: what is required, and a budget where there is one. Null when that does
 /// not make a valid method.
