@@ -74,9 +74,9 @@ std::vector<std::string> needs_of(const MethodEntry& entry) {
   const Needs needs = entry.create()->needs();
   std::vector<std::string> list;
   if (needs.prompt_attention) list.emplace_back("attention from all prompt queries");
-  if (needs.window == kWholePrompt) {
-    list.emplace_back("every prompt query");
-  } else if (needs.window > 0) {
+  for (const auto& statistic : needs.statistics)
+    list.push_back(fmt::format("{} over all prompt queries", statistic->id()));
+  if (needs.window > 0) {
     list.push_back(fmt::format("attention from the last {} prompt queries", needs.window));
   }
   if (needs.step_attention) list.emplace_back("attention of every decode step");

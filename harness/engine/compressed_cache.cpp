@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "harness/engine/pruned_prompt.h"
+
 namespace kvarena {
 
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
@@ -34,6 +36,11 @@ PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const 
             .logits = std::move(reused.logits),
             .reuse = std::move(reused.record),
             .seconds = seconds};
+  }
+  if (method.pruner() != nullptr) {
+    PrunedPrompt pruned = prune_prompt(model, prompt, method, activity);
+    return {
+        .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
   }
   const auto start = std::chrono::steady_clock::now();
   KvCache cache = compress_prompt(prompt, method, activity);

@@ -45,6 +45,8 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   facts->norm_eps = model.config().rms_norm_eps;
   facts->rope_theta = model.config().rope_theta;
   facts->rotation = {.inverse = model.rope().inverse, .magnitude = model.rope().magnitude};
+  const RopeScaling& scaling = model.config().rope_scaling;
+  if (scaling.type == RopeScaling::Type::dynamic) facts->rotation_window = scaling.original_max_position;
   facts->tiers = tiers ? std::move(tiers) : std::make_shared<const tiers::Hierarchy>(tiers::usual_tiers());
   facts->rotary = rotary;
   facts->embed = [&model](std::span<const int32_t> tokens, float* rows) { model.embed(tokens, rows); };

@@ -1,6 +1,7 @@
 #include "harness/engine/observe.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "harness/core/error.h"
 #include "harness/engine/query_moments.h"
@@ -40,7 +41,13 @@ void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shap
 }
 
 void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
-  LayerObservations& seen = seen_[layer];
+  const auto start = std::chrono::steady_clock::now();
+  observe(seen_[layer], layer, cache, queries, lse);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void PromptObserver::observe(LayerObservations& seen, int64_t layer, const LayerCache& cache,
+                             const LayerQueries& queries, const float* lse) {
   const LayerShape& shape = cache.shape();
   if (seen.window > 0) keep_window(seen, shape, queries, lse);
   if (needs_.prompt_attention) {
@@ -48,6 +55,9 @@ void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const Lay
     cache.tail().add_probabilities(queries, /*causal=*/true, lse, seen.prompt_attention.data(), prompt_tokens_);
   }
   for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, rotation_, queries);
+  if (!needs_.statistics.empty()) {
+    gather(needs_.statistics, layer, cache.tail(), queries, lse, prompt_tokens_, seen.statistics);
+  }
   if (needs_.hidden) {
     seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
   }

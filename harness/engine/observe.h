@@ -19,15 +19,20 @@ class PromptObserver final : public AttentionHooks {
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
   /// What was seen, once the whole prompt went by.
   [[nodiscard]] std::vector<LayerObservations> take();
+  /// Time spent on it so far.
+  [[nodiscard]] double seconds() const { return seconds_; }
 
  private:
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
+  void observe(LayerObservations& seen, int64_t layer, const LayerCache& cache, const LayerQueries& queries,
+               const float* lse);
 
   Needs needs_;
   int64_t prompt_tokens_;
   int64_t hidden_size_;
   Rotation rotation_;
   std::vector<LayerObservations> seen_;
+  double seconds_ = 0;
 };
 
 /// Lets a method select before, and observe and settle after each layer's attention. A UserError that the method throws

@@ -53,6 +53,7 @@ void PromptRun::consume(std::span<const float> logits) { result_.logits.assign(l
 
 Prefill PromptRun::finish(int64_t chunk) {
   KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));
+  const auto start = std::chrono::steady_clock::now();
   result_.observations = observer_->take();
   for (size_t layer = 0; layer < result_.observations.size() && needs_.output_projection; ++layer) {
     result_.observations[layer].output_projection = [model = model_, layer] {
@@ -61,6 +62,8 @@ Prefill PromptRun::finish(int64_t chunk) {
   }
   for (const Reconstruction& what : needs_.reconstructions) observe_reconstruction(*model_, result_, what, chunk);
   if (needs_.future > 0) observe_future(*model_, result_, needs_.future);
+  const double after = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result_.observe_seconds = observer_->seconds() + after;
   return std::move(result_);
 }
 

@@ -24,6 +24,7 @@ struct Prefill {
   std::vector<LayerObservations> observations;  // [layers]
   std::shared_ptr<const ModelFacts> model;
   double seconds = 0;
+  double observe_seconds = 0;           // of these, what methods asked to observe took
   PromptLayout layout;                  // as far as the caller knows; set after the prefill
   std::shared_ptr<ReuseMemory> memory;  // what methods that reuse entries share; null: each primes one of its own
 };

@@ -25,17 +25,6 @@ std::vector<LayerView> views_of(const LayerContext& layer, const LayerObservatio
   return views;
 }
 
-/// Keeps these and counts what went.
-void keep(LayerContext& layer, const KeptEntries& kept) {
-  EntrySegment& tail = layer.cache.tail();
-  int64_t dropped = 0;
-  for (size_t head = 0; head < kept.size(); ++head) {
-    dropped += tail.entries(static_cast<int64_t>(head)) - static_cast<int64_t>(kept[head].size());
-  }
-  layer.activity.entries_dropped += dropped;
-  if (dropped > 0) tail.keep(kept);
-}
-
 std::vector<int32_t> range(int64_t begin, int64_t end) {
   std::vector<int32_t> list(static_cast<size_t>(end - begin));
   std::iota(list.begin(), list.end(), static_cast<int32_t>(begin));
@@ -98,6 +87,9 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
         .doc("read the prompt in blocks of so many, back to the budget after each");
     p("decode_interval", decode_interval_).min(1).doc("while decoding, compress whenever so many entries were added");
     p("decode_tokens", decode_tokens_).min(1).doc("to so many entries a head; absent: to the prompt's budget");
+    p("positions", positions_)
+        .one_of({"orig", "renumber"})
+        .doc("keys keep their rotation, or are turned to their places in the shortened cache");
   }
   scorer_->parameters(p);
 }
@@ -126,6 +118,29 @@ Needs DroppingMethod::needs() const {
   // The last queries of every chunk vote, not those of the prompt alone.
   if ((prefill_chunk_ || prefill_block_) && needs.window > 0) needs.window = kWholePrompt;
   return needs;
+}
+
+void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, DroppingState* state) const {
+  EntrySegment& tail = layer.cache.tail();
+  int64_t dropped = 0;
+  int64_t next = 0;  // position of the next token
+  for (size_t head = 0; head < kept.size(); ++head) {
+    const int64_t held = tail.entries(static_cast<int64_t>(head));
+    dropped += held - static_cast<int64_t>(kept[head].size());
+    if (held > 0) next = std::max<int64_t>(next, tail.position(static_cast<int64_t>(head), held - 1) + 1);
+  }
+  layer.activity.entries_dropped += dropped;
+  if (dropped == 0) return;
+  tail.keep(kept);
+  if (positions_ == "orig") return;
+  KVARENA_ASSERT(layer.model != nullptr && state != nullptr, "renumbered positions need the model's rotation");
+  if (const int64_t window = layer.model->rotation_window; window > 0 && next > window) {
+    fail({.place = name_ + ".positions",
+          .found = fmt::format("{} tokens under dynamic rope scaling, which turns keys by the length", next),
+          .expected = fmt::format("at most {}, the original window", window),
+          .action = "use \"orig\", or a model of another scaling"});
+  }
+  renumber(tail, layer.model->rotation, next, state->unturned);
 }
 
 double DroppingMethod::share_of(const LayerContext& layer) const {
@@ -162,10 +177,10 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
                                                            : choose(own, own_seen, share, nullptr, budgets);
     for (size_t layer = 0; layer < group; ++layer) {
       LayerCache& cache = own[layer].cache;
-      keep(own[layer], kept[layer]);
+      auto state = std::make_unique<DroppingState>(cache.ledger());
+      drop_others(own[layer], kept[layer], state.get());
       if (!acts_while_decoding()) cache.tail().remember(0);
       if (!acts_while_decoding() || !scorer_->budgeted()) continue;
-      auto state = std::make_unique<DroppingState>(cache.ledger());
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
       state->settled = cache.tail().entries(0);
       cache.index = std::move(state);
@@ -291,7 +306,7 @@ void DroppingMethod::settle(LayerContext& layer) const {
     return;
   }
   const EntrySegment& tail = layer.cache.tail();
-  const auto* state = dynamic_cast<const DroppingState*>(layer.cache.index.get());
+  auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get());
   HeadBudgets budgets;
   bool full = state == nullptr;  // the scorer's own policy decides
   for (int64_t head = 0; head < layer.cache.shape().kv_heads; ++head) {
@@ -300,7 +315,7 @@ void DroppingMethod::settle(LayerContext& layer) const {
   }
   if (!full) return;
   const std::vector<LayerView> views = views_of(layer, nullptr);
-  keep(layer, best(views, score(views, share_of(layer)), std::move(budgets)));
+  drop_others(layer, best(views, score(views, share_of(layer)), std::move(budgets)), state);
 }
 
 /// kvpress's DecodingPress: every so many entries the whole cache is compressed by the newest queries' view of it.
@@ -321,7 +336,7 @@ void DroppingMethod::settle_interval(LayerContext& layer) const {
   for (int64_t& budget : budgets) {
     if (decode_tokens_) budget = std::max<int64_t>(1, budget * *decode_tokens_ / even);
   }
-  keep(layer, best(views, std::move(scores), std::move(budgets)));
+  drop_others(layer, best(views, std::move(scores), std::move(budgets)), state);
   state->settled = tail.entries(0);
   state->queries.clear();
 }

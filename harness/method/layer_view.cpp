@@ -191,6 +191,15 @@ const ReconstructionScores& LayerView::reconstruction(const Reconstruction& what
   throw InternalError("the reconstruction was not declared in needs()");
 }
 
+at::Tensor LayerView::prompt_statistic(const PromptStatistic& what) const {
+  KVARENA_ASSERT(seen_ != nullptr, "statistics are known of the prompt alone");
+  for (const GatheredStatistic& gathered : seen_->statistics) {
+    if (gathered.id != what.id()) continue;
+    return cut(as_tensor(gathered.sums, {shape_.kv_heads, all_, gathered.width}).narrow(0, first_head_, kv_heads_));
+  }
+  throw InternalError(fmt::format("statistic \"{}\" was not declared in needs()", what.id()));
+}
+
 const ModelFacts& LayerView::model() const {
   KVARENA_ASSERT(layer_->model != nullptr, "the layer's context says nothing about the model");
   return *layer_->model;

@@ -65,6 +65,8 @@ class LayerView {
   [[nodiscard]] const QueryMoments& query_moments(int64_t left_out) const;
   /// Needs::reconstructions with this one among them.
   [[nodiscard]] const ReconstructionScores& reconstruction(const Reconstruction& what) const;
+  /// What this statistic gathered, [kv_heads, n, width]. Needs::statistics with one of its id among them.
+  [[nodiscard]] at::Tensor prompt_statistic(const PromptStatistic& what) const;
   [[nodiscard]] const ModelFacts& model() const;
   /// The prompt's tokens, one an entry.
   [[nodiscard]] std::span<const int32_t> tokens() const;

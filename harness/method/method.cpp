@@ -30,6 +30,13 @@ std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
+PromptStatistics united(PromptStatistics a, const PromptStatistics& b) {
+  for (const auto& item : b) {
+    if (std::ranges::find(a, item->id(), &PromptStatistic::id) == a.end()) a.push_back(item);
+  }
+  return a;
+}
+
 }  // namespace
 
 Needs combine(const Needs& a, const Needs& b) {
@@ -41,7 +48,8 @@ Needs combine(const Needs& a, const Needs& b) {
           .step_hidden = a.step_hidden || b.step_hidden,
           .future = std::max(a.future, b.future),
           .query_moments = united(a.query_moments, b.query_moments),
-          .reconstructions = united(a.reconstructions, b.reconstructions)};
+          .reconstructions = united(a.reconstructions, b.reconstructions),
+          .statistics = united(a.statistics, b.statistics)};
 }
 
 }  // namespace kvarena

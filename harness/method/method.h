@@ -15,6 +15,7 @@
 #include "harness/cache/layer_cache.h"
 #include "harness/core/parameters.h"
 #include "harness/method/model_facts.h"
+#include "harness/method/prompt_statistic.h"
 
 namespace kvarena {
 
@@ -48,6 +49,7 @@ struct Needs {
   int64_t future = 0;                           // attention of so many tokens of the full-KV greedy continuation
   std::vector<int64_t> query_moments;           // of prompt queries before rotation, leaving out the first so many
   std::vector<Reconstruction> reconstructions;  // extra passes over the full cache
+  PromptStatistics statistics;                  // gathered from all prompt queries
 };
 [[nodiscard]] Needs combine(const Needs& a, const Needs& b);
 
@@ -81,6 +83,7 @@ struct LayerObservations {
   std::vector<float> future_attention;  // [q_heads, n], summed over the future's queries, empty unless needed
   std::vector<QueryMoments> query_moments;
   std::vector<ReconstructionScores> reconstructions;
+  std::vector<GatheredStatistic> statistics;
 };
 
 /// What a request moved between the device and the tiers behind it.
@@ -130,6 +133,7 @@ namespace placement {
 class Policy;
 }
 class Fitter;
+class Pruner;
 class Reuser;
 class Verifier;
 
@@ -180,6 +184,9 @@ class Method {
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }
   /// What fills a prompt's cache in place of a full prefill: the reusing side of a method, null for all others.
   [[nodiscard]] virtual const Reuser* reuser() const { return nullptr; }
+  /// Which tokens leave the prompt between two layers of its prefill: null for methods that start from a full one. The
+  /// method's prompt is then read once more for it alone, and compress_all() gets what its layers computed.
+  [[nodiscard]] virtual const Pruner* pruner() const { return nullptr; }
 
   /// How a store of many contexts places their caches, null for methods that act on one request's cache.
   [[nodiscard]] virtual const placement::Policy* placement() const { return nullptr; }

@@ -58,6 +58,7 @@ struct ModelFacts {
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
   Rotation rotation;
+  int64_t rotation_window = 0;  // longest sequence that is rotated so (dynamic scaling); 0: any
   std::function<Rotation(const RotaryRequest& request)> rotary;
   /// Embeddings of tokens, rows [tokens, hidden_size]. The model must be alive.
   std::function<void(std::span<const int32_t> tokens, float* rows)> embed;

@@ -83,6 +83,8 @@ class Scorer {
 /// Entries kept of one layer: ascending indices for each kv head.
 using KeptEntries = std::vector<std::vector<int32_t>>;
 
+struct DroppingState;
+
 /// A scorer with a budget: after the prompt each head of each layer keeps its best entries; the others' memory is
 /// released. The prompt may be compressed piece by piece, and the cache from time to time while decoding.
 class DroppingMethod final : public Method {
@@ -110,6 +112,8 @@ class DroppingMethod final : public Method {
   [[nodiscard]] bool remembers() const { return scorer_->remembered_width() > 0 && !unlimited(); }
   [[nodiscard]] bool acts_while_decoding() const { return scorer_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
+  /// Keeps these, counts what went, and renumbers positions when asked to. `state` is null where there is no budget.
+  void drop_others(LayerContext& layer, const KeptEntries& kept, DroppingState* state) const;
   /// Fills in what query `t` attended to.
   void attend(StepAttention& step, const LayerQueries& queries, int64_t t, const float* lse) const;
   void start_remembering(LayerContext& layer, const LayerView& view) const;
@@ -134,6 +138,7 @@ class DroppingMethod final : public Method {
   std::optional<int64_t> prefill_block_;
   std::optional<int64_t> decode_interval_;
   std::optional<int64_t> decode_tokens_;
+  std::string positions_ = "orig";
 };
 
 /// Problems of a scorer's settings without a budget ({"name": "snapkv", "window": 32}): what a wrapper takes. Messages

@@ -16,6 +16,29 @@ namespace {
 /// later one, so results do not depend on it.
 constexpr int64_t kBlockRows = 512;
 
+/// Entries that a query at each of these positions sees, itself among them.
+std::vector<int32_t> seen_from(const EntrySegment& entries, std::span<const int32_t> rows) {
+  std::vector<int32_t> seen;
+  if (entries.form() == StorageForm::dense) {
+    for (const int32_t position : rows) seen.push_back(position + 1);
+    return seen;
+  }
+  const std::vector<int32_t> held = entries.positions(0);
+  for (const int32_t position : rows) {
+    seen.push_back(static_cast<int32_t>(std::ranges::upper_bound(held, position) - held.begin()));
+  }
+  return seen;
+}
+
+/// Appends entries with gaps between positions, which every head has.
+void append_scattered(EntrySegment& entries, const AttentionRows& heads, std::span<const int32_t> positions) {
+  const LayerShape& shape = entries.shape();
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    const int64_t offset = head * shape.head_dim;
+    entries.append_to_head(head, positions, heads.keys + offset, heads.values + offset, heads.kv_stride);
+  }
+}
+
 /// Writes fresh entries at their positions: over old ones, or behind them where the cache ends.
 void store(LayerCache& cache, const AttentionRows& heads, std::span<const int32_t> positions) {
   for (size_t first = 0; first < positions.size();) {
@@ -45,6 +68,8 @@ void check(const Recomputation& what, const ModelConfig& config) {
                  "positions ascend and end with the prompt");
   KVARENA_ASSERT(static_cast<int64_t>(what.positions.size()) - fresh == std::max<int64_t>(0, n - what.cache->length),
                  fmt::format("a prompt of {} whose cache holds {}", n, what.cache->length));
+  KVARENA_ASSERT(what.pruner == nullptr || (what.cache->length == 0 && what.filter == nullptr),
+                 "rows are pruned of a prompt that is computed from nothing");
   if (n > config.max_position) {
     fail({.place = "prompt",
           .found = fmt::format("{} tokens", n),
@@ -80,11 +105,10 @@ AttentionRows Transformer::Impl::block_heads(int64_t layer) {
 }
 
 void Transformer::Impl::attend_rows(int64_t layer, const AttentionRows& heads, std::span<const int32_t> rows,
-                                    LayerCache& cache) {
+                                    LayerCache& cache, RowPruner* pruner) {
   const LayerShape& shape = shapes[layer];
   const auto q_len = static_cast<int64_t>(rows.size());
-  std::vector<int32_t> seen;
-  for (const int32_t position : rows) seen.push_back(position + 1);
+  const std::vector<int32_t> seen = seen_from(cache.tail(), rows);
   std::vector<kernels::HeadRun> runs;
   for (int64_t head = 0; head < shape.kv_heads; ++head) runs.push_back(cache.tail().run(head));
 
@@ -107,19 +131,28 @@ void Transformer::Impl::attend_rows(int64_t layer, const AttentionRows& heads, s
                    .kv_heads = shape.kv_heads,
                    .head_dim = shape.head_dim,
                    .scale = attention_scale(shape)});
-  kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, nullptr);
+  float* denominators = lse.at_least(states);
+  kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, denominators);
+  if (pruner == nullptr) return;
+  pruner->attended(layer, rows, cache,
+                   {.q = heads.q, .q_len = q_len, .q_stride = heads.q_stride, .position = rows.front()}, denominators);
 }
 
 /// One layer for `rows`, which the stream holds in order.
-void Transformer::Impl::recompute_layer(int64_t layer, std::span<const int32_t> rows, LayerCache& cache) {
+void Transformer::Impl::recompute_layer(int64_t layer, std::span<const int32_t> rows, LayerCache& cache,
+                                        RowPruner* pruner) {
   const auto all = static_cast<int64_t>(rows.size());
   for (int64_t first = 0; first < all; first += kBlockRows) {
     const int64_t count = std::min(kBlockRows, all - first);
     const std::span<const int32_t> block = rows.subspan(first, count);
     load_rows(first, count, rows);
     const AttentionRows heads = block_heads(layer);
-    store(cache, heads, block);
-    attend_rows(layer, heads, block, cache);
+    if (pruner != nullptr && cache.tail().entries(0) + count != block.back() + 1) {
+      append_scattered(cache.tail(), heads, block);  // some row up to here was pruned
+    } else {
+      store(cache, heads, block);
+    }
+    attend_rows(layer, heads, block, cache, pruner);
     float* out = a.projected.at_least(count * a.hidden);
     std::visit([&](const auto& kind) { attention_output(kind, config, attended.at_least(0), out, a); },
                weights.layers[layer].attention);
@@ -140,8 +173,14 @@ void Transformer::Impl::filter_rows(int64_t layer, std::vector<int32_t>& rows, L
     filter.see(layer, block, heads.keys, heads.values, heads.kv_stride, cache);
     store(cache, heads, block);
   }
-  const std::vector<int32_t> kept = filter.keep(layer, rows);
+  close_up(rows, filter.keep(layer, rows));
+}
+
+/// Takes the rows that do not go on out of the stream.
+void Transformer::Impl::close_up(std::vector<int32_t>& rows, std::vector<int32_t> kept) {
   KVARENA_ASSERT(!kept.empty() && kept.back() == rows.back(), "the last token always goes on");
+  if (kept.size() == rows.size()) return;
+  const auto all = static_cast<int64_t>(rows.size());
   const int64_t half = config.rotary_dim() / 2;
   float* x = stream.at_least(0);
   std::vector<float> turn(static_cast<size_t>(2 * half) * kept.size());
@@ -157,7 +196,7 @@ void Transformer::Impl::filter_rows(int64_t layer, std::vector<int32_t>& rows, L
     }
   }
   std::ranges::copy(turn, stream_turn.at_least(0));
-  rows = kept;
+  rows = std::move(kept);
 }
 
 Recomputed Transformer::recompute(const Recomputation& what) {
@@ -181,8 +220,9 @@ Recomputed Transformer::recompute(const Recomputation& what) {
   for (int64_t layer = 0; layer < m.config.layers; ++layer) {
     LayerCache& cache = what.cache->layers[layer];
     if (what.filter != nullptr && what.filter->judges(layer)) m.filter_rows(layer, rows, cache, *what.filter);
-    m.recompute_layer(layer, rows, cache);
+    m.recompute_layer(layer, rows, cache, what.pruner);
     result.rows.push_back(static_cast<int64_t>(rows.size()));
+    if (what.pruner != nullptr && layer + 1 < m.config.layers) m.close_up(rows, what.pruner->keep(layer, rows));
   }
   what.cache->length = static_cast<int64_t>(what.tokens.size());
   what.cache->prompt_length = what.cache->length;

@@ -50,6 +50,18 @@ class RowFilter {
   [[nodiscard]] virtual std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) = 0;
 };
 
+/// Decides, while a prompt is computed from nothing, which rows deeper layers never see.
+class RowPruner {
+ public:
+  virtual ~RowPruner() = default;
+  /// After the attention of some of the layer's rows, ascending; their entries are the newest of `cache`. lse
+  /// [positions.size(), q_heads]. Called until all rows went by.
+  virtual void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& cache,
+                        const LayerQueries& queries, const float* lse) = 0;
+  /// Those of `positions`, which the layer computed, that the next one computes: ascending, the last one among them.
+  [[nodiscard]] virtual std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) = 0;
+};
+
 /// A prompt of which only some tokens are computed.
 struct Recomputation {
   std::span<const int32_t> tokens;     // the whole prompt
@@ -57,6 +69,7 @@ struct Recomputation {
                                        // token at least
   KvCache* cache = nullptr;            // dense, an entry at each position before its length; ends with the whole prompt
   RowFilter* filter = nullptr;         // may be null
+  RowPruner* pruner = nullptr;  // may be null; of an empty cache: layers then hold the entries that they computed
 };
 
 struct Recomputed {

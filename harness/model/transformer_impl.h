@@ -50,9 +50,11 @@ struct Transformer::Impl {
   // recompute.cpp
   void load_rows(int64_t first, int64_t count, std::span<const int32_t> rows);
   AttentionRows block_heads(int64_t layer);
-  void recompute_layer(int64_t layer, std::span<const int32_t> rows, LayerCache& cache);
-  void attend_rows(int64_t layer, const AttentionRows& heads, std::span<const int32_t> rows, LayerCache& cache);
+  void recompute_layer(int64_t layer, std::span<const int32_t> rows, LayerCache& cache, RowPruner* pruner);
+  void attend_rows(int64_t layer, const AttentionRows& heads, std::span<const int32_t> rows, LayerCache& cache,
+                   RowPruner* pruner);
   void filter_rows(int64_t layer, std::vector<int32_t>& rows, LayerCache& cache, RowFilter& filter);
+  void close_up(std::vector<int32_t>& rows, std::vector<int32_t> kept);
 };
 
 }  // namespace kvarena

@@ -9,6 +9,62 @@
 namespace kvarena {
 namespace {
 
+/// One query's draws.
+class Noise {
+ public:
+  Noise(int64_t seed, int64_t layer, int64_t q_head, int64_t query)
+      : stream_(static_cast<uint64_t>(seed), fmt::format("keyformer/{}/{}/{}", layer, q_head, query)) {}
+  /// Standard exponential: its negative logarithm is the Gumbel noise.
+  [[nodiscard]] double exponential(int64_t position) const {
+    return -std::log(stream_.uniform(static_cast<uint64_t>(position)) + 0x1p-54);
+  }
+  [[nodiscard]] float gumbel(int64_t position) const { return static_cast<float>(-std::log(exponential(position))); }
+
+ private:
+  RandomStream stream_;
+};
+
+/// The prompt's share of f.
+class PromptSums final : public PromptStatistic {
+ public:
+  PromptSums(double tau, bool gumbel, int64_t seed) : tau_(tau), gumbel_(gumbel), seed_(seed) {}
+  std::string id() const override {
+    return fmt::format("keyformer tau {}{}", tau_, gumbel_ ? fmt::format(" seed {}", seed_) : "");
+  }
+  int64_t width() const override { return 1; }
+  void add(const QueryScores& query, std::span<float> sums) const override {
+    static thread_local std::vector<float> weights;
+    weights.resize(static_cast<size_t>(query.seen));
+    float* const w = weights.data();
+    const auto sharpness = static_cast<float>(1 / tau_);
+    for (int64_t voter = 0; voter < query.group; ++voter) {
+      const float* const scores = query.scores + voter * query.stride;
+      const float lse = query.lse[voter];
+      for (int64_t i = 0; i < query.seen; ++i) w[i] = vector_exp((scores[i] - lse) * sharpness);
+      if (gumbel_) perturb(query, voter, w);
+      double sum = 0;
+      for (int64_t i = 0; i < query.seen; ++i) sum += w[i];
+      const auto share = static_cast<float>(1 / sum);
+      float* const to = sums.data() + query.first;
+      for (int64_t i = 0; i < query.seen; ++i) to[i] += w[i] * share;
+    }
+  }
+
+ private:
+  /// exp((x + G) / tau) = exp(x / tau) / E^(1 / tau) for the exponential E of which G is the negative logarithm.
+  void perturb(const QueryScores& query, int64_t voter, float* weights) const {
+    const Noise noise(seed_, query.layer, query.kv_head * query.group + voter, query.position);
+    for (int64_t i = 0; i < query.seen; ++i) {
+      const double e = noise.exponential(query.first + i);
+      weights[i] /= static_cast<float>(tau_ == 1 ? e : std::pow(e, 1 / tau_));
+    }
+  }
+
+  double tau_;
+  bool gumbel_;
+  int64_t seed_;
+};
+
 /// Heavy hitters by a softened, perturbed attention that corrects for the entries already discarded.
 ///   f[j,i] = sum over h in group j and all queries t so far of softmax_i((x[h,t,i] + G) / tau_t),
 /// x the raw scores, G standard Gumbel noise drawn for (seed, layer, head, query, position), tau = 1 for the prompt and
@@ -25,28 +81,16 @@ class Keyformer final : public Scorer {
     p("gumbel", gumbel_).doc("whether noise is added to the scores");
     p("seed", seed_).min(0).doc("of the noise");
   }
-  Needs needs() const override { return {.window = kWholePrompt, .step_attention = true}; }
+  Needs needs() const override {
+    return {.step_attention = true, .statistics = {std::make_shared<PromptSums>(prompt_sums())}};
+  }
   bool evicts_while_decoding() const override { return true; }
   at::Tensor score(const LayerView& layer) const override { return layer.remembered(); }
   Protection protect(int64_t budget) const override {
     return {.recent = static_cast<int64_t>(std::floor(recent_share_ * static_cast<double>(budget) + 1e-9))};
   }
 
-  at::Tensor remember_prompt(const LayerView& layer) const override {
-    const int64_t n = layer.n();
-    at::Tensor sums = at::zeros({layer.kv_heads(), n}, at::kFloat);
-    layer.for_each_query_block(n, [&](const at::Tensor& scores, int64_t first) {
-      for (int64_t head = 0; head < layer.q_heads() && gumbel_; ++head) {
-        for (int64_t row = 0; row < scores.size(1); ++row) {
-          const Noise noise(*this, layer.layer(), layer.first_head() * layer.group() + head, first + row);
-          auto* const score = scores[head][row].data_ptr<float>();
-          for (int64_t i = 0; i <= first + row; ++i) score[i] += noise.at(i);
-        }
-      }
-      sums.add_(layer.group_sum(scores.div(tau_).softmax(-1).sum(1)));
-    });
-    return sums.unsqueeze(-1);
-  }
+  at::Tensor remember_prompt(const LayerView& layer) const override { return layer.prompt_statistic(prompt_sums()); }
 
   void observe(const StepAttention& step) const override {
     const int64_t group = step.group();
@@ -56,13 +100,13 @@ class Keyformer final : public Scorer {
       const auto n = static_cast<int64_t>(positions.size());
       const double tau = tau_ + tau_delta_ * static_cast<double>(step.position - step.prompt_tokens + 1);
       for (int64_t voter = 0; voter < group; ++voter) {
-        const Noise noise(*this, step.layer, head * group + voter, step.position);
+        const Noise noise(seed_, step.layer, head * group + voter, step.position);
         std::vector<double> weights(positions.size());
         double sum = 0;
         for (int64_t i = 0; i < n; ++i) {
           // log p differs from the raw score by a constant, which softmax does not see.
           const double logit = std::log(static_cast<double>(step.attention[head * group + voter][i]));
-          weights[i] = std::exp((logit + (gumbel_ ? noise.at(positions[i]) : 0.0F)) / tau);
+          weights[i] = std::exp((logit + (gumbel_ ? noise.gumbel(positions[i]) : 0.0F)) / tau);
           sum += weights[i];
         }
         for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<float>(weights[i] / sum);
@@ -71,19 +115,7 @@ class Keyformer final : public Scorer {
   }
 
  private:
-  /// One query's draws.
-  class Noise {
-   public:
-    Noise(const Keyformer& method, int64_t layer, int64_t q_head, int64_t query)
-        : stream_(static_cast<uint64_t>(method.seed_), fmt::format("keyformer/{}/{}/{}", layer, q_head, query)) {}
-    [[nodiscard]] float at(int64_t position) const {
-      const double u = stream_.uniform(static_cast<uint64_t>(position));
-      return static_cast<float>(-std::log(-std::log(u + 0x1p-54)));
-    }
-
-   private:
-    RandomStream stream_;
-  };
+  [[nodiscard]] PromptSums prompt_sums() const { return {tau_, gumbel_, seed_}; }
 
   double recent_share_ = 0.3;
   double tau_ = 1;

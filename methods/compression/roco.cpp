@@ -9,6 +9,30 @@
 namespace kvarena {
 namespace {
 
+/// Of every entry, p and p^2 summed over the prompt's queries, p the mean over the group of its kv head.
+class Moments final : public PromptStatistic {
+ public:
+  std::string id() const override { return "moments of attention"; }
+  int64_t width() const override { return 2; }
+  void add(const QueryScores& query, std::span<float> sums) const override {
+    static thread_local std::vector<float> mean;
+    mean.assign(static_cast<size_t>(query.seen), 0.0F);
+    for (int64_t voter = 0; voter < query.group; ++voter) {
+      const float* const scores = query.scores + voter * query.stride;
+      const float lse = query.lse[voter];
+      float* const to = mean.data();
+      for (int64_t i = 0; i < query.seen; ++i) to[i] += vector_exp(scores[i] - lse);
+    }
+    const float share = 1.0F / static_cast<float>(query.group);
+    float* const to = sums.data() + 2 * query.first;
+    for (int64_t i = 0; i < query.seen; ++i) {
+      const float p = mean[i] * share;
+      to[2 * i] += p;
+      to[2 * i + 1] += p * p;
+    }
+  }
+};
+
 /// Mean attention, for entries whose attention is steady.  Of the probabilities p that entry i received since it came
 /// (mean over the group of its kv head; c of them): mean_i = sum p / c, std_i = sqrt(sum p^2 / c - mean_i^2). Entries
 /// that swing (large std) may matter again and are spared: of size - B entries that must leave a budget B, all come
@@ -25,7 +49,7 @@ class RoCo final : public Scorer {
     p("prompt_recent_share", prompt_recent_).min(0).max(1).doc("narrows the candidates after the prompt");
     p("recent_share", recent_).min(0).max(1).doc("narrows the candidates while decoding");
   }
-  Needs needs() const override { return {.window = kWholePrompt, .step_attention = true}; }
+  Needs needs() const override { return {.step_attention = true, .statistics = {std::make_shared<Moments>()}}; }
   bool evicts_while_decoding() const override { return true; }
 
   at::Tensor score(const LayerView& layer) const override { return mean(layer); }
@@ -54,14 +78,8 @@ class RoCo final : public Scorer {
 
   at::Tensor remember_prompt(const LayerView& layer) const override {
     const int64_t n = layer.n();
-    at::Tensor sums = at::zeros({layer.kv_heads(), n, 3}, at::kFloat);
-    layer.for_each_query_block(n, [&](const at::Tensor& scores, int64_t /*first*/) {
-      const at::Tensor p = scores.softmax(-1).view({layer.kv_heads(), layer.group(), -1, n}).mean(1);
-      sums.select(2, 0).add_(p.sum(1));
-      sums.select(2, 1).add_(p.square().sum(1));
-    });
-    sums.select(2, 2).copy_(at::arange(n, 0, -1, at::kFloat).expand({layer.kv_heads(), n}));
-    return sums;
+    const at::Tensor queries = at::arange(n, 0, -1, at::kFloat).view({1, n, 1}).expand({layer.kv_heads(), n, 1});
+    return at::cat({layer.prompt_statistic(Moments()), queries}, 2);
   }
 
   void observe(const StepAttention& step) const override {

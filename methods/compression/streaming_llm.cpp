@@ -6,8 +6,10 @@ namespace kvarena {
 namespace {
 
 /// Attention sinks and a recent window: the first `sinks` entries and as many of the newest as the budget allows,
-/// after the prompt and after every step.  Keys keep their original rotation (the convention of kvpress; the authors'
-/// code re-numbers positions inside the cache, which differs once entries have been dropped).
+/// after the prompt and after every step.  Keys keep their original rotation, the convention of kvpress; with
+/// "positions": "renumber" they are rotated by their index in the cache and the query by the last one, the authors'
+/// rule (streaming_llm/pos_shift), which differs once entries have been dropped. Their prompt is windowed too, token by
+/// token; here it is read with full attention.
 /// Xiao, Tian, Chen, Han, Lewis 2023, arXiv:2309.17453, section 3.2.
 class StreamingLlm final : public Scorer {
  public:

@@ -12,8 +12,9 @@ positions of each layer and kv head as bits of a hexadecimal number.
 kvpress's own presses: StreamingLLM, SnapKV, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV, CriticalKV. Where
 kvpress has no such method, or departs from the authors, the rule of the paper or of the authors' code is restated here in
 float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, Scissorhands, Keyformer without
-noise, SnapKV with other poolings and reductions, Ada-KV in the authors' form, LagKV in the authors' form. Restated decode
-steps really remove entries from the library's cache, head by head.
+noise and with noise of harness/core/random.h, SnapKV with other poolings and reductions, Ada-KV in the authors' form, LagKV
+in the authors' form, FastGen's sets without token classes, the oracle from the library's own greedy continuation. Restated
+decode steps really remove entries from the library's cache, head by head.
 
 Of a checkpoint the file holds a digest of each layer's positions, and null for a layer whose choice differs between
 float32 and float64 and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch 2.11, transformers 5.23, kvpress 0.5.5.
@@ -79,6 +80,7 @@ class Prompt:
         for hook in hooks:
             hook.remove()
         self.calls, self.n = calls, len(ids)
+        self.first_token = out.logits[0, -1].argmax().item()
         self.attention = [a[0].double() for a in out.attentions]  # [q_heads, n, n] a layer
         self.keys = [layer.keys for layer in out.past_key_values.layers]
         self.values = [layer.values for layer in out.past_key_values.layers]
@@ -241,6 +243,60 @@ class Keyformer(H2o):
         return best(state[:, 0], self.budget, recent=int(0.3 * self.budget + 1e-9))
 
 
+class NoisyKeyformer(Keyformer):
+    """The same under Gumbel noise, a stream of draws for each layer, query head and query."""
+
+    def __init__(self, budget, n):
+        super().__init__(budget, n)
+        self.layer = -1
+
+    def start(self, attention):
+        self.layer += 1
+        heads = attention.flatten(0, 1)
+        n = heads.shape[-1]
+        total = torch.zeros(len(heads), n, dtype=torch.float64)
+        for head, rows in enumerate(heads):
+            noise = torch.stack([self.noise(head, t, n) for t in range(n)])
+            total[head] = (rows.log() + noise).softmax(-1).sum(0)
+        return total.view(attention.shape[0], -1, n).sum(1).unsqueeze(-1)
+
+    def noise(self, head, query, n):
+        u = torch.tensor(uniform(0, f"keyformer/{self.layer}/{head}/{query}", n))
+        return -(-(u + 2.0**-54).log()).log()
+
+
+def fastgen(prompt, recovery):
+    """The first of: 4 first entries; 30% of the largest sums; 30% of the newest as well; everything."""
+    share, kept = int(0.3 * prompt.n), []
+    for layer in range(prompt.layers):
+        rows = []
+        for sums in prompt.grouped(layer).mean(1).sum(1):
+            first = set(range(4))
+            order = sums[4:].sort(descending=True, stable=True).indices + 4
+            frequent = first | set(order[:share].tolist())
+            for chosen in (first, frequent, frequent | set(range(prompt.n - share, prompt.n)), set(range(prompt.n))):
+                if sums[sorted(chosen)].sum() / prompt.n >= recovery:
+                    break
+            rows.append(sorted(chosen))
+        kept.append(rows)
+    return kept
+
+
+def future_oracle(prompt, keep, horizon):
+    cache = DynamicCache()
+    for layer in range(prompt.layers):
+        cache.update(prompt.keys[layer].clone(), prompt.values[layer].clone(), layer)
+    totals = [torch.zeros(prompt.kv_heads, prompt.n, dtype=torch.float64) for _ in range(prompt.layers)]
+    token = prompt.first_token
+    for _ in range(horizon):
+        with torch.no_grad():
+            out = prompt.model(torch.tensor([[token]]), past_key_values=cache, output_attentions=True, use_cache=True)
+        for layer, attention in enumerate(out.attentions):
+            totals[layer] += attention[0, :, 0, :prompt.n].double().view(prompt.kv_heads, -1, prompt.n).sum(1)
+        token = out.logits[0, -1].argmax().item()
+    return [[best(row, int(prompt.n * keep)) for row in total] for total in totals]
+
+
 class RoCo(Rule):
     def start(self, attention):
         p = attention.mean(1)
@@ -373,6 +429,7 @@ def cases(prompt, keep, forced):
     """(settings, kept, kept after the forced tokens or None)"""
     snap = lambda: SnapKVPress(window_size=8, kernel_size=5)
     yield {"name": "streaming_llm", "sinks": 4}, by_press(prompt, StreamingLLMPress(n_sink=4), keep), None
+    yield {"name": "sliding_window"}, by_press(prompt, StreamingLLMPress(n_sink=0), keep), None
     yield {"name": "knorm"}, by_press(prompt, KnormPress(), keep), None
     yield SNAP, by_press(prompt, snap(), keep), None
     yield {"name": "tova", "keep_newest": True}, by_press(prompt, TOVAPress(), keep), None
@@ -407,8 +464,15 @@ def cases(prompt, keep, forced):
     yield {"name": "h2o"}, *decode(prompt, H2o(budget), forced)
     yield {"name": "tova"}, *decode(prompt, Tova(budget), forced)
     yield {"name": "keyformer", "gumbel": False}, *decode(prompt, Keyformer(budget, prompt.n), forced)
+    yield {"name": "keyformer"}, decode(prompt, NoisyKeyformer(budget, prompt.n), [])[0], None
+    yield {"name": "fastgen", "recovery": 0.5 + keep / 2}, fastgen(prompt, 0.5 + keep / 2), None
+    yield {"name": "future_oracle", "horizon": 8}, future_oracle(prompt, keep, 8), None
     yield {"name": "roco"}, *decode(prompt, RoCo(budget), forced)
     yield ({"name": "scissorhands", "history": 20, "recent": 4}, *decode(prompt, Scissorhands(budget), forced))
+
+
+def budgeted(spec, keep):
+    return spec if "recovery" in spec else spec | {"keep": keep}
 
 
 def mask(row):
@@ -430,7 +494,7 @@ def tiny():
         for keep in KEEP:
             for spec, kept, later in cases(prompt, keep, prompts[-1]["forced"]):
                 prompts[-1]["cases"].append(
-                    {"spec": spec | {"keep": keep}, "kept": masks(kept), "decoded": masks(later)})
+                    {"spec": budgeted(spec, keep), "kept": masks(kept), "decoded": masks(later)})
     return {"prompts": prompts}
 
 
@@ -451,7 +515,7 @@ def checkpoint(path):
         for index, text in enumerate(TEXTS):
             ids = tokenizer(text * 6, add_special_tokens=False).input_ids[:200]
             prompt = Prompt(model, ids)
-            found = [(spec | {"keep": keep}, digests(kept)) for keep in KEEP for spec, kept, _ in cases(prompt, keep, [])]
+            found = [(budgeted(spec, keep), digests(kept)) for keep in KEEP for spec, kept, _ in cases(prompt, keep, [])]
             if not precise:
                 prompts.append({"tokens": ids})
                 runs.append(found)
@@ -462,5 +526,6 @@ def checkpoint(path):
     return {"model": path.name, "prompts": prompts}
 
 
-json.dump(checkpoint(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else tiny(), sys.stdout, separators=(",", ":"))
-print()
+if __name__ == "__main__":
+    json.dump(checkpoint(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else tiny(), sys.stdout, separators=(",", ":"))
+    print()

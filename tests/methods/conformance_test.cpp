@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "harness/engine/compressed_cache.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session.h"
 #include "harness/fit/fit.h"
@@ -187,6 +188,33 @@ TEST_P(Conformance, APromptShorterThanEveryWindowWorks) {
   for (const int64_t n : {1, 2, 3, 17}) {
     EXPECT_EQ(run(prompt(n), active_settings(entry()), 8).tokens.size(), 8U) << n << " tokens";
   }
+}
+
+TEST_P(Conformance, DroppingTakesAtMostOneLayerBesideTheFullCache) {
+  if (entry().family != Family::compression) GTEST_SKIP() << GetParam() << " does not compress";
+  const auto method = make_method(active_settings(entry()), "test");
+  const Prefill start = prompt(700);
+  Activity activity;
+  const PromptState state = state_after_prompt(model_, start, *method, activity);
+  if (activity.entries_packed > 0) GTEST_SKIP() << GetParam() << " stores codes or norms beside a layer";
+  const int64_t full = start.cache.bytes();
+  EXPECT_LE(state.cache.ledger->peak(Tier::device), full + full / 3 + 4096);
+}
+
+TEST_P(Conformance, ObservesLessOfThePromptThanTheCacheHolds) {
+  const auto method = make_method(active_settings(entry()), "test");
+  const Needs needs = method->needs();
+  if (needs.hidden) GTEST_SKIP() << GetParam() << " reads hidden states";
+  const Prefill start = prompt(1500);
+  int64_t floats = 0;
+  for (const LayerObservations& seen : start.observations) {
+    floats += static_cast<int64_t>(seen.prompt_attention.size() + seen.window_queries.size() + seen.window_lse.size() +
+                                   seen.future_attention.size());
+    for (const GatheredStatistic& gathered : seen.statistics) floats += static_cast<int64_t>(gathered.sums.size());
+    for (const ReconstructionScores& scores : seen.reconstructions)
+      floats += static_cast<int64_t>(scores.scores.size());
+  }
+  EXPECT_LT(4 * floats, start.cache.bytes());
 }
 
 TEST_P(Conformance, LeavesThePromptOfOthersUntouched) {

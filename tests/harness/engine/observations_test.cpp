@@ -64,6 +64,58 @@ TEST(Observations, DoNotDependOnHowThePromptIsCut) {
   }
 }
 
+/// The attention that an entry receives from its group.
+class Received final : public PromptStatistic {
+ public:
+  explicit Received(std::string id) : id_(std::move(id)) {}
+  std::string id() const override { return id_; }
+  int64_t width() const override { return 1; }
+  void add(const QueryScores& query, std::span<float> sums) const override {
+    EXPECT_EQ(query.first + query.seen, query.position + 1);
+    for (int64_t voter = 0; voter < query.group; ++voter) {
+      for (int64_t i = 0; i < query.seen; ++i) {
+        sums[query.first + i] += vector_exp(query.scores[voter * query.stride + i] - query.lse[voter]);
+      }
+    }
+  }
+
+ private:
+  std::string id_;
+};
+
+TEST(Observations, StatisticsSeeEveryQueryInOrderHoweverThePromptIsCut) {
+  Transformer model = tiny_model();
+  const Needs one{.prompt_attention = true, .statistics = {std::make_shared<Received>("a")}};
+  const Needs two{.statistics = {std::make_shared<Received>("a"), std::make_shared<Received>("b")}};
+  const Needs needs = combine(one, two);
+  ASSERT_EQ(needs.statistics.size(), 2U);
+  const std::vector<int32_t> tokens = tiny_prompt(150);
+  const Prefill whole = prefill(model, tokens, needs, 1000);
+  const Prefill cut = prefill(model, tokens, needs, 23);
+  for (size_t layer = 0; layer < whole.observations.size(); ++layer) {
+    const LayerObservations& seen = whole.observations[layer];
+    ASSERT_EQ(seen.statistics.size(), 2U);
+    EXPECT_EQ(seen.statistics[1].id, "b");
+    EXPECT_EQ(seen.statistics[0].sums, seen.statistics[1].sums);
+    EXPECT_EQ(seen.statistics[0].sums, cut.observations[layer].statistics[0].sums);
+    for (size_t i = 0; i < 300; ++i) {  // two kv heads, each of two query heads
+      const size_t head = i / 150 * 2;
+      const float sum = seen.prompt_attention[head * 150 + i % 150] + seen.prompt_attention[(head + 1) * 150 + i % 150];
+      EXPECT_NEAR(seen.statistics[0].sums[i], sum, 2e-5 * sum);
+    }
+  }
+}
+
+TEST(VectorExp, IsCloseToTheExponential) {
+  for (double x = -86.5; x < 88; x += 0.0137) {
+    const auto argument = static_cast<float>(x);
+    const double expected = std::exp(static_cast<double>(argument));
+    EXPECT_NEAR(vector_exp(argument), expected, 2.5e-7 * expected) << x;
+  }
+  EXPECT_EQ(vector_exp(0), 1.0F);
+  EXPECT_LT(vector_exp(-1000), 2e-38F);
+}
+
 TEST(Observations, ExtraPassesLeaveThePromptsCacheAsItWas) {
   Transformer model = tiny_model();
   const std::vector<int32_t> tokens = tiny_prompt(90);

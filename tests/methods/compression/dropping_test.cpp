@@ -58,6 +58,13 @@ struct OneHead {
   }
   List compress(const json& spec) {
     method = make_method(spec, "test");
+    const Needs needs = method->needs();
+    if (!needs.statistics.empty()) {
+      const int64_t stride = shape.q_heads * kDim;
+      const LayerQueries queries{.q = seen.window_queries.data(), .q_len = seen.window, .q_stride = stride};
+      gather(needs.statistics, 0, cache.layers[0].tail(), queries, seen.window_lse.data(), seen.entries,
+             seen.statistics);
+    }
     LayerContext layer = context();
     method->compress_all({&layer, 1}, {&seen, 1});
     return held();

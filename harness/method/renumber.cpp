@@ -1,0 +1,80 @@
+#include "harness/method/renumber.h"
+
+#include <algorithm>
+
+#include "kernels/rope/rope.h"
+
+namespace kvarena {
+
+UnturnedKeys::UnturnedKeys(const UnturnedKeys& from, const LedgerPtr& ledger) : ledger_(ledger) {
+  for (const Head& head : from.heads_) {
+    heads_.push_back({.positions = {head.positions.begin(), head.positions.end(), LedgerAllocator<int32_t>(ledger)},
+                      .keys = {head.keys.begin(), head.keys.end(), LedgerAllocator<float>(ledger)}});
+  }
+}
+
+int64_t UnturnedKeys::bytes() const {
+  int64_t total = 0;
+  for (const Head& head : heads_) {
+    total += static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.keys.capacity() * sizeof(float));
+  }
+  return total;
+}
+
+std::vector<float> UnturnedKeys::keys_of(const EntrySegment& entries, int64_t kv_head, int64_t count) const {
+  const int64_t d = entries.shape().head_dim;
+  std::vector<float> keys(static_cast<size_t>(entries.entries(kv_head) * d));
+  entries.read(kv_head, keys.data(), nullptr);
+  keys.resize(static_cast<size_t>(count * d));
+  if (heads_.empty()) return keys;
+  const Head& known = heads_[kv_head];
+  for (int64_t i = 0; i < count; ++i) {
+    const auto it = std::ranges::lower_bound(known.positions, entries.position(kv_head, i));
+    if (it == known.positions.end() || *it != entries.position(kv_head, i)) continue;
+    std::copy_n(known.keys.begin() + (it - known.positions.begin()) * d, d, keys.begin() + i * d);
+  }
+  return keys;
+}
+
+void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, UnturnedKeys& unturned) {
+  const LayerShape& shape = entries.shape();
+  const int64_t d = shape.head_dim;
+  std::vector<UnturnedKeys::Head> heads;
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    const int64_t front = next - entries.entries(head);
+    std::vector<int32_t> moves;  // of the entries in front of the last gap: how far
+    while (static_cast<int64_t>(moves.size()) < entries.entries(head)) {
+      const auto i = static_cast<int64_t>(moves.size());
+      const auto move = static_cast<int32_t>(front + i - entries.position(head, i));
+      if (move == 0) break;
+      moves.push_back(move);
+    }
+    const auto count = static_cast<int64_t>(moves.size());
+    const std::vector<float> keys = unturned.keys_of(entries, head, count);
+    std::vector<float> turned = keys;
+    std::vector<float> cos(static_cast<size_t>(count * d / 2));
+    std::vector<float> sin(cos.size());
+    // Stored keys have the magnitude already.
+    kernels::rotation_tables(moves.data(), count, rotation.inverse.data(), d / 2, /*magnitude=*/1, cos.data(),
+                             sin.data());
+    kernels::rotate({.x = turned.data(),
+                     .tokens = count,
+                     .heads = 1,
+                     .head_dim = d,
+                     .token_stride = d,
+                     .head_stride = d,
+                     .rotary = d,
+                     .cos = cos.data(),
+                     .sin = sin.data()});
+    UnturnedKeys::Head known{.positions = LedgerVector<int32_t>(LedgerAllocator<int32_t>(unturned.ledger_)),
+                             .keys = {keys.begin(), keys.end(), LedgerAllocator<float>(unturned.ledger_)}};
+    for (int64_t i = 0; i < count; ++i) {
+      entries.overwrite(head, i, &turned[i * d], nullptr);
+      known.positions.push_back(entries.position(head, i));
+    }
+    heads.push_back(std::move(known));
+  }
+  unturned.heads_ = std::move(heads);
+}
+
+}  // namespace kvarena
