@@ -14,6 +14,7 @@ constexpr double kMilliseconds = 1e3;
 
 struct Repeat {
   double prefill_ms = 0;
+  double observe_ms = 0;
   double compress_ms = 0;
   double first_token_ms = 0;
   double decode_s = 0;
@@ -23,10 +24,11 @@ struct Repeat {
   [[nodiscard]] const Session& first() const { return *sessions.front(); }
 };
 
-/// The prompt as the method starts from it. One that reuses entries finds them in `memory` and wants no prefill.
+/// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes reads the
+/// prompt itself: neither wants a prefill.
 Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
                      const std::shared_ptr<ReuseMemory>& memory) {
-  if (method.reuser() == nullptr) {
+  if (method.reuser() == nullptr && method.pruner() == nullptr) {
     return prefill(model, request.prompt, method.needs(), kPrefillChunk, request.facts);
   }
   Prefill prompt = unread_prompt(model, request.prompt, request.facts);
@@ -46,6 +48,7 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   const auto start = Clock::now();
   const Prefill prompt = start_prompt(model, request, *judged.method, memory);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
+  repeat.observe_ms = prompt.observe_seconds * kMilliseconds;
   std::vector<Session*> running;
   for (int64_t i = 0; i < batch; ++i) {
     repeat.sessions.push_back(
@@ -56,6 +59,7 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   const Session& session = repeat.first();
   repeat.compress_ms = session.compress_seconds * kMilliseconds;
   if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
+  if (judged.method->pruner() != nullptr) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
 
   const auto decode_start = Clock::now();
   auto last = decode_start;
@@ -102,7 +106,9 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, settings.batch, memory);
 
   std::vector<double> prefill_ms;
+  std::vector<double> observe_ms;
   std::vector<double> compress_ms;
+  std::vector<double> overhead;
   std::vector<double> load_ms;
   std::vector<double> score_ms;
   std::vector<double> align_ms;
@@ -119,6 +125,10 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
     }
     prefill_ms.push_back(repeat.prefill_ms);
     compress_ms.push_back(repeat.compress_ms);
+    if (judged.method->reuser() == nullptr && judged.method->pruner() == nullptr) {
+      observe_ms.push_back(repeat.observe_ms);
+      overhead.push_back((repeat.observe_ms + repeat.compress_ms) / (repeat.prefill_ms - repeat.observe_ms));
+    }
     first_token_ms.push_back(repeat.first_token_ms);
     if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
     gap_ms.push_back(percentile(repeat.gaps_ms, 50));
@@ -142,7 +152,9 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   add_traffic(result, session, request);
   add(result, "prefill_ms", prefill_ms, "ms");
   const store::Storage storage = storage_of(session, request);
+  add(result, "observe_ms", observe_ms, "ms");
   add(result, "compress_ms", compress_ms, "ms", storage);
+  add(result, "compression_overhead", overhead, "fraction", storage);
   add(result, "load_ms", load_ms, "ms", storage);
   add(result, "score_ms", score_ms, "ms", storage);
   add(result, "align_ms", align_ms, "ms", storage);

@@ -9,9 +9,11 @@
 namespace kvarena::judge {
 
 /// Each repeat does its own prefill, observing only what this method needs, then compresses and decodes; warm-ups come
-/// first and are not counted. Values are medians over the repeats, on the measured clock: prefill_ms, compress_ms,
-/// time_to_first_token_ms (prompt to first token, compression included), inter_token_latency_ms (median gap),
-/// throughput_tokens_per_s (output tokens after the first over the time they took). With a batch, so many equal
+/// first and are not counted. Values are medians over the repeats, on the measured clock: prefill_ms, observe_ms (of
+/// it, what this method asked to observe, extra passes included), compress_ms (from the full cache to the method's),
+/// compression_overhead (both, as a fraction of the prefill that observes nothing; not of methods that fill the cache
+/// themselves), time_to_first_token_ms (prompt to first token, compression included), inter_token_latency_ms (median
+/// gap), throughput_tokens_per_s (output tokens after the first over the time they took). With a batch, so many equal
 /// requests are decoded in shared passes: latencies are those of the first, throughput is of all, peaks are of all.
 /// Beside them, what the first moved between tiers. Of a method that reuses entries, whose memory earlier requests have
 /// primed: prefill_ms is the pass over the tokens that it recomputes, beside load_ms, score_ms (while entries are
