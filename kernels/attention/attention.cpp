@@ -194,7 +194,7 @@ Visible visible_range(const AttendProblem& problem, const HeadRun& run, int64_t 
 
 void attend(const AttendArgs& args) {
   require_valid(args);
-  const AttentionTable* fast = KVARENA_ACTIVE_TABLE(attention_table);
+  const AttentionTable* fast = KVARENA_ACTIVE_INTEGER_TABLE(attention_table);
   if (fast == nullptr) return attend_reference(args);
   static thread_local Plan plan;
   static thread_local Scratch<float> partial_scratch;
@@ -220,7 +220,7 @@ void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads,
 }
 
 void merge_attention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim) {
-  const AttentionTable* fast = KVARENA_ACTIVE_TABLE(attention_table);
+  const AttentionTable* fast = KVARENA_ACTIVE_INTEGER_TABLE(attention_table);
   const auto merge = fast != nullptr ? fast->merge : merge_row_reference;
   for (int64_t r = 0; r < rows; ++r) {
     if (from.sum[r] == 0) continue;

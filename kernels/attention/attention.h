@@ -17,6 +17,12 @@
 //                         score += s * (sum over the group's channels ascending of q[c] level[c]), then += lo * (sum of
 //                         the group's q[c] by 16 lanes and a fixed tree)
 //   packed values         o[c] += (p s) * level, and the sum of p lo is added to the chunk's o
+//   in integers           codes of 1, 2 and 4 bits with uniform levels (values of 64 or 128 channels): q s of a group,
+//   and
+//                         p s of 64 neighbouring entries (by number in the run), are rounded to 16-bit integers under
+//                         the largest of them, multiplied exactly, and scaled back; what rounding took away is added as
+//                         if every code were the middle one. A rounding is at most 2^-16 of the largest, where that of
+//                         bf16 keys or values is 2^-9 of each
 //   state                 chunks merged in ascending order by merge rule: m = max(m1, m2), both parts scaled by
 //                         exp(m_i - m)
 // An indexed run that lists every entry gives the bits of the dense run. Cutting a cache into segments anywhere but at

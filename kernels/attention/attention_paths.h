@@ -37,11 +37,13 @@ struct ChunkArgs {
 };
 
 /// Floats of ChunkArgs::work: unpacked keys and scaled queries, or unpacked values of a cell with weights and sums of
-/// zeros.
+/// zeros, or the weights of kIntegerCells cells with their largest and the sums.
 [[nodiscard]] static constexpr int64_t packed_work_floats(int64_t head_dim, int64_t value_dim) {
   const int64_t keys = packed_key_floats(head_dim);
   const int64_t values = whole_codes(value_dim) * kCell + kBlockQueryRows * value_dim / kCell * 2 * kCell;
-  return keys > values ? keys : values;
+  const int64_t integers = kBlockQueryRows * value_dim / kCell * (kCell + kIntegerWeightFloats);
+  const int64_t more = values > integers ? values : integers;
+  return keys > more ? keys : more;
 }
 
 struct AttentionTable {
@@ -50,7 +52,7 @@ struct AttentionTable {
   void (*merge)(float* out, float* max, float* sum, const float* from_out, float from_max, float from_sum,
                 int64_t value_dim);
 };
-KVARENA_DECLARE_TABLE(AttentionTable, attention_table);
+KVARENA_DECLARE_INTEGER_TABLE(AttentionTable, attention_table);
 
 /// List positions low .. high-1 of `run` that query t sees.
 struct Visible {

@@ -105,12 +105,7 @@ template <class T>
 void score_chunk(const ChunkArgs& args, Span seen) {
   Touch touches[kChunk];
   const int n = find_touches(args.index, args.first, seen.low, seen.high, touches);
-  const int64_t packed_cells = cells_for(args.packed_key_count);
-  int t = 0;
-  for (; t + kPackedCells <= n && touches[t + kPackedCells - 1].cell < packed_cells; t += kPackedCells) {
-    score_packed<kPackedCells>(args, touches + t);
-  }
-  for (; t < n && touches[t].cell < packed_cells; ++t) score_packed<1>(args, touches + t);
+  int t = score_packed_cells(args, touches, n);
   for (; t + kScoreCells <= n; t += kScoreCells) score_cells<T, kScoreCells>(args, touches + t, touches + n - 1);
   for (; t < n; ++t) score_cells<T, 1>(args, touches + t, touches + n - 1);
 }

@@ -1,12 +1,19 @@
 #pragma once
 // Per-path internal: attention scores over packed keys and sums over packed values. As with keys, the codes of a cell
-// of values are unpacked once for all rows, and weights are scaled once per entry and group of channels.
+// of values are unpacked once for all rows, and weights are scaled once per entry and group of channels. Integer levels
+// of few bits go another way (integer_values_simd.h).
 
 #include "kernels/attention/attention_paths.h"
+#include "kernels/attention/integer_values_simd.h"
 #include "kernels/quantize/packed_keys_simd.h"
 
 namespace kvarena::kernels {
 namespace {
+
+KVARENA_INLINE void store_packed_score(const ChunkArgs& args, int64_t row, const Touch& touch, F32x16 dot) {
+  float* to = args.scores + row * kChunk + touch.position;
+  store_listed(to, args.index, args.first, touch, mul(dot, set16(args.scale)));
+}
 
 /// Scores of all rows against CELLS touched cells of packed keys.
 template <int CELLS>
@@ -18,11 +25,33 @@ void score_packed(const ChunkArgs& args, const Touch* touches) {
   for (int64_t row = 0; row < args.rows; row += kPackedRows) {
     const int64_t rows = min_of(kPackedRows, args.rows - row);
     dot_packed<CELLS>(*args.packed_keys, args.q + row, rows, touches, fused ? nullptr : codes, queries,
-                      [&](int i, int j, F32x16 dot) {
-                        float* to = args.scores + (row + i) * kChunk + touches[j].position;
-                        store_listed(to, args.index, args.first, touches[j], mul(dot, set16(args.scale)));
-                      });
+                      [&](int i, int j, F32x16 dot) { store_packed_score(args, row + i, touches[j], dot); });
   }
+}
+
+/// The same in integers.
+template <int CELLS>
+void score_integers(const ChunkArgs& args, const Touch* touches) {
+  for (int64_t row = 0; row < args.rows; row += kPackedRows) {
+    const int64_t rows = min_of(kPackedRows, args.rows - row);
+    dot_integer<CELLS>(*args.packed_keys, args.q + row, rows, touches, args.work,
+                       [&](int i, int j, F32x16 dot) { store_packed_score(args, row + i, touches[j], dot); });
+  }
+}
+
+/// Scores of the touches that lie in the run's packed cells; returns how many those are.
+int score_packed_cells(const ChunkArgs& args, const Touch* touches, int n) {
+  const int64_t packed_cells = cells_for(args.packed_key_count);
+  int t = 0;
+  const auto all = [&](int count) { return t + count <= n && touches[t + count - 1].cell < packed_cells; };
+  if (args.packed_key_count > 0 && multiplies_keys_as_integers(*args.packed_keys)) {
+    for (; all(kIntegerCellsAtOnce); t += kIntegerCellsAtOnce) score_integers<kIntegerCellsAtOnce>(args, touches + t);
+    for (; all(1); ++t) score_integers<1>(args, touches + t);
+    return t;
+  }
+  for (; all(kPackedCells); t += kPackedCells) score_packed<kPackedCells>(args, touches + t);
+  for (; all(1); ++t) score_packed<1>(args, touches + t);
+  return t;
 }
 
 /// out[row][channels of one group] += sum over the cell's listed entries of weight * code.
@@ -208,13 +237,17 @@ void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit,
 template <class M>
 void value_packed(const ChunkArgs& args, int64_t begin, int64_t end) {
   const int64_t groups = args.value_dim / args.packed_values->format.group_size;
-  float* codes = args.work;
-  float* weights = codes + whole_codes(args.value_dim) * kCell;
-  float* zeros = weights + kBlockQueryRows * groups * kLanes;
+  float* zeros = args.work;
+  float* work = zeros + args.rows * groups * kLanes;
   for (int64_t i = 0; i < args.rows * groups; ++i) store16(zeros + i * kLanes, zero16());
   Touch touches[kChunk];
   const int n = find_touches(args.index, args.first, begin, end, touches);
-  for (int t = 0; t < n; ++t) value_packed_cell<M>(args, touches[t], end, codes, weights, zeros);
+  if (multiplies_values_as_integers(*args.packed_values)) {
+    integer_values<M>(args, touches, n, end, work, zeros);
+  } else {
+    float* weights = work + whole_codes(args.value_dim) * kCell;
+    for (int t = 0; t < n; ++t) value_packed_cell<M>(args, touches[t], end, work, weights, zeros);
+  }
   // The zeros' part joins before any 16-bit values of the chunk: ascending order of entries, whatever the rows.
   for (int64_t row = 0; row < args.rows; ++row) {
     for (int64_t c = 0; c < args.value_dim; c += kLanes) {

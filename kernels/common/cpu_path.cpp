@@ -16,6 +16,7 @@ std::vector<CpuPath> find_paths() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
       paths.push_back(CpuPath::avx512);
+      if (__builtin_cpu_supports("avx512vnni")) paths.push_back(CpuPath::avx512vnni);
     }
   }
 #endif
@@ -39,6 +40,7 @@ const char* name_of(CpuPath path) {
     case CpuPath::reference: return "reference";
     case CpuPath::avx2: return "avx2";
     case CpuPath::avx512: return "avx512";
+    case CpuPath::avx512vnni: return "avx512vnni";
   }
   return "?";
 }

@@ -7,17 +7,18 @@
 namespace kvarena::kernels {
 
 /// `reference` is plain C++ and serves every machine; `avx2` needs AVX2, FMA and F16C; `avx512` needs AVX-512
-/// F, BW, VL and DQ. avx2 and avx512 run the same operations in the same order on 16 lanes: their results are equal
-/// bit for bit. The reference computes in another order and precision and agrees within rounding.
-enum class CpuPath { reference, avx2, avx512 };
+/// F, BW, VL and DQ, `avx512vnni` its integer products as well. All but the reference run the same operations in the
+/// same order on 16 lanes: their results are equal bit for bit. The reference computes in another order and precision
+/// and agrees within rounding.
+enum class CpuPath { reference, avx2, avx512, avx512vnni };
 
 [[nodiscard]] const char* name_of(CpuPath path);
 
 /// The paths this build contains and this CPU can run, slowest first; `reference` is always there.
 [[nodiscard]] const std::vector<CpuPath>& available_cpu_paths();
 
-/// The path in force: the widest available, or what the environment variable KVARENA_CPU (reference, avx2, avx512)
-/// asks for. Throws std::invalid_argument when that names an unknown path or one this CPU cannot run.
+/// The path in force: the widest available, or what the environment variable KVARENA_CPU (reference, avx2, avx512,
+/// avx512vnni) asks for. Throws std::invalid_argument when that names an unknown path or one this CPU cannot run.
 [[nodiscard]] CpuPath active_cpu_path();
 
 /// The path that `name` asks for; throws std::invalid_argument as active_cpu_path() does.

@@ -11,9 +11,15 @@ template <class Table>
   switch (active_cpu_path()) {
     case CpuPath::reference: return nullptr;
     case CpuPath::avx2: return &avx2;
-    case CpuPath::avx512: return &avx512;
+    case CpuPath::avx512:
+    case CpuPath::avx512vnni: return &avx512;
   }
   return nullptr;
+}
+/// The same of a kernel that has integer products to gain from.
+template <class Table>
+[[nodiscard]] const Table* active_table(const Table& avx2, const Table& avx512, const Table& avx512vnni) {
+  return active_cpu_path() == CpuPath::avx512vnni ? &avx512vnni : active_table(avx2, avx512);
 }
 
 }  // namespace kvarena::kernels
@@ -21,6 +27,8 @@ template <class Table>
 // Each kernel declares a struct of function pointers and one object of it per path:
 //   KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 //   if (const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table)) ...
+// Those with a table for VNNI of their own say KVARENA_DECLARE_INTEGER_TABLE and KVARENA_ACTIVE_INTEGER_TABLE; others
+// run their AVX-512 functions on that path.
 #define KVARENA_DECLARE_TABLE(type, name) \
   namespace avx2 {                        \
   extern const type name;                 \
@@ -30,8 +38,17 @@ template <class Table>
   }                                       \
   static_assert(true)
 
+#define KVARENA_DECLARE_INTEGER_TABLE(type, name) \
+  KVARENA_DECLARE_TABLE(type, name);              \
+  namespace avx512vnni {                          \
+  extern const type name;                         \
+  }                                               \
+  static_assert(true)
+
 #if defined(KVARENA_X86_PATHS)
 #define KVARENA_ACTIVE_TABLE(name) ::kvarena::kernels::active_table(avx2::name, avx512::name)
+#define KVARENA_ACTIVE_INTEGER_TABLE(name) ::kvarena::kernels::active_table(avx2::name, avx512::name, avx512vnni::name)
 #else
 #define KVARENA_ACTIVE_TABLE(name) static_cast<decltype(&avx2::name)>(nullptr)
+#define KVARENA_ACTIVE_INTEGER_TABLE(name) KVARENA_ACTIVE_TABLE(name)
 #endif

@@ -10,7 +10,9 @@
 
 #include <cstdint>
 
-#if defined(__AVX512F__) && defined(KVARENA_SIMD_AVX512)
+#if defined(__AVX512VNNI__) && defined(KVARENA_SIMD_AVX512)
+#define KVARENA_SIMD_PATH avx512vnni
+#elif defined(__AVX512F__) && defined(KVARENA_SIMD_AVX512)
 #define KVARENA_SIMD_PATH avx512
 #elif defined(__AVX2__)
 #define KVARENA_SIMD_PATH avx2
@@ -64,6 +66,7 @@ KVARENA_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_p
 /// b where either is NaN.
 KVARENA_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 KVARENA_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+KVARENA_INLINE F32x16 abs16(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
 /// Lanes 0 .. n-1.
 KVARENA_INLINE Mask16 first_lanes(int64_t n) {
   return {static_cast<__mmask16>(n <= 0 ? 0u : n >= 16 ? 0xffffu : (1u << n) - 1u)};
@@ -123,6 +126,37 @@ KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
 KVARENA_INLINE F32x16 low_byte(U32x16 a) { return {_mm512_cvtepi32_ps(masked(a, 0xff).v)}; }
 /// The lowest 16 bits of each lane, read as f16; the upper ones are 0.
 KVARENA_INLINE F32x16 f16_lanes(U32x16 a) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a.v))}; }
+/// The integer nearest to each lane, ties to even; of what fits no integer, the most negative one.
+KVARENA_INLINE U32x16 integers(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
+/// Lanes as signed integers.
+KVARENA_INLINE F32x16 numbers(U32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+KVARENA_INLINE U32x16 add(U32x16 a, U32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+/// The same bits.
+KVARENA_INLINE F32x16 bits_of(U32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
+KVARENA_INLINE U32x16 bits_of(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
+/// The lower half of each lane i, and in its upper half the lower half of lane i + N modulo 16.
+template <int N>
+KVARENA_INLINE U32x16 pair_lanes(U32x16 a) {
+  constexpr auto kWord = [](int i) { return i % 2 == 0 ? i : 2 * ((i / 2 + N) % 16); };
+  const __m512i from =
+      _mm512_set_epi16(kWord(31), kWord(30), kWord(29), kWord(28), kWord(27), kWord(26), kWord(25), kWord(24),
+                       kWord(23), kWord(22), kWord(21), kWord(20), kWord(19), kWord(18), kWord(17), kWord(16),
+                       kWord(15), kWord(14), kWord(13), kWord(12), kWord(11), kWord(10), kWord(9), kWord(8), kWord(7),
+                       kWord(6), kWord(5), kWord(4), kWord(3), kWord(2), kWord(1), kWord(0));
+  return {_mm512_permutexvar_epi16(from, a.v)};
+}
+/// The lower halves of two vectors' lanes, the first's below.
+KVARENA_INLINE U32x16 pair(U32x16 low, U32x16 high) {
+  return {_mm512_mask_blend_epi16(0xaaaaaaaa, low.v, _mm512_slli_epi32(high.v, 16))};
+}
+/// sum + a.low * b.low + a.high * b.high, of the signed 16-bit halves of each lane.
+KVARENA_INLINE U32x16 add_pairs(U32x16 sum, U32x16 a, U32x16 b) {
+#if defined(__AVX512VNNI__)
+  return {_mm512_dpwssd_epi32(sum.v, a.v, b.v)};
+#else
+  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(a.v, b.v))};
+#endif
+}
 /// table[lowest BITS bits of each lane]; the table repeats itself every 2^BITS lanes. The bits above are ignored.
 template <int BITS>
 KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 table) {
@@ -159,6 +193,10 @@ KVARENA_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 }
 KVARENA_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm256_max_ps(a.l, b.l), _mm256_max_ps(a.h, b.h)}; }
 KVARENA_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.l, b.l), _mm256_min_ps(a.h, b.h)}; }
+KVARENA_INLINE F32x16 abs16(F32x16 a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
+}
 KVARENA_INLINE Mask16 first_lanes(int64_t n) {
   const __m256i count = _mm256_set1_epi32(static_cast<int>(n < 0 ? 0 : n > 16 ? 16 : n));
   const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -240,6 +278,29 @@ KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
 KVARENA_INLINE F32x16 low_byte(U32x16 a) {
   const U32x16 byte = masked(a, 0xff);
   return {_mm256_cvtepi32_ps(byte.l), _mm256_cvtepi32_ps(byte.h)};
+}
+KVARENA_INLINE U32x16 integers(F32x16 a) { return {_mm256_cvtps_epi32(a.l), _mm256_cvtps_epi32(a.h)}; }
+KVARENA_INLINE F32x16 numbers(U32x16 a) { return {_mm256_cvtepi32_ps(a.l), _mm256_cvtepi32_ps(a.h)}; }
+KVARENA_INLINE U32x16 add(U32x16 a, U32x16 b) { return {_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)}; }
+KVARENA_INLINE F32x16 bits_of(U32x16 a) { return {_mm256_castsi256_ps(a.l), _mm256_castsi256_ps(a.h)}; }
+KVARENA_INLINE U32x16 bits_of(F32x16 a) { return {_mm256_castps_si256(a.l), _mm256_castps_si256(a.h)}; }
+KVARENA_INLINE U32x16 pair(U32x16 low, U32x16 high) {
+  return {_mm256_blend_epi16(low.l, _mm256_slli_epi32(high.l, 16), 0xaa),
+          _mm256_blend_epi16(low.h, _mm256_slli_epi32(high.h, 16), 0xaa)};
+}
+template <int N>
+KVARENA_INLINE U32x16 pair_lanes(U32x16 a) {
+  if constexpr (N == 8) {
+    return pair(a, {a.h, a.l});
+  } else {
+    const __m256i from = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(N));
+    const __m256i l = _mm256_permutevar8x32_epi32(a.l, from), h = _mm256_permutevar8x32_epi32(a.h, from);
+    constexpr int kOther = 0xff << (8 - N) & 0xff;  // lanes that come from the other half
+    return pair(a, {_mm256_blend_epi32(l, h, kOther), _mm256_blend_epi32(h, l, kOther)});
+  }
+}
+KVARENA_INLINE U32x16 add_pairs(U32x16 sum, U32x16 a, U32x16 b) {
+  return {_mm256_add_epi32(sum.l, _mm256_madd_epi16(a.l, b.l)), _mm256_add_epi32(sum.h, _mm256_madd_epi16(a.h, b.h))};
 }
 KVARENA_INLINE __m256 f16_lanes8(__m256i a) {
   const __m128i both = _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));

@@ -3,9 +3,11 @@
 //
 // Where registers do not suffice, the codes of a cell go through the first-level cache as floats: unpacking (shift,
 // look-up, store) is done once for all query rows. Scale and zero never meet the codes: keys grouped along tokens have
-// the query scaled once per group of entries, keys grouped along channels have each group's sum scaled.
+// the query scaled once per group of entries, keys grouped along channels have each group's sum scaled. Formats with
+// integer levels of few bits go another way (integer_keys_simd.h).
 
 #include "kernels/cells/touch_simd.h"
+#include "kernels/quantize/integer_keys_simd.h"
 #include "kernels/quantize/levels_simd.h"
 #include "kernels/quantize/packed_work.h"
 
@@ -60,6 +62,7 @@ KVARENA_INLINE bool fuses(int bits, int64_t rows) {
 /// The same for keys: groups along channels must begin with a dword of their own.
 KVARENA_INLINE bool fuses_keys(const PackedEntries& keys, int64_t rows) {
   const QuantFormat& f = keys.format;
+  if (multiplies_keys_as_integers(keys)) return true;
   return fuses(f.bits, rows) && (!f.token_groups || f.group_size == keys.head_dim || f.group_size * f.bits % 32 == 0);
 }
 
@@ -272,10 +275,11 @@ void dot_packed_meta(const PackedEntries& keys, const float* const* q, int64_t r
 }
 
 /// Up to kPackedRows query rows against CELLS touched cells. `levels` holds what unpack_keys() wrote, or is null where
-/// fuses_keys() says so. `queries` is scratch of CELLS * kPackedRows * head_dim floats.
+/// fuses_keys() says so. `queries` is scratch of CELLS * kPackedRows * whole_codes(head_dim) floats.
 template <int CELLS, class Sink>
 void dot_packed(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
                 const float* levels, float* queries, const Sink& sink) {
+  if (multiplies_keys_as_integers(keys)) return dot_integer<CELLS>(keys, q, rows, touches, queries, sink);
   if (keys.format.meta == DType::bf16)
     return dot_packed_meta<BF16, CELLS>(keys, q, rows, touches, levels, queries, sink);
   dot_packed_meta<F16, CELLS>(keys, q, rows, touches, levels, queries, sink);

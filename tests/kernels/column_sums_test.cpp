@@ -163,7 +163,8 @@ TEST(ColumnSums, PackedKeysAreScoredAsTheyLie) {
     const std::vector<float> want = sums_of(f32, q.data(), 3, lse.data(), decoded_runs, true);
     for (const CpuPath path : available_cpu_paths()) {
       const ScopedCpuPath forced(path);
-      expect_close(sums_of(f32, q.data(), 3, lse.data(), runs, true), want, 1e-6, 2e-5, name_of(path));
+      // exp(score - lse) of scores in integers: relative, what attention_packed_test allows a score
+      expect_close(sums_of(f32, q.data(), 3, lse.data(), runs, true), want, 1e-6, 2e-4, name_of(path));
     }
   }
 }

@@ -13,7 +13,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 const SimdProbeTable& probe(CpuPath path) {
 #if defined(KVARENA_X86_PATHS)
-  return path == CpuPath::avx512 ? avx512::simd_probe : avx2::simd_probe;
+  return path == CpuPath::avx2 ? avx2::simd_probe : avx512::simd_probe;
 #else
   std::abort();
 #endif
