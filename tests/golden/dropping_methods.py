@@ -9,7 +9,7 @@ harness/core/random.h's rule, so the test holds the same), with grouped queries;
 dequantised by transformers. Everything runs in float32 on the CPU. A case names the method's settings and holds the kept
 positions of each layer and kv head as bits of a hexadecimal number.
 
-kvpress's own presses: StreamingLLM, SnapKV, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV, CriticalKV. Where
+kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV, CriticalKV. Where
 kvpress has no such method, or departs from the authors, the rule of the paper or of the authors' code is restated here in
 float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, Scissorhands, Keyformer without
 noise and with noise of harness/core/random.h, SnapKV with other poolings and reductions, Ada-KV in the authors' form, LagKV
@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
-                     LagKVPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
+                     LagKVPress, ObservedAttentionPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
 from random_stream import uniform
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicCache
@@ -130,6 +130,15 @@ def clear(scores, count, recent):
     if 0 < gap < 1e-6 * (ordered[0] - ordered[-1]).item():
         return None
     return best(scores, count, recent=recent)
+
+
+def observed_attention(prompt, keep):
+    kept = []
+    for layer, (module, kwargs) in enumerate(prompt.calls):
+        scores = ObservedAttentionPress().score(module, kwargs["hidden_states"], prompt.keys[layer], prompt.values[layer],
+                                                prompt.attention[layer][None], kwargs)[0]
+        kept.append([clear(row, int(prompt.n * keep), 0) for row in scores])
+    return kept
 
 
 def window_votes(prompt, layer, window):
@@ -453,6 +462,7 @@ def cases(prompt, keep, forced):
            adakv_authors(prompt, keep), None)
     yield {"name": "lagkv", "lag": 16, "form": "authors"}, lagkv_authors(prompt, keep), None
     if forced:  # the tiny model alone
+        yield {"name": "h2o", "recent_share": 0, "normalise": "visible"}, observed_attention(prompt, keep), None
         yield {"name": "knorm", "prefill_chunk": 30}, by_press(prompt, ChunkPress(KnormPress(), 30), keep), None
         yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
                by_press(prompt, ChunkPress(LagKVPress(lag_size=4, cross_scoring=True), 50), keep), None)
