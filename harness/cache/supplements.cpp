@@ -69,14 +69,20 @@ int64_t SparseRows::bytes() const {
 }
 
 void RotaryKeys::undo(float* rows, const std::vector<int32_t>& positions) const {
-  if (half() == 0) return;
   std::vector<int32_t> back;
   back.reserve(positions.size());
   for (const int32_t position : positions) back.push_back(-position);
-  const auto n = static_cast<int64_t>(positions.size());
+  turn(rows, back);
+}
+
+void RotaryKeys::redo(float* rows, const std::vector<int32_t>& positions) const { turn(rows, positions); }
+
+void RotaryKeys::turn(float* rows, const std::vector<int32_t>& by) const {
+  if (half() == 0 || by.empty()) return;
+  const auto n = static_cast<int64_t>(by.size());
   std::vector<float> cos(static_cast<size_t>(n * half()));
   std::vector<float> sin(cos.size());
-  kernels::rotation_tables(back.data(), n, frequencies_->data(), half(), 1, cos.data(), sin.data());
+  kernels::rotation_tables(by.data(), n, frequencies_->data(), half(), 1, cos.data(), sin.data());
   kernels::rotate({.x = rows,
                    .tokens = n,
                    .heads = 1,

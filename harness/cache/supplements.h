@@ -51,11 +51,14 @@ class RotaryKeys {
 
   /// Turns rows [count, head_dim] back to position 0.
   void undo(float* rows, const std::vector<int32_t>& positions) const;
+  /// Turns rows [count, head_dim] at position 0 to their positions.
+  void redo(float* rows, const std::vector<int32_t>& positions) const;
   /// Turns f32 cells to their positions.
   void apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const;
 
  private:
   [[nodiscard]] int64_t half() const { return static_cast<int64_t>(frequencies_->size()); }
+  void turn(float* rows, const std::vector<int32_t>& by) const;
 
   std::shared_ptr<const std::vector<double>> frequencies_;  // the model's, shared by clones
 };

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <numeric>
 
+#include "harness/cache/supplements.h"
 #include "harness/core/error.h"
+#include "harness/method/fitter.h"
 
 namespace kvarena {
 namespace {
@@ -37,8 +41,14 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
       {.place = "cache stream", .found = found, .expected = expected, .action = "it was cut or damaged; encode again"});
 }
 
-/// Tokens begin .. end-1 of every layer's tail.
-KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end) {
+std::vector<int32_t> consecutive(int64_t first, int64_t count) {
+  std::vector<int32_t> positions(static_cast<size_t>(count));
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(first));
+  return positions;
+}
+
+/// Entries begin .. end-1 of every layer's tail, keys without their rotation where `rotary` is not null.
+KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end, const RotaryKeys* rotary) {
   const LayerShape& shape = layers[0].cache.shape();
   const int64_t d = shape.head_dim;
   KvChunk chunk{.layers = static_cast<int64_t>(layers.size()),
@@ -53,6 +63,7 @@ KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end) {
     std::vector<float> values(keys.size());
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
       tail.read(h, keys.data(), values.data());
+      if (rotary != nullptr) rotary->undo(&keys[begin * d], consecutive(tail.positions(h)[begin], chunk.tokens));
       for (int64_t t = begin; t < end; ++t) {
         std::copy_n(&keys[t * d], d, chunk.row(true, layer, t - begin) + h * d);
         std::copy_n(&values[t * d], d, chunk.row(false, layer, t - begin) + h * d);
@@ -62,6 +73,37 @@ KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end) {
   return chunk;
 }
 
+/// Turns a chunk's keys to positions `first` and after.
+void rotate(KvChunk& chunk, int64_t head_dim, int64_t first, const RotaryKeys& rotary) {
+  const std::vector<int32_t> positions = consecutive(first, chunk.tokens);
+  std::vector<float> head(static_cast<size_t>(chunk.tokens * head_dim));
+  for (int64_t layer = 0; layer < chunk.layers; ++layer) {
+    for (int64_t channel = 0; channel < chunk.channels; channel += head_dim) {
+      for (int64_t t = 0; t < chunk.tokens; ++t) {
+        std::copy_n(chunk.row(true, layer, t) + channel, head_dim, &head[t * head_dim]);
+      }
+      rotary.redo(head.data(), positions);
+      for (int64_t t = 0; t < chunk.tokens; ++t) {
+        std::copy_n(&head[t * head_dim], head_dim, chunk.row(true, layer, t) + channel);
+      }
+    }
+  }
+}
+
+void require_finite(const KvChunk& chunk) {
+  for (const bool key : {true, false}) {
+    for (int64_t layer = 0; layer < chunk.layers; ++layer) {
+      for (int64_t t = 0; t < chunk.tokens; ++t) {
+        const float* x = chunk.row(key, layer, t);
+        if (std::all_of(x, x + chunk.channels, [](float v) { return std::isfinite(v); })) continue;
+        fail({.place = fmt::format("layer {}, token {}", layer, t),
+              .found = fmt::format("a {} that is not finite", key ? "key" : "value"),
+              .expected = "numbers that can be coded"});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void KvChunk::resize() {
@@ -69,8 +111,9 @@ void KvChunk::resize() {
   values.resize(keys.size());
 }
 
-std::vector<uint8_t> write_frame(const StreamCodec& codec, const KvChunk& chunk) {
-  const std::vector<uint8_t> payload = codec.encode(chunk);
+std::vector<uint8_t> write_frame(const StreamCoder& coder, const KvChunk& chunk) {
+  require_finite(chunk);
+  const std::vector<uint8_t> payload = coder.encode(chunk);
   std::vector<uint8_t> frame(kMagic.begin(), kMagic.end());
   for (const int64_t size : {chunk.layers, chunk.tokens, chunk.channels}) put(frame, static_cast<uint64_t>(size), 4);
   put(frame, payload.size(), 8);
@@ -79,7 +122,7 @@ std::vector<uint8_t> write_frame(const StreamCodec& codec, const KvChunk& chunk)
   return frame;
 }
 
-KvChunk read_frame(const StreamCodec& codec, std::span<const uint8_t>& stream) {
+KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream) {
   if (stream.size() < kHeaderBytes) {
     damaged(fmt::format("{} bytes", stream.size()), fmt::format("a frame header of {} bytes", kHeaderBytes));
   }
@@ -103,7 +146,7 @@ KvChunk read_frame(const StreamCodec& codec, std::span<const uint8_t>& stream) {
             "sizes of a cache");
   }
   chunk.resize();
-  codec.decode(payload, chunk);
+  coder.decode(payload, chunk);
   stream = stream.subspan(kHeaderBytes + bytes);
   return chunk;
 }
@@ -113,25 +156,37 @@ void StreamCodecMethod::compress_all(std::span<LayerContext> layers,
   if (layers.empty()) return;
   const LayerShape& shape = layers[0].cache.shape();
   const int64_t n = layers[0].cache.tail().entries(0);
+  const int64_t begin = codec_->sinks(), end = n - codec_->recent();
+  if (begin >= end) return;
+  const ModelFacts* model = layers[0].model;
+  const auto coder = codec_->coder(model);
+  const RotaryKeys rotary(model != nullptr ? model->rotation.inverse : std::vector<double>{});
+  const int64_t first = layers[0].cache.tail().positions(0)[begin];
   std::vector<KvChunk> restored;
-  for (int64_t begin = 0; begin < n; begin += codec_->chunk_tokens()) {
-    const KvChunk chunk = gather(layers, begin, std::min(n, begin + codec_->chunk_tokens()));
-    const std::vector<uint8_t> frame = write_frame(*codec_, chunk);
+  for (int64_t t = begin; t < end; t += codec_->chunk_tokens()) {
+    const int64_t stop = std::min(end, t + codec_->chunk_tokens());
+    const KvChunk chunk = gather(layers, t, stop, codec_->before_rotation() ? &rotary : nullptr);
+    const std::vector<uint8_t> frame = write_frame(*coder, chunk);
     std::span<const uint8_t> stream = frame;
-    restored.push_back(read_frame(*codec_, stream));
+    restored.push_back(read_frame(*coder, stream));
+    if (codec_->before_rotation()) rotate(restored.back(), shape.head_dim, first + t - begin, rotary);
   }
+  if (end < n) restored.push_back(gather(layers, end, n, nullptr));
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     EntrySegment& tail = layers[layer].cache.tail();
-    const int32_t first = n > 0 ? tail.positions(0).front() : 0;
-    tail.truncate(0);
+    tail.truncate(begin);
     int64_t position = first;
     for (const KvChunk& chunk : restored) {
       const auto at = static_cast<int64_t>(layer);
       tail.append(chunk.row(true, at, 0), chunk.row(false, at, 0), chunk.tokens, chunk.channels, position);
       position += chunk.tokens;
     }
-    layers[layer].activity.entries_packed += n * shape.kv_heads;
+    layers[layer].activity.entries_packed += (end - begin) * shape.kv_heads;
   }
 }
+
+std::unique_ptr<Fitter> StreamCodec::fitter() const { return nullptr; }
+
+std::unique_ptr<Fitter> StreamCodecMethod::fitter() const { return codec_->fitter(); }
 
 }  // namespace kvarena

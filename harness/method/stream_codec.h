@@ -20,6 +20,7 @@ struct KvChunk {
   std::vector<float> keys;    // [layers, tokens, channels]
   std::vector<float> values;  // likewise
 
+  /// Gives keys and values their sizes.
   void resize();
   [[nodiscard]] float* row(bool key, int64_t layer, int64_t token) {
     return (key ? keys : values).data() + (layer * tokens + token) * channels;
@@ -27,6 +28,18 @@ struct KvChunk {
   [[nodiscard]] const float* row(bool key, int64_t layer, int64_t token) const {
     return (key ? keys : values).data() + (layer * tokens + token) * channels;
   }
+};
+
+/// Turns chunks of one model's caches into bytes and back.
+class StreamCoder {
+ public:
+  virtual ~StreamCoder() = default;
+
+  /// The bytes of a chunk of finite numbers. Deterministic. Throws UserError on numbers that cannot be coded.
+  [[nodiscard]] virtual std::vector<uint8_t> encode(const KvChunk& chunk) const = 0;
+  /// Fills a chunk whose sizes are set. Throws UserError on bytes that encode() cannot have written; never reads beyond
+  /// them and never runs longer than the sizes ask for.
+  virtual void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const = 0;
 };
 
 class StreamCodec {
@@ -38,18 +51,24 @@ class StreamCodec {
 
   /// Tokens of a chunk, the last excepted.
   [[nodiscard]] virtual int64_t chunk_tokens() const = 0;
-  /// A chunk's bytes. Deterministic.
-  [[nodiscard]] virtual std::vector<uint8_t> encode(const KvChunk& chunk) const = 0;
-  /// Fills a chunk whose sizes are set. Throws UserError on bytes that encode() cannot have written; never reads beyond
-  /// them and never runs longer than the sizes ask for.
-  virtual void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const = 0;
+  /// First and last tokens of a prompt that stay as they are.
+  [[nodiscard]] virtual int64_t sinks() const { return 0; }
+  [[nodiscard]] virtual int64_t recent() const { return 0; }
+  /// Whether keys are handed over without their rotary rotation.
+  [[nodiscard]] virtual bool before_rotation() const { return false; }
+  /// How the codec's weights are fitted, null for a codec without any.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
+
+  /// A coder for the model's caches; `model` is null in tests that need none. Throws UserError where what the codec
+  /// needs is not there: weights, a library.
+  [[nodiscard]] virtual std::unique_ptr<StreamCoder> coder(const ModelFacts* model) const = 0;
 };
 
 /// One chunk with its sizes and a checksum, so that a stream may be cut at frames and read as it arrives.
-[[nodiscard]] std::vector<uint8_t> write_frame(const StreamCodec& codec, const KvChunk& chunk);
+[[nodiscard]] std::vector<uint8_t> write_frame(const StreamCoder& coder, const KvChunk& chunk);
 /// Reads the first frame of `stream` and moves the span behind it. Throws UserError, naming the byte, when it is
 /// truncated or damaged.
-[[nodiscard]] KvChunk read_frame(const StreamCodec& codec, std::span<const uint8_t>& stream);
+[[nodiscard]] KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream);
 
 /// The prompt's cache goes through the codec and back, chunk by chunk: what decoding then sees is what a cache restored
 /// from storage would hold.
@@ -62,6 +81,7 @@ class StreamCodecMethod final : public Method {
     codec_->check(place, problems);
   }
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
+  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override;
 
   [[nodiscard]] const StreamCodec& codec() const { return *codec_; }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/method/stream_bytes.h"
 #include "harness/method/stream_codec.h"
 #include "kernels/common/dtype.h"
 #include "kernels/entropy/rans.h"
@@ -22,48 +23,6 @@ int64_t bins_of(int64_t level, bool key, int64_t layer, int64_t layers) {
   if (layers >= 80) return layer < (key ? 40 : 20) ? 32 : 16;
   return layer < (key ? 10 : 2) ? 32 : 16;
 }
-
-class Writer {
- public:
-  void u8(int64_t x) { bytes.push_back(static_cast<uint8_t>(x)); }
-  void u16(uint16_t x) {
-    u8(x & 0xff);
-    u8(x >> 8);
-  }
-  void u32(int64_t x) {
-    u16(static_cast<uint16_t>(x));
-    u16(static_cast<uint16_t>(x >> 16));
-  }
-  std::vector<uint8_t> bytes;
-};
-
-/// Throws where the bytes end too early.
-class Reader {
- public:
-  explicit Reader(std::span<const uint8_t> bytes) : left_(bytes) {}
-  uint8_t u8() { return take(1)[0]; }
-  uint16_t u16() {
-    const auto two = take(2);
-    return static_cast<uint16_t>(two[0] | two[1] << 8);
-  }
-  int64_t u32() {
-    const int64_t low = u16();
-    return low | int64_t{u16()} << 16;
-  }
-  std::span<const uint8_t> take(int64_t n) {
-    if (n > static_cast<int64_t>(left_.size())) wrong("the end", "more bytes");
-    const auto first = left_.first(static_cast<size_t>(n));
-    left_ = left_.subspan(static_cast<size_t>(n));
-    return first;
-  }
-  [[nodiscard]] bool empty() const { return left_.empty(); }
-  [[noreturn]] static void wrong(const std::string& found, const std::string& expected) {
-    fail({.place = "cachegen stream", .found = found, .expected = expected});
-  }
-
- private:
-  std::span<const uint8_t> left_;
-};
 
 /// Symbols 0 .. 2c of a token, c = bins / 2 - 1, and the token's largest magnitude in f16.
 uint16_t quantise(const float* x, int64_t channels, int64_t bins, uint8_t* symbols) {
@@ -86,7 +45,7 @@ void dequantise(const uint8_t* symbols, int64_t channels, int64_t bins, uint16_t
 
 /// Sixteen channels of all tokens: how often each symbol occurs in each channel, then the coded symbols. A count fits a
 /// byte: of at most 256 tokens no more than 255 share a symbol unless all do, and then it is not written.
-void write_block(Writer& out, const std::vector<uint8_t>& symbols, int64_t tokens, int64_t channels, int64_t base,
+void write_block(ByteWriter& out, const std::vector<uint8_t>& symbols, int64_t tokens, int64_t channels, int64_t base,
                  int64_t count) {
   std::vector<uint8_t> lanes(static_cast<size_t>(tokens * kLanes));
   std::vector<uint32_t> counts(static_cast<size_t>(count * kLanes));
@@ -114,14 +73,13 @@ void write_block(Writer& out, const std::vector<uint8_t>& symbols, int64_t token
   out.bytes.insert(out.bytes.end(), coded.begin(), coded.end());
 }
 
-void read_block(Reader& in, std::vector<uint8_t>& symbols, int64_t tokens, int64_t channels, int64_t base,
+void read_block(ByteReader& in, std::vector<uint8_t>& symbols, int64_t tokens, int64_t channels, int64_t base,
                 int64_t count) {
   std::vector<uint32_t> counts(static_cast<size_t>(count * kLanes));
   for (int64_t i = 0; i < kLanes; ++i) {
     const int64_t first = in.u8();
     const int64_t last = in.u8();
-    if (first > last || last >= count)
-      Reader::wrong(fmt::format("symbols {} to {}", first, last), "a range below the bins");
+    if (first > last || last >= count) in.wrong(fmt::format("symbols {} to {}", first, last), "a range below the bins");
     if (first == last) counts[first * kLanes + i] = 1;
     for (int64_t s = first; s <= last && first < last; ++s) counts[s * kLanes + i] = in.u8();
   }
@@ -131,10 +89,92 @@ void read_block(Reader& in, std::vector<uint8_t>& symbols, int64_t tokens, int64
   std::vector<uint8_t> lanes(static_cast<size_t>(tokens * kLanes));
   if (!kernels::rans_decode(coded.data(), static_cast<int64_t>(coded.size()), tokens, starts.data(), count,
                             lanes.data())) {
-    Reader::wrong("a block that does not end where its symbols end", "what the encoder wrote");
+    in.wrong("a block that does not end where its symbols end", "what the encoder wrote");
   }
   for (int64_t t = 0; t < tokens; ++t) std::copy_n(&lanes[t * kLanes], kLanes, &symbols[t * channels + base]);
 }
+
+class CacheGenCoder final : public StreamCoder {
+ public:
+  CacheGenCoder(int64_t level, bool anchored) : level_(level), anchored_(anchored) {}
+
+  std::vector<uint8_t> encode(const KvChunk& chunk) const override {
+    ByteWriter out;
+    for (int64_t layer = 0; layer < chunk.layers; ++layer) {
+      for (const bool key : {true, false}) write_side(out, chunk, layer, key);
+    }
+    return std::move(out.bytes);
+  }
+
+  void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const override {
+    ByteReader in(bytes, "cachegen");
+    if (chunk.tokens > 256) in.wrong(fmt::format("{} tokens", chunk.tokens), "at most 256 a chunk");
+    for (int64_t layer = 0; layer < chunk.layers; ++layer) {
+      for (const bool key : {true, false}) read_side(in, chunk, layer, key);
+    }
+    in.expect_end();
+  }
+
+ private:
+  [[nodiscard]] bool is_anchor(int64_t token) const { return anchored_ && token % kAnchorEvery == 0; }
+
+  void write_side(ByteWriter& out, const KvChunk& chunk, int64_t layer, bool key) const {
+    const int64_t bins = bins_of(level_, key, layer, chunk.layers);
+    const int64_t channels = chunk.channels;
+    std::vector<uint8_t> symbols(static_cast<size_t>(chunk.tokens * channels));
+    std::vector<uint8_t> anchor_symbols(static_cast<size_t>(channels));
+    std::vector<float> anchor(static_cast<size_t>(channels));
+    std::vector<float> row(static_cast<size_t>(channels));
+    int64_t coded = 0;
+    for (int64_t t = 0; t < chunk.tokens; ++t) {
+      const float* x = chunk.row(key, layer, t);
+      if (is_anchor(t)) {
+        const uint16_t m = quantise(x, channels, kAnchorBins, anchor_symbols.data());
+        out.u16(m);
+        out.bytes.insert(out.bytes.end(), anchor_symbols.begin(), anchor_symbols.end());
+        dequantise(anchor_symbols.data(), channels, kAnchorBins, m, anchor.data());
+        continue;
+      }
+      for (int64_t c = 0; c < channels; ++c) row[c] = x[c] - anchor[c];
+      out.u16(quantise(row.data(), channels, bins, &symbols[coded++ * channels]));
+    }
+    for (int64_t base = 0; base < channels && coded > 0; base += kLanes) {
+      write_block(out, symbols, coded, channels, base, bins - 1);
+    }
+  }
+
+  void read_side(ByteReader& in, KvChunk& chunk, int64_t layer, bool key) const {
+    const int64_t bins = bins_of(level_, key, layer, chunk.layers);
+    const int64_t channels = chunk.channels;
+    std::vector<uint16_t> largest(static_cast<size_t>(chunk.tokens));
+    int64_t coded = 0;
+    for (int64_t t = 0; t < chunk.tokens; ++t) {
+      largest[t] = in.u16();
+      if ((largest[t] & 0x7c00U) == 0x7c00U) in.wrong("a token's maximum that is not finite", "a number");
+      if (!is_anchor(t)) ++coded;
+      if (!is_anchor(t)) continue;
+      const auto anchor = in.take(channels);
+      dequantise(anchor.data(), channels, kAnchorBins, largest[t], chunk.row(key, layer, t));
+    }
+    std::vector<uint8_t> symbols(static_cast<size_t>(coded * channels));
+    for (int64_t base = 0; base < channels && coded > 0; base += kLanes) {
+      read_block(in, symbols, coded, channels, base, bins - 1);
+    }
+    const uint8_t* next = symbols.data();
+    for (int64_t t = 0; t < chunk.tokens; ++t) {
+      if (is_anchor(t)) continue;
+      float* x = chunk.row(key, layer, t);
+      dequantise(next, channels, bins, largest[t], x);
+      next += channels;
+      if (!anchored_) continue;
+      const float* anchor = chunk.row(key, layer, t / kAnchorEvery * kAnchorEvery);
+      for (int64_t c = 0; c < channels; ++c) x[c] += anchor[c];
+    }
+  }
+
+  int64_t level_;
+  bool anchored_;
+};
 
 /// Cache chunks for the network, quantised per token and coded per channel.  Of each layer, side and token
 ///   m = max |x|,  c = bins / 2 - 1,  code = round(c x / m) + c,  decoded (code - c) / c m,
@@ -151,87 +191,11 @@ class CacheGen final : public StreamCodec {
     p("delta", delta_).one_of({"none", "anchor10"}).doc("what is quantised: numbers or differences to an anchor token");
   }
   int64_t chunk_tokens() const override { return chunk_; }
-
-  std::vector<uint8_t> encode(const KvChunk& chunk) const override {
-    Writer out;
-    for (int64_t layer = 0; layer < chunk.layers; ++layer) {
-      for (const bool key : {true, false}) write_side(out, chunk, layer, key);
-    }
-    return std::move(out.bytes);
-  }
-
-  void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const override {
-    if (chunk.tokens > 256) Reader::wrong(fmt::format("{} tokens", chunk.tokens), "at most 256 a chunk");
-    Reader in(bytes);
-    for (int64_t layer = 0; layer < chunk.layers; ++layer) {
-      for (const bool key : {true, false}) read_side(in, chunk, layer, key);
-    }
-    if (!in.empty()) Reader::wrong("bytes after the last layer", "the end");
+  std::unique_ptr<StreamCoder> coder(const ModelFacts* /*model*/) const override {
+    return std::make_unique<CacheGenCoder>(level_, delta_ == "anchor10");
   }
 
  private:
-  [[nodiscard]] bool anchored() const { return delta_ == "anchor10"; }
-  [[nodiscard]] bool is_anchor(int64_t token) const { return anchored() && token % kAnchorEvery == 0; }
-
-  void write_side(Writer& out, const KvChunk& chunk, int64_t layer, bool key) const {
-    const int64_t bins = bins_of(level_, key, layer, chunk.layers);
-    const int64_t channels = chunk.channels;
-    std::vector<uint8_t> symbols(static_cast<size_t>(chunk.tokens * channels));
-    std::vector<uint8_t> anchor_symbols(static_cast<size_t>(channels));
-    std::vector<float> anchor(static_cast<size_t>(channels));
-    std::vector<float> row(static_cast<size_t>(channels));
-    int64_t coded = 0;
-    for (int64_t t = 0; t < chunk.tokens; ++t) {
-      const float* x = chunk.row(key, layer, t);
-      if (std::any_of(x, x + channels, [](float v) { return !std::isfinite(v); })) {
-        fail({.place = fmt::format("layer {}, token {}", layer, t),
-              .found = fmt::format("a {} that is not finite", key ? "key" : "value"),
-              .expected = "numbers that can be coded"});
-      }
-      if (is_anchor(t)) {
-        const uint16_t m = quantise(x, channels, kAnchorBins, anchor_symbols.data());
-        out.u16(m);
-        out.bytes.insert(out.bytes.end(), anchor_symbols.begin(), anchor_symbols.end());
-        dequantise(anchor_symbols.data(), channels, kAnchorBins, m, anchor.data());
-        continue;
-      }
-      for (int64_t c = 0; c < channels; ++c) row[c] = x[c] - anchor[c];
-      out.u16(quantise(row.data(), channels, bins, &symbols[coded++ * channels]));
-    }
-    for (int64_t base = 0; base < channels && coded > 0; base += kLanes) {
-      write_block(out, symbols, coded, channels, base, bins - 1);
-    }
-  }
-
-  void read_side(Reader& in, KvChunk& chunk, int64_t layer, bool key) const {
-    const int64_t bins = bins_of(level_, key, layer, chunk.layers);
-    const int64_t channels = chunk.channels;
-    std::vector<uint16_t> largest(static_cast<size_t>(chunk.tokens));
-    int64_t coded = 0;
-    for (int64_t t = 0; t < chunk.tokens; ++t) {
-      largest[t] = in.u16();
-      if ((largest[t] & 0x7c00U) == 0x7c00U) Reader::wrong("a token's maximum that is not finite", "a number");
-      if (!is_anchor(t)) ++coded;
-      if (!is_anchor(t)) continue;
-      const auto anchor = in.take(channels);
-      dequantise(anchor.data(), channels, kAnchorBins, largest[t], chunk.row(key, layer, t));
-    }
-    std::vector<uint8_t> symbols(static_cast<size_t>(coded * channels));
-    for (int64_t base = 0; base < channels && coded > 0; base += kLanes) {
-      read_block(in, symbols, coded, channels, base, bins - 1);
-    }
-    const uint8_t* next = symbols.data();
-    for (int64_t t = 0; t < chunk.tokens; ++t) {
-      if (is_anchor(t)) continue;
-      float* x = chunk.row(key, layer, t);
-      dequantise(next, channels, bins, largest[t], x);
-      next += channels;
-      if (!anchored()) continue;
-      const float* anchor = chunk.row(key, layer, t / kAnchorEvery * kAnchorEvery);
-      for (int64_t c = 0; c < channels; ++c) x[c] += anchor[c];
-    }
-  }
-
   int64_t level_ = 2;
   int64_t chunk_ = 256;
   std::string delta_ = "none";

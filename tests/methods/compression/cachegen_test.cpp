@@ -21,10 +21,11 @@ using testing::random_floats;
 struct Codec {
   explicit Codec(json spec) {
     spec["name"] = "cachegen";
-    method = make_method(spec, "test");
+    const auto method = make_method(spec, "test");
+    coder = dynamic_cast<const StreamCodecMethod&>(*method).codec().coder(nullptr);
   }
-  [[nodiscard]] const StreamCodec& operator*() const { return dynamic_cast<const StreamCodecMethod&>(*method).codec(); }
-  std::unique_ptr<Method> method;
+  [[nodiscard]] const StreamCoder& operator*() const { return *coder; }
+  std::unique_ptr<StreamCoder> coder;
 };
 
 KvChunk random_chunk(int64_t layers, int64_t tokens, int64_t channels) {
