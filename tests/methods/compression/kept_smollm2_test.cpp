@@ -1,5 +1,5 @@
 // Kept positions of every layer and head of the default model against kvpress and the authors' rules
-// (tests/golden/dropping_methods.py).
+// (tests/golden/dropping_methods.py, learned_smollm2.py).
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 
 #include "harness/core/files.h"
 #include "harness/engine/compressed_cache.h"
+#include "harness/engine/model_facts.h"
 #include "harness/method/registry.h"
 #include "harness/model/open_model.h"
 
@@ -84,6 +85,20 @@ TEST_F(KeptEntriesOfSmolLm2, AreThoseOfTheReferences) {
   EXPECT_GT(found.compared(), 9 * found.doubtful);
   // Thirty layers of float32 arithmetic in another order than the library's turn a near tie here and there: 4 layers of
   // 9384 when this was written, one of them in each of four settings.
+  EXPECT_LE(found.different, found.compared() / 1000);
+}
+
+/// Methods with weights, with those that the project ships for this model (tests/golden/learned_smollm2.py).
+TEST_F(KeptEntriesOfSmolLm2, ByFittedWeightsAreKvpresss) {
+  const json expected = golden("learned_smollm2.json");
+  const auto facts = model_facts(*model_);
+  facts->text.encode = [&](std::string_view text) {
+    return expected["instructions"][text.find("starting") == std::string_view::npos ? 0 : 1]
+        .get<std::vector<int32_t>>();
+  };
+  const Comparison found = compare(*model_, expected, facts);
+  EXPECT_EQ(found.compared() + found.doubtful, 5 * (3 * 7 + 6) * 30);
+  EXPECT_GT(found.compared(), 9 * found.doubtful);
   EXPECT_LE(found.different, found.compared() / 1000);
 }
 
