@@ -34,7 +34,8 @@ def sweep(keep):
     methods = [method for method in config["methods"] if method["name"] == "full"]
     for method in config["methods"]:
         if "keep" in method.get("matrix", {}):
-            methods.append({"name": method["name"], "keep": keep, "label": method.get("label", method["name"])})
+            label = method.get("label", method["name"]).replace("{keep}", str(keep))
+            methods.append({key: value for key, value in method.items() if key != "matrix"} | {"keep": keep, "label": label})
     return config | {"methods": methods}
 
 
