@@ -23,6 +23,8 @@ class IndexedSegment final : public Segment {
   void read(int64_t kv_head, float* keys, float* values) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
+  /// Where the listed entries lie.
+  [[nodiscard]] const EntrySegment& base() const { return *base_; }
   /// Selected indices of a query head.
   [[nodiscard]] std::span<const int32_t> selected(int64_t q_head) const;
 

@@ -61,6 +61,20 @@ std::vector<int32_t> ReplacedView::positions(int64_t kv_head) const {
   return all;
 }
 
+std::vector<int32_t> ReplacedView::exact_positions(int64_t kv_head) const {
+  std::vector<int32_t> all;
+  for (const auto& segment : cache_->segments()) {
+    const std::vector<int32_t> part = segment->positions(kv_head);
+    if (segment.get() == packed_) {
+      for (const int32_t i : (*replaced_)[kv_head]) all.push_back(part[i]);
+    } else {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
 void ReplacedView::attend(const LayerQueries& queries, bool /*causal*/, kernels::AttentionState& state) const {
   for (const auto& segment : cache_->segments()) {
     if (segment.get() == packed_) {

@@ -19,6 +19,8 @@ class ReplacedView final : public Segment {
 
   /// Packed entries of the layer, replaced ones included.
   [[nodiscard]] int64_t packed_entries() const { return packed_->entries(0); }
+  /// Positions of what is seen in exact form: replaced entries and those that are not packed; ascending.
+  [[nodiscard]] std::vector<int32_t> exact_positions(int64_t kv_head) const;
   /// add_probabilities() of the packed entries alone.
   void add_packed_probabilities(const LayerQueries& queries, const float* lse, float* sums, int64_t row_stride) const;
 

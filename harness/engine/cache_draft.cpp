@@ -4,19 +4,23 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/compressed_cache.h"
+#include "harness/engine/selection_meter.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
 
 CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
-                       Activity& activity)
+                       const DraftingFor& session)
     : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),
       sampler_(sampler),
-      activity_(&activity),
+      activity_(session.activity),
       prompt_tokens_(static_cast<int64_t>(prompt.tokens.size())),
       model_facts_(prompt.model),
-      committed_(state_after_prompt(model, prompt, *method_, activity).cache),
-      hooks_(*method_, activity, model.config().layers, prompt_tokens_, model_facts_.get()) {}
+      committed_(state_after_prompt(model, prompt, *method_, *activity_).cache),
+      hooks_(*method_, *activity_, model.config().layers, prompt_tokens_, model_facts_.get()),
+      meter_(session.meter) {
+  if (meter_ != nullptr) meter_->watch(hooks_);
+}
 
 void CacheDraft::begin(const DraftRound& round) {
   drafts_.clear();
@@ -26,7 +30,8 @@ void CacheDraft::begin(const DraftRound& round) {
 }
 
 SequencePass CacheDraft::next_pass() {
-  return {.tokens = {&fed_, 1}, .cache = &*scratch_, .hooks = &hooks_, .logits = LogitsRows::last};
+  AttentionHooks* const hooks = meter_ != nullptr ? static_cast<AttentionHooks*>(meter_) : &hooks_;
+  return {.tokens = {&fed_, 1}, .cache = &*scratch_, .hooks = hooks, .logits = LogitsRows::last};
 }
 
 void CacheDraft::consume(std::span<const float> logits) {
@@ -55,6 +60,7 @@ void CacheDraft::commit(const KvCache& full, int64_t before, std::span<const int
     method_->settle(context);
   }
   committed_.length += count;
+  if (meter_ != nullptr) meter_->follow(full, before, count);
 }
 
 int64_t CacheDraft::peak_bytes() const {

@@ -13,7 +13,7 @@ namespace kvarena {
 class CacheDraft final : public DraftSource {
  public:
   CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
-             Activity& activity);
+             const DraftingFor& session);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] bool wants_pass() const override { return static_cast<int64_t>(drafts_.size()) < limit_; }
@@ -33,7 +33,8 @@ class CacheDraft final : public DraftSource {
   KvCache committed_;               // at the committed length
   std::optional<KvCache> scratch_;  // this round's copy
   MethodHooks hooks_;
-  int32_t fed_ = 0;  // token of the pass under way
+  SelectionMeter* meter_;  // null when nothing is measured
+  int32_t fed_ = 0;        // token of the pass under way
   int64_t limit_ = 0;
 };
 

@@ -1,10 +1,44 @@
 #include "harness/engine/compressed_cache.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "harness/core/error.h"
+#include "harness/engine/observe.h"
 #include "harness/engine/pruned_prompt.h"
+#include "harness/method/prompt_attention.h"
 
 namespace kvarena {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The prompt through the model under the method's own attention, `most` tokens at a time.
+PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method& method, int64_t most,
+                        Activity& activity) {
+  const auto start = std::chrono::steady_clock::now();
+  PromptState state{.cache = model.make_cache(), .logits = {}, .reuse = {}};
+  const auto n = static_cast<int64_t>(prompt.tokens.size());
+  state.cache.prompt_length = n;
+  MethodHooks hooks(method, activity, model.config().layers, n, prompt.model.get());
+  while (state.cache.length < n) {
+    const int64_t left = n - state.cache.length;
+    const int64_t count = left == 1 ? 1 : std::min(most, left - 1);
+    const SequencePass pass{.tokens = std::span(prompt.tokens).subspan(state.cache.length, count),
+                            .cache = &state.cache,
+                            .hooks = &hooks,
+                            .logits = left == 1 ? LogitsRows::last : LogitsRows::none};
+    const std::span<const float> logits = model.forward({&pass, 1});
+    if (!hooks.failure().empty()) throw UserError(hooks.failure());
+    state.logits.assign(logits.begin(), logits.end());
+  }
+  state.seconds = seconds_since(start);
+  return state;
+}
+
+}  // namespace
 
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
   KvCache cache = prompt.cache.clone();
@@ -42,10 +76,12 @@ PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const 
     return {
         .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
   }
+  if (const PromptAttention* own = prompt_attention(method)) {
+    return read_prompt(model, prompt, method, own->prompt_pass(), activity);
+  }
   const auto start = std::chrono::steady_clock::now();
   KvCache cache = compress_prompt(prompt, method, activity);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds};
+  return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};
 }
 
 }  // namespace kvarena

@@ -18,12 +18,14 @@ struct PromptState {
   KvCache cache;
   std::vector<float> logits;         // [vocab_size], of the first new token
   std::optional<ReuseRecord> reuse;  // of methods that reuse entries
-  double seconds = 0;  // from the full cache, a primed memory, or the tokens of a pruned prompt to this state
+  double seconds =
+      0;  // from the full cache, a primed memory, or the tokens of a prompt read in an own way to this state
 };
 
 /// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
 /// from prompt.memory if there is one, and the logits that follow from it; of a method that prunes the prompt between
-/// layers, what its own prefill gives.
+/// layers or attends to it in its own way (PromptAttention), what its own prefill gives. Throws UserError with what
+/// the method threw in it.
 [[nodiscard]] PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method,
                                              Activity& activity);
 

@@ -31,10 +31,10 @@ Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const 
 }
 
 std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt, const Verifier& verifier,
-                                               const DraftSampler& sampler, KvCache& full, Activity& activity) {
-  if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, activity);
+                                               const DraftSampler& sampler, const DraftingFor& session) {
+  if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, session);
   if (!verifier.draft_model().empty()) return std::make_unique<ModelDraft>(model, prompt, verifier, sampler);
-  if (verifier.draft_layers() > 0) return std::make_unique<ExitDraft>(model, verifier, sampler, full);
+  if (verifier.draft_layers() > 0) return std::make_unique<ExitDraft>(model, verifier, sampler, *session.full);
   return std::make_unique<ProposedDraft>(verifier);
 }
 

@@ -56,10 +56,18 @@ class DraftSampler {
   SamplingSettings settings_;
 };
 
-/// The source that `verifier` names, at the end of the prompt. `full` is the session's full cache, which must outlive
-/// it; `activity` counts what a compressor does.
+class SelectionMeter;
+
+/// What a source uses of its session; it must outlive the source.
+struct DraftingFor {
+  KvCache* full = nullptr;          // the session's full cache
+  Activity* activity = nullptr;     // counts what a compressor does
+  SelectionMeter* meter = nullptr;  // of what a compressed cache attends to; null when nothing is measured
+};
+
+/// The source that `verifier` names, at the end of the prompt.
 [[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt,
                                                              const Verifier& verifier, const DraftSampler& sampler,
-                                                             KvCache& full, Activity& activity);
+                                                             const DraftingFor& session);
 
 }  // namespace kvarena

@@ -4,6 +4,7 @@
 
 #include "harness/engine/compressed_cache.h"
 #include "harness/engine/request_meter.h"
+#include "harness/engine/selection_meter.h"
 
 namespace kvarena {
 
@@ -22,7 +23,9 @@ LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, co
       }()),
       model_facts_(prompt.model),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
+      meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
+  if (meter_ != nullptr) meter_->watch(hooks_);
   resident_bytes = cache_.bytes();
   traffic_so_far_ = activity.traffic;
   emitter_.emit(*this, prompt.logits);
@@ -33,7 +36,9 @@ SequencePass LookaheadSession::next_pass() {
   const bool room = cache_.length + 2 <= model_config_->max_position;
   if (guess_ && room) fed_.push_back(*guess_);
   hooks_.guesses = guess_ ? static_cast<int64_t>(fed_.size()) - 1 : 1;
-  return {.tokens = fed_, .cache = &cache_, .hooks = &hooks_, .logits = LogitsRows::all};
+  // The first pass prepares for a step and is none.
+  AttentionHooks* const hooks = meter_ != nullptr && guess_ ? static_cast<AttentionHooks*>(meter_) : &hooks_;
+  return {.tokens = fed_, .cache = &cache_, .hooks = hooks, .logits = LogitsRows::all};
 }
 
 void LookaheadSession::consume(std::span<const float> logits) {

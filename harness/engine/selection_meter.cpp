@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "harness/cache/indexed_segment.h"
+#include "harness/cache/replaced_view.h"
 
 namespace kvarena {
 namespace {
@@ -19,11 +20,11 @@ std::vector<int32_t> held(const LayerCache& cache, int64_t kv_head) {
   return all;
 }
 
-/// Positions of a view that lists entries of the tail.
-std::vector<int32_t> listed(const LayerCache& cache, const IndexedSegment& view, int64_t q_head) {
+/// Positions that a view lists, of the tail or of slots of a layer that lies behind the device.
+std::vector<int32_t> listed(const LayerShape& shape, const IndexedSegment& view, int64_t q_head) {
   std::vector<int32_t> positions;
-  const int64_t kv_head = q_head / cache.shape().group();
-  for (const int32_t entry : view.selected(q_head)) positions.push_back(cache.tail().position(kv_head, entry));
+  const int64_t kv_head = q_head / shape.group();
+  for (const int32_t entry : view.selected(q_head)) positions.push_back(view.base().position(kv_head, entry));
   return positions;
 }
 
@@ -42,14 +43,23 @@ SelectionMeter::SelectionMeter(const KvCache& prompt) : last_(prompt.layers.size
   }
 }
 
+void SelectionMeter::follow(const KvCache& full, int64_t before, int64_t count) {
+  for (size_t layer = 0; layer < full_.size(); ++layer) {
+    full_[layer]->truncate(before - full_[layer]->position(0, 0));
+    full_[layer]->append_entries(full.layers[layer].tail(), before, count);
+  }
+}
+
 SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, int64_t all) {
   const LayerShape& shape = cache.shape();
   Lists lists;
   if (cache.view == nullptr && cache.entries(0) == all) return lists;
   const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
+  const auto* replaced = dynamic_cast<const ReplacedView*>(cache.view.get());
   for (int64_t head = 0; head < shape.q_heads; ++head) {
     const int64_t kv_head = head / shape.group();
-    lists.push_back(view != nullptr         ? listed(cache, *view, head)
+    lists.push_back(view != nullptr         ? listed(shape, *view, head)
+                    : replaced != nullptr   ? replaced->exact_positions(kv_head)
                     : cache.view != nullptr ? cache.view->positions(kv_head)
                                             : held(cache, kv_head));
   }

@@ -20,6 +20,8 @@ struct SelectionStep {
 /// so far, dropped ones included: the meter keeps the full keys beside the method's cache. Costs the memory of the full
 /// cache twice over its keys, and one more attention a step.
 ///
+/// Where exact entries take the place of packed ones (ReplacedView), attended are those that are seen exactly.
+///
 /// Overlap and bytes are of the entries of a kv head that any of its query heads attends to, in layers that select.
 /// Overlap: of those that were there a step before, the share that was attended then too, mean over heads. Bytes: keys
 /// and values of those that were not attended a step before; of the first step all, but for the query's own entry. A
@@ -30,6 +32,10 @@ class SelectionMeter final : public AttentionHooks {
   explicit SelectionMeter(const KvCache& prompt);
   /// The method's hooks, which must outlive the passes. Called once, before the first pass.
   void watch(AttentionHooks& method) { method_ = &method; }
+
+  /// `count` tokens joined the request outside the passes that are watched: their entries are those of `full` from
+  /// position `before` on.
+  void follow(const KvCache& full, int64_t before, int64_t count);
 
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override { method_->before_pass(cache, tokens); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;

@@ -74,8 +74,8 @@ struct SessionOptions {
   /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them.
   std::optional<std::vector<int32_t>> forced;
   LogitsSink on_logits;
-  /// Measures the selections of plain decoding; drafting and verifying sessions leave it alone. Must outlive the
-  /// session.
+  /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
+  /// the session.
   SelectionMeter* meter = nullptr;
 };
 

@@ -11,10 +11,12 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       draft_length_(verifier.draft_length()),
       history_(prompt.tokens),
       full_(prompt.cache.clone()),
+      meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())),
       sampler_(verifier.draft_sampling(), emitter_.sampling()) {
   const auto start = std::chrono::steady_clock::now();
-  source_ = make_draft_source(model, prompt, verifier, sampler_, full_, activity);
+  source_ =
+      make_draft_source(model, prompt, verifier, sampler_, {.full = &full_, .activity = &activity, .meter = meter_});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   resident_bytes = full_.bytes() + source_->resident_bytes();
   history_.push_back(emitter_.emit(*this, prompt.logits));

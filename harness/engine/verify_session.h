@@ -29,6 +29,7 @@ class VerifySession final : public Session {
   int64_t draft_length_;
   std::vector<int32_t> history_;  // prompt and emitted tokens; the last one is in no cache
   KvCache full_;
+  SelectionMeter* meter_;  // null when nothing is measured
   Emitter emitter_;
   DraftSampler sampler_;
   std::unique_ptr<DraftSource> source_;

@@ -5,6 +5,7 @@
 #include "harness/core/error.h"
 #include "harness/engine/session.h"
 #include "harness/judge/describe.h"
+#include "harness/method/prompt_attention.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::judge {
@@ -24,11 +25,14 @@ struct Repeat {
   [[nodiscard]] const Session& first() const { return *sessions.front(); }
 };
 
-/// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes reads the
-/// prompt itself: neither wants a prefill.
+/// Whether the method's session reads the prompt itself.
+bool reads_prompts(const Method& method) { return method.pruner() != nullptr || prompt_attention(method) != nullptr; }
+
+/// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes or attends
+/// in its own way reads the prompt itself: neither wants a prefill.
 Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
                      const std::shared_ptr<ReuseMemory>& memory) {
-  if (method.reuser() == nullptr && method.pruner() == nullptr) {
+  if (method.reuser() == nullptr && !reads_prompts(method)) {
     return prefill(model, request.prompt, method.needs(), kPrefillChunk, request.facts);
   }
   Prefill prompt = unread_prompt(model, request.prompt, request.facts);
@@ -59,7 +63,7 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   const Session& session = repeat.first();
   repeat.compress_ms = session.compress_seconds * kMilliseconds;
   if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
-  if (judged.method->pruner() != nullptr) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
+  if (reads_prompts(*judged.method)) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
 
   const auto decode_start = Clock::now();
   auto last = decode_start;

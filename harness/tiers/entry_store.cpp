@@ -25,16 +25,14 @@ Cells rows_as_cells(const LayerShape& shape, const std::byte* rows) {
 
 }  // namespace
 
-EntryStore::EntryStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier)
-    : shape_(shape), ledger_(std::move(ledger)), tiers_(std::move(tiers)), tier_(tier) {
+EntryStore::EntryStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier, int64_t first)
+    : shape_(shape), ledger_(std::move(ledger)), tiers_(std::move(tiers)), tier_(tier), first_(first) {
   (void)tiers_->storage(tier_);
 }
 
 int64_t EntryStore::row_bytes() const { return 2 * shape_.head_dim * kernels::size_of(shape_.dtype); }
 
-int64_t EntryStore::row_offset(int64_t kv_head, int64_t position) const {
-  return (kv_head * room_ + position) * row_bytes();
-}
+int64_t EntryStore::row_offset(int64_t kv_head, int64_t row) const { return (kv_head * room_ + row) * row_bytes(); }
 
 /// A new block with room for at least `entries`, the rows held so far moved within the tier.
 void EntryStore::grow(int64_t entries) {
@@ -61,8 +59,8 @@ void EntryStore::settle() {
 
 void EntryStore::append(const EntrySegment& from, int64_t first, int64_t count) {
   if (count == 0) return;
-  KVARENA_ASSERT(from.position(0, first) == entries_,
-                 fmt::format("position {} follows {} entries", from.position(0, first), entries_));
+  KVARENA_ASSERT(from.position(0, first) == first_ + entries_,
+                 fmt::format("position {} follows {}", from.position(0, first), first_ + entries_ - 1));
   if (entries_ + count > room_) grow(entries_ + count);
   settle();
 
@@ -88,13 +86,16 @@ void EntryStore::append(const EntrySegment& from, int64_t first, int64_t count) 
 }
 
 Transfer EntryStore::load(const std::vector<std::vector<int32_t>>& positions, std::byte* rows) {
-  const auto under_way = [&](const std::vector<int32_t>& list) { return !list.empty() && list.back() >= arrived_; };
+  const auto under_way = [&](const std::vector<int32_t>& list) {
+    return !list.empty() && list.back() - first_ >= arrived_;
+  };
   if (std::ranges::any_of(positions, under_way)) settle();
   std::vector<ReadPiece> pieces;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     for (const int32_t position : positions[h]) {
-      KVARENA_ASSERT(position < entries_, fmt::format("position {} of {}", position, entries_));
-      pieces.push_back({.at = row_offset(h, position), .memory = rows, .bytes = row_bytes()});
+      const int64_t row = position - first_;
+      KVARENA_ASSERT(row >= 0 && row < entries_, fmt::format("position {} of {} from {}", position, entries_, first_));
+      pieces.push_back({.at = row_offset(h, row), .memory = rows, .bytes = row_bytes()});
       rows += row_bytes();
     }
   }
@@ -103,7 +104,7 @@ Transfer EntryStore::load(const std::vector<std::vector<int32_t>>& positions, st
 
 std::unique_ptr<EntryStore> EntryStore::clone(const LedgerPtr& ledger) {
   settle();
-  auto copy = std::make_unique<EntryStore>(shape_, ledger, tiers_, tier_);
+  auto copy = std::make_unique<EntryStore>(shape_, ledger, tiers_, tier_, first_);
   copy->offloaded_bytes_ = offloaded_bytes_;
   if (entries_ == 0) return copy;
   copy->grow(entries_);

@@ -7,15 +7,15 @@
 namespace kvarena::tiers {
 
 /// Rows [key | value] in the cache's dtype, one a token and kv head, so that an entry is one piece on the link. A row
-/// is found by its token's original position; positions are appended in order from 0.
+/// is found by its token's original position; positions are appended in order from `first`.
 ///
 /// Not thread-safe; belongs to one request. What it holds is counted in the ledger's tier.
 class EntryStore {
  public:
   /// Throws UserError when there is no such tier.
-  EntryStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier);
+  EntryStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier, int64_t first = 0);
 
-  /// Entries held of each head: the position that is appended next.
+  /// Entries held of each head: `first` and this are the position that is appended next.
   [[nodiscard]] int64_t entries() const { return entries_; }
   /// Offloads `count` entries of `from`, beginning with `first`; they have the positions that follow. Returns while
   /// they are on their way. Throws TierFull, and what an earlier offload failed with.
@@ -35,12 +35,14 @@ class EntryStore {
 
  private:
   void grow(int64_t entries);
-  [[nodiscard]] int64_t row_offset(int64_t kv_head, int64_t position) const;
+  /// Of the row'th entry.
+  [[nodiscard]] int64_t row_offset(int64_t kv_head, int64_t row) const;
 
   LayerShape shape_;
   LedgerPtr ledger_;
   HierarchyPtr tiers_;
   Tier tier_;
+  int64_t first_;
   std::shared_ptr<Block> block_;  // [kv_heads, room_, row]
   int64_t room_ = 0;              // entries of a head that the block can take
   int64_t entries_ = 0;

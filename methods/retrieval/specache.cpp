@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,14 +21,19 @@ struct Fetched final : public LayerIndex {
   std::unique_ptr<EntryStore> store;  // C, every entry, exact, behind the device
   EntryLists chosen;                  // K, [kv_heads] indices of packed entries, ascending; empty: nothing is fetched
   EntryLists positions;               // theirs
-  Buffer rows;                        // where they arrive; empty once they are entries
+  EntryLists missing;                 // of them, those that `held` has not
+  bool under_way = false;             // chosen, and not yet entries
+  Buffer rows;                        // where the missing ones arrive
   tiers::Transfer transfer;           // dies before the rows
   std::optional<EntrySegment> exact;  // C_K
+  std::optional<EntrySegment> held;   // C_K of the step before, for what is chosen again
   std::vector<float> scores;          // [kv_heads, entries] between a pass's attention and the choice from it
 
   [[nodiscard]] int64_t bytes() const override {
-    int64_t total = rows.bytes() + (exact ? exact->bytes() : 0);
-    for (const auto& list : chosen) total += static_cast<int64_t>(2 * list.capacity() * sizeof(int32_t));
+    int64_t total = rows.bytes() + (exact ? exact->bytes() : 0) + (held ? held->bytes() : 0);
+    for (const EntryLists* lists : {&chosen, &positions, &missing}) {
+      for (const auto& list : *lists) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));
+    }
     return total;
   }
   /// A copy has what is exact, not what is still on its way: it fetches anew.
@@ -42,6 +48,8 @@ struct Fetched final : public LayerIndex {
     exact.reset();
     chosen.clear();
     positions.clear();
+    missing.clear();
+    under_way = false;
   }
 };
 
@@ -56,6 +64,7 @@ struct Fetched final : public LayerIndex {
 /// calls C_{K_{t+1}}, and appends the guess's entries, which would leave a wrong token in the cache).
 /// Otherwise (table 4) a layer's attention is computed twice: over C' to choose, then, once the chosen have come, with
 /// them; nothing is hidden.
+/// elastic: what is chosen again stays on the device, and only the others come. The paper speaks of fetching the top k.
 /// Jie et al. 2025, arXiv:2503.16163, section 3.3; k = 64 over 1-bit KIVI with 64 tokens in 16 bit (section 4.1).
 class SpeCache final : public Method {
  public:
@@ -65,6 +74,7 @@ class SpeCache final : public Method {
     p("speculative", speculative_)
         .doc("fetch for the next step while this one computes; otherwise fetch and recompute");
     p("gqa", gqa_).one_of({"mean", "max"}).doc("how a group's query heads are reduced to a score of its kv head");
+    p("elastic", elastic_).doc("what is chosen again stays: fetch only entries that were not chosen a step before");
     p("tier", tier_).one_of({"host", "disk"}).doc("where the exact cache lies");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
@@ -108,6 +118,7 @@ class SpeCache final : public Method {
     Fetched& fetched = of(layer);
     const auto seen = fetched.exact ? view(layer.cache, fetched) : nullptr;
     if (speculative_) fetched.scores = scores(layer.cache, queries, lse, seen.get());
+    if (elastic_) fetched.held = std::move(fetched.exact);
     fetched.forget();
   }
 
@@ -216,8 +227,22 @@ class SpeCache final : public Method {
       std::vector<int32_t>& positions = fetched.positions.emplace_back();
       for (const int32_t i : chosen) positions.push_back(known[i]);
     }
-    fetched.rows = Buffer(layer.cache.ledger(), Tier::device, shape.kv_heads * count * fetched.store->row_bytes());
-    fetched.transfer = fetched.store->load(fetched.positions, fetched.rows.data());
+    fetch(layer, fetched);
+  }
+
+  /// Asks for the chosen entries that no step before has left.
+  static void fetch(const LayerContext& layer, Fetched& fetched) {
+    int64_t count = 0;
+    for (size_t h = 0; h < fetched.positions.size(); ++h) {
+      const auto there = fetched.held ? fetched.held->positions(static_cast<int64_t>(h)) : std::vector<int32_t>();
+      std::vector<int32_t>& missing = fetched.missing.emplace_back();
+      std::ranges::set_difference(fetched.positions[h], there, std::back_inserter(missing));
+      count += static_cast<int64_t>(missing.size());
+    }
+    fetched.under_way = true;
+    if (count == 0) return;
+    fetched.rows = Buffer(layer.cache.ledger(), Tier::device, count * fetched.store->row_bytes());
+    fetched.transfer = fetched.store->load(fetched.missing, fetched.rows.data());
   }
 
   static int64_t entries_before(const LayerCache& cache, const PackedSegment& packed) {
@@ -231,27 +256,53 @@ class SpeCache final : public Method {
 
   /// Waits for what was asked for and makes entries of it.
   static void arrive(LayerContext& layer, Fetched& fetched) {
-    if (fetched.rows.bytes() == 0) return;
+    if (!fetched.under_way) return;
     const LayerShape& shape = layer.cache.shape();
-    fetched.transfer.wait();
-    Traffic& traffic = layer.activity.traffic;
-    traffic.loaded_bytes += fetched.transfer.bytes();
-    traffic.link_seconds += fetched.transfer.link_seconds();
-    traffic.stalled_seconds += fetched.transfer.waited_seconds();
-    fetched.exact.emplace(shape, layer.cache.ledger());
+    if (fetched.rows.bytes() > 0) {
+      fetched.transfer.wait();
+      Traffic& traffic = layer.activity.traffic;
+      traffic.loaded_bytes += fetched.transfer.bytes();
+      traffic.link_seconds += fetched.transfer.link_seconds();
+      traffic.stalled_seconds += fetched.transfer.waited_seconds();
+    }
+    EntrySegment arrived(shape, layer.cache.ledger());
     const std::byte* rows = fetched.rows.data();
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      tiers::append_rows(shape, rows, fetched.positions[h], h, *fetched.exact);
-      rows += static_cast<int64_t>(fetched.positions[h].size()) * fetched.store->row_bytes();
+      tiers::append_rows(shape, rows, fetched.missing[h], h, arrived);
+      rows += static_cast<int64_t>(fetched.missing[h].size()) * fetched.store->row_bytes();
+    }
+    if (fetched.held) {
+      fetched.exact.emplace(shape, layer.cache.ledger());
+      for (int64_t h = 0; h < shape.kv_heads; ++h) join(fetched, arrived, h);
+      fetched.held.reset();
+    } else {
+      fetched.exact = std::move(arrived);
     }
     fetched.transfer = {};
     fetched.rows = {};
+    fetched.under_way = false;
+  }
+
+  /// A head's chosen entries in their order, what came and what was held.
+  static void join(Fetched& fetched, const EntrySegment& arrived, int64_t kv_head) {
+    const std::vector<int32_t> held = fetched.held->positions(kv_head);
+    const std::vector<int32_t>& missing = fetched.missing[kv_head];
+    int64_t next = 0;  // of the missing ones
+    for (const int32_t position : fetched.positions[kv_head]) {
+      const int64_t to = fetched.exact->entries(kv_head);
+      if (next < static_cast<int64_t>(missing.size()) && missing[next] == position) {
+        fetched.exact->replace(kv_head, to, arrived, next++);
+      } else {
+        fetched.exact->replace(kv_head, to, *fetched.held, std::ranges::lower_bound(held, position) - held.begin());
+      }
+    }
   }
 
   int64_t k_ = 64;
   NestedSpec copy_{R"({"bits":1,"group_size":32,"name":"kivi","residual_length":64})"};
   bool speculative_ = true;
   std::string gqa_ = "mean";
+  bool elastic_ = false;
   std::string tier_ = "host";
   mutable std::unique_ptr<Method> made_copy_;  // made when first asked for
   mutable std::string made_of_;                // of these settings

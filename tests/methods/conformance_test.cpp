@@ -46,6 +46,7 @@ const std::string& drafting_model() {
 /// cheapest drafter where it needs one, defaults otherwise.
 json active_settings(const MethodEntry& entry) {
   json spec = {{"name", entry.info.name}};
+  if (entry.info.name == "infllm") spec.update({{"init", 8}, {"local", 64}, {"block", 16}, {"topk", 4}, {"exec", 32}});
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();

@@ -158,5 +158,64 @@ TEST(SelectionMeter, ASessionUnderItEmitsTheSameBits) {
   EXPECT_LT(means[2], means[3]);
 }
 
+struct Metered {
+  std::vector<int32_t> tokens;
+  std::vector<SelectionStep> steps;
+  int64_t drafted = 0;
+
+  [[nodiscard]] double hit_rate() const {
+    double total = 0;
+    for (const SelectionStep& step : steps) total += step.hit_rate;
+    return total / static_cast<double>(steps.size());
+  }
+};
+
+/// 20 tokens under a meter.
+Metered run(Transformer& model, const Prefill& prompt, const nlohmann::json& spec) {
+  const auto method = make_method(spec, "test");
+  SelectionMeter meter(prompt.cache);
+  const auto session =
+      start_session(model, prompt, *method, {.stop = {.max_new_tokens = 20}, .on_logits = {}, .meter = &meter});
+  Session* const one[] = {session.get()};
+  run_together(model, one);
+  EXPECT_EQ(session->failure, "");
+  return {.tokens = session->tokens, .steps = meter.steps(), .drafted = session->activity.tokens_drafted};
+}
+
+TEST(SelectionMeter, FollowsDecodingWithAGuess) {
+  Transformer model = testing::tiny_model();
+  const Prefill prompt = prefill(model, testing::tiny_prompt(300), {});
+  const auto specache = [](int64_t k) {
+    return nlohmann::json{{"name", "specache"},
+                          {"k", k},
+                          {"copy", {{"name", "kivi"}, {"bits", 1}, {"group_size", 32}, {"residual_length", 32}}}};
+  };
+  const Metered few = run(model, prompt, specache(8));
+  const Metered more = run(model, prompt, specache(64));
+  const Metered all = run(model, prompt, specache(1000));
+  for (const Metered* one : {&few, &more, &all}) EXPECT_EQ(one->steps.size(), 19U) << "the preparing pass is no step";
+  EXPECT_LT(few.hit_rate(), more.hit_rate());
+  EXPECT_LT(more.hit_rate(), 1);
+  EXPECT_NEAR(all.hit_rate(), 1, 1e-6);
+  EXPECT_EQ(all.tokens, run(model, prompt, {{"name", "full"}}).tokens);
+}
+
+TEST(SelectionMeter, FollowsTheDraftsOfAVerifier) {
+  Transformer model = testing::tiny_model();
+  const Prefill prompt = prefill(model, testing::tiny_prompt(300), {});
+  const auto verified = [](const nlohmann::json& drafter) {
+    return nlohmann::json{{"name", "vericache"}, {"draft_length", 4}, {"drafter", drafter}};
+  };
+  const Metered full = run(model, prompt, {{"name", "full"}});
+  const Metered sparse = run(model, prompt, verified({{"name", "ideal_topk"}, {"tokens", 20}}));
+  EXPECT_EQ(sparse.tokens, full.tokens);
+  EXPECT_EQ(static_cast<int64_t>(sparse.steps.size()), sparse.drafted);
+  // The same queries' selections by themselves, as long as drafts are accepted.
+  EXPECT_EQ(sparse.steps[0].hit_rate, run(model, prompt, {{"name", "ideal_topk"}, {"tokens", 20}}).steps[0].hit_rate);
+  EXPECT_LT(sparse.hit_rate(), 1);
+  EXPECT_EQ(run(model, prompt, verified({{"name", "ideal_topk"}, {"tokens", 400}})).hit_rate(), 1);
+  EXPECT_TRUE(run(model, prompt, {{"name", "ngram"}}).steps.empty());
+}
+
 }  // namespace
 }  // namespace kvarena

@@ -154,6 +154,29 @@ TEST_F(SpeCacheTest, BytesLieWhereTheyAreSaidToLie) {
   EXPECT_EQ(found.traffic.size(), static_cast<size_t>(new_tokens - 1));  // the pre-decoding pass moves nothing
 }
 
+TEST_F(SpeCacheTest, OnlyWhatWasNotChosenAStepBeforeIsFetched) {
+  const int64_t n = 230;
+  const Prefill prompt = prefill(model_, tiny_prompt(n), {});
+  const ModelConfig config = tiny_config();
+  const int64_t entry = 2 * config.kv_heads * config.head_dim * 4;
+  for (const bool speculative : {true, false}) {
+    for (const int64_t k : {16, 1000}) {
+      json spec = specache(k, speculative);
+      const Outcome all = run(prompt, spec);
+      spec["elastic"] = true;
+      const Outcome difference = run(prompt, spec);
+      EXPECT_EQ(difference.tokens, all.tokens);
+      EXPECT_EQ(difference.logits, all.logits);
+      EXPECT_LT(difference.activity.traffic.loaded_bytes, all.activity.traffic.loaded_bytes);
+      EXPECT_EQ(difference.resident_bytes, all.resident_bytes);
+      if (k == 16) continue;
+      // Everything is chosen: the prompt's packed part once, then each block of 32 when it has been packed.
+      EXPECT_EQ(difference.activity.traffic.loaded_bytes % (32 * config.layers * entry), 0);
+      EXPECT_LE(difference.activity.traffic.loaded_bytes, (n + 48) * config.layers * entry);
+    }
+  }
+}
+
 TEST_F(SpeCacheTest, SharedPassesChangeNothing) {
   const auto with = make_method(specache(16), "test");
   const auto without = make_method(specache(16, false), "test");
@@ -341,6 +364,35 @@ TEST_F(SpeCacheFaults, TheExactCacheMayLieInFiles) {
     const Outcome found = run(prompt, spec, 30);
     EXPECT_EQ(found.logits, expected.logits);
     EXPECT_TRUE(std::filesystem::is_empty(folder));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(SpeCacheFaults, AFileThatIsCutShortEndsItsRequestAlone) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_specache_cut_{}", ::getpid());
+  json spec = specache(16);
+  spec["tier"] = "disk";
+  const auto method = make_method(spec, "test");
+  {
+    const auto facts = model_facts(
+        model_, {}, machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder}));
+    const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
+    const Outcome expected = run(prompt, spec, 30);
+    Outcome ignored;
+    Outcome beside;
+    auto guilty = start(prompt, *method, ignored, 30);
+    for (const auto& file : std::filesystem::directory_iterator(folder)) std::filesystem::resize_file(file.path(), 100);
+    auto other = start(prompt, *method, beside, 30);
+    Session* const sessions[] = {guilty.get(), other.get()};
+    run_together(model_, sessions);
+    EXPECT_EQ(guilty->finish, FinishReason::failed);
+    EXPECT_NE(guilty->failure.find((folder / "block-").string()), std::string::npos) << guilty->failure;
+    EXPECT_EQ(other->failure, "");
+    EXPECT_EQ(beside.logits, expected.logits);
+    guilty.reset();
+    other.reset();
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+    EXPECT_EQ(facts->tiers->storage(Tier::disk).used(), 0);
   }
   std::filesystem::remove_all(folder);
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
@@ -18,6 +19,7 @@
 #include "harness/method/registry.h"
 #include "harness/method/retrieval_head.h"
 #include "harness/throughput/layer_offload.h"
+#include "harness/tiers/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 #include "tests/support/tiny_model.h"
 
@@ -283,6 +285,49 @@ TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
   EXPECT_LT(elastic.traffic.loaded_bytes, reloading.traffic.loaded_bytes);
   EXPECT_EQ(elastic.traffic.offloaded_bytes, (300 + 39) * 3 * 2 * entry);
   EXPECT_EQ(here.traffic.loaded_bytes, 0);
+}
+
+/// A request whose layers lie behind the device, on a machine with this tier, beside one with full KV: why it ended.
+std::string failure_beside_another(Transformer& model, const tiers::TierSettings& tier) {
+  const auto facts = model_facts(model, {}, std::make_shared<const tiers::Hierarchy>(std::vector{tier}));
+  const Prefill prompt = prefill(model, testing::tiny_prompt(200), {}, kPrefillChunk, facts);
+  const auto method =
+      make_method({{"name", "specontext"}, {"tokens", 64}, {"head", kDrafter}, {"offload", "all"}}, "test");
+  const auto full = make_method({{"name", "full"}}, "test");
+  const auto start = [&](const Method& own) {
+    return start_session(model, prompt, own, {.stop = {.max_new_tokens = 30}});
+  };
+  const auto alone = start(*full);
+  Session* const one[] = {alone.get()};
+  run_together(model, one);
+  auto guilty = start(*method);
+  const auto other = start(*full);
+  Session* const sessions[] = {guilty.get(), other.get()};
+  run_together(model, sessions);
+  EXPECT_EQ(other->tokens, alone->tokens);
+  EXPECT_EQ(other->failure, "");
+  std::string failure = guilty->failure;
+  EXPECT_EQ(guilty->finish, failure.empty() ? FinishReason::length : FinishReason::failed);
+  guilty.reset();
+  EXPECT_EQ(facts->tiers->storage(tier.tier).used(), 0) << "nothing leaks";
+  return failure;
+}
+
+TEST_F(SpeContextTest, AFaultOfTheLinkOrTheTierEndsItsRequestAlone) {
+  const tiers::LinkSpec real = tiers::link_named("real", "test");
+  const auto lost = [](int64_t transfer) {
+    if (transfer == 17) throw UserError("host tier: the memory is gone");
+  };
+  EXPECT_EQ(failure_beside_another(model_, {.tier = Tier::host, .link = real, .fault = lost}),
+            "host tier: the memory is gone");
+  const auto slow = [](int64_t transfer) {
+    if (transfer % 20 == 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  EXPECT_EQ(failure_beside_another(model_, {.tier = Tier::host, .link = real, .fault = slow}), "");
+  const int64_t prompt_bytes = 200 * 3 * 2 * 2 * 32 * 4;  // tokens, layers, heads, key and value
+  const std::string full =
+      failure_beside_another(model_, {.tier = Tier::host, .capacity_bytes = prompt_bytes + 1000, .link = real});
+  EXPECT_NE(full.find("host tier: found"), std::string::npos) << full;
 }
 
 TEST_F(SpeContextTest, SaysWhatDoesNotFit) {
