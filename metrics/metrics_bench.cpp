@@ -30,7 +30,7 @@ void qa_f1_of_one_prediction(benchmark::State& state) {
   const nlohmann::json extras = nlohmann::json::object();
   const std::string prediction = words(1, state.range(0), 500, 0);
   const std::vector<std::string> answers = {words(2, 5, 500, 0), words(3, 5, 500, 0)};
-  for (auto _ : state) benchmark::DoNotOptimize(score_sample(metric, {prediction, answers, extras}));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(score_sample(metric, {prediction, answers, extras}));
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(qa_f1_of_one_prediction)->Arg(8)->Arg(64)->Arg(128);
@@ -38,7 +38,7 @@ BENCHMARK(qa_f1_of_one_prediction)->Arg(8)->Arg(64)->Arg(128);
 void rouge_l_of_one_pair(benchmark::State& state) {  // range(1): words a sentence, 0 for one sentence
   const std::string prediction = words(1, state.range(0), 300, state.range(1));
   const std::string reference = words(2, state.range(0), 300, state.range(1));
-  for (auto _ : state) benchmark::DoNotOptimize(pltrdy_rouge_l(prediction, reference));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(pltrdy_rouge_l(prediction, reference));
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(rouge_l_of_one_pair)->Args({1000, 20})->Args({1000, 0})->Args({10000, 20});
@@ -51,7 +51,7 @@ void kl_of_one_row(benchmark::State& state) {
     full[i] = static_cast<float>(20 * stream.uniform(i) - 10);
     lossy[i] = full[i] + static_cast<float>(stream.uniform(vocab_size + i));
   }
-  for (auto _ : state) benchmark::DoNotOptimize(kl_nats(full, lossy));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(kl_nats(full, lossy));
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(2 * vocab_size * sizeof(float)));
 }
 BENCHMARK(kl_of_one_row)->Arg(32000)->Arg(49152)->Arg(151936);
@@ -63,7 +63,7 @@ void paired_difference_of_one_table_cell(benchmark::State& state) {
     method[i] = stream.uniform(2 * i);
     baseline[i] = stream.uniform(2 * i + 1);
   }
-  for (auto _ : state) benchmark::DoNotOptimize(paired_difference(method, baseline));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(paired_difference(method, baseline));
 }
 BENCHMARK(paired_difference_of_one_table_cell)->Arg(200)->Arg(1319);
 

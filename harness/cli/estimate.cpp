@@ -92,7 +92,7 @@ CacheScheme read_cache(const json& spec, const std::string& place) {
 
 /// A value that the parameter's own description checks.
 json number_of(const std::string& text, const char* option) {
-  const json value = json::parse(text, nullptr, false);
+  json value = json::parse(text, nullptr, false);
   if (!value.is_number()) fail({.place = option, .found = text, .expected = "a number"});
   return value;
 }

@@ -66,7 +66,7 @@ void decode_bench(benchmark::State& state, DType weights) {
   int64_t cache_bytes = 0;
   for (const KvCache& cache : caches) cache_bytes += cache.bytes();
   Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(backend.forward(batch).data());
     for (KvCache& cache : caches) cache.truncate(depth);
   }
@@ -81,7 +81,7 @@ void prefill_bench(benchmark::State& state, DType weights) {
   Transformer& backend = model(weights);
   const std::vector<int32_t> tokens(static_cast<size_t>(n), 7);
   Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     KvCache cache = backend.make_cache();
     for (int64_t done = 0; done < n; done += 512) {
       const auto count = static_cast<size_t>(std::min<int64_t>(512, n - done));

@@ -40,7 +40,9 @@ std::vector<int32_t> most_important(std::span<const double> importance, int64_t 
 std::vector<PromptPart> smooth_spans(std::span<const double> importance, double smooth, int64_t longest) {
   std::vector<PromptPart> spans;
   if (importance.empty()) return spans;
-  const auto [least, most] = std::ranges::minmax(importance);
+  const auto range = std::ranges::minmax(importance);
+  const double least = range.min;  // no structured binding: Clang 16 cannot capture one where OpenMP is on
+  const double most = range.max;
   const auto scaled = [&](size_t i) { return most > least ? (importance[i] - least) / (most - least) : 0.0; };
   spans.push_back({.begin = 0, .end = 1});
   for (size_t i = 0; i + 1 < importance.size(); ++i) {

@@ -8,8 +8,6 @@
 namespace kvarena {
 namespace {
 
-using kernels::PackedMatrix;
-
 /// A head's matrix [n, rank] from latent to keys or values, over the channels of a cached entry: [n, width].
 std::vector<float> over_entries(const LatentAttentionConfig& latent, const std::vector<float>& rows) {
   const int64_t rank = latent.kv_lora_rank;

@@ -8,10 +8,8 @@
 
 #include "harness/tiers/hierarchy.h"
 
+namespace kvarena::tiers {
 namespace {
-
-using kvarena::Tier;
-using namespace kvarena::tiers;
 
 constexpr int64_t kHeads = 8;
 constexpr int64_t kEntryBytes = 128 * 2;  // a head's key or value
@@ -21,14 +19,14 @@ constexpr int64_t kContext = 32768;       // entries of a head on the host
 void move_entries(benchmark::State& state, int64_t step) {
   const int64_t entries = 2 * kHeads * state.range(0);
   const Hierarchy tiers({{.tier = Tier::host, .link = known_links()[static_cast<size_t>(state.range(1))]}});
-  const auto ledger = std::make_shared<kvarena::MemoryLedger>();
+  const auto ledger = std::make_shared<MemoryLedger>();
   const auto block = tiers.storage(Tier::host).allocate(ledger, 2 * kHeads * kContext * kEntryBytes);
   std::vector<std::byte> arrived(static_cast<size_t>(entries * kEntryBytes));
   std::vector<ReadPiece> pieces;
   for (int64_t i = 0; i < entries; ++i) {
     pieces.push_back({.at = i * step * kEntryBytes, .memory = arrived.data() + i * kEntryBytes, .bytes = kEntryBytes});
   }
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     Transfer transfer = tiers.load(Tier::host).read(block, pieces);
     transfer.wait();
     state.SetIterationTime(transfer.link_seconds());
@@ -52,5 +50,6 @@ BENCHMARK(contiguous)
 BENCHMARK(scattered)->UseManualTime()->Args({328, kPcie4})->Args({64, kPcie4})->Args({328, kReal})->Args({64, kReal});
 
 }  // namespace
+}  // namespace kvarena::tiers
 
 BENCHMARK_MAIN();

@@ -77,7 +77,7 @@ void attend_loop(benchmark::State& state, const Shape& shape, DType dtype, HeadR
   const AttentionState memory{out.data(), max.data(), sum.data()};
   bench::Yardstick yardstick(state);
   int64_t next = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     init_attention(memory, q_len, shape.q_heads, shape.head_dim);
     const AttendProblem problem{.q = q.data(),
                                 .q_len = q_len,

@@ -12,7 +12,7 @@ void cell_scores_bench(benchmark::State& state) {
   const std::vector<float> q = bench::numbers(3 * kDim, 3);
   std::vector<float> scores(static_cast<size_t>(3 * n));
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     cell_scores(q.data(), 3, kDim, {CellKind::keys, DType::bf16, kDim, memory.data()}, n, scores.data(), n);
     benchmark::DoNotOptimize(scores.data());
   }

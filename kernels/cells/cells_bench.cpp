@@ -10,7 +10,7 @@ void store_bench(benchmark::State& state, CellKind kind, DType dtype) {
   const std::vector<float> rows = bench::numbers(kEntries * kDim, 1);
   std::vector<float> memory(static_cast<size_t>(cell_bytes(kEntries, kDim, dtype) / 4));
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     store_rows({kind, dtype, kDim, memory.data()}, 0, kEntries, rows.data(), kDim);
     benchmark::DoNotOptimize(memory.data());
   }
@@ -28,7 +28,7 @@ void gather_bench(benchmark::State& state, CellKind kind) {
     if (e / step % 2 == 0) index.push_back(e);
   }
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     gather_entries({kind, DType::bf16, kDim, memory.data()}, index.data(), static_cast<int64_t>(index.size()),
                    {kind, DType::bf16, kDim, target.data()}, 0);
     benchmark::DoNotOptimize(target.data());

@@ -15,7 +15,7 @@ void column_sums_bench(benchmark::State& state, DType dtype) {
   const HeadRun runs[] = {run, run, run};
   std::vector<float> sums(static_cast<size_t>(9 * n));
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const ColumnSumsProblem problem{q.data(), q_len, 9 * 64, 64, lse.data(), runs, dtype, true, 0, sums.data(), n};
     column_sums({{&problem, 1}, 9, 3, 64, 0.125f});
     benchmark::DoNotOptimize(sums.data());

@@ -5,13 +5,25 @@
 #include <stdexcept>
 #include <string>
 
+#if defined(KVARENA_X86_PATHS)
+#include <cpuid.h>
+#endif
+
 namespace kvarena::kernels {
 namespace {
+
+#if defined(KVARENA_X86_PATHS)
+/// Leaf 1, ECX: a name that Clang 16's __builtin_cpu_supports does not know.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 std::vector<CpuPath> find_paths() {
   std::vector<CpuPath> paths{CpuPath::reference};
 #if defined(KVARENA_X86_PATHS)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
     paths.push_back(CpuPath::avx2);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {

@@ -9,7 +9,7 @@ void rms_norm_bench(benchmark::State& state) {
   const std::vector<float> x = bench::numbers(rows * n, 1), w = bench::numbers(n, 2);
   std::vector<float> y(x.size());
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     rms_norm({x.data(), w.data(), y.data(), rows, n, n, n, 1e-5f});
     benchmark::DoNotOptimize(y.data());
   }
@@ -22,7 +22,7 @@ void silu_mul_bench(benchmark::State& state) {
   const std::vector<float> gate = bench::numbers(rows * n, 1), up = bench::numbers(rows * n, 2);
   std::vector<float> out(gate.size());
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     silu_mul({gate.data(), up.data(), out.data(), rows, n, n, n, n});
     benchmark::DoNotOptimize(out.data());
   }

@@ -24,7 +24,7 @@ void rans_bench(benchmark::State& state, bool encode) {
   std::vector<uint8_t> block(static_cast<size_t>(rans_bound(n)));
   const int64_t bytes = rans_encode(symbols.data(), n, starts.data(), block.data());
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (int64_t i = 0; i < blocks; ++i) {
       if (encode) {
         benchmark::DoNotOptimize(rans_encode(symbols.data(), n, starts.data(), block.data()));

@@ -8,7 +8,7 @@ void hadamard_bench(benchmark::State& state) {
   const int64_t rows = state.range(0), n = state.range(1);
   std::vector<float> x = bench::numbers(rows * n, 1);
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     hadamard(x.data(), rows, n, n);
     benchmark::DoNotOptimize(x.data());
   }

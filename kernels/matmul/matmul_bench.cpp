@@ -16,7 +16,7 @@ void matmul_bench(benchmark::State& state, DType dtype, bool cold) {
   std::vector<float> y(static_cast<size_t>(m * n));
   bench::Yardstick yardstick(state);
   size_t next = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     matmul({x.data(), m, k, &matrices[next], nullptr, y.data(), n});
     next = (next + 1) % matrices.size();
     benchmark::DoNotOptimize(y.data());

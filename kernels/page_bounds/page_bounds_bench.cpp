@@ -11,7 +11,7 @@ void update_bounds_bench(benchmark::State& state) {
   std::vector<float> memory(static_cast<size_t>(cell_bytes(n, kDim, DType::bf16) / 4));
   std::vector<float> low(static_cast<size_t>(cells_for(n) * kDim)), high(low.size());
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     update_page_bounds({CellKind::keys, DType::bf16, kDim, memory.data()}, 0, n, {low.data(), high.data()});
     benchmark::DoNotOptimize(low.data());
   }
@@ -25,7 +25,7 @@ void page_scores_bench(benchmark::State& state) {
                      scores(static_cast<size_t>(3 * pages));
   const std::vector<float> q = bench::numbers(3 * kDim, 3);
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     page_scores(q.data(), 3, kDim, {low.data(), high.data()}, pages, kDim, scores.data(), pages);
     benchmark::DoNotOptimize(scores.data());
   }

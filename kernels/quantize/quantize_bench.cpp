@@ -15,7 +15,7 @@ void quantize_bench(benchmark::State& state, CellKind kind, bool encode) {
   const PackedEntries packed{kind, {.bits = bits}, d, codes.data(), scale.data(), zero.data()};
   encode_rows(packed, 0, n, rows.data(), d);
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     if (encode) {
       encode_rows(packed, 0, n, rows.data(), d);
     } else {

@@ -9,7 +9,7 @@ void rotate_bench(benchmark::State& state) {
   std::vector<float> x = bench::numbers(tokens * 9 * 64, 1);
   const std::vector<float> cos(static_cast<size_t>(tokens * 32), 0.8f), sin(cos.size(), 0.6f);
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     rotate({x.data(), tokens, 9, 64, 9 * 64, 64, 64, cos.data(), sin.data()});
     benchmark::DoNotOptimize(x.data());
   }
@@ -22,7 +22,7 @@ void rotate_cells_bench(benchmark::State& state) {
   std::vector<float> memory(static_cast<size_t>(cell_bytes(n, 64, DType::bf16) / 4));
   const std::vector<float> cos(32, 0.8f), sin(32, 0.6f);
   bench::Yardstick yardstick(state);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     rotate_cells({CellKind::keys, DType::bf16, 64, memory.data()}, 0, n, cos.data(), sin.data(), 32, 0);
     benchmark::DoNotOptimize(memory.data());
   }

@@ -9,7 +9,8 @@ void top_k_bench(benchmark::State& state) {
   const std::vector<float> scores = bench::numbers(rows * n, 1);
   std::vector<int32_t> index(static_cast<size_t>(rows * k));
   bench::Yardstick yardstick(state);
-  for (auto _ : state) benchmark::DoNotOptimize(top_k_rows(scores.data(), rows, n, n, k, index.data()));
+  for ([[maybe_unused]] auto _ : state)
+    benchmark::DoNotOptimize(top_k_rows(scores.data(), rows, n, n, k, index.data()));
   yardstick.report(rows * n * 4, 0);
 }
 BENCHMARK(top_k_bench)->Args({3, 2048, 128})->Args({3, 32768, 2048})->UseRealTime();

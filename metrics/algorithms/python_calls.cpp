@@ -116,11 +116,11 @@ PythonValue resolve_dict(const Node& node) {
     if (key.type == Type::list || key.type == Type::dict) throw Unresolvable{};  // not hashable
     PythonValue value = resolve(node.children[i + 1]);
     const auto same = std::find_if(dict.entries.begin(), dict.entries.end(),
-                                   [&](const auto& entry) { return python_equal(entry.first, key); });
+                                   [&](const auto& entry) { return python_equal(entry.key, key); });
     if (same != dict.entries.end()) {
-      same->second = std::move(value);
+      same->value = std::move(value);
     } else {
-      dict.entries.emplace_back(std::move(key), std::move(value));
+      dict.entries.push_back({std::move(key), std::move(value)});
     }
   }
   return dict;
@@ -151,9 +151,9 @@ PythonValue resolve(const Node& node) {
   if (node.key_names.empty()) return text(python::unparse(node));
   PythonCall call = resolve_call(node);
   PythonValue arguments{.type = Type::dict};
-  for (auto& [name, value] : call.arguments) arguments.entries.emplace_back(text(name), std::move(value));
+  for (auto& [name, value] : call.arguments) arguments.entries.push_back({text(name), std::move(value)});
   PythonValue dict{.type = Type::dict};
-  dict.entries.emplace_back(text(std::move(call.name)), std::move(arguments));
+  dict.entries.push_back({text(std::move(call.name)), std::move(arguments)});
   return dict;
 }
 
@@ -231,7 +231,7 @@ PythonValue from_json(const nlohmann::json& value) {
     for (const auto& item : value) out.items.push_back(from_json(item));
   } else if (value.is_object()) {
     out.type = Type::dict;
-    for (const auto& [key, item] : value.items()) out.entries.emplace_back(text(key), from_json(item));
+    for (const auto& [key, item] : value.items()) out.entries.push_back({text(key), from_json(item)});
   }
   return out;
 }
@@ -252,7 +252,7 @@ bool python_equal(const PythonValue& a, const PythonValue& b) {
       return a.entries.size() == b.entries.size() &&
              std::all_of(a.entries.begin(), a.entries.end(), [&](const auto& entry) {
                return std::any_of(b.entries.begin(), b.entries.end(), [&](const auto& other) {
-                 return python_equal(entry.first, other.first) && python_equal(entry.second, other.second);
+                 return python_equal(entry.key, other.key) && python_equal(entry.value, other.value);
                });
              });
     case Type::boolean:

@@ -12,6 +12,7 @@
 namespace kvarena {
 
 struct PythonCall;
+struct PythonEntry;
 
 /// A value as Python's own types have it: tuples apart from lists, int apart from float and bool.
 struct PythonValue {
@@ -22,8 +23,13 @@ struct PythonValue {
   double real = 0;  ///< of reals; of integers beyond 64 bits (`big`) the nearest double
   bool big = false;
   std::string string;
-  std::vector<PythonValue> items;                            ///< list, tuple
-  std::vector<std::pair<PythonValue, PythonValue>> entries;  ///< dict, in order of first appearance
+  std::vector<PythonValue> items;    ///< list, tuple
+  std::vector<PythonEntry> entries;  ///< dict, in order of first appearance
+};
+
+struct PythonEntry {
+  PythonValue key;
+  PythonValue value;
 };
 
 /// name(key=value, ...); positional arguments are dropped, as BFCL's decoder does.
