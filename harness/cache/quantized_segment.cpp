@@ -51,7 +51,8 @@ kernels::PackedEntries QuantizedSegment::view(const Side& side, CellKind kind) c
           .head_dim = shape_.head_dim,
           .codes = reinterpret_cast<uint32_t*>(pointer(side.codes)),
           .scale = reinterpret_cast<uint16_t*>(pointer(side.scale)),
-          .zero = reinterpret_cast<uint16_t*>(pointer(side.zero))};
+          .zero = reinterpret_cast<uint16_t*>(pointer(side.zero)),
+          .exact = shape_.dtype == kernels::DType::f32};  // who asks for f32 entries wants f32 attention
 }
 
 kernels::Cells QuantizedSegment::recent(const Head& head) const {

@@ -13,7 +13,8 @@ namespace kvarena::kernels {
 namespace {
 
 KVARENA_INLINE bool multiplies_values_as_integers(const PackedEntries& values) {
-  return has_integer_levels(values.format) && (values.head_dim == 4 * kLanes || values.head_dim == 8 * kLanes);
+  return !values.exact && has_integer_levels(values.format) &&
+         (values.head_dim == 4 * kLanes || values.head_dim == 8 * kLanes);
 }
 
 /// Codes are asked for this many cells ahead: a cell is done in a seventh of the time that memory takes.

@@ -24,7 +24,7 @@ constexpr int64_t kAheadGroups = 8;
 /// Groups along channels must begin with a dword of their own; a sum of head_dim products must fit 31 bits.
 KVARENA_INLINE bool multiplies_keys_as_integers(const PackedEntries& keys) {
   const QuantFormat& f = keys.format;
-  return has_integer_levels(f) && keys.head_dim <= 4096 &&
+  return !keys.exact && has_integer_levels(f) && keys.head_dim <= 4096 &&
          (!f.token_groups || f.group_size == keys.head_dim || f.group_size * f.bits % 32 == 0);
 }
 

@@ -85,6 +85,7 @@ struct PackedEntries {
   uint32_t* codes = nullptr;  // packed_code_dwords(...) of them; what no entry owns must stand for numbers (0 does)
   uint16_t* scale = nullptr;  // packed_meta_count(...) of them, format.meta; null unless stores_scale: 1
   uint16_t* zero = nullptr;   // as many; null unless stores_zero: 0
+  bool exact = false;         // attention multiplies floats, rounding neither queries nor weights to integers
 };
 
 /// Whether groups run along the channels of one token.

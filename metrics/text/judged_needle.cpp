@@ -1,4 +1,5 @@
 #include <charconv>
+#include <optional>
 
 #include "metrics/algorithms/regex.h"
 #include "metrics/judge_prompt.h"

@@ -10,8 +10,11 @@
 #include "harness/core/error.h"
 #include "tests/datasets/word_tokens.h"
 
+using kvarena::make_workload;
+using kvarena::SampleReader;
+using kvarena::WordTokens;
+
 int main(int argc, char** argv) {
-  using namespace kvarena;
   if (argc < 2) {
     std::fprintf(stderr, "usage: dump_samples NAME [PARAMETERS_JSON [LIMIT]]\n");
     return 1;
@@ -34,13 +37,13 @@ int main(int argc, char** argv) {
                             {"max_new_tokens", sample->generation.max_new_tokens},
                             {"stop", sample->generation.stop},
                             {"prompt_sha256", sample->prompt_sha256}};
-      for (const Message& message : sample->messages) {
+      for (const kvarena::Message& message : sample->messages) {
         row["messages"].push_back({{"role", message.role}, {"content", message.content}});
       }
       std::puts(row.dump().c_str());
       ++written;
     }
-  } catch (const UserError& error) {
+  } catch (const kvarena::UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }

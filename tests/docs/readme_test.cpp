@@ -19,7 +19,7 @@ TEST(ReadmePlugin, IsRegisteredWithItsParameters) {
   std::vector<std::string> names;
   for (const ParameterInfo& parameter : entry->parameters()) names.push_back(parameter.name);
   EXPECT_EQ(names, (std::vector<std::string>{"keep", "tokens", "bytes", "budget_rule", "prefill_chunk", "prefill_block",
-                                             "decode_interval", "decode_tokens", "order"}));
+                                             "decode_interval", "decode_tokens", "positions", "order"}));
   EXPECT_EQ(check_method({{"name", "value_norm"}, {"keep", 0.5}, {"order", 0}}, "m").size(), 1U);
 }
 

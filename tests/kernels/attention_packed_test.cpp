@@ -89,6 +89,23 @@ double tolerance(const QuantFormat& format) {
   return integers ? 2e-4 : 3e-5;
 }
 
+/// Runs whose packed entries ask for floats throughout.
+struct ExactRuns {
+  explicit ExactRuns(std::vector<HeadRun> packed) : runs(std::move(packed)) {
+    entries.reserve(2 * runs.size());
+    for (HeadRun& run : runs) {
+      for (const PackedEntries** side : {&run.packed_keys, &run.packed_values}) {
+        if (*side == nullptr) continue;
+        entries.push_back(**side);
+        entries.back().exact = true;
+        *side = &entries.back();
+      }
+    }
+  }
+  std::vector<HeadRun> runs;
+  std::vector<PackedEntries> entries;
+};
+
 TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
   for (const int bits : {1, 2, 3, 4, 8}) {
     for (const auto& [q_heads, kv_heads] : {std::pair<int64_t, int64_t>{6, 2}, {7, 1}, {2, 2}}) {
@@ -120,6 +137,9 @@ TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
                                        " d=" + std::to_string(head_dim) + " n=" + std::to_string(n);
               expect_close(got.out, want.out, tolerance(format), 1e-5, what);
               expect_close(got.lse, want.lse, tolerance(format), 1e-6, what);
+              const Result exact = run(shape, q, q_len, ExactRuns(layer.packed_runs()).runs);
+              expect_close(exact.out, want.out, 3e-5, 1e-5, what + " exact");
+              expect_close(exact.lse, want.lse, 3e-5, 1e-6, what + " exact");
             }
           }
         }
