@@ -72,7 +72,7 @@ TEST(LongBench, OfficialRowsGiveTheOfficialPromptWherePresent) {
       EXPECT_EQ(samples[i].messages[0].content, expected) << task << " row " << i;
       EXPECT_EQ(samples[i].question.byte, slot + context.size()) << task;
       EXPECT_EQ(samples[i].references, rows[i]["answers"].get<std::vector<std::string>>());
-      EXPECT_EQ(samples[i].id, rows[i]["_id"]);
+      EXPECT_EQ(samples[i].id, rows[i]["_id"].get<std::string>());
       if (!samples[i].chat_template) {
         EXPECT_EQ(samples[i].prompt_sha256, sha256(expected)) << task;
       }

@@ -77,7 +77,8 @@ TEST(RecordReader, BoundsTheElementsOfAnArrayToo) {
 
 TEST(RecordReader, SaysWhyAFileCannotBeRead) {
   EXPECT_NE(error_of([] { RecordReader("/no/such/file.jsonl"); }).find("No such file"), std::string::npos);
-  EXPECT_NE(error_of([] { RecordReader(std::filesystem::temp_directory_path()); }).find("a folder"), std::string::npos);
+  const std::filesystem::path folder = std::filesystem::temp_directory_path();
+  EXPECT_NE(error_of([&] { (void)RecordReader{folder}; }).find("a folder"), std::string::npos);
 }
 
 TEST(Fields, MissingAndMistypedFieldsNamePlaceAndField) {
