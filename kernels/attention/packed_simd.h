@@ -40,7 +40,7 @@ void score_integers(const ChunkArgs& args, const Touch* touches) {
 }
 
 /// Scores of the touches that lie in the run's packed cells; returns how many those are.
-int score_packed_cells(const ChunkArgs& args, const Touch* touches, int n) {
+inline int score_packed_cells(const ChunkArgs& args, const Touch* touches, int n) {
   const int64_t packed_cells = cells_for(args.packed_key_count);
   int t = 0;
   const auto all = [&](int count) { return t + count <= n && touches[t + count - 1].cell < packed_cells; };
