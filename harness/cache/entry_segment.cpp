@@ -267,13 +267,14 @@ void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, c
 }
 
 void EntrySegment::read(int64_t kv_head, float* keys, float* values) const {
+  read_some(kv_head, 0, heads_[kv_head].entries, keys, values, shape_.head_dim);
+}
+
+void EntrySegment::read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values,
+                             int64_t stride) const {
   const Head& head = heads_[kv_head];
-  if (keys != nullptr) {
-    kernels::load_rows(cells(shape_, CellKind::keys, head.keys), 0, head.entries, keys, shape_.head_dim);
-  }
-  if (values != nullptr) {
-    kernels::load_rows(cells(shape_, CellKind::values, head.values), 0, head.entries, values, shape_.head_dim);
-  }
+  if (keys != nullptr) kernels::load_rows(cells(shape_, CellKind::keys, head.keys), first, count, keys, stride);
+  if (values != nullptr) kernels::load_rows(cells(shape_, CellKind::values, head.values), first, count, values, stride);
 }
 
 std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {

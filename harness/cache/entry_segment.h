@@ -67,6 +67,8 @@ class EntrySegment final : public Segment {
   void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
                          int64_t row_stride) const override;
   void read(int64_t kv_head, float* keys, float* values) const override;
+  /// Entries first .. first+count-1 of a head as rows of head_dim, `stride` floats apart; either may be null.
+  void read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values, int64_t stride) const;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:

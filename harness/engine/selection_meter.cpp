@@ -73,12 +73,8 @@ void SelectionMeter::append_newest(int64_t layer, const LayerCache& cache, const
   full.truncate(queries.position - full.position(0, 0));
   std::vector<float> keys(static_cast<size_t>(shape.kv_heads * shape.head_dim));
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
-    const kernels::HeadRun run = cache.tail().run(head);
-    kernels::load_rows({.kind = kernels::CellKind::keys,
-                        .dtype = shape.dtype,
-                        .head_dim = shape.head_dim,
-                        .data = const_cast<void*>(run.keys)},
-                       run.entries - queries.q_len, 1, keys.data() + head * shape.head_dim, shape.head_dim);
+    const int64_t newest = cache.tail().entries(head) - queries.q_len;
+    cache.tail().read_some(head, newest, 1, keys.data() + head * shape.head_dim, nullptr, shape.head_dim);
   }
   // Values do not decide what is attended.
   full.append(keys.data(), keys.data(), 1, shape.kv_heads * shape.head_dim, queries.position);

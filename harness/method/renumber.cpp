@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/rope/rope.h"
+#include "harness/cache/supplements.h"
 
 namespace kvarena {
 
@@ -23,9 +23,8 @@ int64_t UnturnedKeys::bytes() const {
 
 std::vector<float> UnturnedKeys::keys_of(const EntrySegment& entries, int64_t kv_head, int64_t count) const {
   const int64_t d = entries.shape().head_dim;
-  std::vector<float> keys(static_cast<size_t>(entries.entries(kv_head) * d));
-  entries.read(kv_head, keys.data(), nullptr);
-  keys.resize(static_cast<size_t>(count * d));
+  std::vector<float> keys(static_cast<size_t>(count * d));
+  entries.read_some(kv_head, 0, count, keys.data(), nullptr, d);
   if (heads_.empty()) return keys;
   const Head& known = heads_[kv_head];
   for (int64_t i = 0; i < count; ++i) {
@@ -39,6 +38,7 @@ std::vector<float> UnturnedKeys::keys_of(const EntrySegment& entries, int64_t kv
 void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, UnturnedKeys& unturned) {
   const LayerShape& shape = entries.shape();
   const int64_t d = shape.head_dim;
+  const RotaryKeys rotary(rotation.inverse);
   std::vector<UnturnedKeys::Head> heads;
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
     const int64_t front = next - entries.entries(head);
@@ -52,20 +52,7 @@ void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, Unt
     const auto count = static_cast<int64_t>(moves.size());
     const std::vector<float> keys = unturned.keys_of(entries, head, count);
     std::vector<float> turned = keys;
-    std::vector<float> cos(static_cast<size_t>(count * d / 2));
-    std::vector<float> sin(cos.size());
-    // Stored keys have the magnitude already.
-    kernels::rotation_tables(moves.data(), count, rotation.inverse.data(), d / 2, /*magnitude=*/1, cos.data(),
-                             sin.data());
-    kernels::rotate({.x = turned.data(),
-                     .tokens = count,
-                     .heads = 1,
-                     .head_dim = d,
-                     .token_stride = d,
-                     .head_stride = d,
-                     .rotary = d,
-                     .cos = cos.data(),
-                     .sin = sin.data()});
+    rotary.redo(turned.data(), moves);
     UnturnedKeys::Head known{.positions = LedgerVector<int32_t>(LedgerAllocator<int32_t>(unturned.ledger_)),
                              .keys = {keys.begin(), keys.end(), LedgerAllocator<float>(unturned.ledger_)}};
     for (int64_t i = 0; i < count; ++i) {

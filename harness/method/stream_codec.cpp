@@ -59,14 +59,14 @@ KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end, const
   chunk.resize();
   for (int64_t layer = 0; layer < chunk.layers; ++layer) {
     const EntrySegment& tail = layers[layer].cache.tail();
-    std::vector<float> keys(static_cast<size_t>(tail.entries(0) * d));
+    std::vector<float> keys(static_cast<size_t>(chunk.tokens * d));
     std::vector<float> values(keys.size());
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      tail.read(h, keys.data(), values.data());
-      if (rotary != nullptr) rotary->undo(&keys[begin * d], consecutive(tail.positions(h)[begin], chunk.tokens));
-      for (int64_t t = begin; t < end; ++t) {
-        std::copy_n(&keys[t * d], d, chunk.row(true, layer, t - begin) + h * d);
-        std::copy_n(&values[t * d], d, chunk.row(false, layer, t - begin) + h * d);
+      tail.read_some(h, begin, chunk.tokens, keys.data(), values.data(), d);
+      if (rotary != nullptr) rotary->undo(keys.data(), consecutive(tail.position(h, begin), chunk.tokens));
+      for (int64_t t = 0; t < chunk.tokens; ++t) {
+        std::copy_n(&keys[t * d], d, chunk.row(true, layer, t) + h * d);
+        std::copy_n(&values[t * d], d, chunk.row(false, layer, t) + h * d);
       }
     }
   }

@@ -255,11 +255,7 @@ class ClusterKv final : public Retriever {
     if (count == 0) return;
     std::vector<float> keys(static_cast<size_t>(count * shape.head_dim));
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
-      const kernels::Cells cells{.kind = kernels::CellKind::keys,
-                                 .dtype = shape.dtype,
-                                 .head_dim = shape.head_dim,
-                                 .data = const_cast<void*>(entries.run(head).keys)};
-      kernels::load_rows(cells, first, count, keys.data(), shape.head_dim);
+      entries.read_some(head, first, count, keys.data(), nullptr, shape.head_dim);
       const RandomStream draws(static_cast<uint64_t>(seed_),
                                fmt::format("clusterkv layer {} head {} entry {}", index.layer, head, first));
       KMeans means(keys, shape.head_dim, std::min(wanted, count), draws);

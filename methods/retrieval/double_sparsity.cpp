@@ -148,11 +148,7 @@ class DoubleSparsity final : public ScoringRetriever {
     const int64_t count = end - own.entries;
     std::vector<float> keys(static_cast<size_t>(count * shape.head_dim));
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
-      const kernels::Cells cells{.kind = kernels::CellKind::keys,
-                                 .dtype = shape.dtype,
-                                 .head_dim = shape.head_dim,
-                                 .data = const_cast<void*>(entries.run(head).keys)};
-      kernels::load_rows(cells, own.entries, count, keys.data(), shape.head_dim);
+      entries.read_some(head, own.entries, count, keys.data(), nullptr, shape.head_dim);
       if (own.entries == 0) reserve(own.heads[head], count, own.channels[head].size());
       for (int64_t i = 0; i < count; ++i) append(own, head, keys.data() + i * shape.head_dim);
     }

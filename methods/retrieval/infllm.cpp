@@ -211,14 +211,7 @@ class InfLlm final : public Method, public PromptAttention {
     std::vector<float> keys(static_cast<size_t>(count * row));
     std::vector<float> values(keys.size());
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      const kernels::HeadRun run = tail.run(h);
-      const auto load = [&](kernels::CellKind kind, const void* data, float* to) {
-        kernels::load_rows(
-            {.kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<void*>(data)}, had,
-            count, to, row);
-      };
-      load(kernels::CellKind::keys, run.keys, keys.data() + h * shape.head_dim);
-      load(kernels::CellKind::values, run.values, values.data() + h * shape.head_dim);
+      tail.read_some(h, had, count, keys.data() + h * shape.head_dim, values.data() + h * shape.head_dim, row);
     }
     const int32_t first = tail.position(0, had);
     std::vector<int32_t> back(static_cast<size_t>(count));

@@ -135,11 +135,7 @@ class Loki final : public ScoringRetriever {
     const int64_t count = end - own.entries;
     std::vector<float> keys(static_cast<size_t>(count * shape.head_dim));
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
-      const kernels::Cells cells{.kind = kernels::CellKind::keys,
-                                 .dtype = shape.dtype,
-                                 .head_dim = shape.head_dim,
-                                 .data = const_cast<void*>(entries.run(head).keys)};
-      kernels::load_rows(cells, own.entries, count, keys.data(), shape.head_dim);
+      entries.read_some(head, own.entries, count, keys.data(), nullptr, shape.head_dim);
       own.rows.heads[head].append(own.turned(keys.data(), count, shape.head_dim, head));
     }
   }
