@@ -1,5 +1,5 @@
-# kvarena_cuda_sources(target): with KVARENA_CUDA=ON the target also gets the files */*_cuda.cu of its folder, compiled
-# for sm_80 and sm_90, and the definition KVARENA_CUDA. Without, the call does nothing.
+# kvarena_cuda_library(kernels_cuda PUBLIC dep): with KVARENA_CUDA=ON the target kvarena_kernels_cuda, of the files
+# */*_cuda.cu of the folder, compiled for sm_80 and sm_90. Without, the call does nothing.
 
 if(KVARENA_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -22,12 +22,14 @@ if(KVARENA_CUDA)
   find_package(CUDAToolkit REQUIRED)
 endif()
 
-function(kvarena_cuda_sources target)
+# -fmad=false: a product and a sum are fused only where the source says fmaf, or instantiations would differ in bits.
+function(kvarena_cuda_library name)
   if(NOT KVARENA_CUDA)
     return()
   endif()
   file(GLOB cuda_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cu)
-  target_sources(${target} PRIVATE ${cuda_files})
-  target_compile_definitions(${target} PUBLIC KVARENA_CUDA)
-  target_link_libraries(${target} PUBLIC CUDA::cudart)
+  kvarena_library(${name} SOURCES ${cuda_files} ${ARGN})
+  target_compile_options(kvarena_${name} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-fmad=false>)
+  target_link_libraries(kvarena_${name} PUBLIC CUDA::cudart_static)
 endfunction()

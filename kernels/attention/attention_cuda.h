@@ -1,0 +1,42 @@
+#pragma once
+// attention.h on a CUDA device: the same segments, ragged batches, indexes, windows and packed entries.
+//
+// AttendArgs, AttendProblem, HeadRun and PackedEntries are the host's and free on return; what they point to (q, seen,
+// state, keys, values, index, codes, scale, zero, codebook) lies on the device, keys, values and codes at multiples of
+// 16 bytes. Everything is queued on `stream`; nothing waits.
+//
+// Order of the arithmetic, a promise as in attention.h, within which the device keeps bits of its own:
+//   score    sums over channels c with the same c modulo 16 (modulo 8 for f32 and packed keys) ascending by fused
+//            multiply-add, these by a fixed tree, then times scale
+//   chunk    kChunk list positions; p = exp(score - maximum); sum of p by 32 lanes ascending and a fixed tree; output
+//   by
+//            position modulo a number that head size and dtype fix, ascending, these ascending
+//   state    chunks merged in ascending order
+// So a query's bits depend on its own data alone: not on the batch, on the other queries of its sequence or on how
+// chunks were spread over the device. Packed entries have the bits of the same numbers decoded to f32 cells (but a
+// chunk in which packed values end adds those before and behind that border apart); an index that lists every entry has
+// those of none. A query's weight for an entry that only others see is 0 and multiplied like the rest, so such entries
+// must be finite.
+//
+// Keys and values are read once per group of up to 8 query rows (token, head of the group).
+
+#include "kernels/attention/attention.h"
+#include "kernels/cuda/device.h"
+
+namespace kvarena::kernels {
+
+void init_attention_cuda(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim,
+                         CudaStream stream);
+
+/// Folds one segment into every problem's state. head_dim and value_dim up to 1024.
+void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream);
+
+/// Folds `from` into `into` (rows = q_len * q_heads).
+void merge_attention_cuda(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim,
+                          CudaStream stream);
+
+/// out /= sum; lse [q_len, q_heads] when not null.
+void finish_attention_cuda(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim, float* lse,
+                           CudaStream stream);
+
+}  // namespace kvarena::kernels
