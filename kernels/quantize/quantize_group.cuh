@@ -1,0 +1,171 @@
+#pragma once
+// The rules of quantize.h for one group on the device, by one thread: the operations of quantize_group.cpp in its
+// order, so that codes and meta have its bits.
+
+#include "kernels/quantize/fp8.h"
+#include "kernels/quantize/levels.cuh"
+
+namespace kvarena::kernels {
+
+__device__ __forceinline__ float round_even(float x) {
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
+  return fabsf(x) < 4194304.0f ? (x + kMagic) - kMagic : x;
+}
+/// NaN becomes 0.
+__device__ __forceinline__ float saturated(float x, float top) { return x > 0 ? (x < top ? x : top) : 0.0f; }
+
+__device__ __forceinline__ uint16_t to_meta(float x, DType meta) {
+  return meta == DType::f16 ? F16::narrow(x) : BF16::narrow(x);
+}
+__device__ __forceinline__ float rounded_meta(float x, DType meta) {
+  const uint16_t bits = to_meta(x, meta);
+  return load_meta(&bits, 0, meta);
+}
+__device__ __forceinline__ float top_code(const QuantFormat& format) {
+  return static_cast<float>((1 << format.bits) - 1);
+}
+
+__device__ inline float largest_level(const QuantFormat& format) {
+  switch (format.levels) {
+    case Levels::uniform: return top_code(format) + static_cast<float>(format.first_level);
+    case Levels::codebook: return format.codebook[(1 << format.bits) - 1];
+    case Levels::e4m3: return kLargestE4M3;
+    case Levels::e5m2: return kLargestE5M2;
+  }
+  return 1;
+}
+
+/// f32_to_fp8() of fp8.h.
+__device__ inline uint8_t to_fp8(float x, int mantissa, int lowest, float largest) {
+  if (x != x || x == 0) return 0;
+  const float clamped = fminf(fabsf(x), largest);
+  const int own = ilogbf(clamped), exponent = own < lowest ? lowest : own;
+  const int units = static_cast<int>(rintf(ldexpf(clamped, mantissa - exponent)));
+  return static_cast<uint8_t>((((exponent - lowest) << mantissa) + units) |
+                              ((__float_as_uint(x) >> 31) != 0 ? 0x80 : 0));
+}
+
+/// The code of the level nearest to x.
+__device__ inline uint8_t nearest_code(const QuantFormat& format, float x) {
+  switch (format.levels) {
+    case Levels::uniform:
+      return static_cast<uint8_t>(round_even(saturated(x - static_cast<float>(format.first_level), top_code(format))));
+    case Levels::codebook: {
+      int code = 0;
+      while (code + 1 < 1 << format.bits && x > (format.codebook[code] + format.codebook[code + 1]) / 2) ++code;
+      return static_cast<uint8_t>(code);
+    }
+    case Levels::e4m3: return to_fp8(x, 3, -6, kLargestE4M3);
+    case Levels::e5m2: return to_fp8(x, 2, -14, kLargestE5M2);
+  }
+  return 0;
+}
+
+/// How numbers of one group become codes, and what is stored for the group.
+struct GroupCoder {
+  enum class Kind : uint8_t { constant, given, zero_point, whole_zero, q8, q4 };
+  Kind kind = Kind::given;
+  float scale = 1, zero = 0;  // of the rule, not yet rounded where the rule says so
+  float stored_scale = 1, stored_zero = 0;
+
+  __device__ uint8_t code(const QuantFormat& format, float x) const {
+    switch (kind) {
+      case Kind::constant: return nearest_code(format, 0);
+      case Kind::given: return nearest_code(format, (x - zero) / scale);
+      case Kind::zero_point: return static_cast<uint8_t>(round_even(saturated(x / scale + zero, top_code(format))));
+      case Kind::whole_zero:
+        return static_cast<uint8_t>(round_even(saturated(round_even(x / scale) + zero, top_code(format))));
+      case Kind::q8:
+        return static_cast<uint8_t>(
+            saturated(roundf(x * scale) - static_cast<float>(format.first_level), top_code(format)));
+      case Kind::q4: return static_cast<uint8_t>(saturated(truncf(x * scale + 8.5f), top_code(format)));
+    }
+    return 0;
+  }
+};
+
+/// Numbers x[0], x[stride], ... of one group.
+struct DeviceGroup {
+  const float* x;
+  int64_t count, stride;
+  __device__ float at(int64_t i) const { return x[i * stride]; }
+};
+
+__device__ inline GroupCoder code_range(const DeviceGroup& group, const QuantFormat& format) {
+  using Kind = GroupCoder::Kind;
+  float low = group.at(0), high = low;
+  for (int64_t i = 1; i < group.count; ++i) {
+    const float x = group.at(i);
+    low = x < low ? x : low;
+    high = high < x ? x : high;
+  }
+  low *= format.clip;
+  high *= format.clip;
+  const GroupCoder constant{Kind::constant, 1, 0, 1, rounded_meta(group.at(0), format.meta)};
+  const float steps = (high - low) / top_code(format);
+  if (format.rule == QuantRule::minimum || format.rule == QuantRule::midpoint) {
+    const bool midpoint = format.rule == QuantRule::midpoint;
+    const float zero = rounded_meta(midpoint ? (3 * low + high) / 4 : low, format.meta);
+    const float scale = rounded_meta(midpoint ? (high - low) / 2 : steps, format.meta);
+    return scale == 0 ? constant : GroupCoder{Kind::given, scale, zero, scale, zero};
+  }
+  const bool whole = format.rule == QuantRule::whole_zero;
+  const float scale = rounded_meta(steps, format.meta);
+  if (scale == 0) return constant;
+  const float zero = whole ? round_even(-low / scale) : rounded_meta(-low / scale, format.meta);
+  return {whole ? Kind::whole_zero : Kind::zero_point, scale, zero, scale, rounded_meta(-scale * zero, format.meta)};
+}
+
+__device__ inline GroupCoder code_largest(const DeviceGroup& group, const QuantFormat& format) {
+  using Kind = GroupCoder::Kind;
+  float largest = 0;  // signed, of largest magnitude, the first of several
+  for (int64_t i = 0; i < group.count; ++i) {
+    if (fabsf(group.at(i)) > fabsf(largest)) largest = group.at(i);
+  }
+  const GroupCoder zeros{Kind::constant, 1, 0, 0, 0};
+  if (largest == 0) return zeros;
+  if (format.rule == QuantRule::absmax) {
+    const float scale = rounded_meta(fabsf(largest) * format.clip / largest_level(format), format.meta);
+    return scale == 0 ? zeros : GroupCoder{Kind::given, scale, 0, scale, 0};
+  }
+  const bool q8 = format.rule == QuantRule::ggml_q8;
+  const float scale = q8 ? fabsf(largest) / 127 : largest / -8;
+  return {q8 ? Kind::q8 : Kind::q4, 1 / scale, 0, rounded_meta(scale, format.meta), 0};
+}
+
+__device__ inline GroupCoder code_norm(const DeviceGroup& group, const QuantFormat& format) {
+  using Kind = GroupCoder::Kind;
+  double squares = 0;
+  for (int64_t i = 0; i < group.count; ++i) squares += static_cast<double>(group.at(i)) * group.at(i);
+  if (squares == 0) return {Kind::constant, 1, 0, 0, 0};
+  const auto mean = static_cast<float>(sqrt(squares / static_cast<double>(group.count)));
+  GroupCoder coder{Kind::given, mean, 0, rounded_meta(mean, format.meta), 0};
+  if (format.rule == QuantRule::plain_norm) return coder;
+  double decoded = 0;
+  for (int64_t i = 0; i < group.count; ++i) {
+    const double level = level_at(format, coder.code(format, group.at(i)));
+    decoded += level * level;
+  }
+  coder.stored_scale = rounded_meta(static_cast<float>(sqrt(squares / decoded)), format.meta);
+  return coder;
+}
+
+/// By the format's rule, which is not `given`.
+__device__ inline GroupCoder code_group(const DeviceGroup& group, const QuantFormat& format) {
+  switch (format.rule) {
+    case QuantRule::minimum:
+    case QuantRule::midpoint:
+    case QuantRule::zero_point:
+    case QuantRule::whole_zero: return code_range(group, format);
+    case QuantRule::absmax:
+    case QuantRule::ggml_q8:
+    case QuantRule::ggml_q4: return code_largest(group, format);
+    case QuantRule::norm:
+    case QuantRule::plain_norm: return code_norm(group, format);
+    case QuantRule::none:
+    case QuantRule::given: break;
+  }
+  return {};
+}
+
+}  // namespace kvarena::kernels
