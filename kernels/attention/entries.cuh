@@ -133,6 +133,10 @@ struct PackedValues {
   }
 };
 
+/// After cell_products(), the lane that differs in this bit alone holds the same entry.
+template <class Source>
+inline constexpr unsigned kTwinLane = 16 / Source::kWidth == 2 ? 2 : 4;
+
 /// Inner products of ROWS queries (shared memory, row r at q + r * channels) with the 16 entries of a cell, by one
 /// warp. Channels are added in one order whatever else is in the call. Returns the entry whose scores this lane holds;
 /// every entry has an even number of lanes, all with the same bits.
