@@ -30,6 +30,6 @@ function(kvarena_cuda_library name)
   file(GLOB cuda_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cu)
   kvarena_library(${name} SOURCES ${cuda_files} ${ARGN})
   target_compile_options(kvarena_${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-fmad=false>)
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-fmad=false;-Xcompiler=-Wno-unknown-pragmas>)
   target_link_libraries(kvarena_${name} PUBLIC CUDA::cudart_static)
 endfunction()

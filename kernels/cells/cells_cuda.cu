@@ -1,0 +1,102 @@
+// A block writes one cell of the target, its threads in the order in which the cell lies in memory.
+#include <algorithm>
+
+#include "kernels/cells/cells_cuda.h"
+#include "kernels/common/parallel.h"
+#include "kernels/cuda/numbers.cuh"
+
+namespace kvarena::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// Element `i` of a cell: which lane and channel it is.
+struct Place {
+  int64_t lane, channel;
+};
+__device__ Place place_of(const Cells& cells, int64_t i) {
+  if (cells.kind == CellKind::keys) return {i % kCell, i / kCell};
+  return {i / cells.head_dim, i % cells.head_dim};
+}
+
+__device__ void store_number(const Cells& to, int64_t at, float x) {
+  switch (to.dtype) {
+    case DType::f32: static_cast<float*>(to.data)[at] = x; return;
+    case DType::f16: static_cast<uint16_t*>(to.data)[at] = F16::narrow(x); return;
+    case DType::bf16: static_cast<uint16_t*>(to.data)[at] = BF16::narrow(x); return;
+  }
+}
+
+/// Grid: cells, stores.
+__global__ void __launch_bounds__(kThreads) store_kernel(const RowStore* stores) {
+  const RowStore& store = stores[blockIdx.y];
+  const int64_t cell = store.position / kCell + blockIdx.x, end = store.position + store.count;
+  for (int64_t i = threadIdx.x; i < kCell * store.to.head_dim; i += kThreads) {
+    const Place place = place_of(store.to, i);
+    const int64_t entry = cell * kCell + place.lane;
+    if (entry < store.position || entry >= end) continue;
+    store_number(store.to, cell * kCell * store.to.head_dim + i,
+                 store.rows[(entry - store.position) * store.row_stride + place.channel]);
+  }
+}
+
+template <class Bits>
+__device__ void gather_cell(const EntryGather& gather, int64_t cell) {
+  const auto* from = static_cast<const Bits*>(gather.from.data);
+  auto* to = static_cast<Bits*>(gather.to.data) + cell * kCell * gather.to.head_dim;
+  for (int64_t i = threadIdx.x; i < kCell * gather.to.head_dim; i += kThreads) {
+    const Place place = place_of(gather.to, i);
+    const int64_t listed = cell * kCell + place.lane - gather.position;
+    if (listed < 0 || listed >= gather.count) continue;
+    to[i] = from[cell_offset(gather.from.kind, gather.from.head_dim, gather.index[listed], place.channel)];
+  }
+}
+
+/// Grid: cells, gathers.
+__global__ void __launch_bounds__(kThreads) gather_kernel(const EntryGather* gathers) {
+  const EntryGather& gather = gathers[blockIdx.y];
+  const int64_t cell = gather.position / kCell + blockIdx.x;
+  if (cell * kCell >= gather.position + gather.count) return;
+  if (gather.to.dtype == DType::f32) {
+    gather_cell<uint32_t>(gather, cell);
+  } else {
+    gather_cell<uint16_t>(gather, cell);
+  }
+}
+
+void require_run(const Cells& cells) {
+  require(cells.head_dim > 0 && cells.head_dim % kCell == 0, "cells: head_dim must be a positive multiple of 16");
+}
+
+int64_t touched_cells(int64_t position, int64_t count) {
+  return count == 0 ? 0 : (position + count - 1) / kCell - position / kCell + 1;
+}
+
+template <class Work>
+void start(void (*kernel)(const Work*), std::span<const Work> items, CudaScratch& scratch, CudaStream stream) {
+  int64_t cells = 0;
+  for (const Work& item : items) cells = std::max(cells, touched_cells(item.position, item.count));
+  if (cells == 0) return;
+  const auto* device =
+      static_cast<const Work*>(scratch.upload(items.data(), static_cast<int64_t>(items.size_bytes()), stream));
+  launch(kernel, dim3(static_cast<unsigned>(cells), static_cast<unsigned>(items.size())), kThreads, 0, stream, device);
+}
+
+}  // namespace
+
+void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream) {
+  for (const RowStore& store : stores) require_run(store.to);
+  start(store_kernel, stores, scratch, stream);
+}
+
+void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scratch, CudaStream stream) {
+  for (const EntryGather& gather : gathers) {
+    const Cells &a = gather.from, &b = gather.to;
+    require_run(a);
+    require(a.kind == b.kind && a.dtype == b.dtype && a.head_dim == b.head_dim, "cells: runs of different kinds");
+    require(a.data != b.data, "gather_entries: on the device, into other memory only");
+  }
+  start(gather_kernel, gathers, scratch, stream);
+}
+
+}  // namespace kvarena::kernels

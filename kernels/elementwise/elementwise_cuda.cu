@@ -1,0 +1,56 @@
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/elementwise/elementwise_cuda.h"
+
+namespace kvarena::kernels {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / static_cast<int>(kWarp);
+
+/// Grid: rows.
+__global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs args) {
+  const float* x = args.x + blockIdx.x * args.x_stride;
+  float* y = args.y + blockIdx.x * args.y_stride;
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < args.n; i += kThreads) squares = fmaf(x[i], x[i], squares);
+  squares = warp_sum(squares);
+  auto* sums = shared_memory<float>();  // [kWarps]
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = squares;
+  __syncthreads();
+  float total = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) total += sums[w];
+  const float factor = 1.0f / sqrtf(total / static_cast<float>(args.n) + args.eps);
+  for (int64_t i = threadIdx.x; i < args.n; i += kThreads) y[i] = x[i] * factor * args.weight[i];
+}
+
+/// Grid: rows.
+__global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMulArgs args) {
+  const float* gate = args.gate + blockIdx.x * args.gate_stride;
+  const float* up = args.up + blockIdx.x * args.up_stride;
+  float* out = args.out + blockIdx.x * args.out_stride;
+  for (int64_t i = threadIdx.x; i < args.n; i += kThreads) {
+    const float z = gate[i];
+    out[i] = z / (1 + expf(-z)) * up[i];
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) add_kernel(float* x, const float* y, int64_t count) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < count) x[i] += y[i];
+}
+
+}  // namespace
+
+void rms_norm_cuda(const RmsNormArgs& args, CudaStream stream) {
+  launch(rms_norm_kernel, static_cast<unsigned>(args.rows), kThreads, kWarps * 4, stream, args);
+}
+
+void silu_mul_cuda(const SiluMulArgs& args, CudaStream stream) {
+  launch(silu_mul_kernel, static_cast<unsigned>(args.rows), kThreads, 0, stream, args);
+}
+
+void add_into_cuda(float* x, const float* y, int64_t count, CudaStream stream) {
+  launch(add_kernel, blocks_for(count, kThreads), kThreads, 0, stream, x, y, count);
+}
+
+}  // namespace kvarena::kernels

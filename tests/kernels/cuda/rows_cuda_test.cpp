@@ -1,0 +1,99 @@
+// Rotation, the Hadamard transform and the row-wise pieces of a layer on the device.
+#include "kernels/elementwise/elementwise_cuda.h"
+#include "kernels/hadamard/hadamard.h"
+#include "kernels/hadamard/hadamard_cuda.h"
+#include "kernels/rope/rope_cuda.h"
+#include "tests/kernels/cuda/device_support.h"
+
+namespace kvarena::kernels {
+namespace {
+
+using test::CudaTest;
+using test::expect_close;
+using test::expect_same_bits;
+using test::normal;
+using test::OnDevice;
+
+class RowsCuda : public CudaTest {};
+
+/// The host's widest path, whose bits those of the device are where a contract says so; none on a machine without SIMD.
+bool host_has_simd() { return !test::simd_paths().empty(); }
+
+TEST_F(RowsCuda, RotatedQueriesHaveTheHostsBits) {
+  if (!host_has_simd()) GTEST_SKIP() << "this CPU runs the reference path only, which rounds otherwise";
+  const int64_t tokens = 5, heads = 3, head_dim = 64;
+  for (const int64_t rotary : {64, 32, 6}) {
+    std::vector<float> x = normal(tokens * heads * head_dim, 1);
+    const std::vector<float> cos = normal(tokens * rotary / 2, 2), sin = normal(tokens * rotary / 2, 3);
+    OnDevice device;
+    RotateArgs args{device.copy(x), tokens,           heads,           head_dim, heads * head_dim, head_dim,
+                    rotary,         device.copy(cos), device.copy(sin)};
+    rotate_cuda(args, nullptr);
+    const std::vector<float> got = test::from_device(args.x, static_cast<int64_t>(x.size()));
+    args.x = x.data();
+    args.cos = cos.data();
+    args.sin = sin.data();
+    rotate(args);
+    expect_same_bits(got, x, "rotary " + std::to_string(rotary));
+  }
+}
+
+TEST_F(RowsCuda, KeysTurnedInTheirCellsHaveTheHostsBits) {
+  if (!host_has_simd()) GTEST_SKIP() << "this CPU runs the reference path only, which rounds otherwise";
+  const int64_t head_dim = 64, half = 24, n = 70;
+  for (const DType dtype : test::kDTypes) {
+    for (const int64_t table_stride : {int64_t{0}, half}) {
+      std::vector<float> memory(static_cast<size_t>(cell_bytes(n, head_dim, dtype) / 4));
+      const Cells keys{CellKind::keys, dtype, head_dim, memory.data()};
+      store_rows(keys, 0, n, normal(n * head_dim, 4).data(), head_dim);
+      const std::vector<float> cos = normal(40 * half, 5), sin = normal(40 * half, 6);
+      OnDevice device;
+      Cells device_keys = keys;
+      device_keys.data = device.copy(memory);
+      rotate_cells_cuda(device_keys, 13, 40, device.copy(cos), device.copy(sin), half, table_stride, nullptr);
+      rotate_cells(keys, 13, 40, cos.data(), sin.data(), half, table_stride);
+      std::vector<float> got(static_cast<size_t>(n * head_dim)), want(got.size());
+      const std::vector<float> turned =
+          test::from_device(static_cast<const float*>(device_keys.data), static_cast<int64_t>(memory.size()));
+      load_rows({CellKind::keys, dtype, head_dim, const_cast<float*>(turned.data())}, 0, n, got.data(), head_dim);
+      load_rows(keys, 0, n, want.data(), head_dim);
+      expect_same_bits(got, want, name_of(dtype));
+    }
+  }
+}
+
+TEST_F(RowsCuda, TheHadamardTransformHasTheHostsBits) {
+  if (!host_has_simd()) GTEST_SKIP() << "this CPU runs the reference path only, which rounds otherwise";
+  for (const int64_t n : {1, 2, 16, 64, 128, 1024}) {
+    std::vector<float> x = normal(3 * (n + 5), 7);
+    OnDevice device;
+    float* got = device.copy(x);
+    hadamard_cuda(got, 3, n, n + 5, nullptr);
+    hadamard(x.data(), 3, n, n + 5);
+    expect_same_bits(test::from_device(got, static_cast<int64_t>(x.size())), x, "n=" + std::to_string(n));
+  }
+}
+
+TEST_F(RowsCuda, NormsAndGatesAgreeWithTheReference) {
+  const ScopedCpuPath reference(CpuPath::reference);
+  for (const int64_t n : {1, 31, 576, 1500}) {
+    const int64_t rows = 3, stride = n + 3;
+    const std::vector<float> x = normal(rows * stride, 8), up = normal(rows * stride, 9), weight = normal(n, 10);
+    OnDevice device;
+    const float *device_x = device.copy(x), *device_up = device.copy(up);
+    std::vector<float> want = x;
+    float* got = device.copy(x);
+    rms_norm_cuda({device_x, device.copy(weight), got, rows, n, stride, stride, 1e-5f}, nullptr);
+    rms_norm({x.data(), weight.data(), want.data(), rows, n, stride, stride, 1e-5f});
+    expect_close(test::from_device(got, rows * stride), want, 1e-6, 2e-6, "rms_norm");
+    silu_mul_cuda({device_x, device_up, got, rows, n, stride, stride, stride}, nullptr);
+    silu_mul({x.data(), up.data(), want.data(), rows, n, stride, stride, stride});
+    expect_close(test::from_device(got, rows * stride), want, 1e-6, 2e-6, "silu_mul");
+    add_into_cuda(got, device_up, rows * stride, nullptr);
+    add_into(want.data(), up.data(), rows * stride);
+    expect_close(test::from_device(got, rows * stride), want, 2e-6, 2e-6, "add_into");
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::kernels
