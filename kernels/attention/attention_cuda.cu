@@ -229,7 +229,7 @@ void run_batch(const AttendArgs& args, int value_dim, const Batch& batch, bool s
       scratch.upload(batch.problems.data(), static_cast<int64_t>(batch.problems.size() * sizeof(AttendWork)), stream));
   call.runs = static_cast<const DeviceRun*>(
       scratch.upload(batch.runs.data(), static_cast<int64_t>(batch.runs.size() * sizeof(DeviceRun)), stream));
-  call.partials = split ? static_cast<float*>(scratch.device(batch.partial_floats * 4)) : nullptr;
+  call.partials = split ? static_cast<float*>(scratch.device(batch.partial_floats * 4, stream)) : nullptr;
   call.q_heads = args.q_heads;
   call.kv_heads = args.kv_heads;
   call.head_dim = static_cast<int>(args.head_dim);

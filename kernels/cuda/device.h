@@ -5,11 +5,13 @@
 // the error of one may show at a later call.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 struct CUstream_st;
 struct CUevent_st;
+struct CUgraphExec_st;
 
 namespace kvarena::kernels {
 
@@ -45,6 +47,49 @@ class CudaBuffer {
   int64_t bytes_ = 0;
 };
 
+/// Host memory that the device copies from and to at full speed, and reads in place (gather_entries_cuda takes it).
+class PinnedBuffer {
+ public:
+  explicit PinnedBuffer(int64_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+/// A stream of its own, beside which others run.
+class CudaQueue {
+ public:
+  CudaQueue();
+  ~CudaQueue();
+  CudaQueue(const CudaQueue&) = delete;
+  CudaQueue& operator=(const CudaQueue&) = delete;
+  [[nodiscard]] CudaStream stream() const { return stream_; }
+
+ private:
+  CudaStream stream_ = nullptr;
+};
+
+/// Work recorded once and started again and again without the host's part of it: a decoding step is a hundred kernels
+/// of a few microseconds each.
+class CudaGraph {
+ public:
+  /// Records what `body` queues on `stream` (not the default stream) instead of running it. Arguments are those of the
+  /// recording: descriptions that a CudaScratch uploads meanwhile are constants of the graph and live as long as the
+  /// scratch does.
+  CudaGraph(CudaStream stream, const std::function<void()>& body);
+  ~CudaGraph();
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  void launch(CudaStream stream) const;
+
+ private:
+  CUgraphExec_st* graph_ = nullptr;
+};
+
 /// What calls on one stream need besides their arguments: memory for partial results, and a way to hand descriptions to
 /// the device. Grows to the largest call seen and then allocates nothing. Used by one thread at a time; outlives the
 /// work it was given to.
@@ -55,13 +100,10 @@ class CudaScratch {
   CudaScratch(const CudaScratch&) = delete;
   CudaScratch& operator=(const CudaScratch&) = delete;
 
-  /// Memory for partial results until the next call for the same stream.
-  [[nodiscard]] void* device(int64_t bytes) {
-    partials_.reserve(bytes);
-    return partials_.data();
-  }
-  /// Copies `bytes` to the device and returns where they lie until the call after next. The host's copy is free on
-  /// return.
+  /// Memory for partial results until the next call for the same stream. In a graph it is the call's own.
+  [[nodiscard]] void* device(int64_t bytes, CudaStream stream);
+  /// Copies `bytes` to the device and returns where they lie until the call after next (in a graph for good). The
+  /// host's copy is free on return.
   [[nodiscard]] void* upload(const void* host, int64_t bytes, CudaStream stream);
 
  private:
@@ -72,6 +114,7 @@ class CudaScratch {
     CudaEvent copied = nullptr;
   };
   CudaBuffer partials_;
+  std::vector<CudaBuffer> kept_;  // what graphs use
   std::vector<Slot> slots_;
   int64_t next_ = 0;
 };

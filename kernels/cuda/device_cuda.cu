@@ -43,14 +43,68 @@ void CudaBuffer::reserve(int64_t bytes) {
   bytes_ = bytes;
 }
 
+PinnedBuffer::PinnedBuffer(int64_t bytes) {
+  cuda_check(cudaMallocHost(&data_, static_cast<size_t>(bytes)), "allocating pinned memory");
+}
+PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
+
+CudaQueue::CudaQueue() { cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
+CudaQueue::~CudaQueue() { cudaStreamDestroy(stream_); }
+
+CudaGraph::CudaGraph(CudaStream stream, const std::function<void()>& body) {
+  // Relaxed: a scratch may allocate and copy on other streams meanwhile.
+  cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "recording a graph");
+  cudaGraph_t graph = nullptr;
+  try {
+    body();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    throw;
+  }
+  cuda_check(cudaStreamEndCapture(stream, &graph), "ending the recording of a graph");
+  const cudaError_t error = cudaGraphInstantiate(&graph_, graph, 0);
+  cudaGraphDestroy(graph);
+  cuda_check(error, "making a graph");
+}
+CudaGraph::~CudaGraph() { cudaGraphExecDestroy(graph_); }
+
+void CudaGraph::launch(CudaStream stream) const { cuda_check(cudaGraphLaunch(graph_, stream), "starting a graph"); }
+
+namespace {
+
+bool recording(CudaStream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda_check(cudaStreamIsCapturing(stream, &status), "asking for a recording");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+}  // namespace
+
 CudaScratch::~CudaScratch() {
-  for (Slot& slot : slots_) {
+  for (const Slot& slot : slots_) {
     cudaFreeHost(slot.pinned);
-    cudaEventDestroy(slot.copied);
+    if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
   }
 }
 
+void* CudaScratch::device(int64_t bytes, CudaStream stream) {
+  if (recording(stream)) {  // of its own: what other calls use may grow and move
+    kept_.emplace_back(bytes);
+    return kept_.back().data();
+  }
+  partials_.reserve(bytes);
+  return partials_.data();
+}
+
 void* CudaScratch::upload(const void* host, int64_t bytes, CudaStream stream) {
+  if (recording(stream)) {
+    const CudaQueue aside;
+    kept_.emplace_back(bytes);
+    cuda_upload(kept_.back().data(), host, bytes, aside.stream());
+    cuda_synchronize(aside.stream());
+    return kept_.back().data();
+  }
   constexpr size_t kSlots = 4;  // so that the host can be some calls ahead
   if (slots_.empty()) slots_.resize(kSlots);
   Slot& slot = slots_[static_cast<size_t>(next_++) % kSlots];

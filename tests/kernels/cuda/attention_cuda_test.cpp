@@ -322,5 +322,26 @@ TEST_F(AttentionCuda, PackedEntriesMayBeListedAndMixedWith16BitOnes) {
   }
 }
 
+TEST_F(AttentionCuda, AGraphGivesTheBitsOfTheCallsItRecorded) {
+  const Shape shape{4, 2, 64, 64, DType::bf16};
+  const Layer layer(shape, 1100, 13);
+  const std::vector<float> q = normal(4 * 64, 14);
+  const Result want = on_device(shape, q, 1, layer.runs(), {});
+  DeviceProblem one(shape, q, 1, layer.runs(), {});
+  const CudaQueue queue;
+  CudaScratch scratch;
+  cuda_synchronize(nullptr);
+  const CudaGraph graph(queue.stream(), [&] {
+    init_attention_cuda(one.problem.state, 1, shape.q_heads, 64, queue.stream());
+    attend_cuda({{&one.problem, 1}, shape.q_heads, shape.kv_heads, 64, 64, scale_of(shape)}, scratch, queue.stream());
+    finish_attention_cuda(one.problem.state, 1, shape.q_heads, 64, one.lse, queue.stream());
+  });
+  for (int turn = 0; turn < 2; ++turn) {
+    graph.launch(queue.stream());
+    cuda_synchronize(queue.stream());
+    expect_same_bits(test::from_device(one.problem.state.out, 4 * 64), want.out, "turn " + std::to_string(turn));
+  }
+}
+
 }  // namespace
 }  // namespace kvarena::kernels

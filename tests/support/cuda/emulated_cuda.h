@@ -48,6 +48,9 @@ struct alignas(16) uint4 {
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
+struct CUstream_st;
+struct CUevent_st;
+
 namespace emulated_cuda {
 
 /// What a lane brings to a meeting of its warp.
@@ -67,6 +70,8 @@ void sync_block(const std::source_location& where);
 
 /// Runs `kernel` for every thread of the grid.
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
+/// Does `work` now, or records it where a graph is being made of the stream.
+void start(CUstream_st* stream, std::function<void()> work);
 /// Of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
 
@@ -168,13 +173,17 @@ T __ldg(const T* at) {
 }
 
 // The runtime's functions, on the host's memory.
-struct CUstream_st;
-struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
+using cudaGraph_t = CUgraph_st*;
+using cudaGraphExec_t = CUgraphExec_st*;
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorStreamCaptureUnsupported };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
-constexpr unsigned cudaEventDisableTiming = 2;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
+constexpr unsigned cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1;
 
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
@@ -185,9 +194,20 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+cudaError_t cudaEventCreate(cudaEvent_t* event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 // NOLINTEND
