@@ -1,5 +1,6 @@
 """scripts/setup gives up with one clear sentence, and test_summary.py counts honestly. No download is made."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -112,6 +113,50 @@ class Summary(Folder):
         run = self.summary()
         self.assertNotEqual(0, run.returncode)
         self.assertIn("no test passed", run.stderr)
+
+
+class Gpu(Folder):
+    ROWS = ('{"rows": [{"name": "decode bf16 batch 8 32k", "bytes": 300, "flops": 0, "seconds": [3.0, 1.0, 2.0],'
+            ' "copy_bytes_per_second": [200.0]}, {"name": "decode 4 bit batch 8 32k", "bytes": 100, "flops": 0,'
+            ' "seconds": [1.0], "copy_bytes_per_second": [200.0]}]}')
+
+    def gpu(self, test, bench):
+        """Programs that say what is told; `bench` is what the benchmark writes, if anything."""
+        self.write("bin/kernels_cuda_test", f"#!/bin/sh\necho '{test}'\n", 0o755)
+        write = f"echo '{bench}' > $4" if bench else "true"
+        self.write("bin/kvarena-cuda-bench", f"#!/bin/sh\n{write}\n", 0o755)
+        self.write("bin/revision.txt", "abc+\n")
+        self.write("path/nvidia-smi", "#!/bin/sh\necho 'NVIDIA H200, 143771, 580.1'\n", 0o755)
+        words = [ROOT / "scripts/gpu", "--no-build", "--programs", self.folder / "bin", "--out", self.folder / "out.json"]
+        return subprocess.run(words, capture_output=True, text=True,
+                              env={**os.environ, "PATH": f"{self.folder}/path:{os.environ['PATH']}"})
+
+    def test_report_says_where_and_what_was_reached(self):
+        run = self.gpu("[  PASSED  ] 38 tests.", self.ROWS)
+        self.assertEqual(0, run.returncode, run.stderr)
+        self.assertIn("75% of copy", run.stdout)
+        self.assertIn("2.00 x bf16", run.stdout)
+        report = json.loads((self.folder / "out.json").read_text())
+        self.assertEqual({"passed": 38, "skipped": 0, "failed": 0}, report["tests"])
+        self.assertEqual(("NVIDIA H200", "abc+"), (report["machine"]["device"], report["machine"]["git_revision"]))
+        self.assertEqual(2, len(report["rows"]))
+
+    def test_failed_test_fails_the_script(self):
+        run = self.gpu("[  PASSED  ] 37 tests.\n[  FAILED  ] 1 test, listed below:", self.ROWS)
+        self.assertEqual(1, run.returncode)
+        self.assertEqual(1, json.loads((self.folder / "out.json").read_text())["tests"]["failed"])
+
+    def test_without_a_device_nothing_is_written(self):
+        run = self.gpu("[  PASSED  ] 0 tests.\n[  SKIPPED ] 38 tests, listed below:", "")
+        self.assertEqual(0, run.returncode, run.stderr)
+        self.assertIn("no device", run.stdout)
+        self.assertFalse((self.folder / "out.json").exists())
+
+    def test_missing_programs_are_named(self):
+        words = [ROOT / "scripts/gpu", "--no-build", "--programs", self.folder]
+        run = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual(1, run.returncode)
+        self.assertIn("--build-only", run.stderr)
 
 
 if __name__ == "__main__":

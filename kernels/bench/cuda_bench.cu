@@ -1,0 +1,404 @@
+// kvarena-cuda-bench: the device kernels' microbenchmark, with the device's own limit measured in the same run.
+//
+//   kvarena-cuda-bench [--only TEXT] [--samples N] [--shrink N] [--out FILE.json]
+//
+// Each row is recorded as a graph over enough copies of its problem that the caches do not hold them, and timed by
+// events; its figure is the median of the samples, its limit a copy of 512 MiB on the device taken before each sample
+// (bytes read and bytes written are both counted). --shrink divides context lengths: to see that the program runs, not
+// to measure.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "kernels/bench/device_problem.cuh"
+#include "kernels/cells/cells_cuda.h"
+#include "kernels/column_sums/column_sums_cuda.h"
+#include "kernels/hadamard/hadamard_cuda.h"
+#include "kernels/page_bounds/page_bounds_cuda.h"
+#include "kernels/quantize/quantize_cuda.h"
+#include "kernels/top_k/top_k_cuda.h"
+
+namespace kvarena::kernels::bench {
+namespace {
+
+struct Options {
+  std::string only, out;
+  int64_t samples = 7, shrink = 1;
+};
+
+class Timer {
+ public:
+  Timer() {
+    cuda_check(cudaEventCreate(&begin_), "making an event");
+    cuda_check(cudaEventCreate(&end_), "making an event");
+  }
+  ~Timer() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  [[nodiscard]] double seconds(CudaStream stream, const std::function<void()>& work) const {
+    cuda_check(cudaEventRecord(begin_, stream), "recording an event");
+    work();
+    cuda_check(cudaEventRecord(end_, stream), "recording an event");
+    cuda_check(cudaEventSynchronize(end_), "waiting for an event");
+    float milliseconds = 0;
+    cuda_check(cudaEventElapsedTime(&milliseconds, begin_, end_), "reading a timer");
+    return milliseconds * 1e-3;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+struct Row {
+  std::string name;
+  int64_t bytes = 0;                    // that one iteration must move
+  int64_t flops = 0;                    // 0: not stated
+  std::vector<double> seconds, limits;  // of one iteration; bytes a second
+};
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options), probe_bytes_((int64_t{512} << 20) / options.shrink), from_(probe_bytes_), to_(probe_bytes_) {
+    fill(from_.data(), probe_bytes_, Fill::bits, 1, stream());
+  }
+
+  [[nodiscard]] CudaStream stream() const { return queue_.stream(); }
+  [[nodiscard]] bool wants(const std::string& name) const { return name.find(options_.only) != std::string::npos; }
+  [[nodiscard]] int64_t shrunk(int64_t count) const { return std::max<int64_t>(64, count / options_.shrink / 16 * 16); }
+  /// Copies of a problem that no cache of the device holds together.
+  [[nodiscard]] int64_t copies_for(int64_t bytes) const {
+    return options_.shrink > 1 ? 1 : std::max<int64_t>(1, (int64_t{256} << 20) / std::max<int64_t>(1, bytes));
+  }
+
+  /// Times `iterations` iterations that `work` queues together.
+  void time(const std::string& name, int64_t bytes, int64_t flops, int64_t iterations,
+            const std::function<void()>& work) {
+    const CudaGraph graph(stream(), work);
+    const auto once = [&] { graph.launch(stream()); };
+    (void)timer_.seconds(stream(), once);
+    const double warm = timer_.seconds(stream(), once);
+    const int64_t turns = options_.shrink > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(0.03 / warm), 1, 200);
+    Row row{name, bytes, flops};
+    for (int64_t sample = 0; sample < options_.samples; ++sample) {
+      row.limits.push_back(copy_bandwidth());
+      const double seconds = timer_.seconds(stream(), [&] {
+        for (int64_t t = 0; t < turns; ++t) once();
+      });
+      row.seconds.push_back(seconds / static_cast<double>(turns * iterations));
+    }
+    print(row);
+    rows_.push_back(row);
+  }
+
+  void write(std::ostream& to) const {
+    to << "{\n \"rows\": [\n";
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const Row& row = rows_[i];
+      to << "  {\"name\": \"" << row.name << "\", \"bytes\": " << row.bytes << ", \"flops\": " << row.flops
+         << ", \"seconds\": " << list(row.seconds) << ", \"copy_bytes_per_second\": " << list(row.limits) << "}"
+         << (i + 1 < rows_.size() ? ",\n" : "\n");
+    }
+    to << " ]\n}\n";
+  }
+
+ private:
+  double copy_bandwidth() {
+    constexpr int kCopies = 4;
+    const double seconds = timer_.seconds(stream(), [&] {
+      for (int i = 0; i < kCopies; ++i) {
+        cuda_check(cudaMemcpyAsync(to_.data(), from_.data(), static_cast<size_t>(probe_bytes_),
+                                   cudaMemcpyDeviceToDevice, stream()),
+                   "copying on the device");
+      }
+    });
+    return 2.0 * kCopies * static_cast<double>(probe_bytes_) / seconds;
+  }
+  static std::string list(const std::vector<double>& x) {
+    std::string text = "[";
+    for (size_t i = 0; i < x.size(); ++i) {
+      char number[32];
+      std::snprintf(number, sizeof(number), "%s%.6e", i == 0 ? "" : ", ", x[i]);
+      text += number;
+    }
+    return text + "]";
+  }
+  static void print(const Row& row) {
+    const double seconds = median(row.seconds), limit = median(row.limits);
+    const double bandwidth = static_cast<double>(row.bytes) / seconds;
+    std::printf("%-44s %10.1f us %8.0f GB/s %5.1f%% of copy", row.name.c_str(), seconds * 1e6, bandwidth / 1e9,
+                100 * bandwidth / limit);
+    if (row.flops > 0) std::printf(" %8.1f TFLOP/s", static_cast<double>(row.flops) / seconds / 1e12);
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  Options options_;
+  int64_t probe_bytes_;
+  CudaQueue queue_;
+  CudaBuffer from_, to_;
+  Timer timer_;
+  std::vector<Row> rows_;
+};
+
+constexpr DeviceShape kLlama{32, 8, 128};  // Llama-3.1-8B
+
+std::string thousands(int64_t count) {
+  return count % 1024 == 0 ? std::to_string(count / 1024) + "k" : std::to_string(count);
+}
+
+/// Attention over copies of a layer that `make` makes.
+void bench_attend(Bench& bench, const std::string& name, int64_t q_len, int64_t visible,
+                  const std::function<std::unique_ptr<DeviceLayer>()>& make, int64_t bytes = 0) {
+  if (!bench.wants(name)) return;
+  std::vector<std::unique_ptr<DeviceLayer>> layers;
+  layers.push_back(make());
+  const int64_t copies = bench.copies_for(layers[0]->bytes());
+  while (static_cast<int64_t>(layers.size()) < copies) layers.push_back(make());
+  const auto sequences = static_cast<int64_t>(layers[0]->problems().size());
+  CudaScratch scratch;
+  bench.time(name, bytes > 0 ? bytes : layers[0]->bytes(),
+             4 * kLlama.q_heads * kLlama.head_dim * sequences * visible * q_len, copies, [&] {
+               for (const auto& layer : layers) layer->attend(scratch, bench.stream());
+             });
+}
+
+void bench_dense(Bench& bench) {
+  for (const auto& [sequences, context] :
+       {std::pair<int64_t, int64_t>{1, 8192}, {1, 32768}, {1, 131072}, {8, 16384}, {8, 32768}}) {
+    const int64_t entries = bench.shrunk(context);
+    bench_attend(bench, "decode bf16 batch " + std::to_string(sequences) + " " + thousands(context), 1, entries, [&] {
+      return std::make_unique<DeviceLayer>(kLlama, DType::bf16, sequences, entries, 1, bench.stream());
+    });
+  }
+  const int64_t entries = bench.shrunk(32768);
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    bench_attend(bench, std::string("decode ") + name_of(dtype) + " batch 1 32k", 1, entries,
+                 [&] { return std::make_unique<DeviceLayer>(kLlama, dtype, 1, entries, 1, bench.stream()); });
+  }
+  bench_attend(bench, "verify 26 tokens bf16 batch 1 32k", 26, entries,
+               [&] { return std::make_unique<DeviceLayer>(kLlama, DType::bf16, 1, entries, 26, bench.stream()); });
+  for (const int64_t tokens : {2048, 8192}) {
+    const int64_t n = bench.shrunk(tokens);
+    bench_attend(bench, "prefill bf16 " + thousands(tokens), n, n / 2,
+                 [&] { return std::make_unique<DeviceLayer>(kLlama, DType::bf16, 1, n, n, bench.stream()); });
+  }
+}
+
+void bench_packed(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768);
+  for (const int bits : {8, 4, 3, 2, 1}) {
+    bench_attend(bench, "decode " + std::to_string(bits) + " bit batch 8 32k", 1, entries, [&] {
+      return std::make_unique<DeviceLayer>(
+          kLlama, QuantFormat{.bits = bits, .rule = bits == 1 ? QuantRule::midpoint : QuantRule::minimum}, 8, entries,
+          1, bench.stream());
+    });
+  }
+}
+
+/// 2048 of 32768 entries: pages of 16, or single ones.
+void bench_indexed(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768), chosen = entries / 16;
+  for (const bool pages : {true, false}) {
+    std::vector<int32_t> index;
+    for (int64_t i = 0; i < chosen; ++i) {
+      index.push_back(static_cast<int32_t>(pages ? i / 16 * 256 + i % 16 : i * 16 + i % 16));
+    }
+    const int64_t bytes = chosen * 2 * kLlama.head_dim * 2 * kLlama.kv_heads;
+    bench_attend(
+        bench, std::string("decode bf16 2048 of 32k by ") + (pages ? "pages" : "entries"), 1, chosen,
+        [&] {
+          auto layer = std::make_unique<DeviceLayer>(kLlama, DType::bf16, 1, entries, 1, bench.stream());
+          auto* device = static_cast<int32_t*>(layer->memory(chosen * 4, Fill::bits, bench.stream()));
+          cuda_upload(device, index.data(), chosen * 4, bench.stream());
+          cuda_synchronize(bench.stream());
+          for (HeadRun& run : layer->runs()) {
+            run.index = device;
+            run.index_count = chosen;
+          }
+          return layer;
+        },
+        bytes);
+  }
+}
+
+void bench_sums(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768), tokens = 32;
+  const std::string name = "column sums, last 32 queries, bf16 32k";
+  if (!bench.wants(name)) return;
+  DeviceLayer layer(kLlama, DType::bf16, 1, entries, tokens, bench.stream());
+  const AttendProblem& p = layer.problems()[0];
+  const ColumnSumsProblem problem{
+      p.q,
+      tokens,
+      p.q_token_stride,
+      p.q_head_stride,
+      static_cast<const float*>(p.state.sum),
+      p.runs,
+      DType::bf16,
+      true,
+      0,
+      static_cast<float*>(layer.memory(kLlama.q_heads * entries * 4, Fill::f32, bench.stream())),
+      entries};
+  CudaScratch scratch;
+  bench.time(name, layer.bytes() / 2, 2 * kLlama.q_heads * kLlama.head_dim * tokens * entries, 1, [&] {
+    column_sums_cuda({{&problem, 1}, kLlama.q_heads, kLlama.kv_heads, kLlama.head_dim, 0.08f}, scratch, bench.stream());
+  });
+}
+
+void bench_packing(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768), dim = kLlama.head_dim;
+  const CudaBuffer rows(entries * dim * 4);
+  fill(rows.data(), rows.bytes(), Fill::f32, 3, bench.stream());
+  for (const int bits : {4, 2}) {
+    for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+      const QuantFormat format{.bits = bits};
+      const std::string name = std::string("pack ") + (kind == CellKind::keys ? "keys" : "values") + " " +
+                               std::to_string(bits) + " bit, 8 heads 32k";
+      if (!bench.wants(name)) continue;
+      const int64_t meta = packed_meta_count(kind, entries, dim, format),
+                    codes = packed_code_dwords(entries, dim, bits);
+      const CudaBuffer packed(codes * 4), scales(meta * 2), zeros(meta * 2);
+      const PackedEntries to{kind,
+                             format,
+                             dim,
+                             static_cast<uint32_t*>(packed.data()),
+                             static_cast<uint16_t*>(scales.data()),
+                             static_cast<uint16_t*>(zeros.data())};
+      bench.time(name, kLlama.kv_heads * (entries * dim * 4 + codes * 4 + meta * 4), 0, 1, [&] {
+        for (int64_t h = 0; h < kLlama.kv_heads; ++h) {
+          encode_rows_cuda(to, 0, entries, static_cast<const float*>(rows.data()), dim, bench.stream());
+        }
+      });
+    }
+  }
+}
+
+void bench_selection(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768), dim = kLlama.head_dim, pages = entries / kCell, heads = kLlama.q_heads;
+  DeviceLayer layer(kLlama, DType::bf16, 1, entries, 1, bench.stream());
+  const PageBounds bounds{static_cast<float*>(layer.memory(pages * dim * 4, Fill::f32, bench.stream())),
+                          static_cast<float*>(layer.memory(pages * dim * 4, Fill::f32, bench.stream()))};
+  auto* scores = static_cast<float*>(layer.memory(heads * entries * 4, Fill::f32, bench.stream()));
+  auto* index = static_cast<int32_t*>(layer.memory(heads * entries * 4, Fill::f32, bench.stream()));
+  const Cells keys{CellKind::keys, DType::bf16, dim, const_cast<void*>(layer.runs()[0].keys)};
+  if (bench.wants("page bounds, one head 32k")) {
+    bench.time("page bounds, one head 32k", entries * dim * 2 + pages * dim * 8, 0, 1,
+               [&] { update_page_bounds_cuda(keys, 0, entries, bounds, bench.stream()); });
+  }
+  if (bench.wants("page scores, 4 rows 32k")) {
+    bench.time("page scores, 4 rows 32k", pages * dim * 8, 0, 1, [&] {
+      page_scores_cuda(layer.problems()[0].q, 4, dim, bounds, pages, dim, scores, entries, bench.stream());
+    });
+  }
+  if (bench.wants("top-k, 2048 of 32k, 32 rows")) {
+    bench.time("top-k, 2048 of 32k, 32 rows", heads * entries * 4, 0, 1, [&] {
+      top_k_rows_cuda(scores, heads, entries, entries, entries / 16, index, index + heads * entries / 16,
+                      bench.stream());
+    });
+  }
+  if (bench.wants("hadamard 128, 32k rows")) {
+    bench.time("hadamard 128, 32k rows", entries * dim * 8, 0, 1,
+               [&, x = layer.memory(entries * dim * 4, Fill::f32, bench.stream())] {
+                 hadamard_cuda(static_cast<float*>(x), entries, dim, dim, bench.stream());
+               });
+  }
+}
+
+/// From pinned host memory: in one piece, and 2048 tokens of 8 heads as pages that the device reads in place.
+void bench_fetch(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768), chosen = entries / 16, dim = kLlama.head_dim, heads = kLlama.kv_heads;
+  const int64_t head_bytes = cell_bytes(entries, dim, DType::bf16);
+  const PinnedBuffer host(2 * heads * head_bytes);
+  std::memset(host.data(), 0x3f, static_cast<size_t>(2 * heads * head_bytes));
+  const CudaBuffer device(2 * heads * head_bytes);
+  if (bench.wants("fetch, contiguous")) {
+    bench.time("fetch, contiguous", 2 * heads * head_bytes, 0, 1,
+               [&] { cuda_upload(device.data(), host.data(), 2 * heads * head_bytes, bench.stream()); });
+  }
+  if (!bench.wants("fetch, 2048 tokens by pages")) return;
+  std::vector<int32_t> pages;
+  for (int64_t i = 0; i < chosen; ++i) pages.push_back(static_cast<int32_t>(i / 16 * 256 + i % 16));
+  const CudaBuffer index(chosen * 4);
+  cuda_upload(index.data(), pages.data(), chosen * 4, bench.stream());
+  std::vector<EntryGather> gathers;
+  for (int64_t i = 0; i < 2 * heads; ++i) {
+    const CellKind kind = i % 2 == 0 ? CellKind::keys : CellKind::values;
+    gathers.push_back({{kind, DType::bf16, dim, static_cast<char*>(host.data()) + i * head_bytes},
+                       static_cast<const int32_t*>(index.data()),
+                       chosen,
+                       {kind, DType::bf16, dim, static_cast<char*>(device.data()) + i * head_bytes},
+                       0});
+  }
+  CudaScratch scratch;
+  cuda_synchronize(bench.stream());
+  bench.time("fetch, 2048 tokens by pages", 2 * heads * chosen * dim * 2, 0, 1,
+             [&] { gather_entries_cuda(gathers, scratch, bench.stream()); });
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    if (name == "--only") {
+      options.only = value;
+    } else if (name == "--out") {
+      options.out = value;
+    } else if (name == "--samples") {
+      options.samples = std::max<int64_t>(1, std::stoll(value));
+    } else if (name == "--shrink") {
+      options.shrink = std::max<int64_t>(1, std::stoll(value));
+    } else {
+      throw std::runtime_error("no option " + name + "; there are --only, --samples, --shrink and --out");
+    }
+  }
+  if (argc % 2 == 0) throw std::runtime_error(std::string("an option lacks its value: ") + argv[argc - 1]);
+  return options;
+}
+
+int run(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  const std::string absent = cuda_absent();
+  if (!absent.empty()) {
+    std::fprintf(stderr, "kvarena-cuda-bench: skipped: %s\n", absent.c_str());
+    return 0;
+  }
+  Bench bench(options);
+  bench_dense(bench);
+  bench_packed(bench);
+  bench_indexed(bench);
+  bench_sums(bench);
+  bench_packing(bench);
+  bench_selection(bench);
+  bench_fetch(bench);
+  if (!options.out.empty()) {
+    std::ofstream file(options.out);
+    bench.write(file);
+    if (!file.flush()) throw std::runtime_error("cannot write " + options.out);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kvarena::kernels::bench
+
+int main(int argc, char** argv) {
+  try {
+    return kvarena::kernels::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kvarena-cuda-bench: %s\n", error.what());
+    return 1;
+  }
+}
