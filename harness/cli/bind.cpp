@@ -62,7 +62,9 @@ void refuse_words(const Bound& bound, const std::string& path) {
   }
   if (!bound.commands.empty()) {
     std::vector<std::string> names;
-    for (const Bound& child : bound.commands) names.push_back(child.command->name);
+    for (const Bound& child : bound.commands) {
+      if (!child.command->hidden) names.push_back(child.command->name);
+    }
     fail({.place = fmt::format("{}there is no command \"{}\"", place, word),
           .nearest = nearest_name(word, names),
           .action = action});

@@ -21,6 +21,7 @@ struct Command {
   std::string description;        // paragraphs for the command's own help; may be empty
   std::vector<Example> examples;  // help begins with them
   std::vector<Command> commands;  // a group has these, and neither options nor run
+  bool hidden = false;            // for the program itself: no help text shows it
 
   std::function<void(OptionSet&)> declare;
   /// Called after every option was assigned. Returns the exit code: 0 only for success. Throws UserError.

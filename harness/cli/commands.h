@@ -23,6 +23,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command run_command();
 [[nodiscard]] Command schema_command();
 [[nodiscard]] Command score_command();
+[[nodiscard]] Command worker_command();
 [[nodiscard]] Command workloads_command();
 
 }  // namespace kvarena::cli

@@ -74,7 +74,9 @@ std::string help_text(const Command& command, const std::string& path) {
   text += fmt::format("{}\n  {}\n\n", bold("Usage"), wrap(usage(command, options, path), width, 4, 2));
   if (!command.commands.empty()) {
     std::vector<std::vector<std::string>> rows;
-    for (const Command& child : command.commands) rows.push_back({child.name, child.summary});
+    for (const Command& child : command.commands) {
+      if (!child.hidden) rows.push_back({child.name, child.summary});
+    }
     text += bold("Commands") + "\n" + columns(rows, width) + "\n";
   }
   auto rows = option_rows(options);

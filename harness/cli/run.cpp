@@ -4,12 +4,14 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
+#include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
-#include "harness/core/home.h"
+#include "harness/core/files.h"
 #include "harness/experiment/config.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/judge/model_judge.h"
+#include "harness/workers/worker_judge.h"
 
 namespace kvarena::cli {
 namespace {
@@ -17,7 +19,8 @@ namespace {
 using experiment::ExperimentConfig;
 using experiment::Plan;
 
-constexpr int kInterrupted = 130;  // as shells report a Ctrl-C
+constexpr int kInterrupted = 130;         // as shells report a Ctrl-C
+constexpr int64_t kTimeLimit = 2 * 3600;  // seconds: beyond what any sample of the papers takes on two cores
 
 struct Options {
   std::filesystem::path config;
@@ -28,6 +31,9 @@ struct Options {
   std::optional<std::string> database;
   std::filesystem::path data_dir;
   bool retry_failed = false;
+  int64_t time_limit_s = kTimeLimit;
+  std::optional<int64_t> memory_limit_mib;
+  bool in_process = false;
   bool quiet = false;
 
   void declare(OptionSet& o) {
@@ -42,17 +48,27 @@ struct Options {
         .help("where official data files are")
         .default_text("$KVARENA_DATA, or the small project-made samples");
     o.flag("retry-failed", retry_failed).help("judge cells again that failed in an earlier run");
+    o.option("time-limit", "SECONDS", time_limit_s)
+        .help("a sample under all methods may take so long; then each is judged alone, and may again; 0 = no limit");
+    o.option("memory-limit", "MIB", memory_limit_mib)
+        .help("a worker that holds more, beside mapped files, is ended")
+        .default_text("what the machine has");
+    o.flag("in-process", in_process)
+        .help("judge in this process, for a debugger: a method that crashes then ends the run");
     o.flag("quiet", quiet).help("no progress, only warnings");
   }
 };
 
-ExperimentConfig read_config(const Options& options) {
-  ExperimentConfig config = experiment::load_config(
-      options.config,
-      {.models_folder = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "models",
-       .overrides =
-           {.set = options.set, .models = options.models, .limit = options.limit, .database = options.database}},
-      judge::registry_validators());
+WorkerSetup setup_of(const Options& options) {
+  return {
+      .config_text = read_file(options.config),
+      .config_path = options.config,
+      .overrides = {.set = options.set, .models = options.models, .limit = options.limit, .database = options.database},
+      .data_dir = options.data_dir};
+}
+
+ExperimentConfig read_config(const WorkerSetup& setup) {
+  ExperimentConfig config = config_of(setup);
   for (const std::string& warning : config.warnings) fmt::print(stderr, "warning: {}\n", warning);
   return config;
 }
@@ -85,16 +101,39 @@ std::string outcome(const experiment::RunSummary& summary) {
   return text;
 }
 
+/// Judges in worker processes; `here` answers what needs no weights.
+workers::WorkerJudge worker_judge(judge::ModelJudge& here, const Options& options, const WorkerSetup& setup,
+                                  Progress& progress) {
+  const workers::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
+                               .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
+  // The running program, even when its file was replaced meanwhile.
+  return {here,
+          {.words = {"/proc/self/exe", "worker"},
+           .setup = setup_json(setup),
+           .limits = limits,
+           .on_line = [&progress](const std::string& line) { progress.message(line); }}};
+}
+
+void check_limits(const Options& options) {
+  const auto refuse = [](const char* name, int64_t value) {
+    if (value < 0) fail({.place = name, .found = fmt::format("{}", value), .expected = "0 or more"});
+  };
+  refuse("--time-limit", options.time_limit_s);
+  refuse("--memory-limit", options.memory_limit_mib.value_or(0));
+}
+
 int run(const Options& options) {
-  const ExperimentConfig config = read_config(options);
-  judge::ModelJudge judge(config, {.home = kvarena_home(),
-                                   .data_dir = options.data_dir,
-                                   .hardware = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "hardware"});
-  const Plan plan = experiment::make_plan(config, judge);
+  check_limits(options);
+  const WorkerSetup setup = setup_of(options);
+  const ExperimentConfig config = read_config(setup);
+  judge::ModelJudge here = model_judge(config, setup);
+  const Plan plan = experiment::make_plan(config, here);
   if (options.dry_run) return show_plan(plan);
 
   store::ResultsStore results = store::ResultsStore::open_or_create(config.output.database);
   Progress progress({.style = options.quiet ? ProgressOptions::Style::quiet : ProgressOptions::Style::automatic});
+  workers::WorkerJudge there = worker_judge(here, options, setup, progress);
+  experiment::Judge& judge = options.in_process ? static_cast<experiment::Judge&>(here) : there;
   const experiment::InterruptGuard guard;
   const experiment::RunSummary summary = experiment::run_plan(
       plan, judge, results, progress, experiment::InterruptGuard::flag(), {.retry_failed = options.retry_failed});
@@ -115,8 +154,9 @@ Command run_command() {
       {.name = "run",
        .summary = "judge methods as a config says, into a results database",
        .description =
-           "A killed run goes on where it stopped when the same command is given again. A method that fails costs "
-           "its own rows; the exit code is then 1.",
+           "A killed run goes on where it stopped when the same command is given again. Models live in worker "
+           "processes: "
+           "a method that fails, crashes, hangs or takes all memory costs its own rows; the exit code is then 1.",
        .examples = {{"kvarena run configs/quickstart.json", "everything it asks for"},
                     {"kvarena run configs/quickstart.json --dry-run", "what it would do"},
                     {"kvarena run configs/quickstart.json --limit 2 --set engine.seed=3", "a small part, changed"}}},

@@ -26,6 +26,7 @@ struct JudgeTask {
 struct Verdict {
   store::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
   std::string failure;         // not empty: the method failed and its cell is given up
+  std::string log;             // of a failure that ended a process: the last lines that it wrote
 };
 
 /// Judges samples with one model at a time. Called from one thread. Values in and out only, so that a judge may live
@@ -34,9 +35,12 @@ class Judge {
  public:
   virtual ~Judge() = default;
 
-  /// Before the first sample of a model that has anything left to do. Returns the files that decide numbers, for the
-  /// record. What it throws fails all cells of the model that are not finished, with the message as the reason.
-  virtual std::vector<store::RunInput> begin_model(const ModelEntry& model, const EngineSettings& engine) = 0;
+  /// The files that decide a model's numbers, for the record. Asked before begin_model, and needs no weights.
+  virtual std::vector<store::RunInput> inputs(const ModelEntry& model) = 0;
+
+  /// Before the first sample of a model that has anything left to do. What this and inputs() throw fails all cells of
+  /// the model that are not finished, with the message as the reason.
+  virtual void begin_model(const ModelEntry& model, const EngineSettings& engine) = 0;
   virtual void end_model(const ModelEntry& model) = 0;
 
   /// What the metrics mean that results may hold, for the record.

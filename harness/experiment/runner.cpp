@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <new>
 #include <set>
-#include <stdexcept>
 
 #include "harness/core/error.h"
 #include "harness/experiment/config_parts.h"
+#include "harness/experiment/failure.h"
 #include "harness/experiment/provenance.h"
 
 namespace kvarena::experiment {
@@ -16,21 +15,6 @@ namespace {
 using store::CellFailure;
 using store::CellState;
 using store::SampleResult;
-
-/// Runs the judge's code and returns why it failed, "" when it did not. Whatever a method throws is an outcome.
-template <typename Work>
-std::string failure_of(Work&& work) {
-  try {
-    work();
-    return "";
-  } catch (const std::bad_alloc&) {
-    return "out of memory";
-  } catch (const std::exception& error) {
-    return *error.what() == '\0' ? "an exception without a message" : error.what();
-  } catch (...) {
-    return "something thrown that is no std::exception";
-  }
-}
 
 store::ExperimentRecord record_of(const ExperimentConfig& config) {
   return {.experiment = config.name,
@@ -146,7 +130,10 @@ class Runner {
   std::string load(const ModelEntry& model) {
     progress_.note("loading " + model.label);
     std::vector<store::RunInput> inputs;
-    std::string failure = failure_of([&] { inputs = judge_.begin_model(model, plan_.config->engine); });
+    std::string failure = failure_of([&] {
+      inputs = judge_.inputs(model);
+      judge_.begin_model(model, plan_.config->engine);
+    });
     for (const store::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
     return failure;
   }
@@ -203,7 +190,8 @@ class Runner {
       const std::string& cell_id = missing[i]->cell->record.cell_id;
       if (verdicts[i].failure.empty()) verdicts[i].failure = store::problem_of(verdicts[i].result);
       if (!verdicts[i].failure.empty()) {
-        failures.push_back({.cell_id = cell_id, .sample_id = sample_id, .reason = verdicts[i].failure});
+        failures.push_back(
+            {.cell_id = cell_id, .sample_id = sample_id, .reason = verdicts[i].failure, .log = verdicts[i].log});
         continue;
       }
       SampleResult& result = results.emplace_back(std::move(verdicts[i].result));

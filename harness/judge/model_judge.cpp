@@ -201,13 +201,9 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
       .dump();
 }
 
-std::vector<store::RunInput> ModelJudge::begin_model(const ModelEntry& model,
-                                                     const experiment::EngineSettings& engine) {
-  if (engine.threads > 0) omp_set_num_threads(static_cast<int>(engine.threads));
-  LoadedModel& opened = loaded(model);
-  (void)opened.transformer();
+std::vector<store::RunInput> ModelJudge::inputs(const ModelEntry& model) {
   std::vector<store::RunInput> inputs;
-  for (const auto& file : opened.opened().checkpoint->files()) {
+  for (const auto& file : loaded(model).opened().checkpoint->files()) {
     inputs.push_back({.kind = "model",
                       .name = file.filename().string(),
                       .sha256 = hashes_.of(file),
@@ -217,6 +213,11 @@ std::vector<store::RunInput> ModelJudge::begin_model(const ModelEntry& model,
     if (place.starts_with(model.label + "\n")) inputs.push_back(input);
   }
   return inputs;
+}
+
+void ModelJudge::begin_model(const ModelEntry& model, const experiment::EngineSettings& engine) {
+  if (engine.threads > 0) omp_set_num_threads(static_cast<int>(engine.threads));
+  (void)loaded(model).transformer();
 }
 
 void ModelJudge::end_model(const ModelEntry& model) {

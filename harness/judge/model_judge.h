@@ -34,8 +34,8 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   std::string protocol_card(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
                             const experiment::ComponentEntry& method, store::CellKind kind) override;
 
-  std::vector<store::RunInput> begin_model(const experiment::ModelEntry& model,
-                                           const experiment::EngineSettings& engine) override;
+  std::vector<store::RunInput> inputs(const experiment::ModelEntry& model) override;
+  void begin_model(const experiment::ModelEntry& model, const experiment::EngineSettings& engine) override;
   void end_model(const experiment::ModelEntry& model) override;
   [[nodiscard]] std::vector<store::MetricDefinition> metric_definitions() const override;
   std::vector<experiment::Verdict> judge(const experiment::JudgeTask& task) override;

@@ -50,6 +50,21 @@ std::unique_ptr<SQLite::Database> connect(const std::string& name, int flags) {
   return database;
 }
 
+/// Before an older file is changed, a copy of it: "results.db.format2". One that is there already is an earlier
+/// attempt's and stays.
+void keep_old_format(SQLite::Database& database, const fs::path& path) {
+  const int version = checked_version(database, path.string());
+  if (version == 0 || version == migrations().back().version) return;
+  const std::string copy = fmt::format("{}.format{}", path.string(), version);
+  if (fs::exists(copy)) return;
+  const std::string part = copy + ".part";
+  fs::remove(part);
+  SQLite::Statement save(database, "VACUUM INTO ?");
+  save.bind(1, part);
+  save.exec();
+  fs::rename(part, copy);
+}
+
 /// True when the write-ahead log holds nothing that the file itself lacks.
 bool log_is_empty(const fs::path& path) {
   std::error_code ignored;
@@ -104,6 +119,7 @@ std::unique_ptr<SQLite::Database> open_to_write(const fs::path& path) {
     database->exec("PRAGMA journal_mode = WAL");
     // A commit survives the death of the process; after a power cut the last ones may be missing, none is torn.
     database->exec("PRAGMA synchronous = NORMAL");
+    keep_old_format(*database, path);
     migrate(*database, place);
     SQLite::Transaction proof(*database, SQLite::TransactionBehavior::IMMEDIATE);
     database->exec(fmt::format("PRAGMA user_version = {}", migrations().back().version));

@@ -63,7 +63,8 @@ double number_or_nan(const SQLite::Column& column) {
 
 constexpr const char* kCellColumns =
     "SELECT cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, settings_json, "
-    "engine_json, protocol_json, protocol_sha256, baseline, position, planned_samples, state, reason, superseded, "
+    "engine_json, protocol_json, protocol_sha256, baseline, position, planned_samples, state, reason, failure_log, "
+    "superseded, "
     "wall_s, (SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id), "
     "(SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id AND s.active = 1) FROM cells ";
 
@@ -86,6 +87,7 @@ std::vector<CellRow> select_cells(SQLite::Database& database, const std::string&
     cell.planned_samples = next().getInt64();
     row.state = parse_cell_state(next().getString());
     row.reason = next().getString();
+    row.failure_log = next().getString();
     row.superseded = next().getInt() != 0;
     row.wall_s = next().getDouble();
     row.done_samples = next().getInt64();

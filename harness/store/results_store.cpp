@@ -204,12 +204,13 @@ void ResultsStore::upsert_cells(std::span<const CellRecord> cells) {
   SQLite::Database& database = *reader_.database_;
   transact(database, "record the plan", [&] {
     // A cell that is to have more samples than it had when it ended goes on.
-    Writer insert(database,
-                  "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', '', 0, 0.0) "
-                  "ON CONFLICT DO UPDATE SET baseline = excluded.baseline, position = excluded.position, "
-                  "superseded = 0, state = CASE WHEN state IN ('done', 'inactive') AND "
-                  "planned_samples < excluded.planned_samples THEN 'running' ELSE state END, "
-                  "planned_samples = excluded.planned_samples");
+    Writer insert(
+        database,
+        "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', '', 0, 0.0, '') "
+        "ON CONFLICT DO UPDATE SET baseline = excluded.baseline, position = excluded.position, "
+        "superseded = 0, state = CASE WHEN state IN ('done', 'inactive') AND "
+        "planned_samples < excluded.planned_samples THEN 'running' ELSE state END, "
+        "planned_samples = excluded.planned_samples");
     Writer supersede(database,
                      "UPDATE cells SET superseded = 1 WHERE experiment = ? AND kind = ? AND model = ? AND "
                      "workload = ? AND method = ? AND cell_id <> ?");
@@ -228,7 +229,8 @@ void ResultsStore::upsert_cells(std::span<const CellRecord> cells) {
 void ResultsStore::retry_failed(const std::string& cell_id) {
   transact(*reader_.database_, "clear a failure", [&] {
     Writer(*reader_.database_,
-           "UPDATE cells SET reason = '', state = CASE WHEN EXISTS (SELECT 1 FROM samples s WHERE s.cell_id = "
+           "UPDATE cells SET reason = '', failure_log = '', state = CASE WHEN EXISTS (SELECT 1 FROM samples s WHERE "
+           "s.cell_id = "
            "cells.cell_id) THEN 'running' ELSE 'pending' END WHERE cell_id = ? AND state = 'failed'")
         .put(cell_id)
         .run();
@@ -242,11 +244,11 @@ void ResultsStore::commit(const std::string& run_id, std::span<const SampleResul
     SampleWriter writer(database);
     for (const SampleResult& result : results) writer.write(run_id, result);
     Writer failed(database,
-                  "UPDATE cells SET state = 'failed', reason = ? WHERE cell_id = ? AND state IN ('pending', "
-                  "'running')");
+                  "UPDATE cells SET state = 'failed', reason = ?, failure_log = ? WHERE cell_id = ? AND state IN "
+                  "('pending', 'running')");
     for (const CellFailure& failure : failures) {
       const std::string where = failure.sample_id.empty() ? "" : fmt::format("sample {}: ", failure.sample_id);
-      failed.put(valid_utf8(where + failure.reason)).put(failure.cell_id).run();
+      failed.put(valid_utf8(where + failure.reason)).put(valid_utf8(failure.log)).put(failure.cell_id).run();
     }
   });
 }

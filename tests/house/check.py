@@ -33,8 +33,9 @@ ARROWS = {
     # Judges a request for the experiment, through the interface that the experiment declares.
     "harness/judge": BELOW_ENGINE | MEASURING
     | {"harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/store", "harness/experiment"},
+    "harness/workers": {"harness/core", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/judge", "harness/modelled",
+    | {"harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
        "harness/throughput", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},

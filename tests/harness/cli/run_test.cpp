@@ -101,6 +101,21 @@ TEST(Run, AWorkloadOfOneSampleIsJudgedWhole) {
   EXPECT_TRUE(contains(finished.out, "1 judged")) << finished.out;
 }
 
+TEST(Run, LimitsAreNumbersThatMakeSense) {
+  const ScratchFolder scratch;
+  const RunSetup here{.folder = scratch.path()};
+  expect_refused(run_kvarena({"run", kQuickstart, "--time-limit", "-1"}, here), "--time-limit: found -1");
+  expect_refused(run_kvarena({"run", kQuickstart, "--memory-limit", "much"}, here), "--memory-limit");
+  EXPECT_TRUE(scratch.content().empty());
+}
+
+TEST(Run, WorkersAreStartedByItAloneAndShownToNobody) {
+  EXPECT_FALSE(contains(run_kvarena({"--help"}).out, "\n  worker "));
+  EXPECT_FALSE(contains(run_kvarena({"workr"}).err, "worker"));
+  expect_refused(run_kvarena({"worker"}), "--channel");
+  expect_refused(run_kvarena({"worker", "--channel", "77"}), "workers are started by `kvarena run`");
+}
+
 TEST(Run, ADatabaseThatCannotBeWrittenStopsItBeforeAnyWork) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;

@@ -133,9 +133,10 @@ TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
     "workloads": ["qasper"], "methods": ["full", "snapkv"], "engine": {"noise_floor": 0}})";
   class OneBad final : public Judge {
    public:
-    std::vector<store::RunInput> begin_model(const ModelEntry& model, const EngineSettings& engine) override {
+    std::vector<store::RunInput> inputs(const ModelEntry& model) override { return good.inputs(model); }
+    void begin_model(const ModelEntry& model, const EngineSettings& engine) override {
       if (model.name == "bad") throw UserError("bad.gguf: found 3 bytes, expected a checkpoint");
-      return good.begin_model(model, engine);
+      good.begin_model(model, engine);
     }
     void end_model(const ModelEntry& model) override { good.end_model(model); }
     std::vector<Verdict> judge(const JudgeTask& task) override { return good.judge(task); }

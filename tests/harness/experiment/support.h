@@ -136,10 +136,12 @@ class FakeCatalog final : public Catalog {
 /// Results that depend on the cell and the sample alone, like a real judge's.
 class FakeJudge : public Judge {
  public:
-  std::vector<store::RunInput> begin_model(const ModelEntry& model, const EngineSettings&) override {
+  std::vector<store::RunInput> inputs(const ModelEntry& model) override {
+    return {{.kind = "model", .name = model.label, .sha256 = "00", .detail_json = "{}"}};
+  }
+  void begin_model(const ModelEntry& model, const EngineSettings&) override {
     ++loads;
     if (fail_loading) fail({.place = model.path, .found = "no checkpoint"});
-    return {{.kind = "model", .name = model.label, .sha256 = "00", .detail_json = "{}"}};
   }
   void end_model(const ModelEntry&) override { ++unloads; }
 

@@ -36,7 +36,7 @@ std::string digest_of(const std::filesystem::path& path) { return ResultsReader(
 /// What a change of this column means: nothing when it says when, where or how long.
 bool is_circumstance(const std::string& table, const std::string& column) {
   return table == "runs" || table == "run_inputs" || column == "wall_s" || column == "run_id" || column == "at_ms" ||
-         column == "length" || column == "protocol_sha256";  // the last two repeat other columns
+         column == "failure_log" || column == "length" || column == "protocol_sha256";  // the last two repeat others
 }
 
 TEST(ContentDigest, SeesEveryColumnThatIsAResultAndNoneThatIsACircumstance) {

@@ -119,6 +119,31 @@ TEST(Schema, TruncatedDatabaseIsAnErrorThatNamesTheFile) {
   EXPECT_EQ(refused, 5);
 }
 
+TEST(Schema, AnOlderFileIsCopiedBeforeItIsChanged) {
+  const TemporaryFolder folder;
+  const auto path = folder / "results.db";
+  const auto copy = folder / "results.db.format2";
+  {
+    SQLite::Database old(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    migrate(old, "db", migrations().first(2));
+    old.exec("INSERT INTO experiments VALUES ('old', 'Old', '{}', '{}')");
+  }
+  {
+    const auto store = ResultsStore::open_or_create(path);
+    EXPECT_EQ(store.read().experiments().at(0).experiment, "old");
+  }
+  const auto version = [](const std::filesystem::path& file) {
+    return SQLite::Database(file.string()).execAndGet("PRAGMA user_version").getInt();
+  };
+  EXPECT_EQ(version(path), migrations().back().version);
+  EXPECT_EQ(version(copy), 2);
+  EXPECT_EQ(SQLite::Database(copy.string()).execAndGet("SELECT title FROM experiments").getString(), "Old");
+  { const auto again = ResultsStore::open_or_create(path); }
+  EXPECT_EQ(version(copy), 2);
+  { const auto fresh = ResultsStore::open_or_create(folder / "fresh.db"); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "fresh.db.format0")) << "there was nothing to keep";
+}
+
 TEST(Schema, AbsentAndEmptyFilesAreExplained) {
   const TemporaryFolder folder;
   EXPECT_NE(message_of([&] { (void)ResultsReader(folder / "none.db"); }).find("`kvarena run` makes one"),

@@ -1,0 +1,28 @@
+#pragma once
+// What `kvarena run` and its workers must agree on: the config and where files are.
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "harness/experiment/config.h"
+#include "harness/judge/model_judge.h"
+
+namespace kvarena::cli {
+
+struct WorkerSetup {
+  std::string config_text;  // as read once by the runner: the file may change while it runs
+  std::filesystem::path config_path;
+  experiment::Overrides overrides;
+  std::filesystem::path data_dir;  // of official data files; empty = the default
+};
+
+[[nodiscard]] nlohmann::json setup_json(const WorkerSetup& setup);
+[[nodiscard]] WorkerSetup read_setup(const nlohmann::json& value);
+
+/// Throws UserError with all problems of the config.
+[[nodiscard]] experiment::ExperimentConfig config_of(const WorkerSetup& setup);
+/// `config` must outlive it.
+[[nodiscard]] judge::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup);
+
+}  // namespace kvarena::cli

@@ -1,0 +1,26 @@
+#pragma once
+// Whatever a method throws is an outcome.
+
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace kvarena::experiment {
+
+/// Runs the judge's code and returns why it failed, "" when it did not.
+template <typename Work>
+std::string failure_of(Work&& work) {
+  try {
+    std::forward<Work>(work)();
+    return "";
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& error) {
+    return *error.what() == '\0' ? "an exception without a message" : error.what();
+  } catch (...) {
+    return "something thrown that is no std::exception";
+  }
+}
+
+}  // namespace kvarena::experiment
