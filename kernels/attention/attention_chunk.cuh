@@ -1,124 +1,69 @@
 #pragma once
-// One chunk of one kv head against up to 8 query rows, by one block of a device kernel: scores by cell, softmax by row,
-// values by position, with the chunk's scores in shared memory.
+// One chunk of one kv head against the query rows of a block: scores by cell, softmax by row, values by position, with
+// the chunk's scores in shared memory. f32 and packed entries are multiplied in floats; 16-bit cells by tensor cores.
 
+#include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/entries.cuh"
 
 namespace kvarena::kernels {
 
-inline constexpr int kAttendThreads = 256, kAttendWarps = kAttendThreads / static_cast<int>(kWarp),
-                     kChunkInts = static_cast<int>(kChunk);
-
-/// One problem as the device sees it.
-struct AttendWork {
-  AttendProblem problem;  // `runs` is the host's and not followed
-  int64_t first_run;      // of its kv_heads in AttendCall::runs
-  int64_t partials;       // where [chunks][rows][value_dim + 2] begin in AttendCall::partials
-  int64_t chunks;         // of its longest run
-};
-
-struct AttendCall {
-  const AttendWork* problems;
-  const DeviceRun* runs;
-  float* partials;  // null: blocks merge into the state themselves
-  int64_t q_heads, kv_heads;
-  int head_dim, value_dim;
-  float scale;
-};
-
-/// One chunk in shared memory.
+/// Rows that share a pass over numbers in registers.
 template <int ROWS>
-struct AttendChunk {
-  const AttendCall& call;
-  const DeviceRun& run;
-  int64_t first;  // list position
-  int count;
-  float* q;        // [ROWS][head_dim]
-  float* weights;  // [ROWS][kChunk], scores first
-  float* meet;     // [kAttendThreads][8], where sums over slots meet
-  float* out;      // [ROWS][value_dim]
-  float *max, *sum;
-  int *low, *high;  // [ROWS], relative to `first`
-  int* touches;     // [kChunk + 1]: where the run of list positions of each touched cell begins; its end; their number
-};
+inline constexpr int kPassRows = ROWS < 8 ? ROWS : 8;
 
-inline constexpr int kMeetFloats = kAttendThreads * 8;
-template <int ROWS>
-int64_t attend_shared_bytes(const AttendCall& call) {
-  return 4 * (ROWS * (call.head_dim + call.value_dim + kChunkInts) + kMeetFloats + 4 * ROWS + kChunkInts + 2);
-}
-
-/// Positions that any row sees.
-template <int ROWS>
-__device__ inline void seen_by_any(const AttendChunk<ROWS>& chunk, int& low, int& high) {
-  low = kChunkInts;
-  high = 0;
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    if (chunk.low[r] >= chunk.high[r]) continue;
-    low = min(low, chunk.low[r]);
-    high = max(high, chunk.high[r]);
-  }
-}
-
-/// Lists the cells that an index touches, in order: one warp, 32 positions at a time.
-template <int ROWS>
-__device__ inline void find_touches(const AttendChunk<ROWS>& chunk) {
-  const int lane = static_cast<int>(threadIdx.x);
-  const int32_t* index = chunk.run.run.index + chunk.first;
-  int touches = 0;
-  for (int begin = 0; begin < chunk.count; begin += static_cast<int>(kWarp)) {
-    const int p = begin + lane;
-    const bool starts =
-        p < chunk.count && (p == 0 || index[p] / static_cast<int>(kCell) != index[p - 1] / static_cast<int>(kCell));
-    const uint32_t all = __ballot_sync(kAllLanes, starts);
-    if (starts) chunk.touches[touches + __popc(all & ((1u << lane) - 1))] = p;
-    touches += __popc(all);
-  }
-  if (lane == 0) {
-    chunk.touches[touches] = chunk.count;
-    chunk.touches[kChunkInts + 1] = touches;
-  }
-}
-
-/// Scores of one touched cell, by a warp: list positions begin .. end-1 of the chunk lie in it.
-template <class T, int ROWS>
-__device__ inline void score_touch(const AttendChunk<ROWS>& chunk, int begin, int end) {
+/// Scores of one touched cell of `source`, by a warp.
+template <int ROWS, class Source>
+__device__ inline void score_touch(const AttendChunk<ROWS>& chunk, const Source& source, int touch) {
   const HeadRun& run = chunk.run.run;
-  const int64_t cell = entry_at(run, chunk.first + begin) / kCell, packed_cells = cells_for(run.packed_key_count);
-  float scores[ROWS];
-  int entry = 0;
-  if (cell < packed_cells) {
-    entry = cell_products<ROWS>(PackedKeys(chunk.run.packed_keys, cell), chunk.q, chunk.call.head_dim, scores);
-  } else {
-    entry = cell_products<ROWS>(CellKeys<T>(run.keys, cell - packed_cells, chunk.call.head_dim), chunk.q,
-                                chunk.call.head_dim, scores);
-  }
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int lane = static_cast<int>(threadIdx.x % kWarp), begin = touch_begin(chunk, touch);
+  const int end = touch_begin(chunk, touch + 1);
   uint32_t listed = 0xffffu;
   if (run.index != nullptr) {
     listed = lane < end - begin ? 1u << (run.index[chunk.first + begin + lane] % static_cast<int>(kCell)) : 0;
     listed = __reduce_or_sync(kAllLanes, listed);
   }
-  const int position = begin + __popc(listed & ((1u << entry) - 1));
-  if ((listed >> entry & 1u) == 0 || position >= end) return;
+  constexpr int kPass = kPassRows<ROWS>;
+#pragma unroll 1
+  for (int first = 0; first < ROWS; first += kPass) {
+    float scores[kPass];
+    const int entry = cell_products<kPass>(source, chunk.q + first * chunk.call.head_dim, chunk.call.head_dim, scores);
+    const int position = begin + __popc(listed & ((1u << entry) - 1));
+    if ((listed >> entry & 1u) == 0 || position >= end) continue;
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) chunk.weights[r * kChunkInts + position] = scores[r] * chunk.call.scale;
+    for (int r = 0; r < kPass; ++r) {
+      chunk.weights[(first + r) * kWeightStride + position] = scores[r] * chunk.call.scale;
+    }
+  }
 }
 
+/// Scores of what rows see of list positions low .. high-1.
 template <class T, int ROWS>
 __device__ inline void score_chunk(const AttendChunk<ROWS>& chunk, int low, int high) {
-  const int warp = static_cast<int>(threadIdx.x / kWarp), cell = static_cast<int>(kCell);
-  if (chunk.run.run.index == nullptr) {
-    for (int t = low / cell + warp; t * cell < high; t += kAttendWarps) {
-      score_touch<T, ROWS>(chunk, t * cell, min(t * cell + cell, chunk.count));
-    }
-    return;
+  const HeadRun& run = chunk.run.run;
+  const int warp = static_cast<int>(threadIdx.x / kWarp), touches = touch_count(chunk);
+  const int64_t packed_cells = cells_for(run.packed_key_count);
+  int packed = 0;  // touches of packed cells, which come first
+  if (packed_cells > 0) {
+    const int64_t below = positions_below(run, packed_cells * kCell) - chunk.first;
+    const int positions = static_cast<int>(below < 0 ? 0 : below > chunk.count ? chunk.count : below);
+    while (packed < touches && touch_begin(chunk, packed) < positions) ++packed;
   }
-  const int touches = chunk.touches[kChunkInts + 1];
-  for (int t = warp; t < touches; t += kAttendWarps) {
-    const int begin = chunk.touches[t], end = chunk.touches[t + 1];
-    if (begin < high && end > low) score_touch<T, ROWS>(chunk, begin, end);
+  const auto seen = [&](int touch, int count) {
+    return touch_begin(chunk, touch) < high && touch_begin(chunk, min(touch + count, touches)) > low;
+  };
+  for (int t = warp; t < packed; t += kAttendWarps) {
+    if (seen(t, 1)) score_touch(chunk, PackedKeys(chunk.run.packed_keys, touched_cell(chunk, t)), t);
+  }
+  if constexpr (sizeof(typename T::Stored) == 2) {
+    constexpr int kCells = 4;
+    for (int t = packed + kCells * warp; t < touches; t += kCells * kAttendWarps) {
+      if (seen(t, kCells)) score_tile<T>(chunk, t, min(t + kCells, touches));
+    }
+  } else {
+    for (int t = packed + warp; t < touches; t += kAttendWarps) {
+      if (!seen(t, 1)) continue;
+      score_touch(chunk, CellKeys<T>(run.keys, touched_cell(chunk, t) - packed_cells, chunk.call.head_dim), t);
+    }
   }
 }
 
@@ -126,7 +71,7 @@ __device__ inline void score_chunk(const AttendChunk<ROWS>& chunk, int low, int 
 template <int ROWS>
 __device__ inline void softmax_row(const AttendChunk<ROWS>& chunk, int row, int low, int high) {
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(kWarp);
-  float* weights = chunk.weights + row * kChunkInts;
+  float* weights = chunk.weights + row * kWeightStride;
   const int begin = chunk.low[row], end = chunk.high[row];
   float maximum = -INFINITY;
   for (int p = lane; p < chunk.count; p += warp) {
@@ -149,16 +94,16 @@ __device__ inline void softmax_row(const AttendChunk<ROWS>& chunk, int row, int 
   }
 }
 
-/// Adds to `out` the values at list positions begin .. end-1. A thread has kWidth channels and every `slots`-th
-/// position.
+/// Adds to `out` the values at list positions begin .. end-1, for kPassRows rows from `first`. A thread has kWidth
+/// channels and every `slots`-th position.
 template <int ROWS, class Source>
-__device__ inline void add_values(const AttendChunk<ROWS>& chunk, const Source& source, int begin, int end) {
-  constexpr int kWidth = Source::kWidth;
+__device__ inline void add_values(const AttendChunk<ROWS>& chunk, const Source& source, int begin, int end, int first) {
+  constexpr int kWidth = Source::kWidth, kPass = kPassRows<ROWS>;
   const int dim = chunk.call.value_dim, vectors = dim / kWidth, slots = kAttendThreads / vectors;
   const int thread = static_cast<int>(threadIdx.x), slot = thread / vectors, channel = thread % vectors * kWidth;
-  float sums[ROWS][kWidth];
+  float sums[kPass][kWidth];
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
+  for (int r = 0; r < kPass; ++r) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sums[r][i] = 0;
   }
@@ -168,15 +113,15 @@ __device__ inline void add_values(const AttendChunk<ROWS>& chunk, const Source& 
       float x[kWidth];
       source.load(entry_at(chunk.run.run, chunk.first + p), channel, x);
 #pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        const float weight = chunk.weights[r * kChunkInts + p];
+      for (int r = 0; r < kPass; ++r) {
+        const float weight = chunk.weights[(first + r) * kWeightStride + p];
 #pragma unroll
         for (int i = 0; i < kWidth; ++i) sums[r][i] = fmaf(weight, x[i], sums[r][i]);
       }
     }
   }
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
+  for (int r = 0; r < kPass; ++r) {
     if (slot < slots) {
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) chunk.meet[slot * dim + channel + i] = sums[r][i];
@@ -185,7 +130,7 @@ __device__ inline void add_values(const AttendChunk<ROWS>& chunk, const Source& 
     for (int c = thread; c < dim; c += kAttendThreads) {
       float total = 0;
       for (int s = 0; s < slots; ++s) total += chunk.meet[s * dim + c];
-      chunk.out[r * dim + c] += total;
+      chunk.out[(first + r) * dim + c] += total;
     }
     __syncthreads();
   }
@@ -198,11 +143,18 @@ __device__ inline void value_chunk(const AttendChunk<ROWS>& chunk, int low, int 
   if (run.packed_value_count > 0) {
     const int64_t below = positions_below(run, run.packed_value_count) - chunk.first;
     border = static_cast<int>(below < low ? low : below > high ? high : below);
-    if (border > low) add_values(chunk, PackedValues{chunk.run.packed_values}, low, border);
+    for (int row = 0; row < ROWS && border > low; row += kPassRows<ROWS>) {
+      add_values(chunk, PackedValues{chunk.run.packed_values}, low, border, row);
+    }
   }
   if (border == high) return;
-  const auto* values = static_cast<const typename T::Stored*>(run.values);
-  add_values(chunk, CellValues<T>{values, chunk.call.value_dim, run.packed_value_count}, border, high);
+  if constexpr (sizeof(typename T::Stored) == 2) {
+    add_values_16<T>(chunk, border, high);
+  } else {
+    const auto* values = static_cast<const typename T::Stored*>(run.values);
+    const CellValues<T> source{values, chunk.call.value_dim, run.packed_value_count};
+    for (int row = 0; row < ROWS; row += kPassRows<ROWS>) add_values(chunk, source, border, high, row);
+  }
 }
 
 /// The query rows of a block: row r is token r / group, head r % group of the group.

@@ -1,6 +1,9 @@
-// A block takes a chunk of one kv head and up to 8 query rows (attention_chunk.cuh). Few rows: every chunk is a block
-// of its own and a second kernel merges; many rows: a block walks the chunks and merges as it goes. Both merge alike,
-// so the bits agree.
+// A block takes a chunk of one kv head and up to 8 or 16 query rows (attention_chunk.cuh). Few rows: every chunk is a
+// block of its own and a second kernel merges; many rows: a block walks the chunks and merges as it goes. Both merge
+// alike, so the bits agree.
+#include <algorithm>
+#include <vector>
+
 #include "kernels/attention/attention_chunk.cuh"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/common/parallel.h"
@@ -76,26 +79,30 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call)
   if (split && blockIdx.y >= work.chunks) return;
   const int64_t begin = split ? blockIdx.y : 0, end = split ? begin + 1 : chunks;
 
-  auto* shared = shared_memory<float>();
-  float* q = shared;
-  float* out = q + ROWS * call.head_dim;
-  float* weights = out + ROWS * call.value_dim;
-  float* meet = weights + ROWS * kChunkInts;
-  float* max = meet + kMeetFloats;
-  float* sum = max + ROWS;
-  auto* low = reinterpret_cast<int*>(sum + ROWS);
+  AttendChunk<ROWS> chunk{call, run};
+  chunk.fragments = shared_memory<uint4>();
+  chunk.q = shared_memory<float>() + fragment_words<T, ROWS>(call);
+  chunk.out = chunk.q + ROWS * call.head_dim;
+  chunk.weights = chunk.out + ROWS * call.value_dim;
+  chunk.meet = chunk.weights + ROWS * kWeightStride;
+  chunk.max = chunk.meet + kMeetFloats;
+  chunk.sum = chunk.max + ROWS;
+  chunk.low = reinterpret_cast<int*>(chunk.sum + ROWS);
+  chunk.high = chunk.low + ROWS;
+  chunk.touches = chunk.high + ROWS;
   for (int i = static_cast<int>(threadIdx.x); i < ROWS * call.head_dim; i += kAttendThreads) {
     const int row = i / call.head_dim, c = i % call.head_dim;
-    q[i] = row < rows.count
-               ? problem.q[rows.token(row) * problem.q_token_stride + rows.q_head(row) * problem.q_head_stride + c]
-               : 0.0f;
+    chunk.q[i] =
+        row < rows.count
+            ? problem.q[rows.token(row) * problem.q_token_stride + rows.q_head(row) * problem.q_head_stride + c]
+            : 0.0f;
   }
+  __syncthreads();
+  if constexpr (sizeof(typename T::Stored) == 2) make_fragments<T>(chunk);
   for (int64_t c = begin; c < end; ++c) {
-    const int64_t first = c * kChunk;
-    const int64_t left = listed - first;
-    const int count = static_cast<int>(left < 0 ? 0 : left > kChunk ? kChunk : left);
-    const AttendChunk<ROWS> chunk{call, run, first, count, q,          weights,       meet,
-                                  out,  max, sum,   low,   low + ROWS, low + 2 * ROWS};
+    const int64_t left = listed - c * kChunk;
+    chunk.first = c * kChunk;
+    chunk.count = static_cast<int>(left < 0 ? 0 : left > kChunk ? kChunk : left);
     const bool seen = attend_chunk<T>(chunk, problem, rows);
     if (split) {
       store_partial(chunk, rows, call.q_heads,
@@ -215,7 +222,7 @@ void start(const AttendCall& call, const Batch& batch, bool split, CudaStream st
   const int64_t row_blocks = (batch.rows / call.kv_heads + ROWS - 1) / ROWS;
   const dim3 grid(static_cast<unsigned>(row_blocks * call.kv_heads), split ? static_cast<unsigned>(batch.chunks) : 1,
                   static_cast<unsigned>(batch.problems.size()));
-  launch(attend_kernel<T, ROWS>, grid, kAttendThreads, attend_shared_bytes<ROWS>(call), stream, call);
+  launch(attend_kernel<T, ROWS>, grid, kAttendThreads, attend_shared_bytes<T, ROWS>(call), stream, call);
   if (!split) return;
   launch(fold_kernel, dim3(static_cast<unsigned>(batch.rows), 1, grid.z), kFoldThreads, 0, stream, call);
 }
@@ -236,9 +243,16 @@ void run_batch(const AttendArgs& args, int value_dim, const Batch& batch, bool s
   call.value_dim = value_dim;
   call.scale = args.scale;
   const int64_t group_rows = batch.rows / args.kv_heads;
-  if (group_rows == 1) return start<T, 1>(call, batch, split, stream);
-  if (group_rows <= 4) return start<T, 4>(call, batch, split, stream);
-  start<T, 8>(call, batch, split, stream);
+  if constexpr (sizeof(typename T::Stored) == 2) {  // rows come in tiles of 8
+    constexpr int64_t kTwoBlocks = 112 * 1024;      // of shared memory, so that a multiprocessor has two of them
+    const bool fits = attend_shared_bytes<T, 16>(call) <= kTwoBlocks;
+    if (group_rows <= 8 || !fits) return start<T, 8>(call, batch, split, stream);
+    start<T, 16>(call, batch, split, stream);
+  } else {
+    if (group_rows == 1) return start<T, 1>(call, batch, split, stream);
+    if (group_rows <= 4) return start<T, 4>(call, batch, split, stream);
+    start<T, 8>(call, batch, split, stream);
+  }
 }
 
 }  // namespace

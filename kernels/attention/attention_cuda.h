@@ -5,12 +5,17 @@
 // state, keys, values, index, codes, scale, zero, codebook) lies on the device, keys, values and codes at multiples of
 // 16 bytes. Everything is queued on `stream`; nothing waits.
 //
+// 16-bit cells are multiplied by tensor cores: queries and weights enter as the sum of two numbers of the cells'
+// format, which keeps 16 (bf16) or 21 (f16) bits of them (queries of f16 cells must lie in its range), and products are
+// added in float32. f32 cells and packed entries are multiplied in floats throughout.
+//
 // Order of the arithmetic, a promise as in attention.h, within which the device keeps bits of its own:
-//   score    sums over channels c with the same c modulo 16 (modulo 8 for f32 and packed keys) ascending by fused
-//            multiply-add, these by a fixed tree, then times scale
+//   score    f32 and packed: sums over channels c with the same c modulo 8 ascending by fused multiply-add, these by a
+//            fixed tree; 16 bits: by 16 channels ascending; then times scale
 //   chunk    kChunk list positions; p = exp(score - maximum); sum of p by 32 lanes ascending and a fixed tree; output
-//   by
-//            position modulo a number that head size and dtype fix, ascending, these ascending
+//   f32
+//            and packed: by position modulo a number that head size fixes, ascending, these ascending; 16 bits: by 16
+//            positions ascending within 64, these ascending
 //   state    chunks merged in ascending order
 // So a query's bits depend on its own data alone: not on the batch, on the other queries of its sequence or on how
 // chunks were spread over the device. Packed entries have the bits of the same numbers decoded to f32 cells (but a
@@ -18,7 +23,8 @@
 // those of none. A query's weight for an entry that only others see is 0 and multiplied like the rest, so such entries
 // must be finite.
 //
-// Keys and values are read once per group of up to 8 query rows (token, head of the group).
+// Keys and values are read once per group of up to 8 query rows (token, head of the group), 16 where more share 16-bit
+// cells.
 
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/device.h"

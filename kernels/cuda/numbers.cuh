@@ -56,6 +56,11 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* at) {
   return *static_cast<const uint4*>(at);
 }
 
+/// Word `i` of four; i is known when compiling.
+__device__ __forceinline__ uint32_t word_of(const uint4& words, int i) {
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
+
 /// 16 aligned bytes as numbers.
 template <class T>
 __device__ __forceinline__ void load_vector(const typename T::Stored* at, float (&x)[kVector<T>]) {

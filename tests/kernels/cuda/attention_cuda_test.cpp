@@ -175,6 +175,15 @@ TEST_F(AttentionCuda, SeesTheWindowAndTheTokensItMay) {
   }
 }
 
+TEST_F(AttentionCuda, ALatentIsOneWideHead) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Shape shape{16, 1, 576, 512, dtype};  // DeepSeek's
+    const Layer layer(shape, 100, 8);
+    const std::vector<float> q = normal(2 * 16 * 576, 9);
+    expect_agrees(on_device(shape, q, 2, layer.runs(), {}), on_host(shape, q, 2, layer.runs(), {}), name_of(dtype));
+  }
+}
+
 TEST_F(AttentionCuda, RaggedHeadsMayHaveDifferentLengths) {
   const Shape shape{6, 3, 64, 64, DType::bf16};
   const Layer layer(shape, 900, 8);

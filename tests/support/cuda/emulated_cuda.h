@@ -94,6 +94,25 @@ template <class T>
   return value_of<T>(meet(mask, words_of(x), where)[source]);
 }
 
+/// The tensor cores' product (PTX ISA, mma.m16n8k16): fragments are a[4] and b[2] of this lane.
+template <class Widen>
+void mma_16x8x16(float (&d)[4], const uint32_t (&fragments)[6], const Widen& widen, const std::source_location& where) {
+  Words mine{};
+  std::memcpy(&mine, fragments, sizeof(fragments));
+  const Words* all = meet(0xffffffffu, mine, where);
+  const auto half = [&](uint32_t word, uint32_t i) {
+    return widen(static_cast<uint16_t>(i % 2 == 0 ? word : word >> 16));
+  };
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t row = lane() / 4 + (i < 2 ? 0 : 8), column = lane() % 4 * 2 + i % 2;
+    for (uint32_t k = 0; k < 16; ++k) {
+      const float a = half(all[row % 8 * 4 + k % 8 / 2].w[(row < 8 ? 0 : 1) + (k < 8 ? 0 : 2)], k);
+      const float b = half(all[column * 4 + k % 8 / 2].w[k < 8 ? 4 : 5], k);
+      d[i] = std::fma(a, b, d[i]);
+    }
+  }
+}
+
 }  // namespace emulated_cuda
 
 using Where = std::source_location;
