@@ -36,6 +36,22 @@ PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const 
                                                model.config().hidden_size, result_.model->rotation);
 }
 
+PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts,
+                     KvCache begun)
+    : PromptRun(model, tokens, Needs{}, std::move(facts)) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  KVARENA_ASSERT(begun.length < n, fmt::format("a cache of {} tokens for a prompt of {}", begun.length, n));
+  if (const int64_t window = result_.model->rotation_window; window > 0 && n > window) {
+    fail({.place = "prompt",
+          .found = fmt::format("{} tokens under dynamic rope scaling, which turns keys by the prompt's length", n),
+          .expected = fmt::format("at most {}, the original window, where it begins with a stored cache", window),
+          .action = "shorten it, or take a model of another scaling"});
+  }
+  done_ = begun.length;
+  result_.cache = std::move(begun);
+  result_.cache.prompt_length = n;
+}
+
 PromptRun::~PromptRun() = default;
 
 int64_t PromptRun::remaining() const { return static_cast<int64_t>(result_.tokens.size()) - done_; }

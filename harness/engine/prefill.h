@@ -45,6 +45,10 @@ class PromptRun {
   /// tell. Throws UserError when the prompt is empty or longer than the model's window. The model must outlive the run.
   PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
             std::shared_ptr<const ModelFacts> facts = nullptr);
+  /// The same from a cache of the prompt's first begun.length tokens on; at least one must follow. Only what follows is
+  /// observed. Throws UserError also where rotations depend on the prompt's length.
+  PromptRun(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts,
+            KvCache begun);
   ~PromptRun();
 
   /// Tokens that have not been through the model.

@@ -113,7 +113,7 @@ serving::RequestNeeds ServingEngine::needs(int64_t request) const {
   const ServedRequest& served = of(request);
   const auto n = static_cast<int64_t>(served.prompt.size());
   const int64_t copies = served.method->verifier() == nullptr ? kStartCopies : kVerifierStartCopies;
-  return {.prompt_tokens = n,
+  return {.prompt_tokens = served.method->reuser() != nullptr ? 1 : n - served.begun,
           .bytes = copies * full_bytes(n + answer_limit(served)),
           .refusal = refusal(served),
           .patience_s = served.patience_s};
@@ -146,7 +146,10 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
   std::unique_ptr<State>& state = states_[request];
   if (!state) {
     state = std::make_unique<State>();
-    state->prompt = std::make_unique<PromptRun>(*model_, of(request).prompt, of(request).method->needs(), facts_);
+    const ServedRequest& served = of(request);
+    if (served.method->reuser() != nullptr) return *state;  // reads its prompt when it starts
+    state->prompt = served.begin ? std::make_unique<PromptRun>(*model_, served.prompt, facts_, served.begin())
+                                 : std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
   }
   return *state;
 }
@@ -170,6 +173,7 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
     guard(part, [&] {
       State& state = state_of(request);
       part.state = &state;
+      if (!state.session && of(request).method->reuser() != nullptr) return;
       part.tokens_before = state.session ? state.session->tokens.size() : 0;
       SequencePass pass = state.session ? state.session->next_pass() : state.prompt->next_pass(chunk);
       if (pass.hooks != nullptr) pass.hooks = &part.hooks.emplace(*pass.hooks);
@@ -209,13 +213,16 @@ void ServingEngine::consume(Part& part, std::span<const float> logits) {
     if (!state.session->failure.empty()) throw UserError(state.session->failure);
     return;
   }
+  if (!state.prompt) return start(part, state);
   state.prompt->consume(logits);
   if (state.prompt->remaining() == 0) start(part, state);
 }
 
 void ServingEngine::start(Part& part, State& state) {
   const ServedRequest& served = of(part.request);
-  const Prefill prompt = state.prompt->finish();
+  Prefill prompt = state.prompt ? state.prompt->finish() : unread_prompt(*model_, served.prompt, facts_);
+  prompt.layout = served.layout;
+  prompt.memory = served.memory;
   state.session = start_session(*model_, prompt, *served.method, served.options);
   state.prompt.reset();
 }

@@ -2,6 +2,7 @@
 // Real passes for the serving loop: prompts in chunks, decoding steps, drafts and verifications of many requests in one
 // ragged pass of the model.
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -18,6 +19,14 @@ struct ServedRequest {
   std::vector<int32_t> prompt;
   const Method* method = nullptr;  // must outlive the engine
   SessionOptions options;
+  /// Gives the cache of the prompt's first `begun` tokens, and is asked in the pass that the request starts in: what it
+  /// takes is the pass's. Empty: the prompt is read from its first token.
+  std::function<KvCache()> begin;
+  int64_t begun = 0;
+  /// Of methods that reuse entries: what of the prompt is context, and the primed memory that requests share. The
+  /// prompt then goes by in the one pass that the request starts in, by itself.
+  PromptLayout layout;
+  std::shared_ptr<ReuseMemory> memory;
   double patience_s = std::numeric_limits<double>::infinity();
 };
 

@@ -6,9 +6,10 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
-#include "harness/cache/supplements.h"
 #include "harness/core/error.h"
+#include "harness/method/codec.h"
 #include "harness/method/fitter.h"
 
 namespace kvarena {
@@ -90,6 +91,15 @@ void rotate(KvChunk& chunk, int64_t head_dim, int64_t first, const RotaryKeys& r
   }
 }
 
+/// Appends a chunk to every layer's tail.
+void append(const KvChunk& chunk, std::span<LayerContext> layers, int64_t position) {
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const auto at = static_cast<int64_t>(layer);
+    layers[layer].cache.tail().append(chunk.row(true, at, 0), chunk.row(false, at, 0), chunk.tokens, chunk.channels,
+                                      position);
+  }
+}
+
 void require_finite(const KvChunk& chunk) {
   for (const bool key : {true, false}) {
     for (int64_t layer = 0; layer < chunk.layers; ++layer) {
@@ -151,38 +161,55 @@ KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream) {
   return chunk;
 }
 
+std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) const {
+  const auto coder = codec_->coder(layers[0].model);
+  const RotaryKeys rotary = rotary_keys(layers[0]);
+  const Coded tokens = coded(layers[0].cache.tail().entries(0));
+  std::vector<uint8_t> stream;
+  for (int64_t t = tokens.begin; t < tokens.end; t += codec_->chunk_tokens()) {
+    const int64_t stop = std::min(tokens.end, t + codec_->chunk_tokens());
+    const KvChunk chunk = gather(layers, t, stop, codec_->before_rotation() ? &rotary : nullptr);
+    const std::vector<uint8_t> frame = write_frame(*coder, chunk);
+    stream.insert(stream.end(), frame.begin(), frame.end());
+  }
+  return stream;
+}
+
+void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerContext> layers,
+                               int64_t position) const {
+  const auto coder = codec_->coder(layers[0].model);
+  const RotaryKeys rotary = rotary_keys(layers[0]);
+  const LayerShape& shape = layers[0].cache.shape();
+  const auto count = static_cast<int64_t>(layers.size());
+  while (!stream.empty()) {
+    KvChunk chunk = read_frame(*coder, stream);
+    if (chunk.layers != count || chunk.channels != shape.kv_heads * shape.head_dim) {
+      damaged(fmt::format("{} layers of {} channels", chunk.layers, chunk.channels),
+              fmt::format("{} layers of {}", count, shape.kv_heads * shape.head_dim));
+    }
+    if (codec_->before_rotation()) rotate(chunk, shape.head_dim, position, rotary);
+    append(chunk, layers, position);
+    position += chunk.tokens;
+  }
+}
+
 void StreamCodecMethod::compress_all(std::span<LayerContext> layers,
                                      std::span<const LayerObservations> /*seen*/) const {
   if (layers.empty()) return;
-  const LayerShape& shape = layers[0].cache.shape();
-  const int64_t n = layers[0].cache.tail().entries(0);
-  const int64_t begin = codec_->sinks(), end = n - codec_->recent();
-  if (begin >= end) return;
-  const ModelFacts* model = layers[0].model;
-  const auto coder = codec_->coder(model);
-  const RotaryKeys rotary(model != nullptr ? model->rotation.inverse : std::vector<double>{});
-  const int64_t first = layers[0].cache.tail().positions(0)[begin];
-  std::vector<KvChunk> restored;
-  for (int64_t t = begin; t < end; t += codec_->chunk_tokens()) {
-    const int64_t stop = std::min(end, t + codec_->chunk_tokens());
-    const KvChunk chunk = gather(layers, t, stop, codec_->before_rotation() ? &rotary : nullptr);
-    const std::vector<uint8_t> frame = write_frame(*coder, chunk);
-    std::span<const uint8_t> stream = frame;
-    restored.push_back(read_frame(*coder, stream));
-    if (codec_->before_rotation()) rotate(restored.back(), shape.head_dim, first + t - begin, rotary);
+  const EntrySegment& tail = layers[0].cache.tail();
+  const int64_t n = tail.entries(0);
+  const Coded tokens = coded(n);
+  if (tokens.begin >= tokens.end) return;
+  const int64_t first = tail.position(0, tokens.begin);
+  const std::vector<uint8_t> stream = encode(layers);
+  std::optional<KvChunk> recent;
+  if (tokens.end < n) recent = gather(layers, tokens.end, n, nullptr);
+  for (const LayerContext& layer : layers) {
+    layer.cache.tail().truncate(tokens.begin);
+    layer.activity.entries_packed += (tokens.end - tokens.begin) * layer.cache.shape().kv_heads;
   }
-  if (end < n) restored.push_back(gather(layers, end, n, nullptr));
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    EntrySegment& tail = layers[layer].cache.tail();
-    tail.truncate(begin);
-    int64_t position = first;
-    for (const KvChunk& chunk : restored) {
-      const auto at = static_cast<int64_t>(layer);
-      tail.append(chunk.row(true, at, 0), chunk.row(false, at, 0), chunk.tokens, chunk.channels, position);
-      position += chunk.tokens;
-    }
-    layers[layer].activity.entries_packed += (end - begin) * shape.kv_heads;
-  }
+  decode(stream, layers, first);
+  if (recent) append(*recent, layers, first + tokens.end - tokens.begin);
 }
 
 std::unique_ptr<Fitter> StreamCodec::fitter() const { return nullptr; }

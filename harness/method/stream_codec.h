@@ -84,6 +84,17 @@ class StreamCodecMethod final : public Method {
   [[nodiscard]] std::unique_ptr<Fitter> fitter() const override;
 
   [[nodiscard]] const StreamCodec& codec() const { return *codec_; }
+  /// Tokens of `n` that go through the codec: begin .. end-1, the rest stays as it is. None where begin >= end.
+  struct Coded {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  [[nodiscard]] Coded coded(int64_t n) const { return {.begin = codec_->sinks(), .end = n - codec_->recent()}; }
+  /// Those tokens of dense tails as frames, one after the other; all layers of a request, of one shape.
+  [[nodiscard]] std::vector<uint8_t> encode(std::span<LayerContext> layers) const;
+  /// Appends what such frames hold to the tails, at `position` and after. Throws UserError as read_frame() does, and on
+  /// frames of another shape.
+  void decode(std::span<const uint8_t> stream, std::span<LayerContext> layers, int64_t position) const;
 
  private:
   std::unique_ptr<StreamCodec> codec_;
