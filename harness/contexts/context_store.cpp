@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "harness/core/error.h"
 
@@ -37,6 +39,16 @@ std::optional<placement::Choice> ContextStore::lookup(const std::string& key) co
 }
 
 std::optional<Fetched> ContextStore::fetch(const std::string& key, double now, double importance) {
+  auto fetched = get(key);
+  if (fetched) use(key, now, importance);
+  return fetched;
+}
+
+void ContextStore::use(const std::string& key, double now, double importance) {
+  if (const auto it = ids_.find(key); it != ids_.end()) carry_out(books_.access(it->second, now, importance));
+}
+
+std::optional<Fetched> ContextStore::get(const std::string& key) {
   const auto it = ids_.find(key);
   if (it == ids_.end()) {
     ++counts_.misses;
@@ -52,9 +64,7 @@ std::optional<Fetched> ContextStore::fetch(const std::string& key, double now, d
     return std::nullopt;
   }
   ++counts_.hits[tier_of(tier)];
-  Fetched fetched{.bytes = std::move(*bytes), .form = context.form(context.at), .tier = tier_of(tier)};
-  carry_out(books_.access(id, now, importance));
-  return fetched;
+  return Fetched{.bytes = std::move(*bytes), .form = context.form(context.at), .tier = tier_of(tier)};
 }
 
 void ContextStore::put(const std::string& key, std::vector<placement::Form> forms, double now) {
@@ -107,7 +117,14 @@ bool ContextStore::move(Held& held, const placement::Context& context, const pla
 }
 
 std::optional<std::vector<std::byte>> ContextStore::read(const Held& held, int64_t tier) {
-  if (tier_of(tier) == Tier::disk) return folder_->get(held.key);
+  if (tier_of(tier) == Tier::disk) {
+    const auto start = std::chrono::steady_clock::now();
+    auto bytes = folder_->get(held.key);
+    const double seconds =
+        tiers_[static_cast<size_t>(tier)].disk_link.seconds(bytes ? static_cast<int64_t>(bytes->size()) : 0, 1);
+    std::this_thread::sleep_until(start + std::chrono::duration<double>(seconds));
+    return bytes;
+  }
   std::vector<std::byte> bytes(static_cast<size_t>(held.block->bytes()));
   hierarchy_->load(tier_of(tier))
       .read(held.block, {{.at = 0, .memory = bytes.data(), .bytes = held.block->bytes()}})

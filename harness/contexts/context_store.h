@@ -12,6 +12,7 @@
 #include "harness/contexts/context_folder.h"
 #include "harness/placement/tiered_contexts.h"
 #include "harness/tiers/hierarchy.h"
+#include "harness/tiers/link_spec.h"
 
 namespace kvarena::contexts {
 
@@ -20,6 +21,8 @@ namespace kvarena::contexts {
 struct StoreTier {
   Tier tier = Tier::host;
   placement::StorageTier books;  // capacity and rate as policies see them
+  tiers::LinkSpec disk_link;     // of the disk tier: a read takes at least what it says; one that is not emulated, what
+                                 // it really takes
 };
 
 /// What a fetch gives.
@@ -54,6 +57,10 @@ class ContextStore {
   /// Its bytes, counted as a use. Nothing when it is not stored, or when what was stored is damaged or gone: the caller
   /// computes it and puts it again.
   [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now, double importance = 1);
+  /// The two halves of fetch(), for whoever answers first and tidies up later: the bytes, counted as a hit or a miss;
+  /// and the use, which may bring the context up and push others down. A context that is gone by then is no matter.
+  [[nodiscard]] std::optional<Fetched> get(const std::string& key);
+  void use(const std::string& key, double now, double importance = 1);
   /// A new context; replaces one of the same key. It may end on any tier, and push others down or into other forms.
   void put(const std::string& key, std::vector<placement::Form> forms, double now);
   /// Other qualities or sizes of a stored context (TieredContexts::profile).

@@ -42,6 +42,12 @@ class Policy {
   /// Whether a context that was read moves to the fastest tier that can hold it, in the form it has.
   [[nodiscard]] virtual bool promotes_on_hit() const { return false; }
 
+  /// Whether the policy chooses among forms: then contexts have to be profiled. Others leave a context as it comes.
+  [[nodiscard]] virtual bool chooses_forms() const { return false; }
+
+  /// How far below its profiled quality a context's answers may stay before it is profiled anew; nothing: for ever.
+  [[nodiscard]] virtual std::optional<double> drift_threshold() const { return std::nullopt; }
+
   /// Whether the policy places all contexts anew when profiles have changed.
   [[nodiscard]] virtual bool rearranges() const { return false; }
 };

@@ -27,12 +27,14 @@ ARROWS = {
     "harness/model": BELOW_METHOD,
     "harness/reuse": BELOW_ENGINE,
     "harness/engine": BELOW_ENGINE | {"harness/reuse", "harness/serving"},
+    "harness/library": BELOW_ENGINE | {"harness/contexts", "harness/engine"},
     "harness/fit": BELOW_ENGINE | {"harness/engine"},
     "harness/store": {"harness/core"},
     "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store"},
     # Judges a request for the experiment, through the interface that the experiment declares.
     "harness/judge": BELOW_ENGINE | MEASURING
-    | {"harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/store", "harness/experiment"},
+    | {"harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/contexts", "harness/library",
+       "harness/store", "harness/experiment"},
     "harness/workers": {"harness/core", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
     | {"harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
