@@ -2,7 +2,7 @@
 // One chunk of one kv head against the query rows of a block: scores by cell, softmax by row, values by position, with
 // the chunk's scores in shared memory. f32 and packed entries are multiplied in floats; 16-bit cells by tensor cores.
 
-#include "kernels/attention/attention_mma.cuh"
+#include "kernels/attention/attention_packed_mma.cuh"
 #include "kernels/attention/entries.cuh"
 
 namespace kvarena::kernels {
@@ -26,7 +26,8 @@ __device__ inline void score_touch(const AttendChunk<ROWS>& chunk, const Source&
 #pragma unroll 1
   for (int first = 0; first < ROWS; first += kPass) {
     float scores[kPass];
-    const int entry = cell_products<kPass>(source, chunk.q + first * chunk.call.head_dim, chunk.call.head_dim, scores);
+    const int entry = cell_products<kPass>(source, chunk.q + first * q_stride(chunk.call), q_stride(chunk.call),
+                                           chunk.call.head_dim, scores);
     const int position = begin + __popc(listed & ((1u << entry) - 1));
     if ((listed >> entry & 1u) == 0 || position >= end) continue;
 #pragma unroll
@@ -37,11 +38,11 @@ __device__ inline void score_touch(const AttendChunk<ROWS>& chunk, const Source&
 }
 
 /// Scores of what rows see of list positions low .. high-1.
-template <class T, int ROWS>
+template <class T, bool PACKED, int ROWS>
 __device__ inline void score_chunk(const AttendChunk<ROWS>& chunk, int low, int high) {
   const HeadRun& run = chunk.run.run;
   const int warp = static_cast<int>(threadIdx.x / kWarp), touches = touch_count(chunk);
-  const int64_t packed_cells = cells_for(run.packed_key_count);
+  const int64_t packed_cells = PACKED ? cells_for(run.packed_key_count) : 0;
   int packed = 0;  // touches of packed cells, which come first
   if (packed_cells > 0) {
     const int64_t below = positions_below(run, packed_cells * kCell) - chunk.first;
@@ -51,8 +52,19 @@ __device__ inline void score_chunk(const AttendChunk<ROWS>& chunk, int low, int 
   const auto seen = [&](int touch, int count) {
     return touch_begin(chunk, touch) < high && touch_begin(chunk, min(touch + count, touches)) > low;
   };
-  for (int t = warp; t < packed; t += kAttendWarps) {
-    if (seen(t, 1)) score_touch(chunk, PackedKeys(chunk.run.packed_keys, touched_cell(chunk, t)), t);
+  if constexpr (PACKED) {
+    bool done = false;
+    if constexpr (sizeof(typename T::Stored) == 2) {
+      done = mma_keys(chunk.run.packed_keys);
+      for (int t = 2 * warp; done && t < packed; t += 2 * kAttendWarps) {
+        if (!seen(t, 2)) continue;
+        with_bits(chunk.run.packed_keys.format.bits,
+                  [&](auto bits) { score_packed_tile<decltype(bits)::value>(chunk, t, packed); });
+      }
+    }
+    for (int t = warp; !done && t < packed; t += kAttendWarps) {
+      if (seen(t, 1)) score_touch(chunk, PackedKeys(chunk.run.packed_keys, touched_cell(chunk, t)), t);
+    }
   }
   if constexpr (sizeof(typename T::Stored) == 2) {
     constexpr int kCells = 4;
@@ -136,15 +148,32 @@ __device__ inline void add_values(const AttendChunk<ROWS>& chunk, const Source& 
   }
 }
 
+/// Packed values at list positions begin .. end-1.
 template <class T, int ROWS>
+__device__ inline void packed_value_chunk(const AttendChunk<ROWS>& chunk, int begin, int end) {
+  if constexpr (sizeof(typename T::Stored) == 2) {
+    if (mma_values(chunk.run.packed_values)) {
+      for (int tile = 0; tile < ROWS / kTileRows; ++tile) {
+        with_bits(chunk.run.packed_values.format.bits,
+                  [&](auto bits) { add_packed_values<decltype(bits)::value>(chunk, begin, end, tile); });
+      }
+      return;
+    }
+  }
+  for (int row = 0; row < ROWS; row += kPassRows<ROWS>) {
+    add_values(chunk, PackedValues{chunk.run.packed_values}, begin, end, row);
+  }
+}
+
+template <class T, bool PACKED, int ROWS>
 __device__ inline void value_chunk(const AttendChunk<ROWS>& chunk, int low, int high) {
   const HeadRun& run = chunk.run.run;
   int border = low;  // the first position whose value is not packed
-  if (run.packed_value_count > 0) {
-    const int64_t below = positions_below(run, run.packed_value_count) - chunk.first;
-    border = static_cast<int>(below < low ? low : below > high ? high : below);
-    for (int row = 0; row < ROWS && border > low; row += kPassRows<ROWS>) {
-      add_values(chunk, PackedValues{chunk.run.packed_values}, low, border, row);
+  if constexpr (PACKED) {
+    if (run.packed_value_count > 0) {
+      const int64_t below = positions_below(run, run.packed_value_count) - chunk.first;
+      border = static_cast<int>(below < low ? low : below > high ? high : below);
+      if (border > low) packed_value_chunk<T>(chunk, low, border);
     }
   }
   if (border == high) return;
@@ -165,7 +194,7 @@ struct AttendRows {
 };
 
 /// False: no row sees any of it, and nothing was computed but maximum and sum.
-template <class T, int ROWS>
+template <class T, bool PACKED, int ROWS>
 __device__ inline bool attend_chunk(const AttendChunk<ROWS>& chunk, const AttendProblem& problem,
                                     const AttendRows& rows) {
   const int thread = static_cast<int>(threadIdx.x), value_dim = chunk.call.value_dim;
@@ -184,11 +213,11 @@ __device__ inline bool attend_chunk(const AttendChunk<ROWS>& chunk, const Attend
   __syncthreads();
   int low = 0, high = 0;
   seen_by_any(chunk, low, high);
-  if (low < high) score_chunk<T>(chunk, low, high);
+  if (low < high) score_chunk<T, PACKED>(chunk, low, high);
   __syncthreads();
   for (int row = thread / static_cast<int>(kWarp); row < ROWS; row += kAttendWarps) softmax_row(chunk, row, low, high);
   __syncthreads();
-  if (low < high) value_chunk<T>(chunk, low, high);
+  if (low < high) value_chunk<T, PACKED>(chunk, low, high);
   return low < high;
 }
 

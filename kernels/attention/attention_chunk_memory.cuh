@@ -32,7 +32,7 @@ struct AttendChunk {
   const DeviceRun& run;
   int64_t first;  // list position
   int count;
-  float* q;        // [ROWS][head_dim]
+  float* q;        // [ROWS][q_stride(call)]
   float* weights;  // [ROWS][kWeightStride], scores first
   float* meet;     // [kMeetFloats], where sums of threads or warps meet
   float* out;      // [ROWS][value_dim]
@@ -46,6 +46,8 @@ struct AttendChunk {
 inline constexpr int kWeightStride = kChunkInts + 4;
 inline constexpr int kMeetFloats = kAttendThreads * 16;
 
+/// So that one channel of 8 rows lies in different banks.
+__host__ __device__ inline int q_stride(const AttendCall& call) { return call.head_dim + 1; }
 /// Words of the query fragments that 16-bit cells need.
 template <class T, int ROWS>
 __host__ __device__ inline int64_t fragment_words(const AttendCall& call) {
@@ -54,7 +56,7 @@ __host__ __device__ inline int64_t fragment_words(const AttendCall& call) {
 /// Shared memory of a block.
 template <class T, int ROWS>
 int64_t attend_shared_bytes(const AttendCall& call) {
-  const int64_t rows = ROWS * (call.head_dim + call.value_dim + kWeightStride);
+  const int64_t rows = ROWS * (q_stride(call) + call.value_dim + kWeightStride);
   return 4 * (fragment_words<T, ROWS>(call) + rows + kMeetFloats + 4 * ROWS + kChunkInts + 2);
 }
 

@@ -2,6 +2,7 @@
 // block of its own and a second kernel merges; many rows: a block walks the chunks and merges as it goes. Both merge
 // alike, so the bits agree.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/attention_chunk.cuh"
@@ -64,7 +65,7 @@ __device__ void merge_chunk(const AttendChunk<ROWS>& chunk, const AttendRows& ro
 }
 
 /// Grid: kv_heads * blocks of rows, chunks (1 when blocks walk them), problems.
-template <class T, int ROWS>
+template <class T, bool PACKED, int ROWS>
 __global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call) {
   const AttendWork& work = call.problems[blockIdx.z];
   const AttendProblem& problem = work.problem;
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call)
   AttendChunk<ROWS> chunk{call, run};
   chunk.fragments = shared_memory<uint4>();
   chunk.q = shared_memory<float>() + fragment_words<T, ROWS>(call);
-  chunk.out = chunk.q + ROWS * call.head_dim;
+  chunk.out = chunk.q + ROWS * q_stride(call);
   chunk.weights = chunk.out + ROWS * call.value_dim;
   chunk.meet = chunk.weights + ROWS * kWeightStride;
   chunk.max = chunk.meet + kMeetFloats;
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call)
   chunk.touches = chunk.high + ROWS;
   for (int i = static_cast<int>(threadIdx.x); i < ROWS * call.head_dim; i += kAttendThreads) {
     const int row = i / call.head_dim, c = i % call.head_dim;
-    chunk.q[i] =
+    chunk.q[row * q_stride(call) + c] =
         row < rows.count
             ? problem.q[rows.token(row) * problem.q_token_stride + rows.q_head(row) * problem.q_head_stride + c]
             : 0.0f;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call)
     const int64_t left = listed - c * kChunk;
     chunk.first = c * kChunk;
     chunk.count = static_cast<int>(left < 0 ? 0 : left > kChunk ? kChunk : left);
-    const bool seen = attend_chunk<T>(chunk, problem, rows);
+    const bool seen = attend_chunk<T, PACKED>(chunk, problem, rows);
     if (split) {
       store_partial(chunk, rows, call.q_heads,
                     call.partials + work.partials + c * problem.q_len * call.q_heads * (call.value_dim + 2));
@@ -217,17 +218,17 @@ void add_problem(const AttendArgs& args, const AttendProblem& problem, int64_t v
   batch.problems.push_back(work);
 }
 
-template <class T, int ROWS>
+template <class T, bool PACKED, int ROWS>
 void start(const AttendCall& call, const Batch& batch, bool split, CudaStream stream) {
   const int64_t row_blocks = (batch.rows / call.kv_heads + ROWS - 1) / ROWS;
   const dim3 grid(static_cast<unsigned>(row_blocks * call.kv_heads), split ? static_cast<unsigned>(batch.chunks) : 1,
                   static_cast<unsigned>(batch.problems.size()));
-  launch(attend_kernel<T, ROWS>, grid, kAttendThreads, attend_shared_bytes<T, ROWS>(call), stream, call);
+  launch(attend_kernel<T, PACKED, ROWS>, grid, kAttendThreads, attend_shared_bytes<T, ROWS>(call), stream, call);
   if (!split) return;
   launch(fold_kernel, dim3(static_cast<unsigned>(batch.rows), 1, grid.z), kFoldThreads, 0, stream, call);
 }
 
-template <class T>
+template <class T, bool PACKED>
 void run_batch(const AttendArgs& args, int value_dim, const Batch& batch, bool split, CudaScratch& scratch,
                CudaStream stream) {
   if (batch.problems.empty() || batch.chunks == 0) return;
@@ -246,12 +247,12 @@ void run_batch(const AttendArgs& args, int value_dim, const Batch& batch, bool s
   if constexpr (sizeof(typename T::Stored) == 2) {  // rows come in tiles of 8
     constexpr int64_t kTwoBlocks = 112 * 1024;      // of shared memory, so that a multiprocessor has two of them
     const bool fits = attend_shared_bytes<T, 16>(call) <= kTwoBlocks;
-    if (group_rows <= 8 || !fits) return start<T, 8>(call, batch, split, stream);
-    start<T, 16>(call, batch, split, stream);
+    if (group_rows <= 8 || !fits) return start<T, PACKED, 8>(call, batch, split, stream);
+    start<T, PACKED, 16>(call, batch, split, stream);
   } else {
-    if (group_rows == 1) return start<T, 1>(call, batch, split, stream);
-    if (group_rows <= 4) return start<T, 4>(call, batch, split, stream);
-    start<T, 8>(call, batch, split, stream);
+    if (group_rows == 1) return start<T, PACKED, 1>(call, batch, split, stream);
+    if (group_rows <= 4) return start<T, PACKED, 4>(call, batch, split, stream);
+    start<T, PACKED, 8>(call, batch, split, stream);
   }
 }
 
@@ -261,15 +262,22 @@ void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream
   const int64_t value_dim = args.value_dim == 0 ? args.head_dim : args.value_dim;
   require_valid(args, value_dim);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    Batch batches[2];  // walked, split
+    Batch batches[2][2];  // [split][packed]
     for (const AttendProblem& problem : args.problems) {
       if (problem.dtype != dtype || problem.q_len == 0) continue;
-      const int64_t rows = problem.q_len * (args.q_heads / args.kv_heads);
-      add_problem(args, problem, value_dim, batches[rows <= kSplitRows ? 1 : 0]);
+      const std::span runs(problem.runs, static_cast<size_t>(args.kv_heads));
+      const bool packed = std::any_of(runs.begin(), runs.end(), [](const HeadRun& run) {
+        return run.packed_key_count > 0 || run.packed_value_count > 0;
+      });
+      const bool split = problem.q_len * (args.q_heads / args.kv_heads) <= kSplitRows;
+      add_problem(args, problem, value_dim, batches[split ? 1 : 0][packed ? 1 : 0]);
     }
     with_format(dtype, [&](auto format) {
+      using T = decltype(format);
       for (const bool split : {false, true}) {
-        run_batch<decltype(format)>(args, static_cast<int>(value_dim), batches[split ? 1 : 0], split, scratch, stream);
+        const auto& [dense, packed] = batches[split ? 1 : 0];
+        run_batch<T, false>(args, static_cast<int>(value_dim), dense, split, scratch, stream);
+        run_batch<T, true>(args, static_cast<int>(value_dim), packed, split, scratch, stream);
       }
     });
   }

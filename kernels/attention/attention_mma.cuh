@@ -8,7 +8,7 @@
 
 namespace kvarena::kernels {
 
-inline constexpr int kTileRows = 8;
+inline constexpr int kTileRows = 8, kMeetChannels = 64;
 
 /// Channel of step s (16 channels) that lane t's column `slot` stands for: columns 2t, 2t+1, 2t+8, 2t+9.
 __device__ __forceinline__ int score_channel(int step, int t, int slot) { return 16 * step + 4 * slot + t; }
@@ -19,7 +19,7 @@ __device__ inline void make_fragments(const AttendChunk<ROWS>& chunk) {
   const int channels = chunk.call.head_dim, steps = channels / 16, warp = static_cast<int>(kWarp);
   for (int i = static_cast<int>(threadIdx.x); i < ROWS / kTileRows * steps * warp; i += kAttendThreads) {
     const int lane = i % warp, step = i / warp % steps, row = i / warp / steps * kTileRows + lane / 4;
-    const float* q = chunk.q + row * channels;
+    const float* q = chunk.q + row * q_stride(chunk.call);
     float x[4];
 #pragma unroll
     for (int slot = 0; slot < 4; ++slot) x[slot] = q[score_channel(step, lane % 4, slot)];
@@ -93,16 +93,32 @@ __device__ inline void score_tile(const AttendChunk<ROWS>& chunk, int first, int
   }
 }
 
+/// What the warps have in `meet` [warps][8 rows][64 channels] for channels first .. of a tile's rows is added to `out`.
+template <int ROWS>
+__device__ inline void add_meeting(const AttendChunk<ROWS>& chunk, int first, int tile) {
+  constexpr int kNumbers = kTileRows * kMeetChannels;
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.x); k < kNumbers; k += kAttendThreads) {
+    const int row = tile * kTileRows + k / kMeetChannels, c = first + k % kMeetChannels;
+    if (c >= chunk.call.value_dim) continue;
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < kAttendWarps; ++w) total += chunk.meet[w * kNumbers + k];
+    chunk.out[row * chunk.call.value_dim + c] += total;
+  }
+  __syncthreads();
+}
+
 /// Adds to `out` the 16-bit values at list positions begin .. end-1, by all threads: a warp has 64 positions of the
 /// chunk, and takes 64 channels at a time.
 template <class T, int ROWS>
 __device__ inline void add_values_16(const AttendChunk<ROWS>& chunk, int begin, int end) {
-  constexpr int kTiles = ROWS / kTileRows, kChannels = 64, kPositions = kChunkInts / kAttendWarps;
+  constexpr int kTiles = ROWS / kTileRows, kPositions = kChunkInts / kAttendWarps;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % static_cast<int>(kWarp), g = lane / 4, t = lane % 4;
   const int warp = thread / static_cast<int>(kWarp), dim = chunk.call.value_dim;
   const HeadRun& run = chunk.run.run;
   const auto* values = static_cast<const uint16_t*>(run.values) - run.packed_value_count * dim;
-  for (int first_channel = 0; first_channel < dim; first_channel += kChannels) {
+  for (int first_channel = 0; first_channel < dim; first_channel += kMeetChannels) {
     const int channel = first_channel + 8 * g;  // of this lane's 8
     float d[kTiles][8][4] = {};
 #pragma unroll 2
@@ -136,22 +152,13 @@ __device__ inline void add_values_16(const AttendChunk<ROWS>& chunk, int begin, 
     }
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
-      float* meet = chunk.meet + (warp * kTileRows + g) * kChannels;
+      float* meet = chunk.meet + (warp * kTileRows + g) * kMeetChannels;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {  // columns 2t and 2t+1 are channels of lanes g = 2t and 2t+1
         meet[16 * t + j] = d[i][j][0] + d[i][j][2];
         meet[16 * t + 8 + j] = d[i][j][1] + d[i][j][3];
       }
-      __syncthreads();
-      for (int k = thread; k < kTileRows * kChannels; k += kAttendThreads) {
-        const int row = k / kChannels, c = first_channel + k % kChannels;
-        if (c >= dim) continue;
-        float total = 0;
-#pragma unroll
-        for (int w = 0; w < kAttendWarps; ++w) total += chunk.meet[w * kTileRows * kChannels + k];
-        chunk.out[(i * kTileRows + row) * dim + c] += total;
-      }
-      __syncthreads();
+      add_meeting(chunk, first_channel, i);
     }
   }
 }

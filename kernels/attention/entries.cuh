@@ -137,11 +137,11 @@ struct PackedValues {
 template <class Source>
 inline constexpr unsigned kTwinLane = 16 / Source::kWidth == 2 ? 2 : 4;
 
-/// Inner products of ROWS queries (shared memory, row r at q + r * channels) with the 16 entries of a cell, by one
+/// Inner products of ROWS queries (shared memory, row r at q + r * q_stride) with the 16 entries of a cell, by one
 /// warp. Channels are added in one order whatever else is in the call. Returns the entry whose scores this lane holds;
 /// every entry has an even number of lanes, all with the same bits.
 template <int ROWS, class Source>
-__device__ __forceinline__ int cell_products(const Source& source, const float* q, int channels,
+__device__ __forceinline__ int cell_products(const Source& source, const float* q, int q_stride, int channels,
                                              float (&scores)[ROWS]) {
   constexpr int kWidth = Source::kWidth, kLanes = static_cast<int>(kCell) / kWidth;  // lanes that share a channel
   const int lane = static_cast<int>(threadIdx.x % kWarp), block = lane % kLanes;
@@ -157,7 +157,7 @@ __device__ __forceinline__ int cell_products(const Source& source, const float* 
     source.load(c, block * kWidth, x);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      const float factor = q[r * channels + c];
+      const float factor = q[r * q_stride + c];
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sums[r][i] = fmaf(factor, x[i], sums[r][i]);
     }

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   if (cell * kCell >= entries) return;
   float products[kRows];
   const int64_t entry =
-      cell * kCell + cell_products<kRows>(CellKeys<T>(keys, cell, channels), shared, channels, products);
+      cell * kCell + cell_products<kRows>(CellKeys<T>(keys, cell, channels), shared, channels, channels, products);
   if (entry >= entries || (threadIdx.x & kTwinLane<CellKeys<T>>) != 0) return;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {

@@ -80,10 +80,10 @@ __device__ void add_tokens(const SumsCall& call, const DeviceRun& run, const Tok
     float scores[kTokens];
     int entry = 0;
     if (cell < packed_cells) {
-      entry = cell_products<kTokens>(PackedKeys(run.packed_keys, cell), tile.q, call.head_dim, scores);
+      entry = cell_products<kTokens>(PackedKeys(run.packed_keys, cell), tile.q, call.head_dim, call.head_dim, scores);
     } else {
       entry = cell_products<kTokens>(CellKeys<T>(run.run.keys, cell - packed_cells, call.head_dim), tile.q,
-                                     call.head_dim, scores);
+                                     call.head_dim, call.head_dim, scores);
     }
     const unsigned twin = cell < packed_cells ? kTwinLane<PackedKeys> : kTwinLane<CellKeys<T>>;
     const bool first = (threadIdx.x & twin) == 0;

@@ -7,6 +7,8 @@
 //   b0   rows 2t, 2t+1, column g          b1   rows 2t+8, 2t+9, column g
 //   d    row g, columns 2t, 2t+1; row g + 8, columns 2t, 2t+1
 
+#include <type_traits>
+
 #include "kernels/cuda/numbers.cuh"
 
 namespace kvarena::kernels {
@@ -52,6 +54,18 @@ __device__ __forceinline__ uint4 split_fragment(float x0, float x1, float x2, fl
 /// Halfword `i` of a and of b, two to a word.
 __device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b, bool upper) {
   return upper ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16);
+}
+
+/// Two bf16 numbers less `x`, which is one exactly.
+__device__ __forceinline__ uint32_t subtract_bfloat_pair(uint32_t pair, float x) {
+#if defined(__CUDACC__)
+  const __nv_bfloat162 numbers = *reinterpret_cast<const __nv_bfloat162*>(&pair);
+  const __nv_bfloat162 difference = __hsub2(numbers, __float2bfloat162_rn(x));
+  return *reinterpret_cast<const uint32_t*>(&difference);
+#else
+  const auto less = [x](uint32_t bits) { return uint32_t{BF16::narrow(BF16::widen(static_cast<uint16_t>(bits)) - x)}; };
+  return less(pair & 0xffffu) | less(pair >> 16) << 16;
+#endif
 }
 
 }  // namespace kvarena::kernels
