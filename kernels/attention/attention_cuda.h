@@ -7,21 +7,24 @@
 //
 // 16-bit cells are multiplied by tensor cores: queries and weights enter as the sum of two numbers of the cells'
 // format, which keeps 16 (bf16) or 21 (f16) bits of them (queries of f16 cells must lie in its range), and products are
-// added in float32. f32 cells and packed entries are multiplied in floats throughout.
+// added in float32. So are, in caches of 16-bit cells and unless PackedEntries::exact, codes of 1, 2 and 4 bits with
+// uniform levels (keys with scales along tokens and head_dim * bits a multiple of 128; values of 16, 32, 64 or 128
+// channels): codes are exact bf16 integers, scales go to the split factor, zeros are added in floats. All else is
+// multiplied in floats.
 //
 // Order of the arithmetic, a promise as in attention.h, within which the device keeps bits of its own:
-//   score    f32 and packed: sums over channels c with the same c modulo 8 ascending by fused multiply-add, these by a
-//            fixed tree; 16 bits: by 16 channels ascending; then times scale
+//   score    in floats: sums over channels c with the same c modulo 8 ascending by fused multiply-add, these by a fixed
+//            tree; tensor cores: by 16 channels in a fixed order; then times scale
 //   chunk    kChunk list positions; p = exp(score - maximum); sum of p by 32 lanes ascending and a fixed tree; output
-//   f32
-//            and packed: by position modulo a number that head size fixes, ascending, these ascending; 16 bits: by 16
+//   in
+//            floats: by position modulo a number that head size fixes, ascending, these ascending; tensor cores: by 16
 //            positions ascending within 64, these ascending
 //   state    chunks merged in ascending order
 // So a query's bits depend on its own data alone: not on the batch, on the other queries of its sequence or on how
-// chunks were spread over the device. Packed entries have the bits of the same numbers decoded to f32 cells (but a
-// chunk in which packed values end adds those before and behind that border apart); an index that lists every entry has
-// those of none. A query's weight for an entry that only others see is 0 and multiplied like the rest, so such entries
-// must be finite.
+// chunks were spread over the device. An index that lists every entry has the bits of none; multiplied in floats,
+// packed entries have those of the same numbers decoded to f32 cells (but a chunk in which packed values end adds those
+// before and behind that border apart). A query's weight for an entry that only others see is 0 and multiplied like the
+// rest, so such entries must be finite.
 //
 // Keys and values are read once per group of up to 8 query rows (token, head of the group), 16 where more share 16-bit
 // cells.

@@ -216,6 +216,19 @@ TEST_F(AttentionCuda, PrefillVerificationAndDecodeGiveTheSameBits) {
   }
 }
 
+TEST_F(AttentionCuda, AQueryOfPackedEntriesHasTheSameBitsAloneAndAmongOthers) {
+  for (const int bits : {2, 4, 8}) {
+    const Shape shape{6, 2, 64, 64, DType::bf16};
+    const test::PackedLayer layer(shape, {.bits = bits}, 600, 544, 530, 8);
+    const int64_t token = shape.q_heads * shape.head_dim;
+    const std::vector<float> q = normal(9 * token, 9);
+    const Result together = on_device(shape, q, 9, layer.packed_runs(), {});
+    const Result alone = on_device(shape, {q.end() - token, q.end()}, 1, layer.packed_runs(), {});
+    expect_same_bits(alone.out, {together.out.end() - token, together.out.end()}, "out");
+    expect_same_bits(alone.lse, {together.lse.end() - shape.q_heads, together.lse.end()}, "lse");
+  }
+}
+
 TEST_F(AttentionCuda, ASequenceHasTheSameBitsAloneAndInARaggedBatch) {
   const Shape shape{6, 2, 64, 64, DType::bf16};
   const int64_t lengths[] = {1, 30, 1100, 16, 0, 513}, q_lens[] = {1, 30, 1, 2, 0, 1};
