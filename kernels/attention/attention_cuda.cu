@@ -66,7 +66,7 @@ __device__ void merge_chunk(const AttendChunk<ROWS>& chunk, const AttendRows& ro
 
 /// Grid: kv_heads * blocks of rows, chunks (1 when blocks walk them), problems.
 template <class T, bool PACKED, int ROWS>
-__global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call) {
+__global__ void __launch_bounds__(kAttendThreads) attend_kernel(const __grid_constant__ AttendCall call) {
   const AttendWork& work = call.problems[blockIdx.z];
   const AttendProblem& problem = work.problem;
   AttendRows rows{0, 0, call.q_heads / call.kv_heads, blockIdx.x % call.kv_heads};
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(AttendCall call)
 constexpr int kFoldThreads = 128;
 
 /// Merges the chunks of one row into its state. Grid: rows, 1, problems.
-__global__ void __launch_bounds__(kFoldThreads) fold_kernel(AttendCall call) {
+__global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constant__ AttendCall call) {
   const AttendWork& work = call.problems[blockIdx.z];
   const int64_t row = blockIdx.x, rows = work.problem.q_len * call.q_heads;
   if (row >= rows) return;

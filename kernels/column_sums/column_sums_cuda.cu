@@ -103,7 +103,7 @@ __device__ void add_tokens(const SumsCall& call, const DeviceRun& run, const Tok
 
 /// Grid: blocks of positions, query heads, problems.
 template <class T>
-__global__ void __launch_bounds__(kThreads) column_sums_kernel(SumsCall call) {
+__global__ void __launch_bounds__(kThreads) column_sums_kernel(const __grid_constant__ SumsCall call) {
   const SumsWork& work = call.problems[blockIdx.z];
   const ColumnSumsProblem& problem = work.problem;
   const int64_t head = blockIdx.y, first = int64_t{blockIdx.x} * kPositions;

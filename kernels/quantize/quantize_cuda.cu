@@ -88,7 +88,7 @@ __device__ void pack_cell(const PackedEntries& to, const CellCodes& cell) {
 }
 
 /// Grid: units of cells_per_block cells.
-__global__ void __launch_bounds__(kThreads) encode_kernel(EncodeCall call) {
+__global__ void __launch_bounds__(kThreads) encode_kernel(const __grid_constant__ EncodeCall call) {
   auto* codes = shared_memory<uint8_t>();
   const PackedEntries& to = call.to;
   const bool in_tokens = groups_in_tokens(to.kind, to.format), given = to.format.rule == QuantRule::given;

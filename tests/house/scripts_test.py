@@ -126,6 +126,7 @@ class Gpu(Folder):
         write = f"echo '{bench}' > $4" if bench else "true"
         self.write("bin/kvarena-cuda-bench", f"#!/bin/sh\n{write}\n", 0o755)
         self.write("bin/revision.txt", "abc+\n")
+        self.write("path/python3", f"#!/bin/sh\ncase $1 in *gpu_peer.py) exit 1;; esac\nexec {sys.executable} \"$@\"\n", 0o755)
         self.write("path/nvidia-smi", "#!/bin/sh\necho 'NVIDIA H200, 143771, 580.1'\n", 0o755)
         words = [ROOT / "scripts/gpu", "--no-build", "--programs", self.folder / "bin", "--out", self.folder / "out.json"]
         return subprocess.run(words, capture_output=True, text=True,
