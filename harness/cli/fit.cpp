@@ -7,15 +7,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "datasets/texts/essays.h"
-#include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/method_spec.h"
 #include "harness/cli/model_input.h"
 #include "harness/cli/terminal.h"
+#include "harness/cli/texts.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/judge/loaded_model.h"
 #include "harness/method/registry.h"
 
 namespace kvarena::cli {
@@ -71,58 +69,6 @@ std::vector<std::string> names_with_weights() {
   return names;
 }
 
-/// Pieces of one long text, each long enough for a sample (a token has 8 bytes at most, nearly always).
-std::vector<std::string> pieces(const std::string& text, int64_t count, int64_t tokens) {
-  std::vector<std::string> texts;
-  const size_t bytes = static_cast<size_t>(tokens) * 8;
-  for (size_t at = 0; at < text.size() && static_cast<int64_t>(texts.size()) < count; at += bytes) {
-    texts.push_back(text.substr(at, bytes));
-  }
-  return texts;
-}
-
-std::vector<std::string> texts_of_files(const fs::path& path, int64_t count, int64_t tokens) {
-  if (!fs::is_directory(path)) return pieces(read_file(path), count, tokens);
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().extension() == ".txt") files.push_back(entry.path());
-  }
-  std::ranges::sort(files);
-  std::vector<std::string> texts;
-  for (const fs::path& file : files) {
-    const auto part = pieces(read_file(file), count - static_cast<int64_t>(texts.size()), tokens);
-    texts.insert(texts.end(), part.begin(), part.end());
-  }
-  return texts;
-}
-
-std::vector<std::string> texts_of_workload(const std::string& name, int64_t count, const OpenedModel& model) {
-  const judge::ModelTokens counter(*model.tokenizer);
-  const auto workload = make_workload(name, "{}", "--data");
-  SampleReader reader = workload->open({.tokens = &counter, .max_prompt_tokens = model.config.max_position / 2});
-  std::vector<std::string> texts;
-  while (static_cast<int64_t>(texts.size()) < count) {
-    const auto sample = reader.next();
-    if (!sample) break;
-    std::string& text = texts.emplace_back();
-    for (const Message& message : sample->messages) text += message.content;
-  }
-  return texts;
-}
-
-std::vector<std::string> texts_of(const Options& options, const OpenedModel& model, int64_t tokens) {
-  if (options.data == "essays") {
-    std::vector<std::string> texts;
-    const auto seed = static_cast<uint64_t>(options.seed);
-    for (int64_t i = 0; i < options.samples; ++i) {
-      texts.push_back(write_essays(seed * 1'000'003 + static_cast<uint64_t>(i), static_cast<size_t>(tokens) * 8));
-    }
-    return texts;
-  }
-  if (fs::exists(options.data)) return texts_of_files(options.data, options.samples, tokens);
-  return texts_of_workload(options.data, options.samples, model);
-}
-
 fs::path output_of(const Options& options, const Fitter& fitter) {
   if (options.output) return *options.output;
   const std::string file = fitter.artifact().stem() + ".safetensors";
@@ -144,7 +90,9 @@ int run(const Options& options) {
   const OpenedModel model = open_chosen(options.model);
   FitTask task{.seed = static_cast<uint64_t>(options.seed), .output = output_of(options, *fitter)};
   std::string all;
-  for (const std::string& text : texts_of(options, model, fitter->sample_tokens())) {
+  const TextRequest wanted{
+      .data = options.data, .count = options.samples, .tokens = fitter->sample_tokens(), .seed = options.seed};
+  for (const std::string& text : read_texts(wanted, model)) {
     task.texts.push_back(model.tokenizer->encode(text, {.add_special = false}));
     all += text;
   }

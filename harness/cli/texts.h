@@ -1,0 +1,23 @@
+#pragma once
+// Texts that a command reads or lets a model go on with.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/model/open_model.h"
+
+namespace kvarena::cli {
+
+/// Which texts: a workload's name, a text file, a folder of .txt files, or "essays", which are written from the seed.
+struct TextRequest {
+  std::string data = "essays";
+  int64_t count = 1;
+  int64_t tokens = 512;  // that each should hold at least, where there is enough
+  int64_t seed = 1;
+};
+
+/// At most `count` texts. Throws UserError when the file or workload cannot be read.
+[[nodiscard]] std::vector<std::string> read_texts(const TextRequest& wanted, const OpenedModel& model);
+
+}  // namespace kvarena::cli
