@@ -87,6 +87,7 @@ void KvCache::truncate(int64_t new_length) {
   for (LayerCache& layer : layers) {
     EntrySegment& tail = layer.tail();
     if (tail.entries(0) > 0) tail.truncate(std::max<int64_t>(0, new_length - tail.position(0, 0)));
+    if (layer.index) layer.index->entries = std::min(layer.index->entries, tail.entries(0));
   }
   length = new_length;
 }

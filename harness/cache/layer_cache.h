@@ -75,8 +75,8 @@ struct KvCache {
   [[nodiscard]] int64_t bytes() const;
   /// A deep copy with a ledger of its own.
   [[nodiscard]] KvCache clone() const;
-  /// Forgets the entries from position `length` on. Only for caches whose tails are dense; layers may hold fewer tokens
-  /// than others.
+  /// Forgets the entries from position `length` on, which must lie in the tails. Only for caches whose tails are dense;
+  /// layers may hold fewer tokens than others. An index is told that it covers no more than what is left.
   void truncate(int64_t length);
 
  private:

@@ -55,6 +55,11 @@ kernels::PackedEntries QuantizedSegment::view(const Side& side, CellKind kind) c
           .exact = shape_.dtype == kernels::DType::f32};  // who asks for f32 entries wants f32 attention
 }
 
+kernels::PackedEntries QuantizedSegment::packed(int64_t kv_head, CellKind kind) const {
+  const Head& head = heads_[kv_head];
+  return view(kind == CellKind::keys ? head.keys : head.values, kind);
+}
+
 kernels::Cells QuantizedSegment::recent(const Head& head) const {
   return {.kind = CellKind::values,
           .dtype = shape_.dtype,

@@ -35,6 +35,9 @@ class QuantizedSegment final : public PackedSegment {
   void add_listed_probabilities(const EntryLists& listed, const LayerQueries& queries, const float* lse, float* sums,
                                 int64_t row_stride) const override;
 
+  /// One side of a head as it lies, for who stores more beside it.
+  [[nodiscard]] kernels::PackedEntries packed(int64_t kv_head, kernels::CellKind kind) const;
+
   /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
   void read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const;

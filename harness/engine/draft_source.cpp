@@ -2,7 +2,9 @@
 
 #include "harness/engine/cache_draft.h"
 #include "harness/engine/exit_draft.h"
+#include "harness/engine/head_draft.h"
 #include "harness/engine/model_draft.h"
+#include "harness/engine/view_draft.h"
 
 namespace kvarena {
 namespace {
@@ -33,7 +35,9 @@ Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const 
 std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt, const Verifier& verifier,
                                                const DraftSampler& sampler, const DraftingFor& session) {
   if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, session);
+  if (!verifier.draft_view().empty()) return std::make_unique<ViewDraft>(model, prompt, verifier, sampler, session);
   if (!verifier.draft_model().empty()) return std::make_unique<ModelDraft>(model, prompt, verifier, sampler);
+  if (verifier.draft_head()) return std::make_unique<HeadDraft>(model, prompt, verifier, sampler);
   if (verifier.draft_layers() > 0) return std::make_unique<ExitDraft>(model, verifier, sampler, *session.full);
   return std::make_unique<ProposedDraft>(verifier);
 }

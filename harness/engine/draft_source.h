@@ -1,5 +1,6 @@
 #pragma once
-// Where a verification session's drafts come from: a compressed cache of the target, another checkpoint, or a rule.
+// Where a verification session's drafts come from: the target on a compressed cache, on part of its full one or with
+// its first layers, another checkpoint, or a rule.
 
 #include <memory>
 #include <span>
@@ -28,6 +29,8 @@ class DraftSource {
   [[nodiscard]] virtual bool wants_pass() const { return false; }
   [[nodiscard]] virtual SequencePass next_pass() { return {}; }
   virtual void consume(std::span<const float> /*logits*/) {}
+  /// What watches the verification's pass over the full cache; null for nobody.
+  [[nodiscard]] virtual AttentionHooks* verification_hooks() { return nullptr; }
   [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
 
   /// `full` holds the verified entries of the tokens `kept` from position `before` on.
@@ -60,7 +63,7 @@ class SelectionMeter;
 
 /// What a source uses of its session; it must outlive the source.
 struct DraftingFor {
-  KvCache* full = nullptr;          // the session's full cache
+  KvCache* full = nullptr;          // the session's full cache, or what its verifications attend to instead
   Activity* activity = nullptr;     // counts what a compressor does
   SelectionMeter* meter = nullptr;  // of what a compressed cache attends to; null when nothing is measured
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -71,6 +72,33 @@ void flatten(const nlohmann::json& value, const std::string& key, std::map<std::
   }
 }
 
+template <typename Integer>
+void widen(std::span<const std::byte> stored, std::vector<float>& out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    Integer value = 0;
+    std::memcpy(&value, stored.data() + i * sizeof value, sizeof value);
+    out[i] = static_cast<float>(value);
+  }
+}
+
+/// A tensor as floats, which token ids fit exactly. Whether it is of a type that can be read.
+bool read_tensor(const Checkpoint& checkpoint, const TensorInfo& info, FittedTensor& tensor) {
+  tensor.shape = info.shape;
+  tensor.values.resize(static_cast<size_t>(info.elements()));
+  if (info.type != TensorType::other) {
+    checkpoint.read_f32(info.name, tensor.values);
+  } else if (info.stored_type == "I64") {
+    widen<int64_t>(checkpoint.raw(info.name), tensor.values);
+  } else if (info.stored_type == "I32") {
+    widen<int32_t>(checkpoint.raw(info.name), tensor.values);
+  } else if (info.stored_type == "BOOL") {
+    widen<uint8_t>(checkpoint.raw(info.name), tensor.values);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 FittedWeights read_folder(const fs::path& folder, const std::vector<std::string>& wanted) {
   if (!fs::exists(folder / "model.safetensors") && fs::exists(folder / "pytorch_model.bin")) {
     fail({.place = folder.string(),
@@ -87,11 +115,9 @@ FittedWeights read_folder(const fs::path& folder, const std::vector<std::string>
   const auto checkpoint = open_checkpoint(folder);
   for (const TensorInfo& info : checkpoint->tensors()) {
     const auto ends = [&](const std::string& name) { return info.name.ends_with(name); };
-    if (info.type == TensorType::other || (!wanted.empty() && std::ranges::none_of(wanted, ends))) continue;
-    FittedTensor& tensor = weights.tensors[info.name];
-    tensor.shape = info.shape;
-    tensor.values.resize(static_cast<size_t>(info.elements()));
-    checkpoint->read_f32(info.name, tensor.values);
+    if (!wanted.empty() && std::ranges::none_of(wanted, ends)) continue;
+    FittedTensor tensor;
+    if (read_tensor(*checkpoint, info, tensor)) weights.tensors[info.name] = std::move(tensor);
   }
   return weights;
 }

@@ -17,8 +17,8 @@ inline constexpr const char* kFittedContent = "content_sha256";   // over names,
 
 /// Reads an artifact or a published file: safetensors, or a .tsv of one number a head (a line a layer), which becomes a
 /// tensor named as the file; of a checkpoint's folder (config.json, safetensors) the tensors that `wanted` asks for
-/// (FittedRequest). Throws UserError naming the file: cut short, damaged, not finite, or (where
-/// the file carries kFittedContent) with content other than what was written.
+/// (FittedRequest), integers and booleans as floats. Throws UserError naming the file: cut short, damaged, not finite,
+/// or (where the file carries kFittedContent) with content other than what was written.
 [[nodiscard]] FittedWeights read_fitted(const std::filesystem::path& file, const std::vector<std::string>& wanted = {});
 
 /// Writes weights with their metadata and kFittedContent; as bf16 where `bf16` is set (the values are rounded first).

@@ -15,6 +15,7 @@ PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_
       hidden_size_(hidden_size),
       rotation_(std::move(rotation)),
       seen_(static_cast<size_t>(layers)) {
+  for (const Tap tap : needs.taps) tapped_.push_back(tapped_layer(tap, layers));
   for (LayerObservations& seen : seen_) {
     seen.entries = prompt_tokens;
     seen.window = std::min(needs.window, prompt_tokens);
@@ -61,6 +62,13 @@ void PromptObserver::observe(LayerObservations& seen, int64_t layer, const Layer
   if (needs_.hidden) {
     seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
   }
+}
+
+void PromptObserver::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
+  if (std::ranges::find(tapped_, layer) == tapped_.end()) return;
+  const auto start = std::chrono::steady_clock::now();
+  seen_[layer].residual.insert(seen_[layer].residual.end(), rows, rows + count * hidden_size);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {

@@ -16,6 +16,7 @@ class PromptObserver final : public AttentionHooks {
   PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
   /// What was seen, once the whole prompt went by.
   [[nodiscard]] std::vector<LayerObservations> take();
@@ -31,6 +32,7 @@ class PromptObserver final : public AttentionHooks {
   int64_t prompt_tokens_;
   int64_t hidden_size_;
   Rotation rotation_;
+  std::vector<int64_t> tapped_;  // layers
   std::vector<LayerObservations> seen_;
   double seconds_ = 0;
 };

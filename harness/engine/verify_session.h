@@ -11,7 +11,8 @@ namespace kvarena {
 
 /// Unless drafts are judged by rejection sampling, the emitted tokens are those of plain full-KV decoding with the same
 /// sampling settings, bit for bit: a draft is accepted when it equals the token that the verified logits give at its
-/// position. With rejection sampling they have that distribution.
+/// position. With rejection sampling they have that distribution. Where the verifier names another cache to verify on,
+/// plain decoding on that cache takes the place of full KV.
 class VerifySession final : public Session {
  public:
   VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier, SessionOptions options);
@@ -24,12 +25,15 @@ class VerifySession final : public Session {
  private:
   void begin_round();
   void verify(std::span<const float> logits);
+  void settle();
 
   Transformer* model_;
-  int64_t draft_length_;
-  std::vector<int32_t> history_;  // prompt and emitted tokens; the last one is in no cache
-  KvCache full_;
-  SelectionMeter* meter_;  // null when nothing is measured
+  const Verifier* verifier_;
+  std::vector<int32_t> history_;                   // prompt and emitted tokens; the last one is in no cache
+  std::unique_ptr<Method> target_;                 // whose cache is verified on; null for full KV
+  std::shared_ptr<const ModelFacts> model_facts_;  // for it
+  KvCache full_;                                   // or what target_ makes of it
+  SelectionMeter* meter_;                          // null when nothing is measured
   Emitter emitter_;
   DraftSampler sampler_;
   std::unique_ptr<DraftSource> source_;

@@ -130,11 +130,15 @@ PackedSegment* CodecMethod::start_packing(LayerContext& layer) const {
   return result;
 }
 
+void CodecMethod::select(LayerContext& layer, const LayerQueries& queries) const {
+  if (queries.q_len == 1) layer.cache.view = codec_->view(layer.cache);
+}
+
 void CodecMethod::settle(LayerContext& layer) const {
   if (!codec_->packs(layer)) return;
   LayerCache& cache = layer.cache;
   PackedSegment* packed = packed_part(cache);
-  const int64_t waiting = cache.tail().entries(0) - waiting_sinks(cache);
+  const int64_t waiting = cache.tail().entries(0) - waiting_sinks(cache) - codec_->key_residual();
   if (const int64_t full = waiting / codec_->key_block() * codec_->key_block(); full > 0) {
     if (packed == nullptr) packed = start_packing(layer);
     packed->take(cache.tail(), full);

@@ -37,8 +37,12 @@ class Codec {
   [[nodiscard]] virtual std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const = 0;
   /// Keys leave the 16-bit tail in blocks of this many tokens, as soon as a block is complete.
   [[nodiscard]] virtual int64_t key_block() const { return 1; }
+  /// So many newest keys stay in 16 bits beside those of a block that is not complete.
+  [[nodiscard]] virtual int64_t key_residual() const { return 0; }
   /// Exactly this many newest values stay in 16 bits (all while there are fewer).
   [[nodiscard]] virtual int64_t value_residual() const { return 0; }
+  /// What a single query attends to in place of the layer's segments; null: the segments.
+  [[nodiscard]] virtual std::unique_ptr<Segment> view(const LayerCache& /*cache*/) const { return nullptr; }
   /// What the prefill must observe for exempt().
   [[nodiscard]] virtual Needs needs() const { return {}; }
   /// Prompt entries that stay in 16 bits beside the sinks, ascending. Not asked when a dropping method acted first.
@@ -78,6 +82,7 @@ class CodecMethod final : public Method {
   [[nodiscard]] Needs needs() const override;
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
+  void select(LayerContext& layer, const LayerQueries& queries) const override;
   void settle(LayerContext& layer) const override;
 
  private:

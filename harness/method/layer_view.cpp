@@ -156,7 +156,16 @@ at::Tensor LayerView::remembered(int64_t column) const {
 
 at::Tensor LayerView::hidden() const {
   KVARENA_ASSERT(seen_ != nullptr && !seen_->hidden.empty(), "hidden states were not declared in needs()");
-  const at::Tensor all = as_tensor(seen_->hidden, {all_, static_cast<int64_t>(seen_->hidden.size()) / all_});
+  return token_rows(seen_->hidden);
+}
+
+at::Tensor LayerView::residual() const {
+  KVARENA_ASSERT(seen_ != nullptr && !seen_->residual.empty(), "this layer was not tapped in needs()");
+  return token_rows(seen_->residual);
+}
+
+at::Tensor LayerView::token_rows(const std::vector<float>& rows) const {
+  const at::Tensor all = as_tensor(rows, {all_, static_cast<int64_t>(rows.size()) / all_});
   if (!part_) return all;
   const std::vector<int32_t>& list = part_->front();
   return all.index_select(0, at::from_blob(const_cast<int32_t*>(list.data()), {n_}, at::kInt));

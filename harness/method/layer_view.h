@@ -55,6 +55,8 @@ class LayerView {
   [[nodiscard]] at::Tensor remembered(int64_t column = 0) const;
   /// Attention inputs of the prompt: [n, hidden_size]. Needs::hidden.
   [[nodiscard]] at::Tensor hidden() const;
+  /// The prompt's residual stream behind this layer: [n, hidden_size]. Needs::taps with this layer among them.
+  [[nodiscard]] at::Tensor residual() const;
   /// The output projection's part of each query head, transposed: [q_heads, head_dim, hidden_size], so that a head adds
   /// values.matmul(it) to the residual stream. Needs::output_projection.
   [[nodiscard]] at::Tensor output_projection() const;
@@ -85,6 +87,8 @@ class LayerView {
   [[nodiscard]] at::Tensor shown(const at::Tensor& per_query_head) const;
   /// The part's entries of [kv_heads or q_heads, all entries, ...].
   [[nodiscard]] at::Tensor cut(const at::Tensor& all) const;
+  /// The shown entries' rows of [all entries, ...].
+  [[nodiscard]] at::Tensor token_rows(const std::vector<float>& rows) const;
   /// Rows of window_queries that belong to the last w entries shown.
   [[nodiscard]] at::Tensor query_rows(int64_t w) const;
 

@@ -39,6 +39,17 @@ PromptStatistics united(PromptStatistics a, const PromptStatistics& b) {
 
 }  // namespace
 
+int64_t tapped_layer(Tap tap, int64_t layers) {
+  const auto behind = [&](int64_t input_of) { return std::clamp<int64_t>(input_of - 1, 0, layers - 1); };
+  switch (tap) {
+    case Tap::low: return behind(2);
+    case Tap::middle: return behind(layers / 2);
+    case Tap::high: return behind(layers - 3);
+    case Tap::last: return layers - 1;
+  }
+  return 0;
+}
+
 Needs combine(const Needs& a, const Needs& b) {
   return {.prompt_attention = a.prompt_attention || b.prompt_attention,
           .window = std::max(a.window, b.window),
@@ -48,6 +59,7 @@ Needs combine(const Needs& a, const Needs& b) {
           .step_hidden = a.step_hidden || b.step_hidden,
           .future = std::max(a.future, b.future),
           .query_moments = united(a.query_moments, b.query_moments),
+          .taps = united(a.taps, b.taps),
           .reconstructions = united(a.reconstructions, b.reconstructions),
           .statistics = united(a.statistics, b.statistics)};
 }

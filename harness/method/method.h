@@ -35,6 +35,12 @@ struct Reconstruction {
   bool operator==(const Reconstruction&) const = default;
 };
 
+/// Where the residual stream is looked at: behind the second layer, in the middle, before the last three, and behind
+/// the last, as drafting heads do (Li et al. 2025, EAGLE-3, arXiv:2503.01840: the inputs of layers 2, L / 2 and L - 3).
+enum class Tap : uint8_t { low, middle, high, last };
+/// The layer of `layers` behind which that is.
+[[nodiscard]] int64_t tapped_layer(Tap tap, int64_t layers);
+
 /// A window that holds every query of any prompt.
 inline constexpr int64_t kWholePrompt = std::numeric_limits<int64_t>::max();
 
@@ -48,6 +54,7 @@ struct Needs {
   bool step_hidden = false;                     // attention inputs of every decode step
   int64_t future = 0;                           // attention of so many tokens of the full-KV greedy continuation
   std::vector<int64_t> query_moments;           // of prompt queries before rotation, leaving out the first so many
+  std::vector<Tap> taps;                        // the prompt's residual stream at these places
   std::vector<Reconstruction> reconstructions;  // extra passes over the full cache
   PromptStatistics statistics;                  // gathered from all prompt queries
 };
@@ -82,6 +89,7 @@ struct LayerObservations {
   std::function<std::vector<float>()> output_projection;
   std::vector<float> future_attention;  // [q_heads, n], summed over the future's queries, empty unless needed
   std::vector<QueryMoments> query_moments;
+  std::vector<float> residual;  // [n, hidden_size], behind this layer, empty unless tapped
   std::vector<ReconstructionScores> reconstructions;
   std::vector<GatheredStatistic> statistics;
 };

@@ -62,6 +62,10 @@ struct ModelFacts {
   std::function<Rotation(const RotaryRequest& request)> rotary;
   /// Embeddings of tokens, rows [tokens, hidden_size]. The model must be alive.
   std::function<void(std::span<const int32_t> tokens, float* rows)> embed;
+  int64_t vocab_size = 0;
+  /// What the model predicts from rows of its residual stream behind the last layer, [count, hidden_size] ->
+  /// [count, vocab_size]. The model must be alive.
+  std::function<void(const float* rows, int64_t count, float* logits)> predict;
   TextFacts text;
   std::shared_ptr<const tiers::Hierarchy> tiers;  // shared by all requests of the model
   /// What was fitted for this model; see FittedRequest. Throws UserError.

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 
 #include "harness/core/error.h"
-#include "kernels/common/dtype.h"
+#include "harness/method/drafter_file.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/rope/rope.h"
 
@@ -15,59 +13,6 @@ namespace kvarena {
 namespace {
 
 constexpr int64_t kDrafterWindow = 2048;  // EAGLE-3 drafters are trained on so many positions
-
-/// Packed in 16 bits when that loses nothing.
-kernels::PackedMatrix pack(const float* rows, int64_t n, int64_t k, int64_t stride) {
-  bool exact = true;
-  for (int64_t row = 0; row < n && exact; ++row) {
-    exact = std::all_of(rows + row * stride, rows + row * stride + k,
-                        [](float value) { return kernels::bf16_to_f32(kernels::f32_to_bf16(value)) == value; });
-  }
-  kernels::PackedMatrix packed(n, k, exact ? kernels::DType::bf16 : kernels::DType::f32);
-  packed.pack_rows(0, n, rows, stride);
-  return packed;
-}
-
-/// The one tensor whose name ends so.
-const FittedTensor* find_tensor(const FittedWeights& weights, std::string_view ending) {
-  for (const auto& [name, tensor] : weights.tensors) {
-    if (name.ends_with(ending)) return &tensor;
-  }
-  return nullptr;
-}
-
-const FittedTensor& tensor_called(const FittedWeights& weights, std::string_view ending,
-                                  const std::vector<int64_t>& shape) {
-  for (const auto& [name, tensor] : weights.tensors) {
-    if (name.ends_with(ending)) return weights.at(name, shape);
-  }
-  return weights.at(ending, shape);  // throws
-}
-
-/// A number of a drafter's config, which some publish with the layer's own settings in an object of their own.
-std::optional<double> config_number(const FittedWeights& weights, const std::string& key) {
-  for (const std::string& name : {key, "transformer_layer_config." + key}) {
-    const auto found = weights.metadata.find(name);
-    if (found == weights.metadata.end() || found->second == "null") continue;
-    double value = 0;
-    const char* end = found->second.data() + found->second.size();
-    if (std::from_chars(found->second.data(), end, value).ptr == end) return value;
-    fail({.place = fmt::format("{}/config.json: {}", weights.place, name),
-          .found = found->second,
-          .expected = "a number"});
-  }
-  return std::nullopt;
-}
-
-int64_t config_count(const FittedWeights& weights, const std::string& key) {
-  const auto value = config_number(weights, key);
-  if (!value || *value < 1) {
-    fail({.place = fmt::format("{}/config.json", weights.place),
-          .found = fmt::format("no {} that counts", key),
-          .expected = "the config of an EAGLE-3 drafter"});
-  }
-  return static_cast<int64_t>(*value);
-}
 
 }  // namespace
 
@@ -79,7 +24,7 @@ const std::vector<std::string>& retrieval_head_tensors() {
 
 RetrievalHead::RetrievalHead(const FittedWeights& weights, const ModelFacts& model, const Options& options)
     : hidden_size_(model.hidden_size), eps_(static_cast<float>(model.norm_eps)) {
-  if (find_tensor(weights, "q_proj.weight") != nullptr) {
+  if (DrafterFile(weights).find("q_proj.weight") != nullptr) {
     read_drafter(weights, options.features);
   } else {
     if (options.features) {
@@ -105,42 +50,39 @@ void RetrievalHead::read_artifact(const FittedWeights& weights, double theta) {
   kv_heads_ = k.shape[0];
   theta_ = theta;
   window_ = static_cast<int64_t>(weights.at("window", {1}).values[0]);
-  token_ = {.q = pack(q.values.data(), q_heads_ * head_dim_, hidden_size_, hidden_size_),
-            .k = pack(k.values.data(), kv_heads_ * head_dim_, hidden_size_, hidden_size_),
+  token_ = {.q = pack_exactly(q.values.data(), q_heads_ * head_dim_, hidden_size_, hidden_size_),
+            .k = pack_exactly(k.values.data(), kv_heads_ * head_dim_, hidden_size_, hidden_size_),
             .norm = std::vector<float>(static_cast<size_t>(hidden_size_), 1.0F)};
 }
 
 void RetrievalHead::read_drafter(const FittedWeights& weights, bool features) {
-  q_heads_ = config_count(weights, "num_attention_heads");
-  kv_heads_ =
-      static_cast<int64_t>(config_number(weights, "num_key_value_heads").value_or(static_cast<double>(q_heads_)));
+  const DrafterFile file(weights);
+  q_heads_ = file.count("num_attention_heads");
+  kv_heads_ = static_cast<int64_t>(file.number("num_key_value_heads").value_or(static_cast<double>(q_heads_)));
   const int64_t inputs = 2 * hidden_size_;
-  const FittedTensor& q = tensor_called(weights, "q_proj.weight", {-1, inputs});
-  head_dim_ =
-      static_cast<int64_t>(config_number(weights, "head_dim").value_or(static_cast<double>(q.shape[0] / q_heads_)));
-  (void)tensor_called(weights, "q_proj.weight", {q_heads_ * head_dim_, inputs});
-  const FittedTensor& k = tensor_called(weights, "k_proj.weight", {kv_heads_ * head_dim_, inputs});
-  theta_ = config_number(weights, "rope_theta").value_or(10000.0);
-  window_ = static_cast<int64_t>(
-      config_number(weights, "max_position_embeddings").value_or(static_cast<double>(kDrafterWindow)));
-  eps_ = static_cast<float>(config_number(weights, "rms_norm_eps").value_or(static_cast<double>(eps_)));
+  const FittedTensor& q = file.tensor("q_proj.weight", {-1, inputs});
+  head_dim_ = static_cast<int64_t>(file.number("head_dim").value_or(static_cast<double>(q.shape[0] / q_heads_)));
+  (void)file.tensor("q_proj.weight", {q_heads_ * head_dim_, inputs});
+  const FittedTensor& k = file.tensor("k_proj.weight", {kv_heads_ * head_dim_, inputs});
+  theta_ = file.number("rope_theta").value_or(10000.0);
+  window_ = static_cast<int64_t>(file.number("max_position_embeddings").value_or(static_cast<double>(kDrafterWindow)));
+  eps_ = static_cast<float>(file.number("rms_norm_eps").value_or(static_cast<double>(eps_)));
   const auto half = [&](int64_t first, const char* norm) {
-    return Half{.q = pack(q.values.data() + first, q_heads_ * head_dim_, hidden_size_, inputs),
-                .k = pack(k.values.data() + first, kv_heads_ * head_dim_, hidden_size_, inputs),
-                .norm = tensor_called(weights, norm, {hidden_size_}).values};
+    return Half{.q = pack_exactly(q.values.data() + first, q_heads_ * head_dim_, hidden_size_, inputs),
+                .k = pack_exactly(k.values.data() + first, kv_heads_ * head_dim_, hidden_size_, inputs),
+                .norm = file.tensor(norm, {hidden_size_}).values};
   };
   token_ = half(0, "input_layernorm.weight");
   if (!features) return;
-  const auto before_fc = weights.metadata.find("norm_before_fc");
-  if (before_fc != weights.metadata.end() && before_fc->second == "true") {
-    fail({.place = fmt::format("{}/config.json: norm_before_fc", weights.place),
+  if (file.flag("norm_before_fc")) {
+    fail({.place = file.place("norm_before_fc"),
           .found = "true",
           .expected = "a drafter that norms features behind fc",
           .action = "write \"feature\": \"zero\""});
   }
   feature_ = half(hidden_size_, "hidden_norm.weight");
-  const FittedTensor& fc = tensor_called(weights, "fc.weight", {hidden_size_, feature_size()});
-  fc_ = pack(fc.values.data(), hidden_size_, feature_size(), feature_size());
+  const FittedTensor& fc = file.tensor("fc.weight", {hidden_size_, feature_size()});
+  fc_ = pack_exactly(fc.values.data(), hidden_size_, feature_size(), feature_size());
 }
 
 int64_t RetrievalHead::weight_bytes() const {

@@ -63,6 +63,14 @@ at::Tensor draw_uniform(at::IntArrayRef sizes, double bound, const RandomStream&
   return values;
 }
 
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inverse) {
+  const at::Tensor angles = positions.unsqueeze(1) * inverse.unsqueeze(0);  // [rows, d / 2]
+  const at::Tensor cos = angles.cos().unsqueeze(1);
+  const at::Tensor sin = angles.sin().unsqueeze(1);
+  const std::vector<at::Tensor> half = x.chunk(2, -1);
+  return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
+}
+
 void descend(std::vector<at::Tensor>& parameters, int64_t rows, const Descent& how, const RandomStream& draws,
              const std::function<at::Tensor(const at::Tensor& rows)>& loss) {
   constexpr double kBeta1 = 0.9;

@@ -9,6 +9,8 @@ DraftSampling Verifier::draft_sampling() const {
   return draft_sampling_ == "rejection" ? DraftSampling::rejection : DraftSampling::coupled;
 }
 
+std::unique_ptr<Fitter> Verifier::fitter() const { return nullptr; }
+
 void VerificationMethod::parameters(ParameterVisitor& p) {
   verifier_->parameters(p);
   p("draft_sampling", verifier_->draft_sampling_)
@@ -17,8 +19,12 @@ void VerificationMethod::parameters(ParameterVisitor& p) {
 }
 
 Needs VerificationMethod::needs() const {
-  const std::string drafter = verifier_->drafter();
-  return drafter.empty() ? Needs{} : make_method(nlohmann::json::parse(drafter), "drafter")->needs();
+  Needs needs;
+  for (const std::string& spec : {verifier_->drafter(), verifier_->draft_view(), verifier_->verified_cache()}) {
+    if (!spec.empty()) needs = combine(needs, make_method(nlohmann::json::parse(spec), "drafter")->needs());
+  }
+  if (verifier_->draft_head()) needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
+  return needs;
 }
 
 }  // namespace kvarena

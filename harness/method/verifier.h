@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/method/fitter.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 
@@ -23,11 +24,18 @@ enum class DraftSampling {
   rejection,
 };
 
+/// A head that drafts from the target's features (draft_head.h).
+struct HeadDrafting {
+  FittedRequest weights;
+  double yarn = 1;  // YaRN's factor on the window that it was trained on
+};
+
 /// Proposes tokens. The engine owns the loop, so that drafts and verifications of many requests share passes: it
 /// drafts, verifies x + 1 positions in one pass over the full cache, keeps the longest prefix that full-KV decoding
 /// accepts, adds the correction or bonus token, and rolls the drafter back.
 ///
-/// A verifier overrides exactly one of drafter(), draft_model(), draft_layers(), propose(): where its drafts come from.
+/// A verifier overrides exactly one of drafter(), draft_view(), draft_model(), draft_layers(), draft_head(),
+/// propose(): where its drafts come from.
 class Verifier {
  public:
   virtual ~Verifier() = default;
@@ -41,15 +49,30 @@ class Verifier {
 
   /// The target itself drafts on a compressed cache: settings of the compressor as JSON text.
   [[nodiscard]] virtual std::string drafter() const { return {}; }
+  /// The target drafts on the very cache that it verifies on, through what a method shows of it to single queries:
+  /// settings of that method as JSON text. It compresses nothing, sees every verification, and must bear that newest
+  /// entries are taken back.
+  [[nodiscard]] virtual std::string draft_view() const { return {}; }
+  /// What verifications attend to where that is not full KV: settings of a compressor as JSON text. The output is that
+  /// of plain decoding under it.
+  [[nodiscard]] virtual std::string verified_cache() const { return {}; }
+  /// Tokens that a round may draft at most while `newest` entries of the verified cache lie in its tail, so that none
+  /// leaves it before the round's last: with a verified_cache(), what makes rounds equal plain decoding bit for bit.
+  [[nodiscard]] virtual int64_t draft_room(int64_t /*newest*/) const { return draft_length(); }
   /// A second checkpoint drafts on a full cache of its own: its folder or .gguf file.
   [[nodiscard]] virtual std::string draft_model() const { return {}; }
   /// The target drafts with its first layers, and their entries of the full cache: the share of layers, in (0, 1).
   [[nodiscard]] virtual double draft_layers() const { return 0; }
+  /// A head on the target's features drafts.
+  [[nodiscard]] virtual std::optional<HeadDrafting> draft_head() const { return std::nullopt; }
   /// No model drafts: at most `limit` tokens that may follow `history`, prompt included. None is allowed: the round
   /// then emits one token.
   [[nodiscard]] virtual std::vector<int32_t> propose(std::span<const int32_t> /*history*/, int64_t /*limit*/) const {
     return {};
   }
+
+  /// How the verifier's weights are fitted, null for one without any.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
 
  private:
   friend class VerificationMethod;  // which declares it
@@ -66,6 +89,7 @@ class VerificationMethod final : public Method {
   }
   /// What the drafter needs.
   [[nodiscard]] Needs needs() const override;
+  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return verifier_->fitter(); }
   [[nodiscard]] const Verifier* verifier() const override { return verifier_.get(); }
 
  private:

@@ -73,8 +73,8 @@ class Checkpoint {
   void read_rows_f32(std::string_view name, int64_t first, int64_t count, std::span<float> out) const;
 
   /// The mapped bytes of a tensor as they are in the file, when they are the elements in row-major order of `type`
-  /// (f32, f16, bf16 only, and no rows to put back in order); empty otherwise. Aligned to the element's size or empty.
-  /// Valid as long as the checkpoint lives.
+  /// (f32, f16, bf16 only, and no rows to put back in order) and aligned to their size, or those of stored_type I64,
+  /// I32 or BOOL, aligned or not; empty otherwise. Valid as long as the checkpoint lives.
   [[nodiscard]] virtual std::span<const std::byte> raw(std::string_view name) const = 0;
 
  private:

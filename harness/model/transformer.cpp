@@ -273,6 +273,17 @@ void Transformer::embed(std::span<const int32_t> tokens, float* rows) const {
     rows += impl_->config.hidden_size;
   }
 }
+void Transformer::predict(const float* rows, int64_t count, float* logits) const {
+  const ModelConfig& config = impl_->config;
+  std::vector<float> normed(static_cast<size_t>(count * config.hidden_size));
+  impl_->a.normalise(rows, impl_->weights.final_norm, normed.data(), count, config.hidden_size, config.hidden_size);
+  kernels::matmul({.x = normed.data(),
+                   .m = count,
+                   .x_stride = config.hidden_size,
+                   .w = &impl_->weights.head(),
+                   .y = logits,
+                   .y_stride = config.vocab_size});
+}
 const RopeFrequencies& Transformer::rope() const { return impl_->rotation; }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }

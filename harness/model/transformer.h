@@ -111,6 +111,10 @@ class Transformer {
   /// outside the vocabulary.
   void embed(std::span<const int32_t> tokens, float* rows) const;
 
+  /// Logits [count, vocab_size] of rows [count, hidden_size] of the residual stream behind the last layer: the same
+  /// bits as forward() makes of them.
+  void predict(const float* rows, int64_t count, float* logits) const;
+
   /// Runs one pass. The result holds the logits asked for, [rows, vocab_size], sequences in the order given; it is
   /// valid until the next call. Throws UserError when a token id is outside the vocabulary or a sequence would outgrow
   /// the model's window; then no cache has changed.

@@ -13,6 +13,7 @@ struct PillarState final : public LayerIndex {
   LedgerVector<float> queries;              // [count, q_heads, head_dim] since then, oldest first
   int64_t refreshed = 0;                    // entries at the last full step, 0 before the first
   int64_t averaged = 0;                     // queries that it averaged over: the newest entries of it
+  int64_t stayed = 0;                       // entries once drafts of that step were taken back
 
   [[nodiscard]] int64_t bytes() const override {
     size_t total = queries.capacity() * sizeof(float);
@@ -25,6 +26,7 @@ struct PillarState final : public LayerIndex {
     copy->queries.assign(queries.begin(), queries.end());
     copy->refreshed = refreshed;
     copy->averaged = averaged;
+    copy->stayed = stayed;
     return copy;
   }
 };
@@ -34,12 +36,17 @@ struct PillarState final : public LayerIndex {
 ///            see i, of their attention over all entries
 /// chooses the (budget - queries averaged over) best entries before those queries; their own entries and all later ones
 /// are attended too. The set holds until the next full step. In the authors' system the full steps are the
-/// verifications of drafts made in between; as a method by itself it emits what its sparse steps say.
+/// verifications of drafts made in between (refresh = "runs": those drafts that were accepted count in the budget, the
+/// average is over all that were verified); as a method by itself it emits what its sparse steps say.
 /// Zhao et al. 2025, arXiv:2512.01278, section 4; serve/request/kv_cache_ptr/pillar.py of the authors' code.
 class PillarAttention final : public Retriever {
  public:
   void parameters(ParameterVisitor& p) override {
+    p("refresh", refresh_)
+        .one_of({"steps", "runs"})
+        .doc("full steps: every stride + 1 of them, or the passes over several tokens, as a verifier's are");
     p("stride", stride_).min(1).doc("steps on one selection, between two that attend to everything");
+    p("min_tokens", min_tokens_).min(0).doc("a budget of at least so many entries");
   }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
@@ -48,13 +55,19 @@ class PillarAttention final : public Retriever {
     return state;
   }
 
+  void extend(LayerIndex& index, const EntrySegment& /*entries*/, int64_t end) const override {
+    auto& state = static_cast<PillarState&>(index);
+    if (state.stayed == 0) state.stayed = end - 1;  // the first step since the full one
+  }
+
   Selection select(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& /*queries*/,
                    const Candidates& among) const override {
     const auto& state = static_cast<const PillarState&>(index);
     if (full_step(state, entries.entries(0))) return {};
     Candidates before = among;
     before.last = std::clamp(state.refreshed - state.averaged, among.first, among.last);
-    before.count = std::max<int64_t>(0, among.budget - state.averaged);
+    const int64_t since = by_runs() ? state.stayed - before.last : state.averaged;
+    before.count = std::clamp<int64_t>(std::max(among.budget, min_tokens_) - since, 0, before.size());
     Selection selection;
     for (const auto& scores : state.scores) {
       std::vector<int32_t>& list = selection.emplace_back(best_candidates(scores, before, "pillar_attn"));
@@ -69,6 +82,7 @@ class PillarAttention final : public Retriever {
     auto& state = static_cast<PillarState&>(index);
     const LayerShape& shape = entries.shape();
     const int64_t row = shape.q_heads * shape.head_dim;
+    if (by_runs() && queries.q_len == 1) return;
     for (int64_t t = 0; t < queries.q_len; ++t) {
       const float* q = queries.q + t * queries.q_stride;
       state.queries.insert(state.queries.end(), q, q + row);
@@ -77,13 +91,15 @@ class PillarAttention final : public Retriever {
     if (queries.q_len == 1 && !full_step(state, n)) return;
     state.averaged = std::min(n, static_cast<int64_t>(state.queries.size()) / row);
     state.refreshed = n;
+    state.stayed = 0;
     for (int64_t head = 0; head < shape.kv_heads; ++head) average(state, entries, head);
     state.queries.clear();
   }
 
  private:
+  [[nodiscard]] bool by_runs() const { return refresh_ == "runs"; }
   [[nodiscard]] bool full_step(const PillarState& state, int64_t entries) const {
-    return state.refreshed == 0 || entries - state.refreshed > stride_;
+    return state.refreshed == 0 || (!by_runs() && entries - state.refreshed > stride_);
   }
 
   static void average(PillarState& state, const EntrySegment& entries, int64_t head) {
@@ -106,7 +122,9 @@ class PillarAttention final : public Retriever {
     }
   }
 
+  std::string refresh_ = "steps";
   int64_t stride_ = 8;
+  int64_t min_tokens_ = 0;
 };
 
 KVARENA_RETRIEVER(PillarAttention, {.name = "pillar_attn",

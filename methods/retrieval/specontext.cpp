@@ -51,15 +51,6 @@ struct HeadIndex final : public LayerIndex {
   }
 };
 
-/// Rows of heads [rows, heads, d] turned by their positions.
-at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inverse) {
-  const at::Tensor angles = positions.unsqueeze(1) * inverse.unsqueeze(0);  // [rows, d / 2]
-  const at::Tensor cos = angles.cos().unsqueeze(1);
-  const at::Tensor sin = angles.sin().unsqueeze(1);
-  const std::vector<at::Tensor> half = x.chunk(2, -1);
-  return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
-}
-
 /// Distils the model's attention into W_q and W_k over the embeddings: the mean distribution of all layers, for each kv
 /// head the mean over its group, is what the group's heads together should give (cross-entropy with their mean).
 class HeadFitter final : public Fitter {

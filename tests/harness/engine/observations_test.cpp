@@ -44,6 +44,26 @@ TEST(QueryMomentsTest, TurnQueriesBackAndLeaveOutTheFirst) {
   EXPECT_EQ(moments.covariance[1], moments.covariance[2]);
 }
 
+TEST(Observations, TappedResidualsAreWhatTheModelPredictsFrom) {
+  Transformer model = tiny_model();
+  EXPECT_EQ(tapped_layer(Tap::low, 30), 1);  // the inputs of layers 2, 15 and 27
+  EXPECT_EQ(tapped_layer(Tap::middle, 30), 14);
+  EXPECT_EQ(tapped_layer(Tap::high, 30), 26);
+  EXPECT_EQ(tapped_layer(Tap::high, 3), 0);  // a model of so few layers has no other
+  const Needs needs{.taps = {Tap::low, Tap::last}};
+  const std::vector<int32_t> tokens = tiny_prompt(60);
+  const Prefill whole = prefill(model, tokens, needs, 1000);
+  const Prefill cut = prefill(model, tokens, combine({}, needs), 23);
+  for (size_t layer = 0; layer < 3; ++layer) {
+    const std::vector<float>& residual = whole.observations[layer].residual;
+    EXPECT_EQ(residual.size(), layer == 0 ? 0U : 60U * 64U);
+    EXPECT_EQ(residual, cut.observations[layer].residual);
+  }
+  std::vector<float> logits(128);
+  model.predict(whole.observations[2].residual.data() + 59 * 64, 1, logits.data());
+  EXPECT_EQ(logits, whole.logits);
+}
+
 TEST(Observations, DoNotDependOnHowThePromptIsCut) {
   Transformer model = tiny_model();
   const Needs needs{.future = 5, .query_moments = {0, 4}, .reconstructions = {kRepeat}};

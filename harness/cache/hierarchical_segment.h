@@ -1,0 +1,90 @@
+#pragma once
+// Packed entries in two planes of codes, of which either the first is read or both. Tiwari et al. 2025 (QuantSpec),
+// arXiv:2502.10424, section 4.2.
+
+#include "harness/cache/layer_cache.h"
+#include "harness/cache/quantized_segment.h"
+
+namespace kvarena {
+
+/// Per group with lo = min x and s = (max x - lo) / 15:
+///   upper plane  u = round((x - lo) / s), 4 bits,             says  u s + lo
+///   lower plane  w = round(16 (x - (u s + lo)) / s), -8 .. 7, both say  (u + w / 16) s + lo
+/// Both planes share s and lo, which are stored in 16 bits: codes are half of 8 bits each. Keys are grouped per channel
+/// along tokens, values per token along channels.
+class HierarchicalSegment final : public PackedSegment {
+ public:
+  /// `key_group` entries of a channel share a scale; `value_group` channels of a value, which must divide head_dim.
+  HierarchicalSegment(const LayerShape& shape, int64_t key_group, int64_t value_group, LedgerPtr ledger);
+
+  /// n must be a multiple of the key group; keys and values are packed at once. Throws UserError naming the head when a
+  /// key or value is not finite.
+  void take(EntrySegment& tail, int64_t n) override;
+  void pack_values(int64_t /*n*/) override {}
+  [[nodiscard]] int64_t unpacked_values() const override { return 0; }
+  [[nodiscard]] const LayerShape& shape() const override { return shape_; }
+  /// The same entries as the upper plane says them.
+  [[nodiscard]] const QuantizedSegment& upper() const { return *upper_; }
+
+  [[nodiscard]] int64_t entries(int64_t kv_head) const override { return upper_->entries(kv_head); }
+  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return upper_->positions(kv_head); }
+  [[nodiscard]] int64_t bytes() const override;
+  /// Reads both planes, a chunk of 512 entries at a time. `causal` must be false: new entries lie in the tail.
+  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
+  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                         int64_t row_stride) const override;
+  void read(int64_t kv_head, float* keys, float* values) const override;
+  [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+
+ private:
+  /// Codes of the lower plane of one head.
+  struct Lower {
+    Buffer keys;
+    Buffer values;
+  };
+  /// A decoded chunk: f32 cells of all heads.
+  struct Chunk {
+    int64_t first = 0;
+    int64_t count = 0;
+    std::vector<float> keys;    // [kv_heads, cells, head_dim, 16]
+    std::vector<float> values;  // [kv_heads, cells, 16, head_dim]
+  };
+
+  /// The lower plane's codes with the upper one's scales: what they decode to is 16 times what they add.
+  [[nodiscard]] kernels::PackedEntries lower(int64_t kv_head, kernels::CellKind kind) const;
+  void encode_lower(int64_t kv_head, kernels::CellKind kind, int64_t first, std::span<const float> rows);
+  void decode(int64_t kv_head, kernels::CellKind kind, const Chunk& chunk, float* cells) const;
+  /// Calls visit(chunk, runs) for chunks of kernels::kChunk entries in order.
+  template <class Visit>
+  void each_chunk(const Visit& visit) const;
+  [[nodiscard]] LayerShape float_shape() const;
+
+  LayerShape shape_;
+  LedgerPtr ledger_;
+  std::unique_ptr<QuantizedSegment> upper_;
+  std::vector<Lower> lower_;  // [kv_heads]
+};
+
+/// All of a layer's segments, but of hierarchical ones the upper plane alone. The layer must outlive the view and must
+/// not change while it is used.
+class UpperView final : public Segment {
+ public:
+  explicit UpperView(const LayerCache& cache) : cache_(&cache) {}
+
+  [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
+  [[nodiscard]] int64_t entries(int64_t kv_head) const override { return cache_->entries(kv_head); }
+  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
+  /// 0: what it shows is counted where it lies.
+  [[nodiscard]] int64_t bytes() const override { return 0; }
+  /// The newest queries.q_len entries belong to the queries whatever `causal` says.
+  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
+  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                         int64_t row_stride) const override;
+  void read(int64_t kv_head, float* keys, float* values) const override;
+  [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+
+ private:
+  const LayerCache* cache_;
+};
+
+}  // namespace kvarena

@@ -1,0 +1,54 @@
+#pragma once
+// Speculative decoding with a drafting head on the target's own features. Li et al. 2025, arXiv:2503.01840,
+// section 3.1.
+
+#include "harness/engine/draft_source.h"
+#include "harness/method/draft_head.h"
+
+namespace kvarena {
+
+/// The head reads the residual stream of every token that the target has been through, and then what it put out itself.
+/// Its one layer keeps a cache of its own, of committed tokens between rounds.
+class HeadDraft final : public DraftSource {
+ public:
+  /// Reads the head's weights. Throws UserError when they are absent or of another model.
+  HeadDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler);
+
+  void begin(const DraftRound& round) override;
+  [[nodiscard]] AttentionHooks* verification_hooks() override { return &taps_; }
+  void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) override;
+  [[nodiscard]] int64_t resident_bytes() const override { return cache_.bytes() + pending_bytes(); }
+  [[nodiscard]] int64_t peak_bytes() const override { return cache_.ledger->peak(Tier::device) + pending_bytes(); }
+
+ private:
+  /// Keeps a pass's residual stream at the three taps, side by side.
+  class Taps final : public AttentionHooks {
+   public:
+    explicit Taps(int64_t layers);
+    void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
+    void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
+    /// Takes the same of a prompt that was observed.
+    void take(const Prefill& prompt, int64_t first, int64_t count, int64_t hidden_size);
+    std::vector<float> features;  // [count, 3 * hidden_size]
+
+   private:
+    void put(size_t tap, const float* rows, int64_t count, int64_t hidden_size);
+    std::vector<int64_t> layers_;  // [3]
+  };
+
+  [[nodiscard]] int64_t pending_bytes() const { return static_cast<int64_t>(pending_.capacity() * sizeof(float)); }
+  /// Feeds the tokens that were committed since the last round, and returns the head's row behind the last.
+  std::vector<float> catch_up(std::span<const int32_t> history);
+  void run(std::span<const int32_t> tokens, const float* hidden, float* out);
+  /// The head's logits as logits over the model's vocabulary: tokens that it does not know have none.
+  std::vector<float> predict(const std::vector<float>& out) const;
+
+  std::shared_ptr<const ModelFacts> facts_;
+  std::shared_ptr<const DraftHead> head_;
+  DraftSampler sampler_;
+  KvCache cache_;               // of the head's layer
+  std::vector<float> pending_;  // g of committed tokens that are not in cache_, [count, hidden_size]
+  Taps taps_;
+};
+
+}  // namespace kvarena

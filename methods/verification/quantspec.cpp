@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "harness/method/verifier.h"
+
+namespace kvarena {
+namespace {
+
+/// Self-speculation on one cache of 8 bits: drafting reads the upper 4 of them, verifying all. The newest entries are
+/// exact for both; drafts only ever touch these, and are taken back before the verification.
+/// Lossless towards decoding on the 8-bit cache (quantspec_kv), not towards full KV. So that this holds bit for bit, a
+/// round ends where a group of entries leaves the buffer, once in `group_size` tokens; the authors' rounds run past it.
+/// Their draft also runs on 4-bit weights; here it has the target's. Tiwari et al. 2025, arXiv:2502.10424, section 4;
+/// defaults are those of the authors' scripts.
+class QuantSpec final : public Verifier {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification (gamma)");
+    p("group_size", group_size_).min(16).doc("tokens of a key channel that share a scale, a multiple of 16");
+    p("buffer", buffer_).min(0).doc("newest entries in 16 bits beside those of the group that is filling up");
+  }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    if (group_size_ % 16 != 0) problems.push_back(place + ".group_size: expected a multiple of 16");
+  }
+  int64_t draft_length() const override { return draft_length_; }
+  std::string verified_cache() const override { return cache("both"); }
+  std::string draft_view() const override { return cache("upper"); }
+  int64_t draft_room(int64_t newest) const override { return buffer_ + group_size_ - 1 - newest; }
+
+ private:
+  [[nodiscard]] std::string cache(const char* planes) const {
+    return fmt::format(R"({{"name": "quantspec_kv", "group_size": {}, "buffer": {}, "read": "{}"}})", group_size_,
+                       buffer_, planes);
+  }
+
+  int64_t draft_length_ = 5;
+  int64_t group_size_ = 128;
+  int64_t buffer_ = 128;
+};
+
+KVARENA_VERIFIER(QuantSpec,
+                 {.name = "quantspec",
+                  .title = "QuantSpec",
+                  .summary = "Drafts on 4 bits of an 8-bit cache and verifies on all: lossless towards 8 bits.",
+                  .paper = "arXiv:2502.10424, section 4"});
+
+}  // namespace
+}  // namespace kvarena
