@@ -277,11 +277,11 @@ void bench_packing(Bench& bench) {
                              static_cast<uint32_t*>(packed.data()),
                              static_cast<uint16_t*>(scales.data()),
                              static_cast<uint16_t*>(zeros.data())};
-      bench.time(name, kLlama.kv_heads * (entries * dim * 4 + codes * 4 + meta * 4), 0, 1, [&] {
-        for (int64_t h = 0; h < kLlama.kv_heads; ++h) {
-          encode_rows_cuda(to, 0, entries, static_cast<const float*>(rows.data()), dim, bench.stream());
-        }
-      });
+      const std::vector<RowEncode> items(static_cast<size_t>(kLlama.kv_heads),
+                                         {to, 0, entries, static_cast<const float*>(rows.data()), dim});
+      CudaScratch scratch;
+      bench.time(name, kLlama.kv_heads * (entries * dim * 4 + codes * 4 + meta * 4), 0, 1,
+                 [&] { encode_rows_cuda(items, scratch, bench.stream()); });
     }
   }
 }
@@ -289,19 +289,25 @@ void bench_packing(Bench& bench) {
 void bench_selection(Bench& bench) {
   const int64_t entries = bench.shrunk(32768), dim = kLlama.head_dim, pages = entries / kCell, heads = kLlama.q_heads;
   DeviceLayer layer(kLlama, DType::bf16, 1, entries, 1, bench.stream());
-  const PageBounds bounds{static_cast<float*>(layer.memory(pages * dim * 4, Fill::f32, bench.stream())),
-                          static_cast<float*>(layer.memory(pages * dim * 4, Fill::f32, bench.stream()))};
   auto* scores = static_cast<float*>(layer.memory(heads * entries * 4, Fill::f32, bench.stream()));
   auto* index = static_cast<int32_t*>(layer.memory(heads * entries * 4, Fill::f32, bench.stream()));
-  const Cells keys{CellKind::keys, DType::bf16, dim, const_cast<void*>(layer.runs()[0].keys)};
-  if (bench.wants("page bounds, one head 32k")) {
-    bench.time("page bounds, one head 32k", entries * dim * 2 + pages * dim * 8, 0, 1,
-               [&] { update_page_bounds_cuda(keys, 0, entries, bounds, bench.stream()); });
+  std::vector<BoundsUpdate> updates;
+  std::vector<PageScoring> scorings;
+  for (int64_t h = 0; h < kLlama.kv_heads; ++h) {
+    const PageBounds bounds{static_cast<float*>(layer.memory(pages * dim * 4, Fill::f32, bench.stream())),
+                            static_cast<float*>(layer.memory(pages * dim * 4, Fill::f32, bench.stream()))};
+    void* keys = const_cast<void*>(layer.runs()[static_cast<size_t>(h)].keys);
+    updates.push_back({{CellKind::keys, DType::bf16, dim, keys}, 0, entries, bounds});
+    scorings.push_back({layer.problems()[0].q, 4, dim, bounds, pages, dim, scores + 4 * h * entries, entries});
   }
-  if (bench.wants("page scores, 4 rows 32k")) {
-    bench.time("page scores, 4 rows 32k", pages * dim * 8, 0, 1, [&] {
-      page_scores_cuda(layer.problems()[0].q, 4, dim, bounds, pages, dim, scores, entries, bench.stream());
-    });
+  CudaScratch scratch;
+  if (bench.wants("page bounds, 8 heads 32k")) {
+    bench.time("page bounds, 8 heads 32k", kLlama.kv_heads * (entries * dim * 2 + pages * dim * 8), 0, 1,
+               [&] { update_page_bounds_cuda(updates, scratch, bench.stream()); });
+  }
+  if (bench.wants("page scores, 32 rows 32k")) {
+    bench.time("page scores, 32 rows 32k", kLlama.kv_heads * pages * dim * 8, 0, 1,
+               [&] { page_scores_cuda(scorings, scratch, bench.stream()); });
   }
   if (bench.wants("top-k, 2048 of 32k, 32 rows")) {
     bench.time("top-k, 2048 of 32k, 32 rows", heads * entries * 4, 0, 1, [&] {

@@ -72,21 +72,18 @@ int64_t touched_cells(int64_t position, int64_t count) {
   return count == 0 ? 0 : (position + count - 1) / kCell - position / kCell + 1;
 }
 
-template <class Work>
-void start(void (*kernel)(const Work*), std::span<const Work> items, CudaScratch& scratch, CudaStream stream) {
+template <class Item>
+int64_t most_cells(std::span<const Item> items) {
   int64_t cells = 0;
-  for (const Work& item : items) cells = std::max(cells, touched_cells(item.position, item.count));
-  if (cells == 0) return;
-  const auto* device =
-      static_cast<const Work*>(scratch.upload(items.data(), static_cast<int64_t>(items.size_bytes()), stream));
-  launch(kernel, dim3(static_cast<unsigned>(cells), static_cast<unsigned>(items.size())), kThreads, 0, stream, device);
+  for (const Item& item : items) cells = std::max(cells, touched_cells(item.position, item.count));
+  return cells;
 }
 
 }  // namespace
 
 void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream) {
   for (const RowStore& store : stores) require_run(store.to);
-  start(store_kernel, stores, scratch, stream);
+  launch_items(store_kernel, stores, most_cells(stores), kThreads, 0, scratch, stream);
 }
 
 void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scratch, CudaStream stream) {
@@ -96,7 +93,7 @@ void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scra
     require(a.kind == b.kind && a.dtype == b.dtype && a.head_dim == b.head_dim, "cells: runs of different kinds");
     require(a.data != b.data, "gather_entries: on the device, into other memory only");
   }
-  start(gather_kernel, gathers, scratch, stream);
+  launch_items(gather_kernel, gathers, most_cells(gathers), kThreads, 0, scratch, stream);
 }
 
 }  // namespace kvarena::kernels

@@ -14,6 +14,7 @@
 #endif
 
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -72,6 +73,17 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, int64_t shared
 }
 
 #endif
+
+/// Starts `kernel` with `blocks` blocks for each of `items` (heads, mostly): block x of item y. Does nothing for none.
+template <class Item>
+void launch_items(void (*kernel)(const Item*), std::span<const Item> items, int64_t blocks, int64_t threads,
+                  int64_t shared_bytes, CudaScratch& scratch, CudaStream stream) {
+  if (items.empty() || blocks <= 0) return;
+  const auto* device =
+      static_cast<const Item*>(scratch.upload(items.data(), static_cast<int64_t>(items.size_bytes()), stream));
+  launch(kernel, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(items.size())),
+         static_cast<unsigned>(threads), shared_bytes, stream, device);
+}
 
 /// Blocks that `count` items need.
 [[nodiscard]] constexpr unsigned blocks_for(int64_t count, int64_t per_block) {

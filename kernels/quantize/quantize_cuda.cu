@@ -1,5 +1,7 @@
 // A block encodes one cell, or, of keys grouped along tokens, the cells of one group. A thread finds scale and zero of
 // a group; codes of a cell meet in shared memory as bytes, and each thread packs whole dwords of them.
+#include <algorithm>
+
 #include "kernels/common/parallel.h"
 #include "kernels/quantize/quantize_cuda.h"
 #include "kernels/quantize/quantize_group.cuh"
@@ -9,14 +11,6 @@ namespace {
 
 constexpr int kThreads = 128, kLanes = static_cast<int>(kCell);
 
-struct EncodeCall {
-  PackedEntries to;
-  int64_t position, count;
-  const float* rows;
-  int64_t row_stride;
-  int64_t cells_per_block;
-};
-
 /// Entries begin .. end-1 of one cell, and the cell's codes [16][head_dim] in shared memory.
 struct CellCodes {
   int64_t cell;
@@ -24,7 +18,7 @@ struct CellCodes {
   uint8_t* codes;
 };
 
-__device__ const float* row_of(const EncodeCall& call, int64_t entry) {
+__device__ const float* row_of(const RowEncode& call, int64_t entry) {
   return call.rows + (entry - call.position) * call.row_stride;
 }
 
@@ -45,7 +39,7 @@ __device__ GroupCoder coder_of(const PackedEntries& to, int64_t at, const Device
 }
 
 /// Groups along channels: a thread a group.
-__device__ void code_tokens(const EncodeCall& call, const CellCodes& cell) {
+__device__ void code_tokens(const RowEncode& call, const CellCodes& cell) {
   const int64_t group = call.to.format.group_size, groups = call.to.head_dim / group;
   for (int64_t i = threadIdx.x; i < (cell.end - cell.begin) * groups; i += kThreads) {
     const int lane = cell.begin + static_cast<int>(i / groups);
@@ -58,7 +52,7 @@ __device__ void code_tokens(const EncodeCall& call, const CellCodes& cell) {
 }
 
 /// Groups along tokens: a thread a channel, whose scale and zero are made or given.
-__device__ void code_channel(const EncodeCall& call, const CellCodes& cell, int64_t channel, const GroupCoder& coder) {
+__device__ void code_channel(const RowEncode& call, const CellCodes& cell, int64_t channel, const GroupCoder& coder) {
   for (int lane = cell.begin; lane < cell.end; ++lane) {
     const float x = row_of(call, cell.cell * kCell + lane)[channel];
     cell.codes[lane * call.to.head_dim + channel] = coder.code(call.to.format, x);
@@ -87,12 +81,25 @@ __device__ void pack_cell(const PackedEntries& to, const CellCodes& cell) {
   }
 }
 
-/// Grid: units of cells_per_block cells.
-__global__ void __launch_bounds__(kThreads) encode_kernel(const __grid_constant__ EncodeCall call) {
+/// Cells that one block encodes: those of a token group, or one.
+__host__ __device__ int64_t cells_per_block(const PackedEntries& to) {
+  const bool whole_groups = !groups_in_tokens(to.kind, to.format) && to.format.rule != QuantRule::given;
+  return whole_groups ? to.format.group_size / kCell : 1;
+}
+__host__ __device__ int64_t encode_blocks(const RowEncode& call) {
+  if (call.count == 0) return 0;
+  const int64_t cells = (call.position + call.count - 1) / kCell - call.position / kCell + 1;
+  return cells / cells_per_block(call.to);
+}
+
+/// Grid: blocks, items.
+__global__ void __launch_bounds__(kThreads) encode_kernel(const RowEncode* items) {
+  const RowEncode& call = items[blockIdx.y];
+  if (blockIdx.x >= encode_blocks(call)) return;
   auto* codes = shared_memory<uint8_t>();
   const PackedEntries& to = call.to;
   const bool in_tokens = groups_in_tokens(to.kind, to.format), given = to.format.rule == QuantRule::given;
-  const int64_t first_cell = call.position / kCell + blockIdx.x * call.cells_per_block;
+  const int64_t cells = cells_per_block(to), first_cell = call.position / kCell + blockIdx.x * cells;
   constexpr int kMostChannels = 1024 / kThreads;
   GroupCoder coders[kMostChannels];  // of this thread's channels
   if (!in_tokens && !given) {
@@ -101,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(const __grid_constant_
       coders[i] = coder_of(to, meta_at(to, first_cell * kCell, c), numbers);
     }
   }
-  for (int64_t k = 0; k < call.cells_per_block; ++k) {
+  for (int64_t k = 0; k < cells; ++k) {
     CellCodes cell{first_cell + k, 0, kLanes, codes};
     const int64_t before = call.position - cell.cell * kCell, after = before + call.count;
     if (before > 0) cell.begin = static_cast<int>(before);
@@ -120,20 +127,47 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(const __grid_constant_
   }
 }
 
+/// Code of (entry, channel).
+__device__ uint32_t code_at(const PackedEntries& p, int64_t entry, int channel) {
+  const int bits = p.format.bits, row = static_cast<int>(entry % kCell);
+  const bool keys = p.kind == CellKind::keys;
+  const int lane = keys ? row : channel % kLanes;
+  const int bit = (keys ? channel : row * static_cast<int>(p.head_dim / kCell) + channel / kLanes) * bits;
+  const uint32_t* at = p.codes + (entry / kCell * packed_planes(p.head_dim, bits) + bit / 32) * kCell + lane;
+  uint32_t code = at[0] >> (bit % 32);
+  if (bit % 32 + bits > 32) code |= at[kLanes] << (32 - bit % 32);
+  return code & ((1u << bits) - 1);
+}
+
+/// Grid: cells of the target, items.
+__global__ void __launch_bounds__(kThreads) gather_packed_kernel(const PackedGather* items) {
+  const PackedGather& gather = items[blockIdx.y];
+  CellCodes cell{gather.position / kCell + blockIdx.x, 0, kLanes, shared_memory<uint8_t>()};
+  const int64_t before = gather.position - cell.cell * kCell, after = before + gather.count;
+  if (after <= 0 || gather.count == 0) return;
+  if (before > 0) cell.begin = static_cast<int>(before);
+  if (after < kCell) cell.end = static_cast<int>(after);
+  const PackedEntries &from = gather.from, &to = gather.to;
+  const int dim = static_cast<int>(to.head_dim);
+  for (int i = static_cast<int>(threadIdx.x); i < (cell.end - cell.begin) * dim; i += kThreads) {
+    const int lane = cell.begin + i / dim, channel = i % dim;
+    const int64_t entry = cell.cell * kCell + lane, source = gather.index[entry - gather.position];
+    cell.codes[lane * dim + channel] = static_cast<uint8_t>(code_at(from, source, channel));
+    if (channel % to.format.group_size != 0) continue;
+    const int64_t at = meta_at(to, entry, channel), source_at = meta_at(from, source, channel);
+    if (to.scale != nullptr) to.scale[at] = from.scale[source_at];
+    if (to.zero != nullptr) to.zero[at] = from.zero[source_at];
+  }
+  __syncthreads();
+  pack_cell(to, cell);
+}
+
 /// Grid: rows.
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(PackedEntries from, int64_t position, float* rows, int64_t row_stride) {
   const int64_t entry = position + blockIdx.x;
-  const int bits = from.format.bits, lanes = kLanes;
-  const uint32_t* planes = from.codes + entry / kCell * packed_planes(from.head_dim, bits) * kCell;
   for (int c = static_cast<int>(threadIdx.x); c < from.head_dim; c += kThreads) {
-    const bool keys = from.kind == CellKind::keys;
-    const int row = static_cast<int>(entry % kCell), lane = keys ? row : c % lanes;
-    const int bit = (keys ? c : row * static_cast<int>(from.head_dim / kCell) + c / lanes) * bits, shift = bit % 32;
-    const uint32_t* at = planes + bit / 32 * lanes + lane;
-    uint32_t code = at[0] >> shift;
-    if (shift + bits > 32) code |= at[lanes] << (32 - shift);
-    rows[blockIdx.x * row_stride + c] = decoded(from, meta_at(from, entry, c), code & ((1u << bits) - 1));
+    rows[blockIdx.x * row_stride + c] = decoded(from, meta_at(from, entry, c), code_at(from, entry, c));
   }
 }
 
@@ -152,17 +186,36 @@ void require_valid(const PackedEntries& p) {
 
 }  // namespace
 
-void encode_rows_cuda(const PackedEntries& to, int64_t position, int64_t count, const float* rows, int64_t row_stride,
-                      CudaStream stream) {
-  require_valid(to);
-  if (count == 0) return;
-  const bool whole_groups = !groups_in_tokens(to.kind, to.format) && to.format.rule != QuantRule::given;
-  const int64_t group = to.format.group_size;
-  require(!whole_groups || (position % group == 0 && count % group == 0),
-          "encode_rows: keys are encoded in whole groups");
-  const int64_t cells = (position + count - 1) / kCell - position / kCell + 1;
-  const EncodeCall call{to, position, count, rows, row_stride, whole_groups ? group / kCell : 1};
-  launch(encode_kernel, blocks_for(cells, call.cells_per_block), kThreads, kCell * to.head_dim, stream, call);
+void encode_rows_cuda(std::span<const RowEncode> items, CudaScratch& scratch, CudaStream stream) {
+  int64_t blocks = 0, head_dim = 0;
+  for (const RowEncode& item : items) {
+    require_valid(item.to);
+    const bool whole_groups =
+        !groups_in_tokens(item.to.kind, item.to.format) && item.to.format.rule != QuantRule::given;
+    const int64_t group = item.to.format.group_size;
+    require(!whole_groups || (item.position % group == 0 && item.count % group == 0),
+            "encode_rows: keys are encoded in whole groups");
+    blocks = std::max(blocks, encode_blocks(item));
+    head_dim = std::max(head_dim, item.to.head_dim);
+  }
+  launch_items(encode_kernel, items, blocks, kThreads, kCell * head_dim, scratch, stream);
+}
+
+void gather_packed_values_cuda(std::span<const PackedGather> items, CudaScratch& scratch, CudaStream stream) {
+  int64_t blocks = 0, head_dim = 0;
+  for (const PackedGather& item : items) {
+    const PackedEntries &from = item.from, &to = item.to;
+    require_valid(from);
+    require(from.kind == CellKind::values && to.kind == CellKind::values && from.head_dim == to.head_dim &&
+                from.format.bits == to.format.bits && from.format.group_size == to.format.group_size &&
+                from.format.meta == to.format.meta && from.format.levels == to.format.levels,
+            "gather_packed_values: runs of different kinds");
+    require(from.codes != to.codes, "gather_packed_values: on the device, into other memory only");
+    if (item.count == 0) continue;
+    blocks = std::max(blocks, (item.position + item.count - 1) / kCell - item.position / kCell + 1);
+    head_dim = std::max(head_dim, to.head_dim);
+  }
+  launch_items(gather_packed_kernel, items, blocks, kThreads, kCell * head_dim, scratch, stream);
 }
 
 void decode_rows_cuda(const PackedEntries& from, int64_t position, int64_t count, float* rows, int64_t row_stride,

@@ -2,14 +2,34 @@
 // quantize.h on a CUDA device: the same codes, scales and zeros, bit for bit. Rows and what PackedEntries (and its
 // codebook) points to lie on the device, codes at multiples of 16 bytes; everything is queued on `stream`.
 
+#include <span>
+
 #include "kernels/cuda/device.h"
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena::kernels {
 
-/// encode_rows(); head_dim at most 1024. Cost: rows are read twice (from memory once), codes and meta written once.
-void encode_rows_cuda(const PackedEntries& to, int64_t position, int64_t count, const float* rows, int64_t row_stride,
-                      CudaStream stream);
+/// encode_rows() of one head.
+struct RowEncode {
+  PackedEntries to;
+  int64_t position = 0, count = 0;
+  const float* rows = nullptr;  // [count, head_dim]
+  int64_t row_stride = 0;
+};
+/// Many heads in one call, of any formats; head_dim at most 1024. Cost: rows are read twice (from memory once), codes
+/// and meta written once.
+void encode_rows_cuda(std::span<const RowEncode> items, CudaScratch& scratch, CudaStream stream);
+
+/// gather_packed_values() of one head, into other memory than `from`.
+struct PackedGather {
+  PackedEntries from;
+  const int32_t* index = nullptr;  // [count], on the device
+  int64_t count = 0;
+  PackedEntries to;
+  int64_t position = 0;
+};
+/// Many heads in one call.
+void gather_packed_values_cuda(std::span<const PackedGather> items, CudaScratch& scratch, CudaStream stream);
 
 /// decode_rows().
 void decode_rows_cuda(const PackedEntries& from, int64_t position, int64_t count, float* rows, int64_t row_stride,

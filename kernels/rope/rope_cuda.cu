@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/common/parallel.h"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/rope/rope_cuda.h"
@@ -25,20 +27,29 @@ __global__ void __launch_bounds__(kThreads) rotate_kernel(RotateArgs args) {
   x[half] = pair.b;
 }
 
-/// Grid: cells. Threads in the order of the cell in memory: 16 entries of a channel side by side.
+/// Threads in the order of the cell in memory: 16 entries of a channel side by side.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    rotate_cells_kernel(typename T::Stored* keys, int64_t head_dim, int64_t entry, int64_t count, const float* cos,
-                        const float* sin, int64_t half, int64_t table_stride) {
-  const int64_t cell = entry / kCell + blockIdx.x;
-  typename T::Stored* stored = keys + cell * kCell * head_dim;
-  for (int64_t i = threadIdx.x; i < half * kCell; i += kThreads) {
-    const int64_t row = cell * kCell + i % kCell - entry, channel = i / kCell;
-    if (row < 0 || row >= count) continue;
-    const int64_t at = row * table_stride + channel;
-    const Pair pair = turned({T::widen(stored[i]), T::widen(stored[i + half * kCell])}, cos[at], sin[at]);
+__device__ void rotate_cell(const CellRotation& turn, int64_t cell) {
+  auto* stored = static_cast<typename T::Stored*>(turn.keys.data) + cell * kCell * turn.keys.head_dim;
+  for (int64_t i = threadIdx.x; i < turn.half * kCell; i += kThreads) {
+    const int64_t row = cell * kCell + i % kCell - turn.entry, at = row * turn.table_stride + i / kCell;
+    if (row < 0 || row >= turn.count) continue;
+    const Pair pair =
+        turned({T::widen(stored[i]), T::widen(stored[i + turn.half * kCell])}, turn.cos[at], turn.sin[at]);
     stored[i] = T::narrow(pair.a);
-    stored[i + half * kCell] = T::narrow(pair.b);
+    stored[i + turn.half * kCell] = T::narrow(pair.b);
+  }
+}
+
+/// Grid: cells, items.
+__global__ void __launch_bounds__(kThreads) rotate_cells_kernel(const CellRotation* items) {
+  const CellRotation& turn = items[blockIdx.y];
+  const int64_t cell = turn.entry / kCell + blockIdx.x;
+  if (cell * kCell >= turn.entry + turn.count) return;
+  switch (turn.keys.dtype) {
+    case DType::f32: return rotate_cell<F32>(turn, cell);
+    case DType::f16: return rotate_cell<F16>(turn, cell);
+    case DType::bf16: return rotate_cell<BF16>(turn, cell);
   }
 }
 
@@ -58,16 +69,14 @@ void rotate_cuda(const RotateArgs& args, CudaStream stream) {
   }
 }
 
-void rotate_cells_cuda(const Cells& keys, int64_t entry, int64_t count, const float* cos, const float* sin,
-                       int64_t half, int64_t table_stride, CudaStream stream) {
-  require(keys.kind == CellKind::keys && 2 * half <= keys.head_dim, "rotate_cells: keys only, rotary at most head_dim");
-  if (count <= 0) return;
-  const int64_t cells = (entry + count - 1) / kCell - entry / kCell + 1;
-  with_format(keys.dtype, [&](auto format) {
-    using T = decltype(format);
-    launch(rotate_cells_kernel<T>, static_cast<unsigned>(cells), kThreads, 0, stream,
-           static_cast<typename T::Stored*>(keys.data), keys.head_dim, entry, count, cos, sin, half, table_stride);
-  });
+void rotate_cells_cuda(std::span<const CellRotation> items, CudaScratch& scratch, CudaStream stream) {
+  int64_t cells = 0;
+  for (const CellRotation& item : items) {
+    require(item.keys.kind == CellKind::keys && 2 * item.half <= item.keys.head_dim,
+            "rotate_cells: keys only, rotary at most head_dim");
+    if (item.count > 0) cells = std::max(cells, (item.entry + item.count - 1) / kCell - item.entry / kCell + 1);
+  }
+  launch_items(rotate_cells_kernel, items, cells, kThreads, 0, scratch, stream);
 }
 
 }  // namespace kvarena::kernels

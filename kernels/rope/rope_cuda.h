@@ -2,6 +2,8 @@
 // rope.h on a CUDA device, with the bits of its SIMD paths. x, keys, cos and sin lie on the device; everything is
 // queued on `stream`.
 
+#include <span>
+
 #include "kernels/cuda/device.h"
 #include "kernels/rope/rope.h"
 
@@ -9,7 +11,15 @@ namespace kvarena::kernels {
 
 void rotate_cuda(const RotateArgs& args, CudaStream stream);
 
-void rotate_cells_cuda(const Cells& keys, int64_t entry, int64_t count, const float* cos, const float* sin,
-                       int64_t half, int64_t table_stride, CudaStream stream);
+/// rotate_cells() of one head.
+struct CellRotation {
+  Cells keys;
+  int64_t entry = 0, count = 0;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  int64_t half = 0, table_stride = 0;
+};
+/// Many heads in one call.
+void rotate_cells_cuda(std::span<const CellRotation> items, CudaScratch& scratch, CudaStream stream);
 
 }  // namespace kvarena::kernels

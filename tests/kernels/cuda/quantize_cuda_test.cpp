@@ -48,9 +48,11 @@ void expect_equal_codes(CellKind kind, const QuantFormat& format, int64_t head_d
   OnDevice device;
   const PackedEntries packed = device.copy(host.view, entries);
   const float* device_rows = device.copy(rows);
+  CudaScratch scratch;
   for (const auto& [position, count] : pieces) {
     encode_rows(host.view, position, count, rows.data() + position * head_dim, head_dim);
-    encode_rows_cuda(packed, position, count, device_rows + position * head_dim, head_dim, nullptr);
+    const RowEncode item{packed, position, count, device_rows + position * head_dim, head_dim};
+    encode_rows_cuda({&item, 1}, scratch, nullptr);
   }
   const std::string what = describe(kind, format, head_dim);
   EXPECT_EQ(test::from_device(packed.codes, static_cast<int64_t>(host.codes.size())), host.codes) << what;
@@ -91,11 +93,59 @@ TEST_F(QuantizeCuda, GivenScalesTakeAnyRunOfEntries) {
   expect_equal_codes(CellKind::keys, format, 64, normal(100 * 64, 5), {{3, 1}, {4, 70}, {90, 10}});
 }
 
+TEST_F(QuantizeCuda, HeadsOfDifferentFormatsAndLengthsShareACall) {
+  const std::vector<float> rows = normal(96 * 64, 6);
+  OnDevice device;
+  const float* device_rows = device.copy(rows);
+  std::vector<PackedMemory> host;
+  std::vector<RowEncode> items;
+  const std::pair<CellKind, QuantFormat> kinds[] = {{CellKind::keys, {.bits = 4, .group_size = 32}},
+                                                    {CellKind::values, {.bits = 3, .group_size = 16}},
+                                                    {CellKind::keys, {.bits = 2, .group_size = 96}},
+                                                    {CellKind::values, {.bits = 8, .group_size = 64}}};
+  for (const auto& [kind, format] : kinds) {
+    const int64_t count = items.size() == 1 ? 5 : items.size() == 3 ? 0 : 96;
+    host.emplace_back(kind, format, 64, 96);
+    items.push_back({device.copy(host.back().view, 96), 0, count, device_rows, 64});
+    encode_rows(host.back().view, 0, count, rows.data(), 64);
+  }
+  CudaScratch scratch;
+  encode_rows_cuda(items, scratch, nullptr);
+  for (size_t i = 0; i < items.size(); ++i) {
+    EXPECT_EQ(test::from_device(items[i].to.codes, static_cast<int64_t>(host[i].codes.size())), host[i].codes) << i;
+    EXPECT_EQ(test::from_device(items[i].to.scale, static_cast<int64_t>(host[i].scale.size())), host[i].scale) << i;
+  }
+}
+
+TEST_F(QuantizeCuda, GatheredValuesHaveTheHostsBits) {
+  const std::vector<int32_t> index{0, 1, 5, 17, 18, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 63, 70};
+  for (const int bits : {1, 2, 3, 4, 8}) {
+    const QuantFormat format{.bits = bits, .group_size = 16};
+    const std::vector<float> rows = normal(96 * 80, 7);
+    PackedMemory from(CellKind::values, format, 80, 96), to(CellKind::values, format, 80, 40);
+    encode_rows(from.view, 0, 96, rows.data(), 80);
+    OnDevice device;
+    const auto count = static_cast<int64_t>(index.size());
+    const PackedGather items[] = {{device.copy(from.view, 96), device.copy(index), count, device.copy(to.view, 40), 13},
+                                  {device.copy(from.view, 96), nullptr, 0, device.copy(to.view, 40), 0}};
+    CudaScratch scratch;
+    gather_packed_values_cuda(items, scratch, nullptr);
+    gather_packed_values(from.view, index.data(), count, to.view, 13);
+    const PackedEntries& got = items[0].to;
+    EXPECT_EQ(test::from_device(got.codes, static_cast<int64_t>(to.codes.size())), to.codes) << bits;
+    EXPECT_EQ(test::from_device(got.scale, static_cast<int64_t>(to.scale.size())), to.scale) << bits;
+    EXPECT_EQ(test::from_device(got.zero, static_cast<int64_t>(to.zero.size())), to.zero) << bits;
+  }
+}
+
 TEST_F(QuantizeCuda, BadFormatsAreRefused) {
   PackedMemory memory(CellKind::keys, {.bits = 4, .group_size = 32}, 64, 64);
-  EXPECT_THROW(encode_rows_cuda(memory.view, 16, 32, nullptr, 64, nullptr), std::logic_error);
-  memory.view.format.bits = 6;
-  EXPECT_THROW(encode_rows_cuda(memory.view, 0, 32, nullptr, 64, nullptr), std::logic_error);
+  CudaScratch scratch;
+  RowEncode item{memory.view, 16, 32, nullptr, 64};
+  EXPECT_THROW(encode_rows_cuda({&item, 1}, scratch, nullptr), std::logic_error);
+  item.position = 0;
+  item.to.format.bits = 6;
+  EXPECT_THROW(encode_rows_cuda({&item, 1}, scratch, nullptr), std::logic_error);
 }
 
 }  // namespace

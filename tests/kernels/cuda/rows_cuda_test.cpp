@@ -50,8 +50,13 @@ TEST_F(RowsCuda, KeysTurnedInTheirCellsHaveTheHostsBits) {
       OnDevice device;
       Cells device_keys = keys;
       device_keys.data = device.copy(memory);
-      rotate_cells_cuda(device_keys, 13, 40, device.copy(cos), device.copy(sin), half, table_stride, nullptr);
-      rotate_cells(keys, 13, 40, cos.data(), sin.data(), half, table_stride);
+      const float *device_cos = device.copy(cos), *device_sin = device.copy(sin);
+      const CellRotation both[] = {{device_keys, 13, 20, device_cos, device_sin, half, table_stride},
+                                   {device_keys, 48, 3, device_cos, device_sin, half, table_stride}};
+      CudaScratch scratch;
+      rotate_cells_cuda(both, scratch, nullptr);
+      rotate_cells(keys, 13, 20, cos.data(), sin.data(), half, table_stride);
+      rotate_cells(keys, 48, 3, cos.data(), sin.data(), half, table_stride);
       std::vector<float> got(static_cast<size_t>(n * head_dim)), want(got.size());
       const std::vector<float> turned =
           test::from_device(static_cast<const float*>(device_keys.data), static_cast<int64_t>(memory.size()));

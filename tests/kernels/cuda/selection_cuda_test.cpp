@@ -29,17 +29,26 @@ TEST_F(SelectionCuda, PageBoundsHaveTheHostsBitsStepByStep) {
     Cells device_keys = keys;
     device_keys.data = device.copy(memory);
     const PageBounds bounds{device.memory<float>(pages * 80), device.memory<float>(pages * 80)};
+    const PageBounds others{device.memory<float>(pages * 80), device.memory<float>(pages * 80)};
+    CudaScratch scratch;
     for (const auto& [first, end] : {std::pair<int64_t, int64_t>{0, 5}, {5, 31}, {31, 32}, {32, n}}) {
-      update_page_bounds_cuda(device_keys, first, end, bounds, nullptr);
+      const BoundsUpdate both[] = {{device_keys, first, end, bounds}, {device_keys, 0, end / 2, others}};
+      update_page_bounds_cuda(both, scratch, nullptr);
     }
     expect_same_bits(test::from_device(bounds.low, pages * 80), low, name_of(dtype));
     expect_same_bits(test::from_device(bounds.high, pages * 80), high, name_of(dtype));
+    expect_same_bits(test::from_device(others.low, 3 * 80), {low.begin(), low.begin() + 3 * 80}, "another head");
     const std::vector<float> q = normal(rows * 80, 4);
     std::vector<float> scores(rows * 9, 1.0f);
     auto* device_scores = device.copy(scores);
-    page_scores_cuda(device.copy(q), rows, 80, bounds, pages, 80, device_scores, 9, nullptr);
+    auto* fewer_scores = device.copy(scores);
+    const float* device_q = device.copy(q);
+    const PageScoring both[] = {{device_q, rows, 80, bounds, pages, 80, device_scores, 9},
+                                {device_q, 1, 80, bounds, 2, 80, fewer_scores, 9}};
+    page_scores_cuda(both, scratch, nullptr);
     page_scores(q.data(), rows, 80, {low.data(), high.data()}, pages, 80, scores.data(), 9);
     expect_close(test::from_device(device_scores, rows * 9), scores, 2e-5, 1e-6, "scores");
+    expect_close(test::from_device(fewer_scores, 3), {scores[0], scores[1], 1.0f}, 2e-5, 1e-6, "another head's scores");
   }
 }
 
@@ -60,10 +69,16 @@ TEST_F(SelectionCuda, CellScoresAgreeAndWriteNoEntryTooMany) {
         Cells device_keys = keys;
         device_keys.data = device.copy(stored);
         auto* device_scores = device.copy(scores);
-        cell_scores_cuda(device.copy(q), rows, channels, device_keys, n, device_scores, n + 3, nullptr);
+        const float* device_q = device.copy(q);
+        auto* fewer_scores = device.copy(scores);
+        const CellScoring both[] = {{device_q, 1, channels, device_keys, 1, fewer_scores, n + 3},
+                                    {device_q, rows, channels, device_keys, n, device_scores, n + 3}};
+        CudaScratch scratch;
+        cell_scores_cuda(both, scratch, nullptr);
         cell_scores(q.data(), rows, channels, keys, n, scores.data(), n + 3);
         expect_close(test::from_device(device_scores, rows * (n + 3)), scores, 2e-5, 1e-6,
                      std::string(name_of(dtype)) + " channels=" + std::to_string(channels));
+        expect_close(test::from_device(fewer_scores, 2), {scores[0], 5.0f}, 2e-5, 1e-6, "another head");
       }
     }
   }
