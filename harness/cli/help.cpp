@@ -80,7 +80,12 @@ std::string help_text(const Command& command, const std::string& path) {
     text += bold("Commands") + "\n" + columns(rows, width) + "\n";
   }
   auto rows = option_rows(options);
-  if (path.find(' ') == std::string::npos) rows.push_back({"--version", "show version, revision and libraries"});
+  if (path.find(' ') == std::string::npos) {
+    rows.push_back({"--version", "show version, revision and libraries"});
+    rows.push_back({"--plugin FILE",
+                    "methods of a shared library join those of the program; with any command, several times; also "
+                    "KVARENA_PLUGINS=FILE:FILE"});
+  }
   text += bold("Options") + "\n" + columns(rows, width);
   if (!command.commands.empty()) text += fmt::format("\n`{} COMMAND --help` explains a command.\n", path);
   return text;

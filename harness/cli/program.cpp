@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "harness/cli/bind.h"
 #include "harness/cli/commands.h"
@@ -14,6 +16,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/experiment/provenance.h"
+#include "harness/method/plugins.h"
 
 namespace kvarena::cli {
 namespace {
@@ -40,6 +43,32 @@ std::string version_text() {
   return text;
 }
 
+/// The libraries that KVARENA_PLUGINS and, anywhere among `args`, --plugin name; takes the latter away.
+std::vector<std::filesystem::path> take_plugins(std::vector<std::string>& args) {
+  std::vector<std::filesystem::path> paths;
+  if (const char* listed = std::getenv("KVARENA_PLUGINS")) {
+    std::istringstream names(listed);
+    for (std::string name; std::getline(names, name, ':');) {
+      if (!name.empty()) paths.emplace_back(name);
+    }
+  }
+  constexpr std::string_view kOption = "--plugin";
+  for (size_t i = 0; i < args.size() && args[i] != "--";) {
+    const bool joined = args[i].starts_with("--plugin=");
+    if (!joined && args[i] != kOption) {
+      ++i;
+      continue;
+    }
+    if (!joined && i + 1 == args.size()) {
+      fail({.place = std::string(kOption), .found = "nothing", .expected = "a shared library"});
+    }
+    paths.emplace_back(joined ? args[i].substr(kOption.size() + 1) : args[i + 1]);
+    const auto begin = args.begin() + static_cast<std::ptrdiff_t>(i);
+    args.erase(begin, begin + (joined ? 1 : 2));
+  }
+  return paths;
+}
+
 /// One problem is one sentence; several are a list below a sentence.
 void print_problems(const std::string& message) {
   if (message.find('\n') == std::string::npos) {
@@ -62,9 +91,10 @@ void print_unexpected(const std::string& what) {
   if (!everything) fmt::print(stderr, "kvarena: KVARENA_DEBUG=1 in the environment shows all of it\n");
 }
 
-int run_command(const std::vector<std::string>& args) {
+int run_command(std::vector<std::string> args) {
+  load_plugins(take_plugins(args));  // before anything looks at the registry
   const Command root = root_command();
-  const Invocation invocation = bind(root, args);
+  const Invocation invocation = cli::bind(root, args);
   int code = 0;
   if (invocation.help) {
     print(help_text(*invocation.command, invocation.path));

@@ -11,6 +11,7 @@
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/judge/model_judge.h"
+#include "harness/method/plugins.h"
 #include "harness/workers/worker_judge.h"
 
 namespace kvarena::cli {
@@ -106,9 +107,11 @@ workers::WorkerJudge worker_judge(judge::ModelJudge& here, const Options& option
                                   Progress& progress) {
   const workers::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
                                .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
-  // The running program, even when its file was replaced meanwhile.
+  std::vector<std::string> words = {"/proc/self/exe"};  // the running program, even when its file was replaced
+  for (const LoadedPlugin& plugin : loaded_plugins()) words.insert(words.end(), {"--plugin", plugin.path.string()});
+  words.emplace_back("worker");
   return {here,
-          {.words = {"/proc/self/exe", "worker"},
+          {.words = std::move(words),
            .setup = setup_json(setup),
            .limits = limits,
            .on_line = [&progress](const std::string& line) { progress.message(line); }}};

@@ -14,6 +14,7 @@
 #include "harness/judge/perplexity.h"
 #include "harness/judge/serving.h"
 #include "harness/judge/timing.h"
+#include "harness/method/plugins.h"
 #include "harness/method/registry.h"
 #include "harness/tiers/hierarchy.h"
 #include "metrics/registry.h"
@@ -208,6 +209,12 @@ std::vector<store::RunInput> ModelJudge::inputs(const ModelEntry& model) {
                       .name = file.filename().string(),
                       .sha256 = hashes_.of(file),
                       .detail_json = json{{"bytes", std::filesystem::file_size(file)}}.dump()});
+  }
+  for (const LoadedPlugin& plugin : loaded_plugins()) {
+    inputs.push_back({.kind = "plugin",
+                      .name = fmt::format("{} {}", plugin.name, plugin.version),
+                      .sha256 = plugin.sha256,
+                      .detail_json = json{{"path", plugin.path.string()}, {"methods", plugin.methods}}.dump()});
   }
   for (const auto& [place, input] : data_inputs_) {
     if (place.starts_with(model.label + "\n")) inputs.push_back(input);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/method/registration.h"
 
 namespace kvarena {
 namespace {
@@ -17,6 +18,8 @@ std::vector<MethodEntry>& collected() {
   static std::vector<MethodEntry> entries;
   return entries;
 }
+
+bool sorted = false;
 
 std::vector<std::string> names() {
   std::vector<std::string> list;
@@ -53,6 +56,11 @@ namespace detail {
 
 RegisterMethod::RegisterMethod(MethodEntry entry) { collected().push_back(std::move(entry)); }
 
+std::span<const MethodEntry> registered_methods() {
+  KVARENA_ASSERT(!sorted, "methods are registered before the registry is looked at");
+  return collected();
+}
+
 }  // namespace detail
 
 std::vector<ParameterInfo> MethodEntry::parameters() const {
@@ -61,7 +69,8 @@ std::vector<ParameterInfo> MethodEntry::parameters() const {
 }
 
 const std::vector<MethodEntry>& method_registry() {
-  static const std::vector<MethodEntry> sorted = [] {
+  static const std::vector<MethodEntry> all = [] {
+    sorted = true;
     std::vector<MethodEntry> entries = std::move(collected());
     std::ranges::sort(entries, {}, [](const MethodEntry& entry) { return entry.info.name; });
     const auto twin = std::ranges::adjacent_find(
@@ -69,7 +78,7 @@ const std::vector<MethodEntry>& method_registry() {
     KVARENA_ASSERT(twin == entries.end(), fmt::format("two methods are named \"{}\"", twin->info.name));
     return entries;
   }();
-  return sorted;
+  return all;
 }
 
 const MethodEntry* find_method(const std::string& name) {

@@ -138,7 +138,7 @@ struct ExperimentRecord {
 
 /// A file that decided numbers.
 struct RunInput {
-  std::string kind;  // "model", "data", "artifact"
+  std::string kind;  // "model", "data", "artifact", "plugin"
   std::string name;
   std::string sha256;
   std::string detail_json = "{}";

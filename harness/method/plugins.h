@@ -1,0 +1,29 @@
+#pragma once
+// Methods that come from shared libraries.
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvarena {
+
+struct LoadedPlugin {
+  std::filesystem::path path;  // absolute, links resolved
+  std::string name;            // as KVARENA_PLUGIN says
+  std::string version;
+  std::string sha256;                // of the file
+  std::vector<std::string> methods;  // that it registered, by name
+};
+
+/// Loads libraries and registers their methods; one that is loaded already is skipped. To be called before the registry
+/// is first looked at, and before there are threads: each library is first tried out in a child process, so that one
+/// that crashes or aborts while it is loaded, or whose methods cannot be made, is an error like any other. Throws
+/// UserError that names the file: absent, no plugin, made for another version of the API or another build, lacking a
+/// symbol, registering no method, a name that is taken, or one that throws.
+void load_plugins(std::span<const std::filesystem::path> paths);
+
+/// Those that were loaded, in order.
+[[nodiscard]] const std::vector<LoadedPlugin>& loaded_plugins();
+
+}  // namespace kvarena
