@@ -105,7 +105,7 @@ void* CudaScratch::upload(const void* host, int64_t bytes, CudaStream stream) {
     cuda_synchronize(aside.stream());
     return kept_.back().data();
   }
-  constexpr size_t kSlots = 4;  // so that the host can be some calls ahead
+  constexpr size_t kSlots = 64;  // the host can be that many calls ahead: some layers of a step
   if (slots_.empty()) slots_.resize(kSlots);
   Slot& slot = slots_[static_cast<size_t>(next_++) % kSlots];
   if (slot.copied == nullptr) {
