@@ -243,26 +243,35 @@ int64_t EntrySegment::bytes() const {
   return total;
 }
 
-void EntrySegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
+std::vector<kernels::HeadRun> EntrySegment::runs() const {
   std::vector<kernels::HeadRun> runs;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
+  return runs;
+}
+
+void EntrySegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
   if (shape_.window > 0 && (ragged_ || !causal)) {
     attend_window(
-        shape_, runs, [this](int64_t head) { return positions(head); }, queries, state);
+        shape_, runs(), [this](int64_t head) { return positions(head); }, queries, state);
   } else {
-    attend_runs(shape_, runs, queries, causal, state);
+    attend_runs(shape_, runs(), queries, causal, state);
   }
+}
+
+void EntrySegment::attend_and_show(const LayerQueries& queries, kernels::AttentionState& state,
+                                   kernels::AttentionReader& reader) const {
+  KVARENA_ASSERT(shape_.window == 0 || !ragged_,
+                 "entries with gaps are seen through lists that a reader does not know");
+  attend_runs(shape_, runs(), queries, /*causal=*/true, state, &reader);
 }
 
 void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
                                      int64_t row_stride) const {
-  std::vector<kernels::HeadRun> runs;
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
   if (shape_.window > 0 && (ragged_ || !causal)) {
     const auto at = [this](int64_t head) { return positions(head); };
-    add_window_probabilities(shape_, runs, at, queries, lse, sums, row_stride);
+    add_window_probabilities(shape_, runs(), at, queries, lse, sums, row_stride);
   } else {
-    add_run_probabilities(shape_, runs, queries, causal, lse, sums, row_stride);
+    add_run_probabilities(shape_, runs(), queries, causal, lse, sums, row_stride);
   }
 }
 

@@ -64,6 +64,9 @@ class EntrySegment final : public Segment {
   [[nodiscard]] int32_t position(int64_t kv_head, int64_t entry) const;
   [[nodiscard]] int64_t bytes() const override;
   void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
+  /// The causal attend(), shown to `reader`. Not for entries with gaps under a sliding window.
+  void attend_and_show(const LayerQueries& queries, kernels::AttentionState& state,
+                       kernels::AttentionReader& reader) const;
   void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
                          int64_t row_stride) const override;
   void read(int64_t kv_head, float* keys, float* values) const override;
@@ -83,6 +86,7 @@ class EntrySegment final : public Segment {
   };
 
   [[nodiscard]] int64_t cell_bytes() const;
+  [[nodiscard]] std::vector<kernels::HeadRun> runs() const;
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);
   void become_ragged();

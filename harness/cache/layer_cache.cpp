@@ -28,12 +28,22 @@ void LayerCache::append(const float* keys, const float* values, int64_t n, int64
   tail().append(keys, values, n, stride, position);
 }
 
-void LayerCache::attend(const LayerQueries& queries, kernels::AttentionState& state) const {
+void LayerCache::attend(const LayerQueries& queries, kernels::AttentionState& state,
+                        kernels::AttentionReader* reader) const {
+  KVARENA_ASSERT(!view || reader == nullptr, "views show nobody what they attend to");
   if (view) {
     view->attend(queries, /*causal=*/false, state);
     return;
   }
-  for (const auto& segment : segments_) segment->attend(queries, /*causal=*/segment == segments_.back(), state);
+  for (const auto& segment : segments_) {
+    if (segment != segments_.back()) {
+      segment->attend(queries, /*causal=*/false, state);
+    } else if (reader != nullptr) {
+      tail().attend_and_show(queries, state, *reader);
+    } else {
+      segment->attend(queries, /*causal=*/true, state);
+    }
+  }
 }
 
 int64_t LayerCache::entries(int64_t kv_head) const {

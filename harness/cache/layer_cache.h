@@ -29,8 +29,9 @@ class LayerCache {
 
   void append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position);
   /// Folds all segments, or the view when one is set, into `state`. `causal`: the newest q_len entries belong to the
-  /// queries.
-  void attend(const LayerQueries& queries, kernels::AttentionState& state) const;
+  /// queries. `reader`, when not null, sees what they attend to in the tail; no view may be set then.
+  void attend(const LayerQueries& queries, kernels::AttentionState& state,
+              kernels::AttentionReader* reader = nullptr) const;
 
   /// Entries over all segments of one head.
   [[nodiscard]] int64_t entries(int64_t kv_head) const;
@@ -91,6 +92,12 @@ class AttentionHooks {
   virtual void before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) {}
   /// After the pass's keys and values were appended, before attention. May set `cache.view`.
   virtual void before_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/) {}
+  /// Who wants to see what the queries attend to in the tail while it is computed; null: nobody. Called after
+  /// before_attention(), for passes whose caches have no view.
+  [[nodiscard]] virtual kernels::AttentionReader* reader(int64_t /*layer*/, const LayerCache& /*cache*/,
+                                                         const LayerQueries& /*queries*/) {
+    return nullptr;
+  }
   /// After attention. lse [q_len, q_heads], natural logarithm of the softmax denominators.
   virtual void after_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/,
                                const float* /*lse*/) {}

@@ -54,7 +54,7 @@ LayerShape without_window(LayerShape shape) {
 }  // namespace
 
 void attend_runs(const LayerShape& shape, const std::vector<kernels::HeadRun>& runs, const LayerQueries& queries,
-                 bool causal, const kernels::AttentionState& state) {
+                 bool causal, const kernels::AttentionState& state, kernels::AttentionReader* reader) {
   const kernels::AttendProblem problem{.q = queries.q,
                                        .q_len = queries.q_len,
                                        .q_token_stride = queries.q_stride,
@@ -63,7 +63,8 @@ void attend_runs(const LayerShape& shape, const std::vector<kernels::HeadRun>& r
                                        .dtype = shape.dtype,
                                        .causal = causal,
                                        .window = shape.window,
-                                       .state = state};
+                                       .state = state,
+                                       .reader = reader};
   kernels::attend({.problems = {&problem, 1},
                    .q_heads = shape.q_heads,
                    .kv_heads = shape.kv_heads,

@@ -9,8 +9,9 @@
 namespace kvarena {
 
 /// `shape.kv_heads` runs; for per-query-head views the caller passes q_heads runs and a shape with kv_heads = q_heads.
+/// `reader`, when not null, sees what the queries attend to.
 void attend_runs(const LayerShape& shape, const std::vector<kernels::HeadRun>& runs, const LayerQueries& queries,
-                 bool causal, const kernels::AttentionState& state);
+                 bool causal, const kernels::AttentionState& state, kernels::AttentionReader* reader = nullptr);
 
 /// Segment::add_probabilities for runs.
 void add_run_probabilities(const LayerShape& shape, const std::vector<kernels::HeadRun>& runs,

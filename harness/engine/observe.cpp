@@ -5,6 +5,8 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/query_moments.h"
+#include "kernels/attention_sums/attention_sums.h"
+#include "kernels/common/parallel.h"
 
 namespace kvarena {
 
@@ -20,6 +22,7 @@ PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_
     seen.entries = prompt_tokens;
     seen.window = std::min(needs.window, prompt_tokens);
     for (const int64_t left_out : needs.query_moments) seen.query_moments.push_back({.left_out = left_out});
+    for (const auto& each : needs.statistics) seen.statistics.push_back({.id = each->id(), .width = each->width()});
   }
 }
 
@@ -41,24 +44,45 @@ void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shap
   }
 }
 
+kernels::AttentionReader* PromptObserver::reader(int64_t layer, const LayerCache& cache, const LayerQueries& queries) {
+  if (!needs_.prompt_attention && needs_.statistics.empty()) return nullptr;
+  layer_ = layer;
+  position_ = queries.position;
+  const LayerShape& shape = cache.shape();
+  LayerObservations& seen = seen_[layer];
+  if (needs_.prompt_attention) seen.prompt_attention.resize(static_cast<size_t>(shape.q_heads * prompt_tokens_), 0.0F);
+  for (GatheredStatistic& each : seen.statistics) {
+    each.sums.resize(static_cast<size_t>(shape.kv_heads * each.width * prompt_tokens_), 0.0F);
+  }
+  threads_ = kernels::thread_count();
+  return this;
+}
+
+void PromptObserver::read(const kernels::AttentionRows& rows) {
+  const auto start = std::chrono::steady_clock::now();
+  LayerObservations& seen = seen_[layer_];
+  if (needs_.prompt_attention) {
+    float* const sums = seen.prompt_attention.data() + rows.kv_head * rows.group * prompt_tokens_;
+    kernels::add_probabilities(rows, sums, prompt_tokens_);
+  }
+  for (size_t i = 0; i < needs_.statistics.size(); ++i) {
+    const auto size = static_cast<size_t>(needs_.statistics[i]->width() * prompt_tokens_);
+    const auto sums = std::span(seen.statistics[i].sums).subspan(static_cast<size_t>(rows.kv_head) * size, size);
+    needs_.statistics[i]->add({.rows = rows, .layer = layer_, .position = position_ + rows.first_token}, sums);
+  }
+  reading_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count() / threads_;
+}
+
 void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
   const auto start = std::chrono::steady_clock::now();
-  observe(seen_[layer], layer, cache, queries, lse);
+  observe(seen_[layer], cache.shape(), queries, lse);
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void PromptObserver::observe(LayerObservations& seen, int64_t layer, const LayerCache& cache,
-                             const LayerQueries& queries, const float* lse) {
-  const LayerShape& shape = cache.shape();
+void PromptObserver::observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
+                             const float* lse) {
   if (seen.window > 0) keep_window(seen, shape, queries, lse);
-  if (needs_.prompt_attention) {
-    seen.prompt_attention.resize(static_cast<size_t>(shape.q_heads * prompt_tokens_), 0.0F);
-    cache.tail().add_probabilities(queries, /*causal=*/true, lse, seen.prompt_attention.data(), prompt_tokens_);
-  }
   for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, rotation_, queries);
-  if (!needs_.statistics.empty()) {
-    gather(needs_.statistics, layer, cache.tail(), queries, lse, prompt_tokens_, seen.statistics);
-  }
   if (needs_.hidden) {
     seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
   }

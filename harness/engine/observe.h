@@ -2,6 +2,7 @@
 // What watches the attention of a pass: the observer of a prompt, and the adapter that lets a method act on decode
 // passes.
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -11,22 +12,24 @@
 namespace kvarena {
 
 /// Fills LayerObservations while a prompt is processed, chunk by chunk.
-class PromptObserver final : public AttentionHooks {
+class PromptObserver final : public AttentionHooks, private kernels::AttentionReader {
  public:
   PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
 
+  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
+                                                 const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
   /// What was seen, once the whole prompt went by.
   [[nodiscard]] std::vector<LayerObservations> take();
-  /// Time spent on it so far.
-  [[nodiscard]] double seconds() const { return seconds_; }
+  /// Time spent on it so far; of what threads did side by side while they attended, their mean.
+  [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }
 
  private:
+  void read(const kernels::AttentionRows& rows) override;
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
-  void observe(LayerObservations& seen, int64_t layer, const LayerCache& cache, const LayerQueries& queries,
-               const float* lse);
+  void observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
 
   Needs needs_;
   int64_t prompt_tokens_;
@@ -35,6 +38,11 @@ class PromptObserver final : public AttentionHooks {
   std::vector<int64_t> tapped_;  // layers
   std::vector<LayerObservations> seen_;
   double seconds_ = 0;
+  std::atomic<int64_t> reading_ns_ = 0;
+  // Of the pass under way.
+  int64_t layer_ = 0;
+  int64_t position_ = 0;
+  int64_t threads_ = 1;
 };
 
 /// Lets a method select before, and observe and settle after each layer's attention. A UserError that the method throws

@@ -26,8 +26,15 @@ class ServingEngine::GuardedHooks final : public AttentionHooks {
  public:
   explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
 
+  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override {
+    guard([&] { hooks_->before_pass(cache, tokens); });
+  }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
     guard([&] { hooks_->before_attention(layer, cache, queries); });
+  }
+  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
+                                                 const LayerQueries& queries) override {
+    return failure_.empty() ? hooks_->reader(layer, cache, queries) : nullptr;
   }
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
     guard([&] { hooks_->after_attention(layer, cache, queries, lse); });

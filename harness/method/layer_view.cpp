@@ -204,7 +204,8 @@ at::Tensor LayerView::prompt_statistic(const PromptStatistic& what) const {
   KVARENA_ASSERT(seen_ != nullptr, "statistics are known of the prompt alone");
   for (const GatheredStatistic& gathered : seen_->statistics) {
     if (gathered.id != what.id()) continue;
-    return cut(as_tensor(gathered.sums, {shape_.kv_heads, all_, gathered.width}).narrow(0, first_head_, kv_heads_));
+    const at::Tensor sums = as_tensor(gathered.sums, {shape_.kv_heads, gathered.width, all_}).transpose(1, 2);
+    return cut(sums.narrow(0, first_head_, kv_heads_));
   }
   throw InternalError(fmt::format("statistic \"{}\" was not declared in needs()", what.id()));
 }

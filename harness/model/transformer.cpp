@@ -130,7 +130,7 @@ void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass,
                                 .sum = running.at_least(0) + q_len * shape.q_heads};
   float* denominators = lse.at_least(q_len * shape.q_heads);
   kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
-  cache.attend(queries, state);
+  cache.attend(queries, state, pass.hooks != nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr);
   kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, denominators);
   if (pass.hooks != nullptr) pass.hooks->after_attention(layer, cache, queries, denominators);
 }

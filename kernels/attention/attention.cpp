@@ -1,8 +1,10 @@
 #include "kernels/attention/attention.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "kernels/attention/attention_paths.h"
@@ -27,10 +29,19 @@ struct Item {
   int64_t block, first_chunk, last_chunk;
 };
 
+/// Whole tokens of a kv head that somebody reads: all chunks of consecutive blocks, of which there are several only
+/// where a token has more rows than a block. Items of one head take turns: turns[line] counts those that were read.
+struct ReadItem {
+  int64_t block, blocks;
+  int64_t line, turn;
+};
+
 /// The cut of one call into items. Which items there are depends on the number of threads; results do not.
 struct Plan {
   std::vector<Block> blocks;
   std::vector<Item> items;
+  std::vector<ReadItem> read_items;
+  std::vector<int64_t> turns;  // [problems that are read, kv_heads]
   std::vector<int64_t> split;  // blocks with partials
   int64_t partial_floats = 0;
   int64_t operations = 0;  // multiply-adds, every chunk counted whole
@@ -40,19 +51,37 @@ int64_t value_dim_of(const AttendArgs& args) { return args.value_dim == 0 ? args
 
 int64_t cost(const Block& block) { return block.rows * (block.last_chunk - block.first_chunk); }
 
-void add_blocks(const AttendArgs& args, const AttendProblem& problem, Plan& plan) {
-  const int64_t group = args.q_heads / args.kv_heads, rows = problem.q_len * group;
-  for (int64_t head = 0; head < args.kv_heads; ++head) {
-    const HeadRun& run = problem.runs[head];
-    for (int64_t row = 0; row < rows; row += kBlockQueryRows) {
-      Block block{&problem, head, row, std::min(kBlockQueryRows, rows - row), 0, 0};
-      // Later tokens never see an earlier end or start, so the first and last row bound the others.
-      const Visible first = visible_range(problem, run, row / group);
-      const Visible last = visible_range(problem, run, (row + block.rows - 1) / group);
-      if (last.high <= first.low) continue;
-      block.first_chunk = first.low / kChunk;
-      block.last_chunk = (last.high + kChunk - 1) / kChunk;
-      plan.blocks.push_back(block);
+/// Adds blocks for rows first .. last-1 of a head; without those of tokens that see nothing.
+void add_blocks(const AttendArgs& args, const AttendProblem& problem, int64_t head, int64_t first, int64_t last,
+                Plan& plan) {
+  const int64_t group = args.q_heads / args.kv_heads;
+  const HeadRun& run = problem.runs[head];
+  for (int64_t row = first; row < last; row += kBlockQueryRows) {
+    Block block{&problem, head, row, std::min(kBlockQueryRows, last - row), 0, 0};
+    // Later tokens never see an earlier end or start, so the first and last row bound the others.
+    const Visible earliest = visible_range(problem, run, row / group);
+    const Visible latest = visible_range(problem, run, (row + block.rows - 1) / group);
+    if (latest.high <= earliest.low) continue;
+    block.first_chunk = earliest.low / kChunk;
+    block.last_chunk = (latest.high + kChunk - 1) / kChunk;
+    plan.blocks.push_back(block);
+  }
+}
+
+/// Tokens by tokens, all heads of some before the next, so that nobody waits long for a turn.
+void add_read_items(const AttendArgs& args, const AttendProblem& problem, Plan& plan) {
+  const int64_t group = args.q_heads / args.kv_heads;
+  const int64_t tokens = std::max<int64_t>(1, kBlockQueryRows / group);
+  const auto line = static_cast<int64_t>(plan.turns.size());
+  plan.turns.resize(plan.turns.size() + static_cast<size_t>(args.kv_heads), 0);
+  std::vector<int64_t> turns(static_cast<size_t>(args.kv_heads), 0);
+  for (int64_t token = 0; token < problem.q_len; token += tokens) {
+    const int64_t end = std::min(problem.q_len, token + tokens);
+    for (int64_t head = 0; head < args.kv_heads; ++head) {
+      const auto block = static_cast<int64_t>(plan.blocks.size());
+      add_blocks(args, problem, head, token * group, end * group, plan);
+      const auto blocks = static_cast<int64_t>(plan.blocks.size()) - block;
+      if (blocks > 0) plan.read_items.push_back({block, blocks, line + head, turns[static_cast<size_t>(head)]++});
     }
   }
 }
@@ -60,15 +89,25 @@ void add_blocks(const AttendArgs& args, const AttendProblem& problem, Plan& plan
 void make_plan(const AttendArgs& args, Plan& plan) {
   plan.blocks.clear();
   plan.items.clear();
+  plan.read_items.clear();
+  plan.turns.clear();
   plan.split.clear();
   plan.partial_floats = 0;
-  for (const AttendProblem& problem : args.problems) add_blocks(args, problem, plan);
+  for (const AttendProblem& problem : args.problems) {
+    if (problem.reader != nullptr) add_read_items(args, problem, plan);
+  }
+  const size_t read_blocks = plan.blocks.size();
+  for (const AttendProblem& problem : args.problems) {
+    if (problem.reader != nullptr) continue;
+    const int64_t rows = problem.q_len * (args.q_heads / args.kv_heads);
+    for (int64_t head = 0; head < args.kv_heads; ++head) add_blocks(args, problem, head, 0, rows, plan);
+  }
   int64_t total = 0;
   for (const Block& block : plan.blocks) total += cost(block);
   plan.operations = total * kChunk * (args.head_dim + value_dim_of(args));
   const int64_t threads = thread_count();
   const int64_t largest = std::max<int64_t>(1, total / (threads * 4));
-  for (size_t b = 0; b < plan.blocks.size(); ++b) {
+  for (size_t b = read_blocks; b < plan.blocks.size(); ++b) {
     Block& block = plan.blocks[b];
     const int64_t chunks = block.last_chunk - block.first_chunk;
     if (threads == 1 || chunks == 1 || cost(block) <= largest) {
@@ -95,8 +134,16 @@ void fold_row(const AttendArgs& args, const AttentionTable& fast, const Block& b
   fast.merge(state.out + row * dim, state.max + row, state.sum + row, out, max, sum, dim);
 }
 
-void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& block, const Item& item,
-              float* partials) {
+/// Where a block's softmax weights and the maxima of its chunks are kept.
+struct Kept {
+  float* weights = nullptr;  // [rows] at distance weights_stride, from the block's first chunk on
+  int64_t weights_stride = 0;
+  float* maxima = nullptr;  // [rows] at distance maxima_stride
+  int64_t maxima_stride = 0;
+};
+
+void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& block, const Item& item, float* partials,
+              const Kept& kept) {
   static thread_local Scratch<float> scratch;
   const int64_t group = args.q_heads / args.kv_heads, dim = value_dim_of(args);
   const AttendProblem& problem = *block.problem;
@@ -121,11 +168,12 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
       low[r] = static_cast<int32_t>(std::clamp<int64_t>(visible[r].low - first, 0, count));
       high[r] = static_cast<int32_t>(std::clamp<int64_t>(visible[r].high - first, 0, count));
     }
-    float* slot = partials + (chunk - block.first_chunk) * block.rows * (dim + 2);
-    const bool keep = block.partials >= 0;
-    float* out = keep ? slot : scores + kBlockQueryRows * kChunk;
-    float* max = keep ? slot + block.rows * dim : local_max;
-    float* sum = keep ? max + block.rows : local_sum;
+    const int64_t number = chunk - block.first_chunk;
+    float* slot = partials + number * block.rows * (dim + 2);
+    const bool partial = block.partials >= 0;
+    float* out = partial ? slot : scores + kBlockQueryRows * kChunk;
+    float* max = partial ? slot + block.rows * dim : local_max;
+    float* sum = partial ? max + block.rows : local_sum;
     fast.chunk({q,
                 block.rows,
                 run.keys,
@@ -144,13 +192,82 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
                 low,
                 high,
                 scores,
+                kept.weights == nullptr ? nullptr : kept.weights + number * kChunk,
+                kept.weights_stride,
                 scores + kBlockQueryRows * (kChunk + dim),
                 out,
                 max,
                 sum});
-    if (keep) continue;
+    for (int64_t r = 0; kept.maxima != nullptr && r < block.rows; ++r) {
+      kept.maxima[r * kept.maxima_stride + number] = max[r];
+    }
+    if (partial) continue;
     for (int64_t r = 0; r < block.rows; ++r) fold_row(args, fast, block, r, out + r * dim, max[r], sum[r]);
   }
+}
+
+/// Maxima of chunks to factors of their weights: e^(maximum - the row's) / the row's sum.
+void maxima_to_factors(const AttendArgs& args, const Block& block, const Kept& kept) {
+  const int64_t group = args.q_heads / args.kv_heads;
+  const AttentionState& state = block.problem->state;
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const int64_t token = (block.first_row + r) / group, g = (block.first_row + r) % group;
+    const int64_t row = token * args.q_heads + block.kv_head * group + g;
+    float* const chunks = kept.maxima + r * kept.maxima_stride;
+    for (int64_t c = 0; c < block.last_chunk - block.first_chunk; ++c) {
+      // The difference first: where a row saw nothing both may be -inf.
+      const double share = chunks[c] == kNothing ? 0 : std::exp(static_cast<double>(chunks[c]) - state.max[row]);
+      chunks[c] = static_cast<float>(share / (state.sum[row] == 0 ? 1 : state.sum[row]));
+    }
+  }
+}
+
+/// Shows an item's rows to the problem's reader when its turn has come.
+void show(const AttendArgs& args, const Plan& plan, const ReadItem& item, const Kept& kept, int64_t& turn) {
+  const int64_t group = args.q_heads / args.kv_heads;
+  const Block& first = plan.blocks[static_cast<size_t>(item.block)];
+  const Block& last = plan.blocks[static_cast<size_t>(item.block + item.blocks - 1)];
+  int64_t low[kBlockQueryRows], high[kBlockQueryRows];
+  const int64_t token = first.first_row / group, end = (last.first_row + last.rows) / group;
+  for (int64_t t = token; t < end; ++t) {
+    const Visible visible = visible_range(*first.problem, first.problem->runs[first.kv_head], t);
+    low[t - token] = visible.low;
+    high[t - token] = visible.high;
+  }
+  const std::atomic_ref<int64_t> reached(turn);
+  while (reached.load(std::memory_order_acquire) != item.turn) std::this_thread::yield();
+  first.problem->reader->read({.kv_head = first.kv_head,
+                               .group = group,
+                               .first_token = token,
+                               .tokens = end - token,
+                               .low = low,
+                               .high = high,
+                               .first = first.first_chunk * kChunk,
+                               .weights = kept.weights,
+                               .weights_stride = kept.weights_stride,
+                               .factors = kept.maxima,
+                               .factors_stride = kept.maxima_stride});
+  reached.store(item.turn + 1, std::memory_order_release);
+}
+
+void run_read_item(const AttendArgs& args, const AttentionTable& fast, const Plan& plan, const ReadItem& item,
+                   int64_t& turn) {
+  static thread_local Scratch<float> scratch;
+  const Block& first = plan.blocks[static_cast<size_t>(item.block)];
+  const int64_t chunks = first.last_chunk - first.first_chunk;
+  const int64_t stride = chunks * kChunk + kCell;  // one line more: rows a power of two apart would share cache sets
+  const int64_t rows = item.blocks * kBlockQueryRows;
+  float* const weights = scratch.get(rows * (stride + chunks));
+  const Kept kept{weights, stride, weights + rows * stride, chunks};
+  for (int64_t b = 0; b < item.blocks; ++b) {
+    const Block& block = plan.blocks[static_cast<size_t>(item.block + b)];
+    Kept part = kept;
+    part.weights += b * kBlockQueryRows * stride;
+    part.maxima += b * kBlockQueryRows * chunks;
+    run_item(args, fast, block, {item.block + b, block.first_chunk, block.last_chunk}, nullptr, part);
+    maxima_to_factors(args, block, part);
+  }
+  show(args, plan, item, kept, turn);
 }
 
 void fold_partials(const AttendArgs& args, const AttentionTable& fast, const Block& block, const float* partials) {
@@ -174,6 +291,8 @@ void attend_reference(const AttendArgs& args) {
   for (const AttendProblem& problem : args.problems) {
     parallel_for(problem.q_len * args.q_heads,
                  [&](int64_t row) { attend_query_reference(args, problem, row / args.q_heads, row % args.q_heads); });
+    if (problem.reader == nullptr) continue;
+    parallel_for(args.kv_heads, [&](int64_t head) { show_queries_reference(args, problem, head); });
   }
 }
 
@@ -204,7 +323,12 @@ void attend(const AttendArgs& args) {
   parallel_for(static_cast<int64_t>(cut.items.size()), cut.operations, [&](int64_t i) {
     const Item& item = cut.items[static_cast<size_t>(i)];
     const Block& block = cut.blocks[static_cast<size_t>(item.block)];
-    run_item(args, *fast, block, item, partials + std::max<int64_t>(0, block.partials));
+    run_item(args, *fast, block, item, partials + std::max<int64_t>(0, block.partials), {});
+  });
+  // A thread that waits for a turn waits for an item that some thread has begun: items are given out in order.
+  parallel_for(static_cast<int64_t>(cut.read_items.size()), cut.operations, [&](int64_t i) {
+    const ReadItem& item = cut.read_items[static_cast<size_t>(i)];
+    run_read_item(args, *fast, cut, item, cut.turns[static_cast<size_t>(item.line)]);
   });
   parallel_for(static_cast<int64_t>(cut.split.size()), cut.operations, [&](int64_t i) {
     const Block& block = cut.blocks[static_cast<size_t>(cut.split[static_cast<size_t>(i)])];

@@ -69,6 +69,39 @@ struct AttentionState {
   float* sum = nullptr;  // [q_len, q_heads]
 };
 
+/// What some whole tokens' query rows attend to in one kv head, once all of it is known. Row r belongs to token
+/// first_token + r / group of the problem's queries and to query head kv_head * group + r % group. Probabilities are
+/// those of everything that was folded into the problem's state: of the whole layer where its last segment is read.
+struct AttentionRows {
+  int64_t kv_head = 0;
+  int64_t group = 1;
+  int64_t first_token = 0;
+  int64_t tokens = 0;
+  const int64_t* low = nullptr;   // [tokens] list positions that a token sees: low .. high-1
+  const int64_t* high = nullptr;  // [tokens]
+  int64_t first = 0;              // list position of the first weight, a multiple of kChunk
+  const float* weights =
+      nullptr;  // [tokens * group] rows; 0 in what a row does not see of its first and last 16 entries
+  int64_t weights_stride = 0;
+  const float* factors = nullptr;  // [tokens * group] rows of one number a chunk
+  int64_t factors_stride = 0;
+
+  /// Of list position p, low <= p < high.
+  [[nodiscard]] float probability(int64_t row, int64_t p) const {
+    const int64_t i = p - first;
+    return weights[row * weights_stride + i] * factors[row * factors_stride + i / kChunk];
+  }
+};
+
+/// Is shown the probabilities while they are at hand: looking costs little, computing them again half of the attention.
+class AttentionReader {
+ public:
+  virtual ~AttentionReader() = default;
+  /// Tokens of a kv head come in ascending order, one call after the other; different heads may come from different
+  /// threads at once. Must not throw.
+  virtual void read(const AttentionRows& rows) = 0;
+};
+
 /// One sequence's queries against one segment.
 struct AttendProblem {
   const float* q = nullptr;  // [q_len, q_heads, head_dim]: (t, h, c) at q + t * q_token_stride + h * q_head_stride + c
@@ -85,6 +118,9 @@ struct AttendProblem {
   /// Sliding window: of the entries it may see, a query sees the last `window` (by entry number). 0: no limit.
   int64_t window = 0;
   AttentionState state;
+  /// Null, or who reads what the queries attend to in this segment. Scratch memory: 48 rows of the longest run a
+  /// thread.
+  AttentionReader* reader = nullptr;
 };
 
 /// Several sequences of one layer (a ragged batch). Problems must not share state memory.

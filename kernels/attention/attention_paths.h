@@ -30,10 +30,12 @@ struct ChunkArgs {
   const int32_t* low;    // [rows] visible list positions low .. high-1, relative to `first`
   const int32_t* high;   // [rows]
   float* scores;         // scratch [rows][kChunk]
-  float* work;           // scratch of packed_work_floats()
-  float* out;            // [rows][value_dim]
-  float* max;            // [rows], -inf where the row sees nothing
-  float* sum;            // [rows], 0 where the row sees nothing
+  float* weights;        // null, or where rows of softmax weights are kept, at distance weights_stride
+  int64_t weights_stride;
+  float* work;  // scratch of packed_work_floats()
+  float* out;   // [rows][value_dim]
+  float* max;   // [rows], -inf where the row sees nothing
+  float* sum;   // [rows], 0 where the row sees nothing
 };
 
 /// Floats of ChunkArgs::work: unpacked keys and scaled queries, or unpacked values of a cell with weights and sums of
@@ -65,6 +67,8 @@ struct Visible {
                                                      int64_t entry);
 /// One query (token t, query head h) of one problem, folded into its state.
 void attend_query_reference(const AttendArgs& args, const AttendProblem& problem, int64_t t, int64_t h);
+/// All queries of one kv head, one after the other, to the problem's reader; the state is complete.
+void show_queries_reference(const AttendArgs& args, const AttendProblem& problem, int64_t kv_head);
 void merge_row_reference(float* out, float* max, float* sum, const float* from_out, float from_max, float from_sum,
                          int64_t value_dim);
 

@@ -133,6 +133,10 @@ void softmax_row(const ChunkArgs& args, int64_t row) {
     total = add(total, weight);
     store16(s + p, weight);
   }
+  if (args.weights != nullptr) {
+    float* kept = args.weights + row * args.weights_stride;
+    for (int64_t p = begin; p <= last; p += kLanes) store16(kept + p, load16(s + p));
+  }
   args.max[row] = m;
   args.sum[row] = sum_lanes(total);
 }

@@ -15,7 +15,8 @@ namespace kvarena::kernels {
 /// Threads the next parallel_for may use (OMP_NUM_THREADS, omp_set_num_threads; 1 inside a parallel region).
 [[nodiscard]] inline int64_t thread_count() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
-/// Calls body(i) for i in 0 .. count-1, each once, on up to thread_count() threads. body must not throw.
+/// Calls body(i) for i in 0 .. count-1, each once, on up to thread_count() threads, which begin them in ascending
+/// order. body must not throw.
 template <class Body>
 void parallel_for(int64_t count, const Body& body) {
   const int threads = static_cast<int>(std::min<int64_t>(thread_count(), count));
@@ -23,7 +24,7 @@ void parallel_for(int64_t count, const Body& body) {
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+#pragma omp parallel for schedule(monotonic : dynamic, 1) num_threads(threads)
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 

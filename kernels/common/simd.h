@@ -119,6 +119,10 @@ KVARENA_INLINE U32x16 load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p
 KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) { return {(__m512i)((__v16su)a.v >> n)}; }
 KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m512i)((__v16su)a.v << n)}; }
 KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
+KVARENA_INLINE U32x16 differing(U32x16 a, U32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
+KVARENA_INLINE U32x16 set_u32(uint32_t x) { return {_mm512_set1_epi32(static_cast<int>(x))}; }
+/// Lower halves of the products.
+KVARENA_INLINE U32x16 mul(U32x16 a, U32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
 KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
   return {_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int>(mask)))};
 }
@@ -271,6 +275,12 @@ KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) {
 }
 KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m256i)((__v8su)a.l << n), (__m256i)((__v8su)a.h << n)}; }
 KVARENA_INLINE U32x16 either(U32x16 a, U32x16 b) { return {_mm256_or_si256(a.l, b.l), _mm256_or_si256(a.h, b.h)}; }
+KVARENA_INLINE U32x16 differing(U32x16 a, U32x16 b) { return {_mm256_xor_si256(a.l, b.l), _mm256_xor_si256(a.h, b.h)}; }
+KVARENA_INLINE U32x16 set_u32(uint32_t x) {
+  const __m256i eight = _mm256_set1_epi32(static_cast<int>(x));
+  return {eight, eight};
+}
+KVARENA_INLINE U32x16 mul(U32x16 a, U32x16 b) { return {_mm256_mullo_epi32(a.l, b.l), _mm256_mullo_epi32(a.h, b.h)}; }
 KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
   const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
   return {_mm256_and_si256(a.l, m), _mm256_and_si256(a.h, m)};
@@ -362,6 +372,28 @@ KVARENA_INLINE F32x16 exp16(F32x16 x) {
   p = fma(p, r, set16(1.0f));
   p = fma(p, r, set16(1.0f));
   return select(vanishes, zero16(), add_exponent(p, n));
+}
+
+/// Natural logarithm of normal positive numbers, within 2 units in the last place: of x = m 2^n with m from sqrt(1/2)
+/// to sqrt(2), n log 2 + log m by the polynomial of Cephes' logf.
+KVARENA_INLINE F32x16 log16(F32x16 x) {
+  const U32x16 shifted = add(bits_of(x), set_u32(0x3f800000 - 0x3f3504f3));
+  const F32x16 n = sub(numbers(shift_right(shifted, 23)), set16(127.0f));
+  const F32x16 m = bits_of(add(masked(shifted, 0x007fffff), set_u32(0x3f3504f3)));
+  const F32x16 r = sub(m, set16(1.0f)), square = mul(r, r);
+  F32x16 p = set16(7.0376836292e-2f);
+  p = fma(p, r, set16(-1.1514610310e-1f));
+  p = fma(p, r, set16(1.1676998740e-1f));
+  p = fma(p, r, set16(-1.2420140846e-1f));
+  p = fma(p, r, set16(1.4249322787e-1f));
+  p = fma(p, r, set16(-1.6668057665e-1f));
+  p = fma(p, r, set16(2.0000714765e-1f));
+  p = fma(p, r, set16(-2.4999993993e-1f));
+  p = fma(p, r, set16(3.3333331174e-1f));
+  F32x16 y = mul(mul(p, r), square);
+  y = fma(n, set16(-2.12194440e-4f), y);
+  y = fma(square, set16(-0.5f), y);
+  return fma(n, set16(0.693359375f), add(r, y));
 }
 
 /// The same operations on one number.

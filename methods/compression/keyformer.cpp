@@ -5,24 +5,17 @@
 
 #include "harness/core/random.h"
 #include "harness/method/scorer.h"
+#include "kernels/attention_sums/attention_sums.h"
 
 namespace kvarena {
 namespace {
 
-/// One query's draws.
-class Noise {
- public:
-  Noise(int64_t seed, int64_t layer, int64_t q_head, int64_t query)
-      : stream_(static_cast<uint64_t>(seed), fmt::format("keyformer/{}/{}/{}", layer, q_head, query)) {}
-  /// Standard exponential: its negative logarithm is the Gumbel noise.
-  [[nodiscard]] double exponential(int64_t position) const {
-    return -std::log(stream_.uniform(static_cast<uint64_t>(position)) + 0x1p-54);
-  }
-  [[nodiscard]] float gumbel(int64_t position) const { return static_cast<float>(-std::log(exponential(position))); }
-
- private:
-  RandomStream stream_;
-};
+/// One query's draws, one for each position.
+kernels::NoiseKey noise_key(int64_t seed, int64_t layer, int64_t q_head, int64_t query) {
+  const RandomStream stream(static_cast<uint64_t>(seed), fmt::format("keyformer/{}/{}", layer, q_head));
+  const uint64_t bits = stream.bits(static_cast<uint64_t>(query));
+  return {.first = static_cast<uint32_t>(bits), .second = static_cast<uint32_t>(bits >> 32)};
+}
 
 /// The prompt's share of f.
 class PromptSums final : public PromptStatistic {
@@ -32,34 +25,17 @@ class PromptSums final : public PromptStatistic {
     return fmt::format("keyformer tau {}{}", tau_, gumbel_ ? fmt::format(" seed {}", seed_) : "");
   }
   int64_t width() const override { return 1; }
-  void add(const QueryScores& query, std::span<float> sums) const override {
-    static thread_local std::vector<float> weights;
-    weights.resize(static_cast<size_t>(query.seen));
-    float* const w = weights.data();
-    const auto sharpness = static_cast<float>(1 / tau_);
-    for (int64_t voter = 0; voter < query.group; ++voter) {
-      const float* const scores = query.scores + voter * query.stride;
-      const float lse = query.lse[voter];
-      for (int64_t i = 0; i < query.seen; ++i) w[i] = vector_exp((scores[i] - lse) * sharpness);
-      if (gumbel_) perturb(query, voter, w);
-      double sum = 0;
-      for (int64_t i = 0; i < query.seen; ++i) sum += w[i];
-      const auto share = static_cast<float>(1 / sum);
-      float* const to = sums.data() + query.first;
-      for (int64_t i = 0; i < query.seen; ++i) to[i] += w[i] * share;
+  void add(const QueryRows& queries, std::span<float> sums) const override {
+    const kernels::AttentionRows& rows = queries.rows;
+    std::vector<kernels::NoiseKey> keys;
+    for (int64_t row = 0; gumbel_ && row < rows.tokens * rows.group; ++row) {
+      const int64_t q_head = rows.kv_head * rows.group + row % rows.group;
+      keys.push_back(noise_key(seed_, queries.layer, q_head, queries.position + row / rows.group));
     }
+    kernels::add_perturbed(rows, gumbel_ ? keys.data() : nullptr, static_cast<float>(tau_), sums.data());
   }
 
  private:
-  /// exp((x + G) / tau) = exp(x / tau) / E^(1 / tau) for the exponential E of which G is the negative logarithm.
-  void perturb(const QueryScores& query, int64_t voter, float* weights) const {
-    const Noise noise(seed_, query.layer, query.kv_head * query.group + voter, query.position);
-    for (int64_t i = 0; i < query.seen; ++i) {
-      const double e = noise.exponential(query.first + i);
-      weights[i] /= static_cast<float>(tau_ == 1 ? e : std::pow(e, 1 / tau_));
-    }
-  }
-
   double tau_;
   bool gumbel_;
   int64_t seed_;
@@ -100,13 +76,15 @@ class Keyformer final : public Scorer {
       const auto n = static_cast<int64_t>(positions.size());
       const double tau = tau_ + tau_delta_ * static_cast<double>(step.position - step.prompt_tokens + 1);
       for (int64_t voter = 0; voter < group; ++voter) {
-        const Noise noise(seed_, step.layer, head * group + voter, step.position);
+        const kernels::NoiseKey noise = noise_key(seed_, step.layer, head * group + voter, step.position);
         std::vector<double> weights(positions.size());
         double sum = 0;
         for (int64_t i = 0; i < n; ++i) {
-          // log p differs from the raw score by a constant, which softmax does not see.
-          const double logit = std::log(static_cast<double>(step.attention[head * group + voter][i]));
-          weights[i] = std::exp((logit + (gumbel_ ? noise.gumbel(positions[i]) : 0.0F)) / tau);
+          // log p differs from the raw score by a constant, which softmax does not see; e^G = 1 / E for the exponential
+          // E of which G is the negative logarithm.
+          double weight = step.attention[head * group + voter][i];
+          if (gumbel_) weight /= kernels::exponential_noise(noise, static_cast<uint32_t>(positions[i]));
+          weights[i] = std::pow(weight, 1 / tau);
           sum += weights[i];
         }
         for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<float>(weights[i] / sum);

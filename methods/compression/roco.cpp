@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "harness/method/scorer.h"
+#include "kernels/attention_sums/attention_sums.h"
 
 namespace kvarena {
 namespace {
@@ -14,22 +15,8 @@ class Moments final : public PromptStatistic {
  public:
   std::string id() const override { return "moments of attention"; }
   int64_t width() const override { return 2; }
-  void add(const QueryScores& query, std::span<float> sums) const override {
-    static thread_local std::vector<float> mean;
-    mean.assign(static_cast<size_t>(query.seen), 0.0F);
-    for (int64_t voter = 0; voter < query.group; ++voter) {
-      const float* const scores = query.scores + voter * query.stride;
-      const float lse = query.lse[voter];
-      float* const to = mean.data();
-      for (int64_t i = 0; i < query.seen; ++i) to[i] += vector_exp(scores[i] - lse);
-    }
-    const float share = 1.0F / static_cast<float>(query.group);
-    float* const to = sums.data() + 2 * query.first;
-    for (int64_t i = 0; i < query.seen; ++i) {
-      const float p = mean[i] * share;
-      to[2 * i] += p;
-      to[2 * i + 1] += p * p;
-    }
+  void add(const QueryRows& queries, std::span<float> sums) const override {
+    kernels::add_moments(queries.rows, sums.data(), sums.data() + sums.size() / 2);
   }
 };
 

@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
                      LagKVPress, ObservedAttentionPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
-from random_stream import uniform
+from random_stream import draw, uniform
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicCache
 
@@ -270,8 +270,14 @@ class NoisyKeyformer(Keyformer):
         return total.view(attention.shape[0], -1, n).sum(1).unsqueeze(-1)
 
     def noise(self, head, query, n):
-        u = torch.tensor(uniform(0, f"keyformer/{self.layer}/{head}/{query}", n))
-        return -(-(u + 2.0**-54).log()).log()
+        """kernels/attention_sums: MurmurHash3's finaliser over the position, with a key for each half of a draw."""
+        key = draw(0, f"keyformer/{self.layer}/{head}", query)
+        wrap = lambda x: x & 0xFFFFFFFF
+        x = wrap(torch.arange(n) * 0x9E3779B9 + (key & 0xFFFFFFFF))
+        x = wrap((x ^ x >> 16) * 0x85EBCA6B + (key >> 32))
+        x = wrap((x ^ x >> 13) * 0xC2B2AE35)
+        u = ((x ^ x >> 16) >> 9).double() * 2.0**-23 + 2.0**-24
+        return -(-u.log()).log()
 
 
 def fastgen(prompt, recovery):

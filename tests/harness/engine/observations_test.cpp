@@ -90,12 +90,13 @@ class Received final : public PromptStatistic {
   explicit Received(std::string id) : id_(std::move(id)) {}
   std::string id() const override { return id_; }
   int64_t width() const override { return 1; }
-  void add(const QueryScores& query, std::span<float> sums) const override {
-    EXPECT_EQ(query.first + query.seen, query.position + 1);
-    for (int64_t voter = 0; voter < query.group; ++voter) {
-      for (int64_t i = 0; i < query.seen; ++i) {
-        sums[query.first + i] += vector_exp(query.scores[voter * query.stride + i] - query.lse[voter]);
-      }
+  void add(const QueryRows& queries, std::span<float> sums) const override {
+    const kernels::AttentionRows& rows = queries.rows;
+    for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
+      const int64_t token = row / rows.group;
+      EXPECT_EQ(rows.low[token], 0);
+      EXPECT_EQ(rows.high[token], queries.position + token + 1);
+      for (int64_t i = 0; i < rows.high[token]; ++i) sums[i] += rows.probability(row, i);
     }
   }
 
@@ -124,16 +125,6 @@ TEST(Observations, StatisticsSeeEveryQueryInOrderHoweverThePromptIsCut) {
       EXPECT_NEAR(seen.statistics[0].sums[i], sum, 2e-5 * sum);
     }
   }
-}
-
-TEST(VectorExp, IsCloseToTheExponential) {
-  for (double x = -86.5; x < 88; x += 0.0137) {
-    const auto argument = static_cast<float>(x);
-    const double expected = std::exp(static_cast<double>(argument));
-    EXPECT_NEAR(vector_exp(argument), expected, 2.5e-7 * expected) << x;
-  }
-  EXPECT_EQ(vector_exp(0), 1.0F);
-  EXPECT_LT(vector_exp(-1000), 2e-38F);
 }
 
 TEST(Observations, ExtraPassesLeaveThePromptsCacheAsItWas) {

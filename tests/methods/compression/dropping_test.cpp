@@ -58,13 +58,7 @@ struct OneHead {
   }
   List compress(const json& spec) {
     method = make_method(spec, "test");
-    const Needs needs = method->needs();
-    if (!needs.statistics.empty()) {
-      const int64_t stride = shape.q_heads * kDim;
-      const LayerQueries queries{.q = seen.window_queries.data(), .q_len = seen.window, .q_stride = stride};
-      gather(needs.statistics, 0, cache.layers[0].tail(), queries, seen.window_lse.data(), seen.entries,
-             seen.statistics);
-    }
+    if (!method->needs().statistics.empty()) seen.statistics = statistics(method->needs());
     LayerContext layer = context();
     method->compress_all({&layer, 1}, {&seen, 1});
     return held();
@@ -73,6 +67,17 @@ struct OneHead {
     LayerContext layer = context();
     method->settle(layer);
     return held();
+  }
+  /// Of the last queries.
+  std::vector<GatheredStatistic> statistics(const Needs& needs) {
+    PromptObserver observer(needs, seen.entries, /*layers=*/1, /*hidden_size=*/0, {});
+    const LayerQueries queries{.q = seen.window_queries.data(), .q_len = seen.window, .q_stride = shape.q_heads * kDim};
+    std::vector<float> out(static_cast<size_t>(seen.window * shape.q_heads * kDim));
+    std::vector<float> max(static_cast<size_t>(seen.window * shape.q_heads)), sum(max.size());
+    kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
+    kernels::init_attention(state, seen.window, shape.q_heads, kDim);
+    cache.layers[0].attend(queries, state, observer.reader(0, cache.layers[0], queries));
+    return observer.take()[0].statistics;
   }
   List held() { return cache.layers[0].tail().positions(0); }
 

@@ -1,0 +1,29 @@
+#include "kernels/attention_sums/attention_sums.h"
+
+#include "kernels/attention_sums/attention_sums_paths.h"
+#include "kernels/common/parallel.h"
+
+namespace kvarena::kernels {
+
+void add_probabilities(const AttentionRows& rows, float* sums, int64_t stride) {
+  const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
+  if (fast == nullptr) return add_probabilities_reference(rows, sums, stride);
+  fast->probabilities(rows, sums, stride);
+}
+
+void add_moments(const AttentionRows& rows, float* sums, float* squares) {
+  const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
+  if (fast == nullptr) return add_moments_reference(rows, sums, squares);
+  fast->moments(rows, sums, squares);
+}
+
+void add_perturbed(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums) {
+  const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
+  if (fast == nullptr) return add_perturbed_reference(rows, keys, tau, sums);
+  static thread_local Scratch<float> work;
+  int64_t most = 0;
+  for (int64_t t = 0; t < rows.tokens; ++t) most = std::max(most, rows.high[t] - rows.low[t]);
+  fast->perturbed(rows, keys, tau, sums, work.get(most + 2 * kCell));
+}
+
+}  // namespace kvarena::kernels

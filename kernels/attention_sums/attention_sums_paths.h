@@ -1,0 +1,21 @@
+#pragma once
+// Internal: the table of a path and the reference.
+
+#include "kernels/attention_sums/attention_sums.h"
+#include "kernels/common/dispatch.h"
+
+namespace kvarena::kernels {
+
+struct AttentionSumsTable {
+  void (*probabilities)(const AttentionRows& rows, float* sums, int64_t stride);
+  void (*moments)(const AttentionRows& rows, float* sums, float* squares);
+  /// work: floats for the visible list positions of any row, in whole vectors.
+  void (*perturbed)(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums, float* work);
+};
+KVARENA_DECLARE_TABLE(AttentionSumsTable, attention_sums_table);
+
+void add_probabilities_reference(const AttentionRows& rows, float* sums, int64_t stride);
+void add_moments_reference(const AttentionRows& rows, float* sums, float* squares);
+void add_perturbed_reference(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums);
+
+}  // namespace kvarena::kernels

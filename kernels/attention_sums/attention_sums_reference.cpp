@@ -1,0 +1,59 @@
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention_sums/attention_sums_paths.h"
+
+namespace kvarena::kernels {
+
+void add_probabilities_reference(const AttentionRows& rows, float* sums, int64_t stride) {
+  for (int64_t t = 0; t < rows.tokens; ++t) {
+    for (int64_t g = 0; g < rows.group; ++g) {
+      for (int64_t p = rows.low[t]; p < rows.high[t]; ++p) {
+        sums[g * stride + p] += rows.probability(t * rows.group + g, p);
+      }
+    }
+  }
+}
+
+void add_moments_reference(const AttentionRows& rows, float* sums, float* squares) {
+  for (int64_t t = 0; t < rows.tokens; ++t) {
+    for (int64_t p = rows.low[t]; p < rows.high[t]; ++p) {
+      float mean = 0;
+      for (int64_t g = 0; g < rows.group; ++g) mean += rows.probability(t * rows.group + g, p);
+      mean /= static_cast<float>(rows.group);
+      sums[p] += mean;
+      squares[p] += mean * mean;
+    }
+  }
+}
+
+/// The finaliser of MurmurHash3 over the index under the first key, the second key between its rounds; its upper 23
+/// bits choose the middle of one of as many parts of (0, 1).
+float exponential_noise(NoiseKey key, uint32_t index) {
+  uint32_t x = index * 0x9e3779b9u + key.first;
+  x = (x ^ (x >> 16)) * 0x85ebca6bu + key.second;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  x ^= x >> 16;
+  const float uniform = std::bit_cast<float>((x >> 9) | 0x3f800000u) - (1 - 0x1p-24f);
+  return -std::log(uniform);
+}
+
+void add_perturbed_reference(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums) {
+  for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
+    const int64_t low = rows.low[row / rows.group], high = rows.high[row / rows.group];
+    std::vector<double> weights;
+    double total = 0;
+    for (int64_t p = low; p < high; ++p) {
+      double weight = rows.probability(row, p);
+      if (keys != nullptr) weight /= exponential_noise(keys[row], static_cast<uint32_t>(p));
+      weights.push_back(std::pow(weight, 1 / static_cast<double>(tau)));
+      total += weights.back();
+    }
+    for (int64_t p = low; p < high; ++p) {
+      sums[p] += static_cast<float>(weights[static_cast<size_t>(p - low)] / total);
+    }
+  }
+}
+
+}  // namespace kvarena::kernels

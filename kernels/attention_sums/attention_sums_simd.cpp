@@ -1,0 +1,169 @@
+// Sixteen entries at a time. Lanes that a row does not see have weight 0 in the first and the last vector it touches,
+// and sums are stored only where they are seen.
+#include "kernels/attention_sums/attention_sums_paths.h"
+#include "kernels/common/simd.h"
+
+namespace kvarena::kernels {
+namespace {
+
+/// Sixteen entries that some row sees.
+struct Piece {
+  int64_t p;  // list position of the first, a multiple of 16
+  Mask16 seen;
+};
+
+/// Calls use(piece) for list positions low .. high-1.
+template <class F>
+KVARENA_INLINE void for_pieces(int64_t low, int64_t high, const F& use) {
+  const int64_t begin = low / kLanes * kLanes;
+  for (int64_t p = begin; p < high; p += kLanes) use(Piece{p, and_not(first_lanes(high - p), first_lanes(low - p))});
+}
+
+/// Where a piece's weights lie, and the factor of its chunk.
+struct RowWeights {
+  const float* weights;
+  const float* factors;
+  int64_t first;  // list position
+  KVARENA_INLINE F32x16 probabilities(int64_t p) const {
+    return mul(load16(weights + (p - first)), set16(factors[(p - first) / kChunk]));
+  }
+};
+KVARENA_INLINE RowWeights row_weights(const AttentionRows& rows, int64_t row) {
+  return {rows.weights + row * rows.weights_stride, rows.factors + row * rows.factors_stride, rows.first};
+}
+
+constexpr int kTokens = 4;
+
+/// One query head, TOKENS tokens from `token` on, `count` list positions from p on: whole vectors of one chunk that all
+/// of the tokens see.
+template <int TOKENS>
+KVARENA_INLINE void add_tokens(const AttentionRows& rows, int64_t token, int64_t g, int64_t p, int64_t count,
+                               float* sums) {
+  const float* weights[TOKENS];
+  F32x16 factor[TOKENS];
+  for (int t = 0; t < TOKENS; ++t) {
+    const int64_t row = (token + t) * rows.group + g;
+    weights[t] = rows.weights + row * rows.weights_stride + (p - rows.first);
+    factor[t] = set16(rows.factors[row * rows.factors_stride + (p - rows.first) / kChunk]);
+  }
+  for (int64_t i = 0; i < count; i += kLanes) {
+    F32x16 sum = load16(sums + p + i);
+    for (int t = 0; t < TOKENS; ++t) sum = fma(load16(weights[t] + i), factor[t], sum);
+    store16(sums + p + i, sum);
+  }
+}
+
+/// One query head, all tokens, list positions begin .. end-1, which are whole vectors and which all tokens see: chunk
+/// by chunk, whose sums stay in the first-level cache.
+void add_common(const AttentionRows& rows, int64_t g, int64_t begin, int64_t end, float* sums) {
+  for (int64_t p = begin; p < end;) {
+    const int64_t count = min_of(end, (p / kChunk + 1) * kChunk) - p;
+    int64_t t = 0;
+    for (; t + kTokens <= rows.tokens; t += kTokens) add_tokens<kTokens>(rows, t, g, p, count, sums);
+    for (; t < rows.tokens; ++t) add_tokens<1>(rows, t, g, p, count, sums);
+    p += count;
+  }
+}
+
+/// One row, list positions low .. high-1.
+void add_row(const AttentionRows& rows, int64_t row, int64_t low, int64_t high, float* sums) {
+  const RowWeights from = row_weights(rows, row);
+  for_pieces(low, high, [&](Piece piece) {
+    const F32x16 weight = load16(from.weights + (piece.p - from.first));
+    const F32x16 factor = set16(from.factors[(piece.p - from.first) / kChunk]);
+    store16(sums + piece.p, fma(weight, factor, load16(sums + piece.p, piece.seen)), piece.seen);
+  });
+}
+
+/// List positions in whole vectors that every token sees: low .. high-1.
+struct Common {
+  int64_t low, high;
+};
+Common common(const AttentionRows& rows) {
+  int64_t low = 0, high = rows.high[0];
+  for (int64_t t = 0; t < rows.tokens; ++t) {
+    low = max_of(low, rows.low[t]);
+    high = min_of(high, rows.high[t]);
+  }
+  low = (low + kLanes - 1) / kLanes * kLanes;
+  high = high / kLanes * kLanes;
+  return {low, max_of(low, high)};
+}
+
+void probabilities(const AttentionRows& rows, float* sums, int64_t stride) {
+  const Common all = common(rows);
+  for (int64_t g = 0; g < rows.group; ++g) {
+    add_common(rows, g, all.low, all.high, sums + g * stride);
+    for (int64_t t = 0; t < rows.tokens; ++t) {
+      const int64_t row = t * rows.group + g;
+      add_row(rows, row, rows.low[t], min_of(all.low, rows.high[t]), sums + g * stride);
+      add_row(rows, row, max_of(all.high, rows.low[t]), rows.high[t], sums + g * stride);
+    }
+  }
+}
+
+void moments(const AttentionRows& rows, float* sums, float* squares) {
+  const F32x16 group = set16(static_cast<float>(rows.group));
+  for (int64_t t = 0; t < rows.tokens; ++t) {
+    for_pieces(rows.low[t], rows.high[t], [&](Piece piece) {
+      F32x16 mean = zero16();
+      for (int64_t g = 0; g < rows.group; ++g) {
+        mean = add(mean, row_weights(rows, t * rows.group + g).probabilities(piece.p));
+      }
+      mean = div(mean, group);
+      const F32x16 square = mul(mean, mean);
+      store16(sums + piece.p, add(load16(sums + piece.p, piece.seen), mean), piece.seen);
+      store16(squares + piece.p, add(load16(squares + piece.p, piece.seen), square), piece.seen);
+    });
+  }
+}
+
+/// exponential_noise() of draws p .. p+15; count = 0, 1, .. 15.
+KVARENA_INLINE F32x16 noise16(NoiseKey key, int64_t p, U32x16 count) {
+  U32x16 x = add(mul(add(count, set_u32(static_cast<uint32_t>(p))), set_u32(0x9e3779b9u)), set_u32(key.first));
+  x = add(mul(differing(x, shift_right(x, 16)), set_u32(0x85ebca6bu)), set_u32(key.second));
+  x = mul(differing(x, shift_right(x, 13)), set_u32(0xc2b2ae35u));
+  x = differing(x, shift_right(x, 16));
+  const F32x16 one_to_two = bits_of(either(shift_right(x, 9), set_u32(0x3f800000u)));
+  return sub(zero16(), log16(sub(one_to_two, set16(1 - 0x1p-24f))));
+}
+
+/// x^power for x >= 0; 0 for what is too small for a normal number.
+KVARENA_INLINE F32x16 power16(F32x16 x, F32x16 power) {
+  const F32x16 smallest = set16(1.17549435e-38f);
+  return select(less(x, smallest), zero16(), exp16(mul(log16(max(smallest, x)), power)));
+}
+
+void perturbed(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums, float* work) {
+  alignas(64) static const uint32_t kCount[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const U32x16 count = load_u32(kCount);
+  const F32x16 power = set16(1 / tau);
+  for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
+    const RowWeights from = row_weights(rows, row);
+    const int64_t low = rows.low[row / rows.group], high = rows.high[row / rows.group];
+    if (low >= high) continue;
+    const int64_t begin = low / kLanes * kLanes;
+    F32x16 total = zero16();
+    for_pieces(low, high, [&](Piece piece) {
+      F32x16 weight = from.probabilities(piece.p);
+      if (keys != nullptr) weight = div(weight, noise16(keys[row], piece.p, count));
+      if (tau != 1) weight = power16(weight, power);
+      store16(work + (piece.p - begin), weight);
+      total = add(total, weight);
+    });
+    const F32x16 share = set16(1 / sum_lanes(total));
+    for_pieces(low, high, [&](Piece piece) {
+      const F32x16 sum = fma(load16(work + (piece.p - begin)), share, load16(sums + piece.p, piece.seen));
+      store16(sums + piece.p, sum, piece.seen);
+    });
+  }
+}
+
+}  // namespace
+
+namespace KVARENA_SIMD_PATH {
+extern const AttentionSumsTable attention_sums_table;
+const AttentionSumsTable attention_sums_table = {probabilities, moments, perturbed};
+}  // namespace KVARENA_SIMD_PATH
+
+}  // namespace kvarena::kernels
