@@ -16,12 +16,14 @@
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
 #include "harness/method/verifier.h"
+#include "tests/support/decoding.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::Decoded;
 using testing::tiny_model;
 using testing::tiny_prompt;
 
@@ -72,13 +74,6 @@ json full_budget_settings(const MethodEntry& entry) {
   return spec;
 }
 
-struct Outcome {
-  std::vector<int32_t> tokens;
-  std::vector<std::vector<float>> logits;
-  Activity activity;
-  int64_t resident_bytes = 0;
-};
-
 class Conformance : public ::testing::TestWithParam<std::string> {
  protected:
   Conformance() : model_(tiny_model()), facts_(model_facts(model_, {fitted_folder()})) {}
@@ -113,20 +108,8 @@ class Conformance : public ::testing::TestWithParam<std::string> {
                    kPrefillChunk, facts_);
   }
 
-  [[nodiscard]] Outcome run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
-    const auto method = make_method(spec, "test");
-    Outcome outcome;
-    SessionOptions options{.stop = {.max_new_tokens = new_tokens}};
-    options.on_logits = [&](int64_t, std::span<const float> row) {
-      outcome.logits.emplace_back(row.begin(), row.end());
-    };
-    const auto session = start_session(model_, prompt, *method, options);
-    Session* const sessions[] = {session.get()};
-    run_together(model_, sessions);
-    outcome.tokens = session->tokens;
-    outcome.activity = session->activity;
-    outcome.resident_bytes = session->resident_bytes;
-    return outcome;
+  [[nodiscard]] Decoded run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
+    return testing::decode(model_, prompt, spec, new_tokens);
   }
 
   Transformer model_;
@@ -138,18 +121,18 @@ TEST_P(Conformance, DescribesItselfAndItsDefaultsAreValid) {
 }
 
 TEST_P(Conformance, ActsOnAPromptAboveItsBudgetAndSaysSo) {
-  const Outcome outcome = run(prompt(400), active_settings(entry()));
+  const Decoded decoded = run(prompt(400), active_settings(entry()));
   // An eviction policy acts on a store of many contexts; to one request it is full KV.
   const bool on_requests = entry().family != Family::reference && entry().family != Family::eviction;
-  EXPECT_EQ(outcome.activity.acted(), on_requests);
+  EXPECT_EQ(decoded.activity.acted(), on_requests);
 }
 
 TEST_P(Conformance, AFullBudgetChangesNothingBitForBit) {
   const json spec = full_budget_settings(entry());
   if (spec.is_null()) GTEST_SKIP() << GetParam() << " has no budget";
   const Prefill start = prompt(300);
-  const Outcome full = run(start, {{"name", "full"}});
-  const Outcome same = run(start, spec);
+  const Decoded full = run(start, {{"name", "full"}});
+  const Decoded same = run(start, spec);
   EXPECT_EQ(same.tokens, full.tokens);
   EXPECT_EQ(same.logits, full.logits);
 }
@@ -161,8 +144,8 @@ TEST_P(Conformance, ARetrieverWithABudgetOfEveryEntryChangesNothingBitForBit) {
   spec.erase("keep");
   spec["tokens"] = 324;  // the prompt and all that is generated
   const Prefill start = prompt(300);
-  const Outcome full = run(start, {{"name", "full"}});
-  const Outcome same = run(start, spec);
+  const Decoded full = run(start, {{"name", "full"}});
+  const Decoded same = run(start, spec);
   EXPECT_EQ(same.tokens, full.tokens);
   EXPECT_EQ(same.logits, full.logits);
 }
@@ -170,10 +153,10 @@ TEST_P(Conformance, ARetrieverWithABudgetOfEveryEntryChangesNothingBitForBit) {
 TEST_P(Conformance, TheSameRequestGivesTheSameBitsAgainAfterAnother) {
   const json spec = active_settings(entry());
   const Prefill b = prompt(330, 21);
-  const Outcome alone = run(b, spec);
+  const Decoded alone = run(b, spec);
   const Prefill a = prompt(270, 20);
   (void)run(a, spec);
-  const Outcome after = run(b, spec);
+  const Decoded after = run(b, spec);
   EXPECT_EQ(after.tokens, alone.tokens);
   EXPECT_EQ(after.logits, alone.logits);
   EXPECT_EQ(after.resident_bytes, alone.resident_bytes);
@@ -231,7 +214,7 @@ TEST_P(Conformance, ObservesLessOfThePromptThanTheCacheHolds) {
 
 TEST_P(Conformance, LeavesThePromptOfOthersUntouched) {
   const Prefill start = prompt(200);
-  const Outcome before = run(start, {{"name", "full"}});
+  const Decoded before = run(start, {{"name", "full"}});
   (void)run(start, active_settings(entry()));
   EXPECT_EQ(run(start, {{"name", "full"}}).logits, before.logits);
 }
@@ -239,9 +222,9 @@ TEST_P(Conformance, LeavesThePromptOfOthersUntouched) {
 TEST_P(Conformance, DraftsLosslesslyForAVerifier) {
   if (entry().family == Family::verification) GTEST_SKIP() << "verifiers do not draft for each other";
   const Prefill start = prompt(260);
-  const Outcome full = run(start, {{"name", "full"}}, 60);
+  const Decoded full = run(start, {{"name", "full"}}, 60);
   const json spec = {{"name", "vericache"}, {"draft_length", 7}, {"drafter", active_settings(entry())}};
-  const Outcome verified = run(start, spec, 60);
+  const Decoded verified = run(start, spec, 60);
   EXPECT_EQ(verified.tokens, full.tokens);
   EXPECT_EQ(verified.logits, full.logits);
 }
@@ -251,8 +234,8 @@ TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   const Prefill start = prompt(260);
   // What verifications attend to, by itself: full KV but for a verifier that says otherwise.
   const std::string cache = make_method(active_settings(entry()), "test")->verifier()->verified_cache();
-  const Outcome plain = run(start, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
-  const Outcome verified = run(start, active_settings(entry()), 60);
+  const Decoded plain = run(start, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
+  const Decoded verified = run(start, active_settings(entry()), 60);
   EXPECT_EQ(verified.tokens, plain.tokens);
   EXPECT_EQ(verified.logits, plain.logits);
 }

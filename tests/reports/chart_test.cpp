@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "reports/chart_specs.h"
 
 namespace kvarena::reports {
@@ -109,10 +110,7 @@ std::vector<Chart> every_kind_of_chart() {
 class VegaLiteSchema : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* home = std::getenv("KVARENA_HOME");
-    const char* user = std::getenv("HOME");
-    schema_ = (home != nullptr ? fs::path(home) : fs::path(user == nullptr ? "." : user) / ".cache/kvarena") /
-              "vega-lite/v5.json";
+    schema_ = kvarena_home() / "vega-lite/v5.json";
     if (!fs::exists(schema_)) GTEST_SKIP() << "no schema in " << schema_ << "; scripts/setup fetches it";
     if (std::system("python3 -c 'import jsonschema' 2>/dev/null") != 0) {
       GTEST_SKIP() << "Python's jsonschema is not installed";

@@ -3,23 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "tests/harness/cli/subprocess.h"
+#include "tests/support/default_model.h"
 
 namespace kvarena::testing {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 /// Whether scripts/setup has brought the model that runs of the program need.
-inline bool default_model_is_there() {
-  const char* home = std::getenv("KVARENA_HOME");
-  const std::filesystem::path cache =
-      home != nullptr ? std::filesystem::path(home) : std::filesystem::path(std::getenv("HOME")) / ".cache/kvarena";
-  return std::filesystem::exists(cache / "models/smollm2-135m");
-}
+inline bool default_model_is_there() { return std::filesystem::exists(default_model()); }
 
 /// Nothing on standard output, `message` on standard error, which names the program first and shows no stack; exit
 /// code 1.

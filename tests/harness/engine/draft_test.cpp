@@ -10,12 +10,14 @@
 #include "harness/engine/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "tests/support/decoding.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::Decoded;
 using testing::tiny_model;
 using testing::tiny_prompt;
 
@@ -30,16 +32,9 @@ class Drafts : public ::testing::Test {
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder()); }
 
-  struct Decoded {
-    std::vector<int32_t> tokens;
-    std::vector<VerifyRound> rounds;
-  };
   Decoded decode(const Prefill& prompt, const json& spec, SessionOptions options) {
-    const auto method = make_method(spec, "test");
-    const auto session = start_session(model_, prompt, *method, std::move(options));
-    Session* const sessions[] = {session.get()};
-    run_together(model_, sessions);
-    return {session->tokens, session->rounds};
+    const int64_t new_tokens = options.stop.max_new_tokens;
+    return testing::decode(model_, prompt, spec, new_tokens, std::move(options));
   }
 
   Transformer model_ = tiny_model();

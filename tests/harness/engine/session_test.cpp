@@ -9,38 +9,19 @@
 
 #include "harness/core/error.h"
 #include "harness/method/registry.h"
+#include "tests/support/decoding.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::decode;
+using testing::Decoded;
 using testing::tiny_model;
 using testing::tiny_prompt;
 
 const Needs kEverything{.prompt_attention = true, .window = 64, .step_attention = true, .hidden = true};
-
-struct Decoded {
-  std::vector<int32_t> tokens;
-  std::vector<std::vector<float>> logits;  // a row for each token
-  Activity activity;
-  std::vector<VerifyRound> rounds;
-};
-
-Decoded decode(Transformer& model, const Prefill& prompt, const json& spec, int64_t new_tokens,
-               SessionOptions options = {}) {
-  const auto method = make_method(spec, "test");
-  Decoded result;
-  options.stop.max_new_tokens = new_tokens;
-  options.on_logits = [&](int64_t, std::span<const float> row) { result.logits.emplace_back(row.begin(), row.end()); };
-  const auto session = start_session(model, prompt, *method, options);
-  Session* const sessions[] = {session.get()};
-  run_together(model, sessions);
-  result.tokens = session->tokens;
-  result.activity = session->activity;
-  result.rounds = session->rounds;
-  return result;
-}
 
 TEST(Prefill, DoesNotDependOnItsChunks) {
   Transformer model = tiny_model();

@@ -3,7 +3,6 @@
 
 #include <zlib.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/default_model.h"
 #include "tests/support/temporary_folder.h"
 
 namespace kvarena::testing {
@@ -24,15 +24,7 @@ inline std::filesystem::path shared_tokenizers() {
   return std::filesystem::path(KVARENA_SOURCE_DIR).parent_path() / "shared" / "data" / "tokenizers";
 }
 
-inline std::filesystem::path models_folder() {
-  if (const char* home = std::getenv("KVARENA_HOME"); home != nullptr) return std::filesystem::path(home) / "models";
-  const char* user = std::getenv("HOME");
-  return std::filesystem::path(user == nullptr ? "." : user) / ".cache" / "kvarena" / "models";
-}
-
-inline std::filesystem::path smollm2_file() {
-  return models_folder() / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf";
-}
+inline std::filesystem::path smollm2_file() { return default_model() / "SmolLM2-135M-Instruct.Q4_1.gguf"; }
 
 /// The text of a file, plain or gzip.
 inline std::string read_gzip(const std::filesystem::path& path) {

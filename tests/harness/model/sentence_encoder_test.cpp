@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "tests/support/default_model.h"
 
 namespace kvarena {
 namespace {
@@ -19,10 +19,7 @@ namespace fs = std::filesystem;
 class SentenceEncoderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* home = std::getenv("KVARENA_HOME");
-    const char* user = std::getenv("HOME");
-    folder_ = (home != nullptr ? fs::path(home) : fs::path(user == nullptr ? "." : user) / ".cache/kvarena") /
-              "models/all-minilm-l6-v2";
+    folder_ = testing::installed_models() / "all-minilm-l6-v2";
     if (!fs::exists(folder_)) GTEST_SKIP() << folder_ << " is absent; scripts/setup fetches it";
   }
   fs::path folder_;

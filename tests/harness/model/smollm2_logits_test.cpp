@@ -2,29 +2,24 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/files.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
+#include "tests/support/default_model.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
-namespace fs = std::filesystem;
-
-fs::path default_model() {
-  const char* home = std::getenv("KVARENA_HOME");
-  return (home != nullptr ? fs::path(home) : fs::path(std::getenv("HOME")) / ".cache/kvarena") / "models/smollm2-135m";
-}
+using testing::default_model;
 
 class SmolLm2 : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(default_model())) GTEST_SKIP() << default_model() << " is absent: run scripts/setup";
+    if (!std::filesystem::exists(default_model())) GTEST_SKIP() << default_model() << " is absent: run scripts/setup";
     golden_ = json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/smollm2_logits.json"));
     opened_.emplace(open_model(default_model()));
     model_.emplace(opened_->config, *opened_->checkpoint,

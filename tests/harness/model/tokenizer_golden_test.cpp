@@ -62,7 +62,7 @@ TEST(TokenizerComponents, WorkAsInHuggingFaceTokenizers) {
 }
 
 TEST(WordPieceTokenizer, EncodesTheEmbeddingModelsTextsAsHuggingFaceDoes) {
-  const auto file = testing::models_folder() / "all-minilm-l6-v2" / "tokenizer.json";
+  const auto file = testing::installed_models() / "all-minilm-l6-v2" / "tokenizer.json";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
   const auto tokenizer = load_tokenizer(file);
   size_t compared = 0;

@@ -15,6 +15,7 @@
 #include "harness/method/registry.h"
 #include "harness/tiers/hierarchy.h"
 #include "kernels/rope/rope.h"
+#include "tests/support/decoding.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"
 
@@ -22,6 +23,7 @@ namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::Decoded;
 using testing::random_floats;
 using testing::tiny_model;
 using testing::tiny_prompt;
@@ -207,42 +209,24 @@ TEST(InfLlm, SizesFollowAShareOfThePrompt) {
 
 // ---- In the engine --------------------------------------------------------------------------------------------------
 
-struct Outcome {
-  std::vector<int32_t> tokens;
-  std::vector<std::vector<float>> logits;
-  Activity activity;
-  std::string failure;
-};
-
 class InfLlmSessions : public ::testing::Test {
  protected:
-  std::unique_ptr<Session> start(const Prefill& prompt, const Method& method, Outcome& outcome, int64_t new_tokens) {
-    SessionOptions options{.stop = {.max_new_tokens = new_tokens}};
-    options.on_logits = [&](int64_t, std::span<const float> row) {
-      outcome.logits.emplace_back(row.begin(), row.end());
-    };
-    return start_session(model_, prompt, method, std::move(options));
+  std::unique_ptr<Session> start(const Prefill& prompt, const Method& method, Decoded& decoded, int64_t new_tokens) {
+    return testing::start_noted(model_, prompt, method, decoded.logits, {.stop = {.max_new_tokens = new_tokens}});
   }
-  Outcome run(const Prefill& prompt, const json& spec, int64_t new_tokens = 40) {
-    const auto method = make_method(spec, "test");
-    Outcome outcome;
-    const auto session = start(prompt, *method, outcome, new_tokens);
-    Session* const sessions[] = {session.get()};
-    run_together(model_, sessions);
-    outcome.tokens = session->tokens;
-    outcome.activity = session->activity;
-    outcome.failure = session->failure;
-    return outcome;
+  Decoded run(const Prefill& prompt, const json& spec, int64_t new_tokens = 40) {
+    return testing::decode(model_, prompt, spec, new_tokens);
   }
+
   Transformer model_ = tiny_model(1, {.weights = DType::f32, .cache = DType::f32});
 };
 
 TEST_F(InfLlmSessions, APromptAndAnswerInsideTheWindowAreFullKvBitForBit) {
   const Prefill prompt = prefill(model_, tiny_prompt(200), {});
-  const Outcome full = run(prompt, {{"name", "full"}});
+  const Decoded full = run(prompt, {{"name", "full"}});
   json spec = small();
   spec["local"] = 240;
-  const Outcome windowed = run(prompt, spec);
+  const Decoded windowed = run(prompt, spec);
   EXPECT_EQ(windowed.tokens, full.tokens);
   EXPECT_EQ(windowed.logits, full.logits);
   EXPECT_FALSE(windowed.activity.acted());
@@ -250,8 +234,8 @@ TEST_F(InfLlmSessions, APromptAndAnswerInsideTheWindowAreFullKvBitForBit) {
 
 TEST_F(InfLlmSessions, ThePromptIsComputedUnderItsOwnAttention) {
   const Prefill prompt = prefill(model_, tiny_prompt(200), {});
-  const Outcome full = run(prompt, {{"name", "full"}});
-  const Outcome own = run(prompt, small());
+  const Decoded full = run(prompt, {{"name", "full"}});
+  const Decoded own = run(prompt, small());
   EXPECT_NE(own.logits.front(), full.logits.front()) << "the first token comes from a prefill of its own";
   // Nobody has computed this one, and chunks of another length do not matter.
   EXPECT_EQ(run(unread_prompt(model_, tiny_prompt(200)), small()).logits, own.logits);
@@ -264,10 +248,10 @@ TEST_F(InfLlmSessions, ALoadThatFailsEndsItsRequestAlone) {
                                 }});
   const auto own_facts = model_facts(model_, {}, failing);
   const Prefill prompt = prefill(model_, tiny_prompt(60), {}, kPrefillChunk, own_facts);
-  const Outcome full = run(prompt, {{"name", "full"}}, 120);
+  const Decoded full = run(prompt, {{"name", "full"}}, 120);
   const auto method = make_method(small(), "test");
   const auto plain = make_method({{"name", "full"}}, "test");
-  Outcome ignored, beside;
+  Decoded ignored, beside;
   auto guilty = start(prompt, *method, ignored, 120);
   const auto other = start(prompt, *plain, beside, 120);
   Session* const sessions[] = {guilty.get(), other.get()};

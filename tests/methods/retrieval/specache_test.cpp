@@ -16,12 +16,14 @@
 #include "harness/method/registry.h"
 #include "harness/tiers/hierarchy.h"
 #include "tests/methods/retrieval/specache_reference.h"
+#include "tests/support/decoding.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::Decoded;
 using testing::tiny_config;
 using testing::tiny_model;
 using testing::tiny_prompt;
@@ -36,43 +38,21 @@ json specache(int64_t k, bool speculative = true) {
   return {{"name", "specache"}, {"k", k}, {"copy", low_bit_copy()}, {"speculative", speculative}};
 }
 
-struct Outcome {
-  std::vector<int32_t> tokens;
-  std::vector<std::vector<float>> logits;
-  Activity activity;
-  std::vector<Traffic> traffic;
-  int64_t resident_bytes = 0;
-  int64_t peak_host_bytes = 0;
-};
-
 class SpeCacheTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Session> start(const Prefill& prompt, const Method& method, Outcome& outcome, int64_t new_tokens) {
-    SessionOptions options{.stop = {.max_new_tokens = new_tokens}};
-    options.on_logits = [&](int64_t, std::span<const float> row) {
-      outcome.logits.emplace_back(row.begin(), row.end());
-    };
-    return start_session(model_, prompt, method, std::move(options));
+  std::unique_ptr<Session> start(const Prefill& prompt, const Method& method, Decoded& decoded, int64_t new_tokens) {
+    return testing::start_noted(model_, prompt, method, decoded.logits, {.stop = {.max_new_tokens = new_tokens}});
   }
-  Outcome run(const Prefill& prompt, const json& spec, int64_t new_tokens = 48) {
-    const auto method = make_method(spec, "test");
-    Outcome outcome;
-    const auto session = start(prompt, *method, outcome, new_tokens);
-    Session* const sessions[] = {session.get()};
-    run_together(model_, sessions);
-    EXPECT_EQ(session->failure, "");
-    outcome.tokens = session->tokens;
-    outcome.activity = session->activity;
-    outcome.traffic = session->traffic;
-    outcome.resident_bytes = session->resident_bytes;
-    outcome.peak_host_bytes = session->peak_host_bytes;
-    return outcome;
+  Decoded run(const Prefill& prompt, const json& spec, int64_t new_tokens = 48) {
+    Decoded decoded = testing::decode(model_, prompt, spec, new_tokens);
+    EXPECT_EQ(decoded.failure, "");
+    return decoded;
   }
 
   Transformer model_ = tiny_model(1, {.weights = DType::f32, .cache = DType::f32});
 };
 
-void expect_near(const Outcome& found, const Expected& expected) {
+void expect_near(const Decoded& found, const Expected& expected) {
   ASSERT_EQ(found.tokens, expected.tokens);
   ASSERT_EQ(found.logits.size(), expected.logits.size());
   for (size_t step = 0; step < found.logits.size(); ++step) {
@@ -103,9 +83,9 @@ TEST_F(SpeCacheTest, WithoutSpeculationAttentionIsRecomputedWithItsOwnTopK) {
 
 TEST_F(SpeCacheTest, AKThatCoversEverythingDecodesAsFullKv) {
   const Prefill prompt = prefill(model_, tiny_prompt(230), {});
-  const Outcome full = run(prompt, {{"name", "full"}});
+  const Decoded full = run(prompt, {{"name", "full"}});
   for (const bool speculative : {true, false}) {
-    const Outcome all = run(prompt, specache(1000, speculative));
+    const Decoded all = run(prompt, specache(1000, speculative));
     EXPECT_EQ(all.tokens, full.tokens);
     for (size_t step = 0; step < full.logits.size(); ++step) {
       for (size_t i = 0; i < full.logits[step].size(); ++i) {
@@ -117,9 +97,9 @@ TEST_F(SpeCacheTest, AKThatCoversEverythingDecodesAsFullKv) {
 
 TEST_F(SpeCacheTest, AKOfZeroIsTheCodecBitForBit) {
   const Prefill prompt = prefill(model_, tiny_prompt(230), {});
-  const Outcome codec = run(prompt, low_bit_copy());
+  const Decoded codec = run(prompt, low_bit_copy());
   for (const bool speculative : {true, false}) {
-    const Outcome none = run(prompt, specache(0, speculative));
+    const Decoded none = run(prompt, specache(0, speculative));
     EXPECT_EQ(none.tokens, codec.tokens);
     EXPECT_EQ(none.logits, codec.logits);
     EXPECT_EQ(none.activity.traffic.loaded_bytes, 0);
@@ -128,9 +108,9 @@ TEST_F(SpeCacheTest, AKOfZeroIsTheCodecBitForBit) {
 
 TEST_F(SpeCacheTest, EveryCodecCanBeTheCopy) {
   const Prefill prompt = prefill(model_, tiny_prompt(230), {});
-  const Outcome full = run(prompt, {{"name", "full"}});
+  const Decoded full = run(prompt, {{"name", "full"}});
   for (const char* codec : {"int8", "turboquant", "kvquant", "gear", "qserve_kv4", "quarot_kv"}) {
-    const Outcome all = run(prompt, {{"name", "specache"}, {"k", 1000}, {"copy", {{"name", codec}}}});
+    const Decoded all = run(prompt, {{"name", "specache"}, {"k", 1000}, {"copy", {{"name", codec}}}});
     EXPECT_EQ(all.tokens, full.tokens) << codec;
   }
 }
@@ -139,8 +119,8 @@ TEST_F(SpeCacheTest, BytesLieWhereTheyAreSaidToLie) {
   const int64_t n = 230;
   const int64_t new_tokens = 20;
   const Prefill prompt = prefill(model_, tiny_prompt(n), {});
-  const Outcome codec = run(prompt, low_bit_copy(), new_tokens);
-  const Outcome found = run(prompt, specache(16), new_tokens);
+  const Decoded codec = run(prompt, low_bit_copy(), new_tokens);
+  const Decoded found = run(prompt, specache(16), new_tokens);
   const ModelConfig config = tiny_config();
   const int64_t entry = 2 * config.kv_heads * config.head_dim * 4;
   EXPECT_EQ(found.resident_bytes, codec.resident_bytes);  // the exact cache is elsewhere
@@ -162,9 +142,9 @@ TEST_F(SpeCacheTest, OnlyWhatWasNotChosenAStepBeforeIsFetched) {
   for (const bool speculative : {true, false}) {
     for (const int64_t k : {16, 1000}) {
       json spec = specache(k, speculative);
-      const Outcome all = run(prompt, spec);
+      const Decoded all = run(prompt, spec);
       spec["elastic"] = true;
-      const Outcome difference = run(prompt, spec);
+      const Decoded difference = run(prompt, spec);
       EXPECT_EQ(difference.tokens, all.tokens);
       EXPECT_EQ(difference.logits, all.logits);
       EXPECT_LT(difference.activity.traffic.loaded_bytes, all.activity.traffic.loaded_bytes);
@@ -183,7 +163,7 @@ TEST_F(SpeCacheTest, SharedPassesChangeNothing) {
   const auto full = make_method({{"name", "full"}}, "test");
   const Method* const methods[] = {with.get(), full.get(), without.get(), with.get()};
   std::vector<Prefill> prompts;
-  std::vector<Outcome> together(4);
+  std::vector<Decoded> together(4);
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<Session*> running;
   for (size_t i = 0; i < 4; ++i)
@@ -194,7 +174,7 @@ TEST_F(SpeCacheTest, SharedPassesChangeNothing) {
   }
   run_together(model_, running);
   for (size_t i = 0; i < 4; ++i) {
-    Outcome alone;
+    Decoded alone;
     const auto session = start(prompts[i], *methods[i], alone, 30 + static_cast<int64_t>(i));
     Session* const one[] = {session.get()};
     run_together(model_, one);
@@ -293,8 +273,8 @@ class SpeCacheFaults : public SpeCacheTest {
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
     const auto method = make_method(spec, "test");
     const auto full = make_method({{"name", "full"}}, "test");
-    Outcome ignored;
-    Outcome beside;
+    Decoded ignored;
+    Decoded beside;
     auto guilty = start(prompt, *method, ignored, 30);
     auto other = start(prompt, *full, beside, 30);
     Session* const sessions[] = {guilty.get(), other.get()};
@@ -355,13 +335,13 @@ TEST_F(SpeCacheFaults, TheExactCacheMayLieInFiles) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_specache_{}", ::getpid());
   json spec = specache(16);
   const Prefill on_host = prefill(model_, tiny_prompt(200), {});
-  const Outcome expected = run(on_host, spec, 30);
+  const Decoded expected = run(on_host, spec, 30);
   spec["tier"] = "disk";
   {
     const auto facts = model_facts(
         model_, {}, machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder}));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
-    const Outcome found = run(prompt, spec, 30);
+    const Decoded found = run(prompt, spec, 30);
     EXPECT_EQ(found.logits, expected.logits);
     EXPECT_TRUE(std::filesystem::is_empty(folder));
   }
@@ -377,9 +357,9 @@ TEST_F(SpeCacheFaults, AFileThatIsCutShortEndsItsRequestAlone) {
     const auto facts = model_facts(
         model_, {}, machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder}));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
-    const Outcome expected = run(prompt, spec, 30);
-    Outcome ignored;
-    Outcome beside;
+    const Decoded expected = run(prompt, spec, 30);
+    Decoded ignored;
+    Decoded beside;
     auto guilty = start(prompt, *method, ignored, 30);
     for (const auto& file : std::filesystem::directory_iterator(folder)) std::filesystem::resize_file(file.path(), 100);
     auto other = start(prompt, *method, beside, 30);

@@ -21,12 +21,14 @@
 #include "harness/throughput/layer_offload.h"
 #include "harness/tiers/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
+#include "tests/support/decoding.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::Decoded;
 using testing::list_of;
 
 const std::string kDrafter = KVARENA_SOURCE_DIR "/tests/golden/retrieval_eagle3";
@@ -246,45 +248,26 @@ TEST_F(SpeContextTest, LayersLeaveOneByOneAndAttendToTheSame) {
   EXPECT_GT(leaving.cache.ledger->current(Tier::host), 0);
 }
 
-/// A whole request on the tiny model.
-struct Outcome {
-  std::vector<int32_t> tokens;
-  std::vector<std::vector<float>> logits;
-  Traffic traffic;
-  int64_t resident_bytes = 0;
-};
-
 TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
   const Prefill prompt = prefill(model_, testing::tiny_prompt(300), {}, kPrefillChunk, facts_);
   const auto run = [&](const json& settings) {
     json spec = {{"name", "specontext"}, {"tokens", 64}, {"head", kDrafter}};
     spec.update(settings);
-    const auto method = make_method(spec, "test");
-    Outcome outcome;
-    SessionOptions options{.stop = {.max_new_tokens = 40}};
-    options.on_logits = [&](int64_t, std::span<const float> row) {
-      outcome.logits.emplace_back(row.begin(), row.end());
-    };
-    const auto session = start_session(model_, prompt, *method, options);
-    Session* const sessions[] = {session.get()};
-    run_together(model_, sessions);
-    outcome.tokens = session->tokens;
-    outcome.traffic = session->activity.traffic;
-    outcome.resident_bytes = session->resident_bytes;
-    return outcome;
+    return testing::decode(model_, prompt, spec, 40);
   };
-  const Outcome here = run(json::object());
-  const Outcome elastic = run({{"offload", "all"}});
-  const Outcome reloading = run({{"offload", "all"}, {"elastic", false}});
+  const Decoded here = run(json::object());
+  const Decoded elastic = run({{"offload", "all"}});
+  const Decoded reloading = run({{"offload", "all"}, {"elastic", false}});
   EXPECT_EQ(elastic.tokens, here.tokens);
   EXPECT_EQ(elastic.logits, here.logits);
   EXPECT_EQ(reloading.logits, here.logits);
   EXPECT_LT(elastic.resident_bytes, here.resident_bytes / 4);
   const int64_t entry = 2 * 32 * 4;  // key and value of a head in float32
-  EXPECT_EQ(reloading.traffic.loaded_bytes, 39 * 3 * 2 * 63 * entry) << "steps, layers, heads, chosen but the newest";
-  EXPECT_LT(elastic.traffic.loaded_bytes, reloading.traffic.loaded_bytes);
-  EXPECT_EQ(elastic.traffic.offloaded_bytes, (300 + 39) * 3 * 2 * entry);
-  EXPECT_EQ(here.traffic.loaded_bytes, 0);
+  EXPECT_EQ(reloading.activity.traffic.loaded_bytes, 39 * 3 * 2 * 63 * entry)
+      << "steps, layers, heads, chosen but the newest";
+  EXPECT_LT(elastic.activity.traffic.loaded_bytes, reloading.activity.traffic.loaded_bytes);
+  EXPECT_EQ(elastic.activity.traffic.offloaded_bytes, (300 + 39) * 3 * 2 * entry);
+  EXPECT_EQ(here.activity.traffic.loaded_bytes, 0);
 }
 
 /// A request whose layers lie behind the device, on a machine with this tier, beside one with full KV: why it ended.

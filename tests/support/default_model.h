@@ -1,0 +1,14 @@
+#pragma once
+// What scripts/setup has brought. Tests that need it skip where it is absent.
+
+#include <filesystem>
+
+#include "harness/core/home.h"
+
+namespace kvarena::testing {
+
+inline std::filesystem::path installed_models() { return kvarena_home() / "models"; }
+
+inline std::filesystem::path default_model() { return installed_models() / kDefaultModel; }
+
+}  // namespace kvarena::testing
