@@ -25,7 +25,7 @@ __device__ inline uint32_t mixed(uint32_t x) {
   return x ^ (x >> 15);
 }
 
-__global__ inline void fill_kernel(uint32_t* words, int64_t count, Fill fill, uint32_t seed) {
+static __global__ void fill_kernel(uint32_t* words, int64_t count, Fill fill, uint32_t seed) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const uint32_t random = mixed(static_cast<uint32_t>(i) * 2654435761u + seed);
