@@ -1,27 +1,29 @@
 """CaM, D2O and MiniCache from the prompt's tokens on, restated in float64, for tests/methods/compression/merging_test.cpp.
 
-    pip install torch
+    pip install torch transformers kvpress
     python tests/golden/merging_methods.py > tests/golden/merging_methods.json
+    python tests/golden/merging_methods.py MODEL.gguf > tests/golden/merging_smollm2.json
 
-The model is the random one of tests/support/tiny_model.h, run here by hand in float64 over the library's weights, with each
-head's entries in lists of its own. CaM (zyxxmu/cam, cam_hf): when an entry leaves, a Bernoulli draw of a / mean(a of those
+The model is the random one of tests/support/tiny_model.h or a checkpoint, run here by hand in float64 over the library's
+weights, with each head's entries in lists of its own. CaM (zyxxmu/cam, cam_hf): when an entry leaves, a Bernoulli draw of a / mean(a of those
 behind) decides whether its value is shared among its M successors; draws are harness/core/random.h's. D2O (AIoT-MLSys-Lab/
 D2O): budgets by layer from the evenness of attention, heavy hitters, evicted entries averaged into their nearest kept ones
 above a threshold that follows the mean similarity. MiniCache: pairs of layers share directions by spherical interpolation,
 the prompt's most different entries retained. A case holds each layer's and head's positions after the forced tokens (bits of
-a hexadecimal number) and every eighth logit of some forced tokens. Written for torch 2.11.
+a hexadecimal number; of a checkpoint a digest of each layer's) and some logits of some forced tokens. Written for torch
+2.11, transformers 5.23.
 """
 
 import json
 import math
+import pathlib
 import sys
 
 import torch
-from dropping_methods import KEEP, STEPS, best, tiny_model
+from dropping_methods import KEEP, STEPS, TEXTS, best, digests, tiny_model
 from random_stream import uniform
 from streaming_positions import SHOWN, norm, shown, turned
-
-KV_HEADS, GROUP, DIM = 2, 2, 32
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 class Run:
@@ -30,10 +32,23 @@ class Run:
     def __init__(self, model):
         self.model = model
         self.layers = len(model.model.layers)
-        empty = lambda: [[torch.zeros(0, DIM, dtype=torch.float64) for _ in range(KV_HEADS)] for _ in range(self.layers)]
+        self.kv_heads = model.config.num_key_value_heads
+        self.group = model.config.num_attention_heads // self.kv_heads
+        self.dim = model.config.head_dim
+        self.theta = model.config.rope_parameters["rope_theta"]
+        empty = lambda: [[torch.zeros(0, self.dim, dtype=torch.float64) for _ in range(self.kv_heads)]
+                         for _ in range(self.layers)]
         self.keys, self.values = empty(), empty()
-        self.positions = [[[] for _ in range(KV_HEADS)] for _ in range(self.layers)]
+        self.positions = [[[] for _ in range(self.kv_heads)] for _ in range(self.layers)]
         self.length = 0
+
+    def copy(self):
+        other = Run(self.model)
+        other.keys = [[head.clone() for head in layer] for layer in self.keys]
+        other.values = [[head.clone() for head in layer] for layer in self.values]
+        other.positions = [[list(head) for head in layer] for layer in self.positions]
+        other.length = self.length
+        return other
 
     def feed(self, tokens, method=None):
         """Logits after the last token; attention [layers][kv_heads] of [group, tokens, n]."""
@@ -42,16 +57,16 @@ class Run:
         attention = []
         for i, layer in enumerate(self.model.model.layers):
             hidden = norm(x, layer.input_layernorm.weight)
-            project = lambda m: m(hidden).view(len(tokens), -1, DIM).transpose(0, 1)
-            keys, values = turned(project(layer.self_attn.k_proj), own), project(layer.self_attn.v_proj)
-            queries = turned(project(layer.self_attn.q_proj), own)
+            project = lambda m: m(hidden).view(len(tokens), -1, self.dim).transpose(0, 1)
+            keys, values = turned(project(layer.self_attn.k_proj), own, self.theta), project(layer.self_attn.v_proj)
+            queries = turned(project(layer.self_attn.q_proj), own, self.theta)
             out, rows = [], []
-            for head in range(KV_HEADS):
+            for head in range(self.kv_heads):
                 self.keys[i][head] = torch.cat([self.keys[i][head], keys[head]])
                 self.values[i][head] = torch.cat([self.values[i][head], values[head]])
                 self.positions[i][head] += own.tolist()
-                q = queries[head * GROUP:(head + 1) * GROUP]
-                scores = q @ self.keys[i][head].T / math.sqrt(DIM)
+                q = queries[head * self.group:(head + 1) * self.group]
+                scores = q @ self.keys[i][head].T / math.sqrt(self.dim)
                 at = torch.tensor(self.positions[i][head])
                 rows.append(scores.masked_fill(at[None, :] > own[:, None], -math.inf).softmax(-1))
                 out.append(rows[-1] @ self.values[i][head])
@@ -72,8 +87,7 @@ class Run:
 class Cam:
     def __init__(self, room, merge, seed=1):
         self.room, self.recent, self.merge = room, room // 2, merge
-        self.draws = {(layer, head): uniform(seed, f"merge layer {layer} head {head}", 512)
-                      for layer in range(3) for head in range(KV_HEADS)}
+        self.seed, self.draws = seed, {}
 
     def evict(self, run, layer, head):
         n = len(run.positions[layer][head])
@@ -82,11 +96,12 @@ class Cam:
 
     def start(self, run, attention):
         for layer in range(run.layers):
-            for head in range(KV_HEADS):
+            for head in range(run.kv_heads):
+                self.draws[layer, head] = uniform(self.seed, f"merge layer {layer} head {head}", 512)
                 self.evict(run, layer, head)
 
     def __call__(self, run, layer, rows):
-        for head in range(KV_HEADS):
+        for head in range(run.kv_heads):
             a, values = rows[head][:, 0].mean(0), run.values[layer][head]
             n, first = len(a), self.room - self.recent
             for j in range(first, first + n - self.room):
@@ -109,13 +124,16 @@ class D2o:
         weights = [math.exp(-e) for e in evenness]
         self.rooms = [int(min(1.0, max(0.01, w / sum(weights) * run.layers * self.share)) * self.n + 1e-9)
                       for w in weights]
+        quarter = run.layers // 4
+        for layer in (*range(min(2, quarter)), *range(run.layers - min(1, quarter), run.layers)):
+            self.rooms[layer] = 10**9  # the authors leave the first two layers and the last one as they are
         self.sums = [[head.sum((0, 1)) for head in rows] for rows in attention]
         self.threshold = [0.0] * run.layers
         for layer in range(run.layers):
             self.evict(run, layer, first=True)
 
     def __call__(self, run, layer, rows):
-        for head in range(KV_HEADS):
+        for head in range(run.kv_heads):
             old = torch.cat([self.sums[layer][head], torch.zeros(1, dtype=torch.float64)])
             self.sums[layer][head] = old + rows[head].sum((0, 1))
         self.evict(run, layer, first=False)
@@ -126,7 +144,7 @@ class D2o:
         if n <= room:
             return
         kept, gone, nearest, similar = [], [], [], []
-        for head in range(KV_HEADS):
+        for head in range(run.kv_heads):
             kept.append(best(self.sums[layer][head], room, sinks=4, recent=room // 2))
             gone.append([i for i in range(n) if i not in kept[-1]])
             units = run.keys[layer][head] / run.keys[layer][head].norm(dim=1, keepdim=True)
@@ -137,7 +155,7 @@ class D2o:
         old = self.threshold[layer]
         start = first or old <= 0
         self.threshold[layer] = mean.mean().item() if start else self.alpha * old + self.beta * mean.mean().item()
-        for head in range(KV_HEADS):
+        for head in range(run.kv_heads):
             for rows in (run.keys[layer][head], run.values[layer][head]):
                 before = rows.clone()
                 for place, entry in enumerate(kept[head]):
@@ -151,69 +169,88 @@ class D2o:
 
 
 class MiniCache:
-    """One pair: layers 1 and 2."""
+    """Pairs of layers from `start_layer` on, the lower one first."""
 
-    def __init__(self, t=0.6, retained=0.05):
-        self.t, self.retained, self.limit = t, retained, {}
+    def __init__(self, start_layer, t=0.6, retained=0.05):
+        self.first, self.t, self.retained, self.limit = start_layer, t, retained, {}
 
-    def merge(self, run, begin, first):
-        for head in range(KV_HEADS):
+    def merge(self, run, lower, begin, first):
+        for head in range(run.kv_heads):
             for side, store in (("keys", run.keys), ("values", run.values)):
-                low, high = store[1][head][begin:], store[2][head][begin:]
+                low, high = store[lower][head][begin:], store[lower + 1][head][begin:]
                 cosine = torch.nn.functional.cosine_similarity(low, high, dim=-1).clamp(-1, 1)
                 angle = cosine.acos()
                 u, v = low / low.norm(dim=-1, keepdim=True), high / high.norm(dim=-1, keepdim=True)
                 shared = (((1 - self.t) * angle).sin()[:, None] * u + (self.t * angle).sin()[:, None] * v)
                 shared = shared / shared.norm(dim=-1, keepdim=True)
                 if first:
-                    self.limit[head, side] = angle.sort(descending=True).values[math.ceil(self.retained * len(angle)) - 1]
-                merged = (angle < self.limit[head, side])[:, None]
+                    self.limit[lower, head, side] = angle.sort(descending=True).values[math.ceil(self.retained * len(angle)) - 1]
+                merged = (angle < self.limit[lower, head, side])[:, None]
                 new_low = torch.where(merged, shared * low.norm(dim=-1, keepdim=True), low)
                 new_high = torch.where(merged, shared * high.norm(dim=-1, keepdim=True), high)
-                store[1][head] = torch.cat([store[1][head][:begin], new_low])
-                store[2][head] = torch.cat([store[2][head][:begin], new_high])
+                store[lower][head] = torch.cat([store[lower][head][:begin], new_low])
+                store[lower + 1][head] = torch.cat([store[lower + 1][head][:begin], new_high])
 
     def start(self, run, attention):
-        self.merge(run, 0, True)
+        for lower in range(self.first, run.layers - 1, 2):
+            self.merge(run, lower, 0, True)
 
     def __call__(self, run, layer, rows):
-        if layer == 2:
-            self.merge(run, len(run.positions[2][0]) - 1, False)
+        if layer > self.first and (layer - self.first) % 2 == 1:
+            self.merge(run, layer - 1, len(run.positions[layer][0]) - 1, False)
 
 
-def run(model, tokens, forced, method):
-    state = Run(model)
-    _, attention = state.feed(tokens)
-    method.start(state, attention)
-    steps = {}
-    for step, token in enumerate(forced):
-        logits, _ = state.feed([token], method)
-        if step in SHOWN:
-            steps[step] = shown(logits)
-    return {"positions": [[f"{sum(1 << p for p in head):x}" for head in layer] for layer in state.positions],
-            "steps": steps}
+def cases(n, start_layer):
+    for keep in KEEP:
+        yield {"name": "cam", "merge": 8, "keep": keep}, Cam(int(n * keep), 8)
+        yield {"name": "d2o", "keep": keep}, D2o(n, keep)
+    for retained in (0.02, 0.05, 0.2):
+        spec = {"name": "minicache", "start_layer": start_layer, "retained": retained}
+        yield spec, MiniCache(start_layer, retained=retained)
 
 
-@torch.no_grad()
-def main():
-    model = tiny_model().double()
-    prompts = []
+def run(model, tokens, forced, start_layer, positions, logits_of):
+    """All cases of one prompt."""
+    prompt = Run(model)
+    _, attention = prompt.feed(tokens)
+    done = []
+    for spec, method in cases(len(tokens), start_layer):
+        state, steps = prompt.copy(), {}
+        method.start(state, attention)
+        for step, token in enumerate(forced):
+            logits, _ = state.feed([token], method)
+            if step in SHOWN:
+                steps[step] = logits_of(logits)
+        done.append({"spec": spec, "positions": positions(state.positions), "steps": steps})
+    return {"tokens": tokens, "forced": forced, "cases": done}
+
+
+def tiny():
+    model, prompts = tiny_model().double(), []
+    masks = lambda kept: [[f"{sum(1 << p for p in head):x}" for head in layer] for layer in kept]
     for seed in range(5):
         torch.manual_seed(100 + seed)
         ids = torch.randperm(128).tolist()
-        tokens, forced = ids[:100], ids[100:100 + STEPS]
-        made = []
-        for keep in KEEP:
-            room = int(len(tokens) * keep)
-            made.append(({"name": "cam", "merge": 8, "keep": keep}, Cam(room, 8)))
-            made.append(({"name": "d2o", "keep": keep}, D2o(len(tokens), keep)))
-        for retained in (0.02, 0.05, 0.2):
-            made.append(({"name": "minicache", "start_layer": 1, "retained": retained}, MiniCache(retained=retained)))
-        prompts.append({"tokens": tokens, "forced": forced,
-                        "cases": [{"spec": spec} | run(model, tokens, forced, method) for spec, method in made]})
-    json.dump({"prompts": prompts}, sys.stdout, separators=(",", ":"))
-    print()
+        prompts.append(run(model, ids[:100], ids[100:100 + STEPS], 1, masks, shown))
+    return prompts
+
+
+def checkpoint(path):
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float64).eval()
+    prompts = []
+    texts = [tokenizer(text, add_special_tokens=False).input_ids for text in TEXTS]
+    some = lambda logits: [round(x, 4) for x in logits[::4096].tolist()]
+    for first in range(len(texts)):
+        # Each token once: keys of equal tokens in the first layer are equally near to those between them, and rounding
+        # would choose which D2O merges.
+        ids = list(dict.fromkeys(sum(texts[first:] + texts[:first], [])))
+        prompts.append(run(model, ids[:112], ids[112:128], len(model.model.layers) // 2, digests, some))
+    return prompts
 
 
 if __name__ == "__main__":
-    main()
+    with torch.no_grad():
+        made = checkpoint(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else tiny()
+    json.dump({"prompts": made}, sys.stdout, separators=(",", ":"))
+    print()

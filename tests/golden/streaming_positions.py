@@ -24,10 +24,10 @@ KEEP, SINKS, STEPS = [0.75, 0.5, 0.25], 4, 24
 SHOWN = (0, 7, 15, 23)
 
 
-def turned(x, positions):
-    """x [heads, n, head_dim] rotated, half-split, theta 10000."""
+def turned(x, positions, theta=10000.0):
+    """x [heads, n, head_dim] rotated, half-split."""
     half = x.shape[-1] // 2
-    angles = positions.double()[:, None] * 10000.0 ** (-torch.arange(half).double() / half)
+    angles = positions.double()[:, None] * theta ** (-torch.arange(half).double() / half)
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
