@@ -18,8 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTopKeys = {"$schema", "name",   "title",   "models", "workloads", "methods",  "metrics",
-                                           "engine",  "timing", "serving", "output", "table",     "published"};
+const std::vector<std::string> kTopKeys = {"$schema",  "name",    "title",  "models",   "workloads",
+                                           "methods",  "metrics", "engine", "timing",   "serving",
+                                           "contexts", "output",  "table",  "published"};
 
 void check_keys(const json& config, Problems& problems) {
   for (const auto& [key, value] : config.items()) {
@@ -98,6 +99,7 @@ std::string canonical(const ExperimentConfig& config) {
     ServingSettings serving = *config.serving;
     whole["serving"] = parameter_values([&](ParameterVisitor& p) { serving.parameters(p); });
   }
+  if (config.contexts) whole["contexts"] = json::parse(contexts_json(*config.contexts));
   whole["table"] = json::parse(table_json(config.table));
   return whole.dump();
 }
@@ -172,6 +174,24 @@ void ServingSettings::parameters(ParameterVisitor& p) {
   p("hardware", hardware).doc("a machine of configs/hardware, or a file: the same loop on its modelled clock too");
 }
 
+void ContextSettings::parameters(ParameterVisitor& p) {
+  p("memory_share", memory_share).min(0).doc("room in memory, as a share of all contexts' uncompressed bytes");
+  p("disk_share", disk_share).min(0).doc("room on the disk, likewise; the remote tier behind it has no limit");
+  p("memory_bytes_per_s", memory_bytes_per_s).above(0).doc("rate at which a cache is read from memory");
+  p("disk_bytes_per_s", disk_bytes_per_s).above(0).doc("from the disk, unless its files really take longer");
+  p("remote_bytes_per_s", remote_bytes_per_s).above(0).doc("from the remote tier");
+  p("remote_latency_ms", remote_latency_ms).min(0).doc("before its first byte");
+  p("train_questions", train_questions).min(1).doc("of each context, to profile its forms with");
+  p("test_questions", test_questions).min(1).doc("of each context, that requests ask");
+  p("questions", questions)
+      .doc(
+          "file with a row {\"context_id\", \"question\", \"split\": train or test} a question; empty: made from the "
+          "contexts' own sentences");
+  p("quality", quality).doc("a metric of texts: an answer scored against full KV's");
+  p("popularity", popularity).min(0).doc("the i-th context is asked about in proportion to i^-popularity");
+  p("drift_answers", drift_answers).min(1).doc("newest answers of a context that its drift is judged by");
+}
+
 std::vector<std::string> ServingSettings::points() const {
   std::vector<std::string> names;
   for (const double value : load) {
@@ -217,6 +237,10 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
   if (whole.contains("serving")) {
     read_group(whole["serving"], "serving", config.serving.emplace(), problems);
     check_serving(*config.serving, problems);
+  }
+  if (whole.contains("contexts")) {
+    config.contexts = read_contexts(whole["contexts"], validators, problems);
+    if (!config.serving) problems.add("contexts", "no \"serving\" beside it", "how requests about them arrive");
   }
   if (whole.contains("output")) read_group(whole["output"], "output", config.output, problems);
   if (whole.contains("table")) config.table = read_table(whole["table"], problems);

@@ -90,6 +90,27 @@ struct ServingSettings {
   [[nodiscard]] std::vector<std::string> points() const;
 };
 
+/// Present when serving cells ask about stored contexts: a workload's samples are contexts, each asked about many
+/// times, whose caches lie on tiers of storage. Methods are policies that place them, and full KV, which stores
+/// nothing.
+struct ContextSettings {
+  std::vector<ComponentEntry> forms;  // methods that a policy may choose among, beside leaving a context as it is
+  double memory_share = 0.1;          // room in memory, of all contexts' uncompressed bytes
+  double disk_share = 1;
+  double memory_bytes_per_s = 20e9;  // of a read; 0: as fast as it really is
+  double disk_bytes_per_s = 2e9;
+  double remote_bytes_per_s = 1e9;
+  double remote_latency_ms = 1;
+  int64_t train_questions = 2;  // of each context, to profile it with
+  int64_t test_questions = 4;
+  std::string questions;                         // a file of questions; "": made from the contexts' own sentences
+  std::string quality = "embedding_similarity";  // the metric that compares an answer with full KV's
+  double popularity = 1;                         // the i-th context is asked about in proportion to i^-popularity
+  int64_t drift_answers = 3;
+
+  void parameters(ParameterVisitor& p);
+};
+
 /// Paths are relative to the working folder.
 struct OutputSettings {
   std::string database = "results.db";
@@ -116,6 +137,7 @@ struct ExperimentConfig {
   EngineSettings engine;
   std::optional<TimingSettings> timing;
   std::optional<ServingSettings> serving;
+  std::optional<ContextSettings> contexts;
   OutputSettings output;
   TableShape table;
   std::vector<store::PublishedValue> published;

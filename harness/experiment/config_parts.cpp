@@ -24,6 +24,7 @@ std::string kind_name(ComponentKind kind) {
     case ComponentKind::workloads: return "workloads";
     case ComponentKind::methods: return "methods";
     case ComponentKind::metrics: return "metrics";
+    case ComponentKind::forms: return "contexts.forms";
   }
   return "";
 }
@@ -285,6 +286,31 @@ std::vector<ComponentEntry> read_components(const json& list, ComponentKind kind
   if (kind == ComponentKind::methods) choose_baseline(components, problems);
   check_labels(components, list_key, problems);
   return components;
+}
+
+ContextSettings read_contexts(const json& value, const Validators& validators, Problems& problems) {
+  ContextSettings contexts;
+  json group = value;
+  const json forms = group.is_object() ? take(group, "forms") : json();
+  if (!forms.is_null()) contexts.forms = read_components(forms, ComponentKind::forms, validators.methods, problems);
+  problems.append(
+      read_parameters(group, problems.at("contexts"), [&](ParameterVisitor& p) { contexts.parameters(p); }, {}));
+  if (validators.metrics) {
+    problems.append(validators.metrics(contexts.quality, json::object(), problems.at("contexts.quality")));
+  }
+  return contexts;
+}
+
+std::string contexts_json(const ContextSettings& contexts) {
+  ContextSettings copy = contexts;
+  json whole = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
+  whole["forms"] = json::array();
+  for (const ComponentEntry& form : contexts.forms) {
+    json entry = json::parse(form.settings_json);
+    entry["name"] = form.name;
+    whole["forms"].push_back(std::move(entry));
+  }
+  return whole.dump();
 }
 
 TableShape read_table(const json& value, Problems& problems) {

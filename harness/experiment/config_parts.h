@@ -29,13 +29,18 @@ class Problems {
   std::vector<std::string> messages_;
 };
 
-enum class ComponentKind { workloads, methods, metrics };
+enum class ComponentKind { workloads, methods, metrics, forms };
 
 /// Entries are names of files in `models_folder`, paths of checkpoints, or objects with a name.
 [[nodiscard]] std::vector<ModelEntry> read_models(const nlohmann::json& list,
                                                   const std::filesystem::path& models_folder, Problems& problems);
 [[nodiscard]] std::vector<ComponentEntry> read_components(const nlohmann::json& list, ComponentKind kind,
                                                           const Validator& validator, Problems& problems);
+/// The group "contexts" with its "forms".
+[[nodiscard]] ContextSettings read_contexts(const nlohmann::json& value, const Validators& validators,
+                                            Problems& problems);
+/// What of it decides results.
+[[nodiscard]] std::string contexts_json(const ContextSettings& contexts);
 [[nodiscard]] TableShape read_table(const nlohmann::json& value, Problems& problems);
 [[nodiscard]] std::string table_json(const TableShape& table);
 [[nodiscard]] std::vector<store::PublishedValue> read_published(const nlohmann::json& list, Problems& problems);

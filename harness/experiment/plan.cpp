@@ -30,6 +30,10 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
     ServingSettings serving = config.serving.value();
     identity.update(parameter_values([&](ParameterVisitor& p) { serving.parameters(p); }));
     identity["requests"] = group.requests;
+    if (config.contexts) {
+      identity["requests_of_a_point"] = serving.requests;
+      identity["contexts"] = json::parse(contexts_json(*config.contexts));
+    }
   } else if (kind != CellKind::timing) {
     identity.erase("threads");
   } else {
@@ -102,10 +106,11 @@ void check_sample_ids(const CellGroup& group) {
   }
 }
 
-/// No two points share a sample.
-int64_t requests_of_a_point(const ServingSettings& serving, const ComponentEntry& workload, int64_t samples) {
-  const auto points = static_cast<int64_t>(serving.load.size());
-  const int64_t requests = std::min(serving.requests, samples / points);
+/// No two points share a sample. Of stored contexts a point takes its whole share, however often it asks about them.
+int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry& workload, int64_t samples) {
+  const auto points = static_cast<int64_t>(config.serving->load.size());
+  const int64_t share = samples / points;
+  const int64_t requests = config.contexts ? share : std::min(config.serving->requests, share);
   if (requests > 0) return requests;
   fail({.place = fmt::format("serving, workload {}", workload.label),
         .found = fmt::format("{} samples", samples),
@@ -152,13 +157,15 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog) {
         const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
         return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
       };
-      add_group(model, workload, CellKind::quality, ids);
-      if (const int64_t again = plan.config->engine.noise_floor; again > 0) {
+      // Where samples are stored contexts, their answers are judged as requests get them.
+      const bool answers = !plan.config->contexts;
+      if (answers) add_group(model, workload, CellKind::quality, ids);
+      if (const int64_t again = plan.config->engine.noise_floor; again > 0 && answers) {
         add_group(model, workload, CellKind::noise_floor, first(again));
       }
       if (plan.config->timing) add_group(model, workload, CellKind::timing, first(plan.config->timing->samples));
       if (const auto& serving = plan.config->serving) {
-        const int64_t requests = requests_of_a_point(*serving, workload, static_cast<int64_t>(ids.size()));
+        const int64_t requests = samples_of_a_point(*plan.config, workload, static_cast<int64_t>(ids.size()));
         add_group(model, workload, CellKind::serving, serving->points(), requests);
       }
     }

@@ -161,6 +161,7 @@ json config_schema(const Components& components) {
   json of_methods = shared;
   of_methods["baseline"] = {{"type", "boolean"}, {"description", "what the others are paired with; else the first"}};
 
+  json contexts = settings_schema<ContextSettings>();
   json properties = {{"$schema", {{"type", "string"}}},
                      {"name", {{"type", "string"}, {"minLength", 1}}},
                      {"title", {{"type", "string"}}},
@@ -171,10 +172,12 @@ json config_schema(const Components& components) {
                      {"engine", settings_schema<EngineSettings>()},
                      {"timing", settings_schema<TimingSettings>()},
                      {"serving", settings_schema<ServingSettings>()},
+                     {"contexts", std::move(contexts)},
                      {"output", settings_schema<OutputSettings>()},
                      {"table", table_schema()},
                      {"published", published_schema()}};
   properties["metrics"].erase("minItems");
+  properties["contexts"]["properties"]["forms"] = properties["methods"];
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "kvarena experiment"},
           {"type", "object"},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "harness/judge/local_embedder.h"
 #include "harness/judge/perplexity.h"
 #include "harness/judge/serving.h"
+#include "harness/judge/stored_contexts.h"
 #include "harness/judge/timing.h"
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
@@ -88,6 +90,7 @@ ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places
     : engine_(config.engine),
       timing_(config.timing),
       serving_(config.serving),
+      contexts_(config.contexts),
       machine_(machine_of(config.engine)),
       places_(std::move(places)),
       hashes_(places_.home / "hashes.json") {
@@ -266,6 +269,7 @@ std::vector<experiment::Verdict> ModelJudge::judge_point(const experiment::Judge
   std::vector<Sample> content;
   for (int64_t i = task.sample_index * count; i < (task.sample_index + 1) * count; ++i)
     content.push_back(*samples.at(i));
+  if (contexts_) return judge_contexts(task, content, engine, methods);
   std::vector<Request> requests;
   for (const Sample& sample : content) {
     requests.push_back(opened.request(sample, engine, score_metrics(samples.info())));
@@ -278,6 +282,43 @@ std::vector<experiment::Verdict> ModelJudge::judge_point(const experiment::Judge
                         .seed = static_cast<uint64_t>(engine.seed),
                         .machine = serving_machine(serving_->hardware, places_.hardware)},
                        methods);
+}
+
+std::vector<experiment::Verdict> ModelJudge::judge_contexts(const experiment::JudgeTask& task,
+                                                            std::span<const Sample> content,
+                                                            const experiment::EngineSettings& engine,
+                                                            std::span<const JudgedMethod> methods) {
+  LoadedModel& opened = loaded(task.model);
+  std::map<std::string, ContextQuestions> questions;
+  if (!contexts_->questions.empty()) questions = read_questions(contexts_->questions);
+  std::vector<AskedContext> asked;
+  for (const Sample& sample : content) {
+    const auto given = questions.find(sample.id);
+    if (given == questions.end() && !contexts_->questions.empty()) {
+      fail({.place = contexts_->questions,
+            .found = fmt::format("no question about \"{}\"", sample.id),
+            .expected = "at least one for every sample"});
+    }
+    asked.push_back(ask_about(opened, sample, engine, *contexts_, given == questions.end() ? nullptr : &given->second));
+  }
+  // Answers are compared with full KV's, whatever the metric.
+  const auto similarity = [&metric = find_metric(contexts_->quality)](
+                              const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full) {
+    const std::vector<std::string> reference = {answer_text(request, full)};
+    return score_sample(metric, {answer_text(request, answer), reference, json::parse(request.sample->extras)}).score;
+  };
+  const std::filesystem::path folder =
+      engine.disk_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(engine.disk_folder);
+  return judge_stored_contexts(opened.transformer(),
+                               {.serving = *serving_,
+                                .contexts = *contexts_,
+                                .asked = asked,
+                                .facts = opened.facts(),
+                                .folder = folder / fmt::format("kvarena-contexts-{}", ::getpid()),
+                                .similarity = similarity,
+                                .point = static_cast<size_t>(task.sample_index),
+                                .seed = static_cast<uint64_t>(engine.seed)},
+                               methods);
 }
 
 std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& task) {

@@ -51,6 +51,10 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   const store::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
   std::vector<experiment::Verdict> judge_point(const experiment::JudgeTask& task,
                                                std::span<const JudgedMethod> methods);
+  /// The same where the point's samples are stored contexts.
+  std::vector<experiment::Verdict> judge_contexts(const experiment::JudgeTask& task, std::span<const Sample> content,
+                                                  const experiment::EngineSettings& engine,
+                                                  std::span<const JudgedMethod> methods);
   [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
   /// Whether the config asks what decoding attends to.
   [[nodiscard]] bool asks_for_selections() const;
@@ -58,6 +62,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;
   std::optional<experiment::ServingSettings> serving_;
+  std::optional<experiment::ContextSettings> contexts_;
   std::shared_ptr<const tiers::Hierarchy> machine_;
   std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
   Places places_;

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "datasets/arrivals.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/serving_engine.h"
 #include "harness/judge/describe.h"
+#include "harness/judge/serving_point.h"
 #include "harness/throughput/hardware.h"
-#include "metrics/latency/serving.h"
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
@@ -27,21 +25,15 @@ using serving::ServingRun;
 using store::Clock;
 
 constexpr double kMilliseconds = 1e3;
-constexpr double kMebi = 1024.0 * 1024.0;
 
 /// One method's requests, served.
 struct Served {
   ServingRun run;
   std::vector<std::optional<ServedAnswer>> answers;  // by request
   std::vector<double> scores;                        // 0 for what was not answered
-  std::vector<int64_t> full_bytes;                   // of each prompt's full cache
+  std::vector<int64_t> prompt_tokens;
+  std::vector<int64_t> full_bytes;  // of each prompt's full cache
 };
-
-serving::BatchSettings batch_settings(const ServingSettings& settings) {
-  return {.cache_bytes = static_cast<int64_t>(settings.cache_mib * kMebi),
-          .pass_tokens = settings.pass_tokens,
-          .max_running = settings.max_running};
-}
 
 double score_of(const Request& request, const ServedAnswer& answer) {
   if (request.metrics.empty()) return 0;
@@ -52,9 +44,14 @@ double score_of(const Request& request, const ServedAnswer& answer) {
 
 Served serve_with(Transformer& model, const ServingTask& task, const Method& method, serving::Load load) {
   std::vector<ServedRequest> requests;
+  const auto memory = std::make_shared<ReuseMemory>();
   for (const Request& request : task.requests) {
-    requests.push_back(
-        {.prompt = request.prompt, .method = &method, .options = {.stop = request.stop, .sampling = request.sampling}});
+    requests.push_back({.prompt = request.prompt,
+                        .method = &method,
+                        .options = {.stop = request.stop, .sampling = request.sampling},
+                        .layout = request.layout,
+                        .memory = memory});
+    if (const Reuser* reuser = method.reuser()) prime(model, request.prompt, request.layout, *reuser, *memory);
   }
   ServingEngine engine(model, std::move(requests), task.requests.front().facts);
   Served served{.run = serving::serve(std::move(load), engine, batch_settings(task.settings))};
@@ -62,48 +59,11 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
     const Request& request = task.requests[i];
     served.answers.push_back(engine.answer(static_cast<int64_t>(i)));
     served.scores.push_back(served.answers.back() ? score_of(request, *served.answers.back()) : 0);
+    served.prompt_tokens.push_back(static_cast<int64_t>(request.prompt.size()));
     served.full_bytes.push_back(engine.full_bytes(static_cast<int64_t>(request.prompt.size())));
   }
   return served;
 }
-
-serving::Load all_at_once(size_t requests) { return serving::Load::at_times(std::vector<double>(requests, 0)); }
-
-/// The first arrivals of a trace that no earlier point has had, from time 0, at `rate` on the whole.
-std::vector<double> trace_arrivals(const ServingTask& task, double rate) {
-  const size_t count = task.requests.size();
-  ArrivalReader reader(task.settings.trace);
-  std::vector<double> times;
-  for (size_t row = 0; row < (task.point + 1) * count; ++row) {
-    const std::optional<Arrival> arrival = reader.next();
-    if (!arrival) {
-      fail({.place = task.settings.trace,
-            .found = fmt::format("{} requests", row),
-            .expected = fmt::format("at least {}, {} for each point", task.settings.load.size() * count, count),
-            .action = "ask for fewer requests or take a longer trace"});
-    }
-    if (row >= task.point * count) times.push_back(arrival->time_s);
-  }
-  std::ranges::sort(times);
-  const double first = times.front(), span = times.back() - times.front();
-  const double stretch = span > 0 ? static_cast<double>(count - 1) / rate / span : 0;
-  for (double& time : times) time = (time - first) * stretch;
-  return times;
-}
-
-/// How the point's requests arrive when full KV serves `capacity` requests a second; `rate` is set to what is offered.
-serving::Load load_of(const ServingTask& task, double capacity, double& rate) {
-  const double value = task.settings.load[task.point];
-  if (task.settings.arrivals == "clients") {
-    rate = std::numeric_limits<double>::quiet_NaN();
-    return serving::Load::of_clients(static_cast<int64_t>(value), static_cast<int64_t>(task.requests.size()));
-  }
-  rate = value * capacity;
-  if (task.settings.arrivals == "trace") return serving::Load::at_times(trace_arrivals(task, rate));
-  return serving::Load::at_times(poisson_arrivals(rate, task.requests.size(), task.seed + task.point));
-}
-
-double capacity_of(const ServingRun& run) { return static_cast<double>(run.requests.size()) / run.seconds; }
 
 /// The same requests on the described machine, as the real run left them.
 serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served) {
@@ -131,68 +91,6 @@ serving::ModelledExecutor modelled_executor(const Transformer& model, const Serv
 ServingRun run_modelled(const Transformer& model, const ServingTask& task, const Served& served, serving::Load load) {
   serving::ModelledExecutor executor = modelled_executor(model, task, served);
   return serving::serve(std::move(load), executor, batch_settings(task.settings));
-}
-
-/// Tokens that come together, as those of a verification round do, share the time since the token before them.
-std::vector<double> spread_bursts(std::vector<double> times) {
-  for (size_t i = 1; i < times.size();) {
-    size_t end = i;
-    while (end < times.size() && times[end] == times[i]) ++end;
-    const double start = times[i - 1], step = (times[end - 1] - start) / static_cast<double>(end - i);
-    for (size_t k = i; k < end; ++k) times[k] = start + step * static_cast<double>(k - i + 1);
-    i = end;
-  }
-  return times;
-}
-
-void add(store::SampleResult& result, Clock clock, const std::string& name, double value, const std::string& unit) {
-  result.values.push_back({.metric = name, .value = value, .unit = unit, .clock = clock});
-}
-
-void add_spread(store::SampleResult& result, Clock clock, const std::string& name, const LatencySummary& seconds) {
-  add(result, clock, "mean_" + name, seconds.mean * kMilliseconds, "ms");
-  add(result, clock, "p50_" + name, seconds.p50 * kMilliseconds, "ms");
-  add(result, clock, "p90_" + name, seconds.p90 * kMilliseconds, "ms");
-  add(result, clock, "p99_" + name, seconds.p99 * kMilliseconds, "ms");
-}
-
-void add_series(store::SampleResult& result, Clock clock, const std::string& name, const std::vector<double>& seconds) {
-  store::Series series{.name = name, .unit = "ms", .clock = clock};
-  for (const double value : seconds) series.values.push_back(static_cast<float>(value * kMilliseconds));
-  result.series.push_back(std::move(series));
-}
-
-/// Everything that a run says on its clock. `full_scores` are of full KV.
-void add_run(store::SampleResult& result, Clock clock, const ServingTask& task, const ServingRun& run, double rate,
-             const std::vector<double>& scores, const std::vector<double>& full_scores) {
-  std::vector<RequestTimes> times;
-  std::vector<double> first, queueing;
-  for (size_t i = 0; i < run.requests.size(); ++i) {
-    const serving::Timeline& request = run.requests[i];
-    if (request.outcome != Outcome::answered) continue;
-    times.push_back({.arrival_s = request.arrival_s,
-                     .prompt_tokens = static_cast<int64_t>(task.requests[i].prompt.size()),
-                     .token_times_s = spread_bursts(request.token_s)});
-    first.push_back(request.token_s.front() - request.arrival_s);
-    queueing.push_back(request.admitted_s - request.arrival_s);
-  }
-  const ServiceLevel level{.time_to_first_token_s = task.settings.time_to_first_token_ms / kMilliseconds,
-                           .time_per_output_token_s = task.settings.time_per_output_token_ms / kMilliseconds};
-  const ServingSummary summary = serving_summary(times, level);
-  // What was refused or failed has met nothing.
-  const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());
-  add(result, clock, "offered_requests_per_s", rate, "requests/s");
-  add_spread(result, clock, "time_to_first_token_ms", summary.time_to_first_token_s);
-  add_spread(result, clock, "queueing_ms", summarize(queueing));
-  add_spread(result, clock, "inter_token_latency_ms", summary.inter_token_latency_s);
-  add(result, clock, "served_tokens_per_s", summary.output_tokens_per_s, "tokens/s");
-  add(result, clock, "served_requests_per_s", summary.requests_per_s, "requests/s");
-  add(result, clock, "attainment", summary.attainment * answered, "fraction");
-  add(result, clock, "goodput_latency_per_s", summary.goodput_requests_per_s, "requests/s");
-  const ScoreGoodput goodput = score_goodput(scores, full_scores, summary.duration_s, task.settings.score_share);
-  add(result, clock, "goodput_score_per_s", goodput.goodput_per_s, "requests/s");
-  add_series(result, clock, "time_to_first_token_ms", first);
-  add_series(result, clock, "queueing_ms", queueing);
 }
 
 /// The point's requests as one sample of the cell.
@@ -225,20 +123,17 @@ Activity total_activity(const Served& served) {
     total.entries_skipped += answer->activity.entries_skipped;
     total.tokens_drafted += answer->activity.tokens_drafted;
     total.tokens_accepted += answer->activity.tokens_accepted;
+    total.tokens_reused += answer->activity.tokens_reused;
   }
   return total;
 }
 
-/// Why a method has no result at this point, "" when it has: one of its requests failed, or none was answered.
-std::string trouble_of(const ServingRun& run) {
-  std::string refusal;
-  bool answered = false;
-  for (const serving::Timeline& request : run.requests) {
-    if (request.outcome == Outcome::failed) return request.reason;
-    if (request.outcome == Outcome::refused) refusal = request.reason;
-    answered = answered || request.outcome == Outcome::answered;
-  }
-  return answered ? "" : refusal;
+ScoredRun scored(const Served& served, const ServingRun& run, double rate, const Served& reference) {
+  return {.run = run,
+          .rate = rate,
+          .scores = served.scores,
+          .full_scores = reference.scores,
+          .prompt_tokens = served.prompt_tokens};
 }
 
 }  // namespace
@@ -253,23 +148,26 @@ std::vector<Verdict> judge_serving(Transformer& model, const ServingTask& task, 
   const double modelled_capacity =
       task.machine ? capacity_of(run_modelled(model, task, reference, all_at_once(task.requests.size()))) : 0;
 
+  const ServingPoint point{
+      .settings = task.settings, .requests = task.requests.size(), .point = task.point, .seed = task.seed};
   std::vector<Verdict> verdicts;
   for (const JudgedMethod& judged : methods) {
     Verdict& verdict = verdicts.emplace_back();
     store::SampleResult& result = verdict.result;
     double rate = 0;
-    const Served served = serve_with(model, task, *judged.method, load_of(task, capacity, rate));
+    const Served served = serve_with(model, task, *judged.method, load_of(point, capacity, rate));
     verdict.failure = trouble_of(served.run);
     if (!verdict.failure.empty()) continue;
     describe_point(result, task, served);
     const Activity activity = total_activity(served);
     add_activity(result, activity);
     result.active = judged.reference || activity.acted();
-    add_run(result, Clock::measured, task, served.run, rate, served.scores, reference.scores);
-    if (!task.machine || judged.method->verifier() != nullptr || judged.method->looks_ahead()) continue;
-    serving::Load load = load_of(task, modelled_capacity, rate);
+    add_run(result, Clock::measured, task.settings, scored(served, served.run, rate, reference));
+    const bool own_prompts = judged.method->reuser() != nullptr;
+    if (!task.machine || own_prompts || judged.method->verifier() != nullptr || judged.method->looks_ahead()) continue;
+    serving::Load load = load_of(point, modelled_capacity, rate);
     const ServingRun run = run_modelled(model, task, served, std::move(load));
-    add_run(result, Clock::modelled, task, run, rate, served.scores, reference.scores);
+    add_run(result, Clock::modelled, task.settings, scored(served, run, rate, reference));
   }
   return verdicts;
 }

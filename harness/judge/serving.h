@@ -25,11 +25,12 @@ struct ServingTask {
 
 /// Full KV first, all requests at once: what it serves a second is the capacity that loads are shares of, and its
 /// answers are what goodput by score is measured by; it warms the machine up as well. Then every method by itself, at
-/// the same arrival times. Each request prefills its own prompt: nothing is cached between requests.
+/// the same arrival times. Each request prefills its own prompt: nothing is cached between requests, but for methods
+/// that reuse entries, whose memory is primed with every request's parts before the first arrives.
 ///
 /// Values, on the measured clock, and on the modelled one where a machine is described and the method feeds one token a
-/// step: offered_requests_per_s, mean_, p50_, p90_ and p99_ of time_to_first_token_ms (queueing included),
-/// queueing_ms and inter_token_latency_ms, served_tokens_per_s, served_requests_per_s, attainment,
+/// step and reads prompts as full KV does: offered_requests_per_s, mean_, p50_, p90_ and p99_ of time_to_first_token_ms
+/// (queueing included), queueing_ms and inter_token_latency_ms, served_tokens_per_s, served_requests_per_s, attainment,
 /// goodput_latency_per_s, goodput_score_per_s; measured only, peak_cache_bytes. The modelled run takes prompts, answers
 /// and kept bytes from the real one. Without a clock: served_score (mean of the workload's first metric),
 /// refused_requests. Series by request: time_to_first_token_ms, queueing_ms.

@@ -10,12 +10,31 @@
 
 namespace kvarena {
 
+/// What every placing method can be asked: with "compress", all contexts come compressed alike, and the policy places
+/// them as they come.
+class PlacingMethod : public Method {
+ public:
+  void parameters(ParameterVisitor& p) override;
+  void check(const std::string& place, std::vector<std::string>& problems) const override;
+
+  /// The method of "compress"; null where contexts come uncompressed.
+  [[nodiscard]] std::unique_ptr<Method> compressor() const;
+  /// Its settings as JSON text, "" without.
+  [[nodiscard]] const std::string& compress_json() const { return compress_.json; }
+
+ private:
+  NestedSpec compress_;
+};
+
 /// A placement policy under its registered name. `P` is a placement::Policy with a function
 /// parameters(ParameterVisitor&).
 template <typename P>
-class EvictionMethod final : public Method {
+class EvictionMethod final : public PlacingMethod {
  public:
-  void parameters(ParameterVisitor& p) override { policy_.parameters(p); }
+  void parameters(ParameterVisitor& p) override {
+    policy_.parameters(p);
+    PlacingMethod::parameters(p);
+  }
   [[nodiscard]] const placement::Policy* placement() const override { return &policy_; }
 
  private:

@@ -30,6 +30,9 @@ class EvicPress final : public placement::Policy {
         .doc(
             "what the last step frees beyond need goes to the contexts that gain most by it; the paper leaves it "
             "empty");
+    p("reprofile_threshold", reprofile_threshold_)
+        .min(0)
+        .doc("a context whose answers stay so far below the profiled quality is profiled anew; 2: never");
     p("originals", originals_)
         .doc(
             "the last tier keeps every uncompressed cache beside, so that any form can be made at any time; without "
@@ -91,6 +94,8 @@ class EvicPress final : public placement::Policy {
     return best;
   }
 
+  bool chooses_forms() const override { return true; }
+  std::optional<double> drift_threshold() const override { return reprofile_threshold_; }
   bool rearranges() const override { return originals_; }
 
  private:
@@ -118,6 +123,7 @@ class EvicPress final : public placement::Policy {
   double alpha_ = 1;
   std::string initial_ = "utility";
   std::string key_ = "drop";
+  double reprofile_threshold_ = 0.3;
   bool refill_ = false;
   bool originals_ = true;
 };

@@ -50,7 +50,8 @@ class Serving : public ::testing::Test {
 
   const Method* method(const json& spec) { return methods_.emplace_back(make_method(spec, "test")).get(); }
 
-  /// One of each kind of session: full, dropping, packing, selecting, and drafts from a cache, layers, a rule, a model.
+  /// One of each kind of session: full, dropping, packing, selecting, reusing, and drafts from a cache, layers, a rule,
+  /// a model.
   std::vector<const Method*> every_kind() {
     return {method({{"name", "full"}}),
             method({{"name", "snapkv"}, {"keep", 0.3}}),
@@ -61,6 +62,8 @@ class Serving : public ::testing::Test {
             method({{"name", "kvzip"}, {"keep", 0.5}}),
             method({{"name", "vericache"}, {"draft_length", 5}, {"drafter", {{"name", "snapkv"}, {"keep", 0.25}}}}),
             method({{"name", "vericache"}, {"draft_length", 3}, {"drafter", {{"name", "kivi"}}}}),
+            method({{"name", "epic"}, {"chunk", 64}, {"tokens", 8}}),
+            method({{"name", "cacheblend"}, {"chunk", 64}}),
             method({{"name", "early_exit"}}),
             method({{"name", "ngram"}}),
             method({{"name", "spec_decode"}, {"draft_model", drafts_.path()}})};

@@ -310,5 +310,32 @@ TEST(Config, ServingSettingsAreCheckedTogether) {
   EXPECT_NE(problems(R"({"load": [-1]})").find("serving.load"), std::string::npos);
 }
 
+TEST(Config, StoredContextsHaveFormsAndSettingsOfTheirOwn) {
+  const auto parsed = [](const std::string& contexts) {
+    return parse(kSmallConfig, {.set = {"serving={}", "contexts=" + contexts}});
+  };
+  const ExperimentConfig config = parsed(
+      R"({"quality": "token_f1", "disk_share": 2, "forms": [{"name": "snapkv", "matrix": {"keep": [0.25, 0.5]}}]})");
+  ASSERT_EQ(config.contexts->forms.size(), 2U);
+  EXPECT_EQ(config.contexts->forms[1].settings_json, R"({"keep":0.5})");
+  EXPECT_EQ(config.contexts->disk_share, 2);
+  EXPECT_NE(config.canonical_json.find("\"disk_share\":2"), std::string::npos);
+  const auto problems = [](const std::string& contexts, bool serving = true) {
+    Overrides asked{.set = {"contexts=" + contexts}};
+    if (serving) asked.set.emplace_back("serving={}");
+    return problems_of(kSmallConfig, asked);
+  };
+  const auto told = [&](const std::string& contexts, const std::string& words, bool serving = true) {
+    const std::string all = problems(contexts, serving);
+    EXPECT_NE(all.find(words), std::string::npos) << contexts << ": " << all;
+  };
+  told(R"({"quality": "token_f1"})", "contexts: found no \"serving\" beside it", false);
+  told(R"({"quality": "token_f2"})", "contexts.quality");
+  told(R"({"quality": "token_f1", "memory_bytes_per_s": 0})", "contexts.memory_bytes_per_s");
+  told(R"({"quality": "token_f1", "forms": [{"name": "snapkw"}]})", "contexts.forms[0]");
+  told(R"({"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 2}]})", "contexts.forms[0].keep");
+  told(R"({"quality": "token_f1", "memory_shore": 0.1})", "memory_share");
+}
+
 }  // namespace
 }  // namespace kvarena::experiment
