@@ -108,7 +108,8 @@ std::optional<Section> serving_section(const ExperimentData& data) {
       .title = "Requests that arrive over time",
       .caption =
           "Continuous batching under one budget of cache bytes; a load of 1x is what full KV serves when all "
-          "requests wait. Every request prefills its own prompt. Measured: passes of this machine, time without "
+          "requests wait. Every request prefills its own prompt, but where it begins with a stored context. Measured: "
+          "passes of this machine, time without "
           "work skipped. Modelled: the same loop on a described machine. Time to first token includes queueing.",
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},

@@ -1,0 +1,133 @@
+// Policies that place stored contexts: a row a method and point.
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reports/chart_specs.h"
+#include "reports/metric_look.h"
+#include "reports/sections.h"
+
+namespace kvarena::reports {
+namespace {
+
+constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
+
+struct ContextColumn {
+  const char* metric;
+  const char* title;
+  const char* group;
+  std::optional<NumberFormat> format;
+};
+
+constexpr ContextColumn kColumns[] = {
+    {"served_score", "Similarity", "", std::nullopt},
+    {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
+    {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
+    {"memory_hits", "in memory", "Found", std::nullopt},
+    {"disk_hits", "on disk", "Found", std::nullopt},
+    {"remote_hits", "remote", "Found", std::nullopt},
+    {"recomputed_contexts", "computed anew", "Found", std::nullopt},
+    {"cache_load_ms", "loaded", "Cache", kFixed1},
+    {"cache_restore_ms", "restored", "Cache", kFixed1},
+    {"keep_in_memory", "in memory", "Kept", std::nullopt},
+    {"keep_on_disk", "on disk", "Kept", std::nullopt},
+    {"reprofiled_contexts", "Profiled anew", "", kFixed1},
+};
+
+/// The value of a sample, NaN when there is none.
+double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
+  const auto found = cell.values.find(metric);
+  if (found == cell.values.end()) return NAN;
+  for (const store::ValueRow& row : found->second.rows) {
+    if (row.sample_id == sample) return row.value;
+  }
+  return NAN;
+}
+
+std::vector<std::string> points_of(const CellData& cell) {
+  std::vector<std::string> points;
+  for (const store::ValueRow& row : cell.values.at("served_score").rows) points.push_back(row.sample_id);
+  return points;
+}
+
+TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
+                const std::vector<MetricLook>& looks) {
+  TableRow row{.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload), text_cell(point)},
+               .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
+  for (size_t i = 0; i < std::size(kColumns); ++i) {
+    const double value = value_of(cell, kColumns[i].metric, point);
+    TableCell& number = row.cells.emplace_back();
+    if (std::isfinite(value)) number = number_cell(looks[i].scale * value);
+  }
+  return row;
+}
+
+/// Similarity over time to first token of every point, a chart a workload: the paper's Figure 7.
+std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
+  std::vector<Chart> charts;
+  for (const std::string& workload : data.workloads()) {
+    std::vector<ScatterPoint> points;
+    for (const CellData* cell : cells) {
+      if (cell->row.cell.workload != workload) continue;
+      for (const std::string& point : points_of(*cell)) {
+        const double x = value_of(*cell, "mean_time_to_first_token_ms", point);
+        const double y = value_of(*cell, "served_score", point);
+        if (!std::isfinite(x) || !std::isfinite(y)) continue;
+        points.push_back({.series = cell->row.cell.method,
+                          .label = fmt::format("{}, {}", cell->row.cell.method, point),
+                          .x = x,
+                          .y = y,
+                          .baseline = cell->row.cell.method == data.baseline()});
+      }
+    }
+    if (points.size() < 2) continue;
+    mark_pareto_front(points);
+    charts.push_back(scatter_chart(
+        fmt::format("contexts-{}", charts.size() + 1), fmt::format("Answers against time to first token, {}", workload),
+        {.title = "mean time to first token, ms"}, {.title = "similarity to full KV's answers"}, points));
+  }
+  return charts;
+}
+
+}  // namespace
+
+std::optional<Section> contexts_section(const ExperimentData& data) {
+  Table table{
+      .id = "contexts",
+      .title = "Stored contexts",
+      .caption =
+          "Requests ask about contexts whose caches lie in memory, on disk or in remote storage. Similarity is of "
+          "answers to those of full KV. Time to first token is measured: queueing, loading, restoring and reading "
+          "the question; a context is moved or compressed outside of it.",
+      .columns = {{.title = "Method", .numeric = false},
+                  {.title = "Workload", .numeric = false},
+                  {.title = "Load", .numeric = false}}};
+  std::vector<MetricLook> looks;
+  for (const ContextColumn& column : kColumns) {
+    looks.push_back(look_of(data, column.metric));
+    table.columns.push_back({.title = column.title,
+                             .unit = looks.back().unit,
+                             .group = column.group,
+                             .better = looks.back().better,
+                             .format = column.format.value_or(looks.back().format)});
+  }
+  std::vector<const CellData*> cells;
+  bool stored = false;
+  for (const CellData& cell : data.cells) {
+    if (cell.row.cell.kind != store::CellKind::serving || !cell.counts() || !cell.values.contains("served_score"))
+      continue;
+    stored = stored || cell.values.contains("memory_hits");
+    cells.push_back(&cell);
+  }
+  if (!stored) return std::nullopt;
+  for (const CellData* cell : cells) {
+    for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, looks));
+  }
+  return Section{.id = "contexts",
+                 .title = "Stored contexts",
+                 .tables = {std::move(table)},
+                 .charts = trade_off_charts(cells, data)};
+}
+
+}  // namespace kvarena::reports
