@@ -63,7 +63,8 @@ std::optional<int64_t> own_memory(pid_t pid) {
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const bool streams =
       ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(log, STDOUT_FILENO) >= 0 && ::dup2(log, STDERR_FILENO) >= 0;
-  // Whatever started the runner may have left it files that are not closed by exec. Before Linux 5.11 they are inherited.
+  // Whatever started the runner may have left it files that are not closed by exec. Before Linux 5.11 they are
+  // inherited.
   (void)::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (!streams || ::fcntl(channel, F_SETFD, 0) != 0) ::_exit(127);
   // When memory runs out, it is the worker that shall go. Where this cannot be said, the system chooses.
