@@ -40,16 +40,16 @@ void CacheDraft::consume(std::span<const float> logits) {
   fed_ = drafts_.back().token;
 }
 
-void CacheDraft::commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) {
+void CacheDraft::commit(const Verified& verified) {
   RequestContext request{
       .cache = committed_, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_facts_.get()};
-  method_->read_tokens(request, kept);
-  const auto count = static_cast<int64_t>(kept.size());
-  const auto layers = static_cast<int64_t>(full.layers.size());
+  method_->read_tokens(request, verified.tokens);
+  const auto count = static_cast<int64_t>(verified.tokens.size());
+  const auto layers = static_cast<int64_t>(verified.full.layers.size());
   for (int64_t layer = 0; layer < layers; ++layer) {
     LayerCache& cache = committed_.layers[layer];
     // The full cache is dense: its entry index is the position.
-    cache.tail().append_entries(full.layers[layer].tail(), before, count);
+    cache.tail().append_entries(verified.full.layers[layer].tail(), verified.before, count);
     LayerContext context{.layer = layer,
                          .layers = layers,
                          .cache = cache,
@@ -60,7 +60,7 @@ void CacheDraft::commit(const KvCache& full, int64_t before, std::span<const int
     method_->settle(context);
   }
   committed_.length += count;
-  if (meter_ != nullptr) meter_->follow(full, before, count);
+  if (meter_ != nullptr) meter_->follow(verified.full, verified.before, count);
 }
 
 int64_t CacheDraft::peak_bytes() const {

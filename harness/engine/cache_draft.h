@@ -19,7 +19,7 @@ class CacheDraft final : public DraftSource {
   [[nodiscard]] bool wants_pass() const override { return static_cast<int64_t>(drafts_.size()) < limit_; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
-  void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) override;
+  void commit(const Verified& verified) override;
   [[nodiscard]] int64_t resident_bytes() const override { return committed_.bytes(); }
   [[nodiscard]] int64_t held_bytes() const override { return committed_.bytes() + (scratch_ ? scratch_->bytes() : 0); }
   [[nodiscard]] int64_t peak_bytes() const override;

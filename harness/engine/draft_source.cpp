@@ -18,7 +18,7 @@ class ProposedDraft final : public DraftSource {
     drafts_.clear();
     for (const int32_t token : verifier_->propose(round.history, round.limit)) drafts_.push_back({.token = token});
   }
-  void commit(const KvCache& /*full*/, int64_t /*before*/, std::span<const int32_t> /*kept*/) override {}
+  void commit(const Verified& /*verified*/) override {}
 
  private:
   const Verifier* verifier_;

@@ -15,11 +15,20 @@ namespace kvarena {
 /// What a round of drafting is about.
 struct DraftRound {
   std::span<const int32_t> history;  // prompt and emitted tokens; the last one is in no cache
-  int64_t limit = 0;                 // tokens to draft at most
+  int64_t limit = 0;                 // tokens to draft at most; of a tree, on one path
+  int64_t room = 0;                  // tokens of a tree at most; 0: a chain is wanted
+};
+
+/// What a verification left in the full cache: entries of the tokens from position `before` on.
+struct Verified {
+  const KvCache& full;
+  int64_t before = 0;
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> rows;  // of the verification's pass that they were, ascending
 };
 
 /// One request's drafter. A round: begin(), passes of the target while it wants_pass(), then drafts() are verified,
-/// then commit() tells how many of the verified entries stay.
+/// then commit() tells which of the verified entries stay.
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
@@ -32,9 +41,11 @@ class DraftSource {
   /// What watches the verification's pass over the full cache; null for nobody.
   [[nodiscard]] virtual AttentionHooks* verification_hooks() { return nullptr; }
   [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
+  /// Of a tree of drafts: the draft that stands before each on its path, a lower index, or -1 for one that follows the
+  /// history. Empty: each follows the one before it.
+  [[nodiscard]] std::span<const int32_t> parents() const { return parents_; }
 
-  /// `full` holds the verified entries of the tokens `kept` from position `before` on.
-  virtual void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) = 0;
+  virtual void commit(const Verified& verified) = 0;
 
   /// Bytes held between rounds, at most within one, and now.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
@@ -42,7 +53,8 @@ class DraftSource {
   [[nodiscard]] virtual int64_t peak_bytes() const { return 0; }
 
  protected:
-  std::vector<Draft> drafts_;  // of the present round
+  std::vector<Draft> drafts_;     // of the present round
+  std::vector<int32_t> parents_;  // of a tree of them
 };
 
 /// Draws a drafter's tokens as the verifier asks: `position` is that of the drafted token in its sequence.

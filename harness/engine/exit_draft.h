@@ -15,7 +15,7 @@ class ExitDraft final : public DraftSource {
   [[nodiscard]] bool wants_pass() const override { return static_cast<int64_t>(drafts_.size()) < limit_; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
-  void commit(const KvCache& /*full*/, int64_t /*before*/, std::span<const int32_t> /*kept*/) override {}
+  void commit(const Verified& /*verified*/) override {}
 
  private:
   DraftSampler sampler_;

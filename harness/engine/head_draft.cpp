@@ -14,6 +14,13 @@ std::shared_ptr<const DraftHead> read_head(const ModelFacts& facts, const HeadDr
   return std::make_shared<const DraftHead>(*facts.fitted(asked.weights), facts, asked.yarn, cache);
 }
 
+bool has_windows(const Transformer& model) {
+  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
+    if (model.layer_shape(layer).window > 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 HeadDraft::Taps::Taps(int64_t layers) {
@@ -47,6 +54,8 @@ HeadDraft::HeadDraft(const Transformer& model, const Prefill& prompt, const Veri
     : facts_(prompt.model),
       head_(read_head(*facts_, *verifier.draft_head(), model.options().cache)),
       sampler_(sampler),
+      beams_(has_windows(model) ? 1 : verifier.draft_head()->beams),
+      tree_tokens_(verifier.draft_head()->tree_tokens),
       cache_(1, head_->shape()),
       taps_(model.config().layers) {
   const auto n = static_cast<int64_t>(prompt.tokens.size());
@@ -93,25 +102,41 @@ std::vector<float> HeadDraft::predict(const std::vector<float>& out) const {
 
 void HeadDraft::begin(const DraftRound& round) {
   drafts_.clear();
+  parents_.clear();
   if (round.limit == 0) return;
   std::vector<float> row = catch_up(round.history);
   const int64_t committed = cache_.length;
-  const auto position = static_cast<int64_t>(round.history.size());  // of the first drafted token
-  while (true) {
-    drafts_.push_back(sampler_.draw(predict(row), position + static_cast<int64_t>(drafts_.size())));
-    if (static_cast<int64_t>(drafts_.size()) == round.limit) break;
-    const std::vector<float> before = std::move(row);
-    row.resize(before.size());
-    run({&drafts_.back().token, 1}, before.data(), row.data());
+  if (beams_ > 1 && round.room > 0) {
+    draft_tree(row, {.depth = round.limit, .beams = beams_, .tokens = std::min(tree_tokens_, round.room)});
+  } else {
+    draft_chain(std::move(row), round);
   }
   cache_.truncate(committed);
 }
 
-void HeadDraft::commit(const KvCache& /*full*/, int64_t /*before*/, std::span<const int32_t> kept) {
-  const auto count = static_cast<int64_t>(kept.size());
-  const size_t had = pending_.size();
-  pending_.resize(had + static_cast<size_t>(count * head_->hidden_size()));
-  head_->fuse(taps_.features.data(), count, &pending_[had]);
+void HeadDraft::draft_chain(std::vector<float> row, const DraftRound& round) {
+  const auto position = static_cast<int64_t>(round.history.size());  // of the first drafted token
+  while (true) {
+    drafts_.push_back(sampler_.draw(predict(row), position + static_cast<int64_t>(drafts_.size())));
+    if (static_cast<int64_t>(drafts_.size()) == round.limit) return;
+    const std::vector<float> before = std::move(row);
+    row.resize(before.size());
+    run({&drafts_.back().token, 1}, before.data(), row.data());
+  }
+}
+
+void HeadDraft::draft_tree(std::span<const float> row, const TreeShape& shape) {
+  DraftTree tree = grow_tree(*head_, *facts_, cache_, row, shape);
+  for (const int32_t token : tree.tokens) drafts_.push_back({.token = token, .distribution = {}});
+  parents_ = std::move(tree.parents);
+}
+
+void HeadDraft::commit(const Verified& verified) {
+  const int64_t hidden = head_->hidden_size();
+  for (const int32_t row : verified.rows) {
+    pending_.resize(pending_.size() + static_cast<size_t>(hidden));
+    head_->fuse(&taps_.features[row * head_->feature_size()], 1, pending_.data() + pending_.size() - hidden);
+  }
 }
 
 }  // namespace kvarena

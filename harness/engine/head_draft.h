@@ -3,12 +3,15 @@
 // section 3.1.
 
 #include "harness/engine/draft_source.h"
+#include "harness/engine/draft_tree.h"
 #include "harness/method/draft_head.h"
 
 namespace kvarena {
 
 /// The head reads the residual stream of every token that the target has been through, and then what it put out itself.
 /// Its one layer keeps a cache of its own, of committed tokens between rounds.
+///
+/// Drafts are a chain or a tree (draft_tree.h); models with sliding windows are drafted for by chains.
 class HeadDraft final : public DraftSource {
  public:
   /// Reads the head's weights. Throws UserError when they are absent or of another model.
@@ -16,7 +19,7 @@ class HeadDraft final : public DraftSource {
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] AttentionHooks* verification_hooks() override { return &taps_; }
-  void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) override;
+  void commit(const Verified& verified) override;
   [[nodiscard]] int64_t resident_bytes() const override { return cache_.bytes() + pending_bytes(); }
   [[nodiscard]] int64_t peak_bytes() const override { return cache_.ledger->peak(Tier::device) + pending_bytes(); }
 
@@ -42,10 +45,14 @@ class HeadDraft final : public DraftSource {
   void run(std::span<const int32_t> tokens, const float* hidden, float* out);
   /// The head's logits as logits over the model's vocabulary: tokens that it does not know have none.
   std::vector<float> predict(const std::vector<float>& out) const;
+  void draft_chain(std::vector<float> row, const DraftRound& round);
+  void draft_tree(std::span<const float> row, const TreeShape& shape);
 
   std::shared_ptr<const ModelFacts> facts_;
   std::shared_ptr<const DraftHead> head_;
   DraftSampler sampler_;
+  int64_t beams_;  // 1: chains
+  int64_t tree_tokens_;
   KvCache cache_;               // of the head's layer
   std::vector<float> pending_;  // g of committed tokens that are not in cache_, [count, hidden_size]
   Taps taps_;

@@ -46,8 +46,8 @@ void ModelDraft::begin(const DraftRound& round) {
   }
 }
 
-void ModelDraft::commit(const KvCache& /*full*/, int64_t before, std::span<const int32_t> kept) {
-  cache_.truncate(std::min(cache_.length, before + static_cast<int64_t>(kept.size())));
+void ModelDraft::commit(const Verified& verified) {
+  cache_.truncate(std::min(cache_.length, verified.before + static_cast<int64_t>(verified.tokens.size())));
 }
 
 }  // namespace kvarena

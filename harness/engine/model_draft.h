@@ -15,7 +15,7 @@ class ModelDraft final : public DraftSource {
   ModelDraft(const Transformer& target, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler);
 
   void begin(const DraftRound& round) override;
-  void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) override;
+  void commit(const Verified& verified) override;
   [[nodiscard]] int64_t resident_bytes() const override { return cache_.bytes(); }
   [[nodiscard]] int64_t peak_bytes() const override { return cache_.ledger->peak(Tier::device); }
 

@@ -39,17 +39,27 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
 
 void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
-  const int64_t room = std::min(emitter_.remaining(*this), model_->config().max_position - full_.length) - 1;
+  const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
   const int64_t most =
       std::min(verifier_->draft_length(), verifier_->draft_room(full_.layers.front().tail().entries(0)));
-  source_->begin({.history = history_, .limit = std::clamp<int64_t>(most, 0, std::max<int64_t>(0, room))});
+  const int64_t limit = std::min({most, room, emitter_.remaining(*this) - 1});
+  source_->begin({.history = history_, .limit = std::max<int64_t>(0, limit), .room = room});
 }
 
 SequencePass VerifySession::next_pass() {
   if (source_->wants_pass()) return source_->next_pass();
   fed_ = {history_.back()};
   for (const Draft& draft : source_->drafts()) fed_.push_back(draft.token);
-  return {.tokens = fed_, .cache = &full_, .hooks = source_->verification_hooks(), .logits = LogitsRows::all};
+  tree_.clear();
+  if (!source_->parents().empty()) {
+    tree_.push_back(-1);  // the newest token, before all drafts
+    for (const int32_t parent : source_->parents()) tree_.push_back(parent + 1);
+  }
+  return {.tokens = fed_,
+          .cache = &full_,
+          .hooks = source_->verification_hooks(),
+          .logits = LogitsRows::all,
+          .parents = tree_};
 }
 
 void VerifySession::consume(std::span<const float> logits) {
@@ -62,27 +72,62 @@ void VerifySession::consume(std::span<const float> logits) {
   if (!finished()) begin_round();
 }
 
+/// The draft that continues `row` with `token`, as a row of the pass; 0 when there is none.
+int32_t VerifySession::accepted_row(int32_t row, int32_t token) const {
+  if (tree_.empty()) {
+    const auto next = static_cast<size_t>(row) + 1;
+    return next < fed_.size() && fed_[next] == token ? row + 1 : 0;
+  }
+  for (size_t next = static_cast<size_t>(row) + 1; next < fed_.size(); ++next) {
+    if (tree_[next] == row && fed_[next] == token) return static_cast<int32_t>(next);
+  }
+  return 0;
+}
+
 void VerifySession::verify(std::span<const float> logits) {
   const auto vocab = static_cast<size_t>(model_->config().vocab_size);
   const std::vector<Draft>& drafts = source_->drafts();
   VerifyRound round{.drafted = static_cast<int64_t>(drafts.size())};
+  std::vector<int32_t> rows = {0};  // of the entries that stay
   while (!finished()) {
-    const Draft* draft = round.accepted < round.drafted ? &drafts[round.accepted] : nullptr;
-    const int32_t token = emitter_.emit(*this, logits.subspan(static_cast<size_t>(round.emitted) * vocab, vocab),
-                                        sampler_.rejects() ? draft : nullptr);
+    const auto row = static_cast<size_t>(rows.back());
+    // Of a tree, whoever equals the token that is drawn anyway is accepted: its drafts were not drawn.
+    const bool rejects = sampler_.rejects() && tree_.empty() && row < drafts.size();
+    const int32_t token = emitter_.emit(*this, logits.subspan(row * vocab, vocab), rejects ? &drafts[row] : nullptr);
     history_.push_back(token);
     ++round.emitted;
-    if (draft == nullptr || token != draft->token) break;
+    const int32_t next = accepted_row(rows.back(), token);
+    if (next == 0) break;
     ++round.accepted;
+    if (finished()) break;
+    rows.push_back(next);
   }
   activity.tokens_drafted += round.drafted;
   activity.tokens_accepted += round.accepted;
   rounds.push_back(round);
 
   const int64_t before = full_.length - static_cast<int64_t>(fed_.size());
-  full_.truncate(before + round.emitted);
+  keep_rows(before, rows);
   if (target_) settle();
-  source_->commit(full_, before, std::span(fed_).first(static_cast<size_t>(round.emitted)));
+  std::vector<int32_t> kept;
+  for (const int32_t row : rows) kept.push_back(fed_[row]);
+  source_->commit({.full = full_, .before = before, .tokens = kept, .rows = rows});
+}
+
+/// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.
+void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  if (rows.back() + 1 == count) {  // they lie together as it is
+    full_.truncate(before + count);
+    return;
+  }
+  for (LayerCache& layer : full_.layers) {
+    EntrySegment path(layer.shape(), std::make_shared<MemoryLedger>());
+    for (const int32_t row : rows) path.append_entries(layer.tail(), before + row, 1);
+    layer.tail().truncate(before);
+    layer.tail().append_entries(path, 0, count);
+  }
+  full_.length = before + count;
 }
 
 /// What plain decoding does in every pass: here the round's last one is the first after which anything is due.

@@ -25,6 +25,8 @@ class VerifySession final : public Session {
  private:
   void begin_round();
   void verify(std::span<const float> logits);
+  [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
+  void keep_rows(int64_t before, std::span<const int32_t> rows);
   void settle();
 
   Transformer* model_;
@@ -37,7 +39,8 @@ class VerifySession final : public Session {
   Emitter emitter_;
   DraftSampler sampler_;
   std::unique_ptr<DraftSource> source_;
-  std::vector<int32_t> fed_;  // tokens of the verification under way
+  std::vector<int32_t> fed_;   // tokens of the verification under way
+  std::vector<int32_t> tree_;  // their parents where drafts are a tree
 };
 
 }  // namespace kvarena

@@ -55,9 +55,10 @@ void ViewDraft::consume(std::span<const float> logits) {
   if (!wants_pass()) full_->truncate(committed_);
 }
 
-void ViewDraft::commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) {
+void ViewDraft::commit(const Verified& verified) {
   if (!watcher_.failure.empty()) throw UserError(watcher_.failure);
-  if (meter_ != nullptr) meter_->follow(full, before, static_cast<int64_t>(kept.size()));
+  if (meter_ == nullptr) return;
+  meter_->follow(verified.full, verified.before, static_cast<int64_t>(verified.tokens.size()));
 }
 
 void ViewDraft::Watcher::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries,

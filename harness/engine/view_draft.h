@@ -21,7 +21,7 @@ class ViewDraft final : public DraftSource {
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] AttentionHooks* verification_hooks() override { return &watcher_; }
-  void commit(const KvCache& full, int64_t before, std::span<const int32_t> kept) override;
+  void commit(const Verified& verified) override;
 
  private:
   /// Shows the method a verification, and nothing more: it chooses nothing for it and settles nothing in it.

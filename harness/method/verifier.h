@@ -27,7 +27,9 @@ enum class DraftSampling {
 /// A head that drafts from the target's features (draft_head.h).
 struct HeadDrafting {
   FittedRequest weights;
-  double yarn = 1;  // YaRN's factor on the window that it was trained on
+  double yarn = 1;          // YaRN's factor on the window that it was trained on
+  int64_t beams = 1;        // above 1 drafts are a tree: so many tokens go on at each depth
+  int64_t tree_tokens = 0;  // of it that are verified, the likeliest
 };
 
 /// Proposes tokens. The engine owns the loop, so that drafts and verifications of many requests share passes: it

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/model/feed_forward.h"
@@ -54,6 +55,8 @@ void Transformer::Impl::check_tokens(std::span<const int32_t> tokens) const {
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
+    KVARENA_ASSERT(pass.parents.empty() || pass.parents.size() == pass.tokens.size(),
+                   fmt::format("{} parents of {} tokens", pass.parents.size(), pass.tokens.size()));
     KVARENA_ASSERT(pass.exit_after >= 0 && pass.exit_after <= config.layers, fmt::format("{}", pass.exit_after));
     const int64_t length = pass.cache->length + static_cast<int64_t>(pass.tokens.size());
     if (length > config.max_position) {
@@ -80,8 +83,10 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   positions.clear();
   lengths.clear();
   for (const SequencePass& pass : batch) {
+    const std::vector<int32_t> depths = tree_depths(pass.parents);
     for (size_t i = 0; i < pass.tokens.size(); ++i) {
-      positions.push_back(static_cast<int32_t>(pass.cache->length + static_cast<int64_t>(i)));
+      const int64_t ahead = depths.empty() ? static_cast<int64_t>(i) : depths[i];
+      positions.push_back(static_cast<int32_t>(pass.cache->length + ahead));
       lengths.push_back(pass.cache->prompt_length);
     }
   }
@@ -123,6 +128,7 @@ void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass,
                              .position = pass.cache->length,
                              .hidden = hidden_wanted ? a.normed.at_least(0) + first_row * a.hidden : nullptr,
                              .tokens = pass.tokens.data()};
+  if (!pass.parents.empty()) cache.view = std::make_unique<TreeView>(cache.tail(), pass.parents);
   if (pass.hooks != nullptr) pass.hooks->before_attention(layer, cache, queries);
 
   kernels::AttentionState state{.out = attended.at_least(0) + first_row * shape.q_heads * shape.head_dim,
@@ -132,6 +138,7 @@ void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass,
   kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
   cache.attend(queries, state, pass.hooks != nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr);
   kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, denominators);
+  if (!pass.parents.empty()) cache.view.reset();
   if (pass.hooks != nullptr) pass.hooks->after_attention(layer, cache, queries, denominators);
 }
 

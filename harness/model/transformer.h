@@ -33,6 +33,11 @@ struct SequencePass {
   /// Leave after so many layers: their residual goes straight to the final norm and the head, and later layers' caches
   /// stay as they are. 0 = all layers.
   int64_t exit_after = 0;
+  /// Of a tree of tokens: the token of this pass that stands before each on its path, a lower index, or -1 where that
+  /// is what the cache held. Empty: each follows the one before it. A token's logits have the bits of a chain that
+  /// holds its path alone; its entry lies at its place in the pass, so that what is not wanted has to be taken out
+  /// again. Only for caches of one dense segment a layer, and models without sliding windows.
+  std::span<const int32_t> parents = {};
 };
 
 /// Decides, while a prompt is recomputed, which rows go on.

@@ -280,11 +280,16 @@ class HeadTrainer final : public Fitter {
 
 /// A one-layer head drafts from the target's residual stream at three depths, and then from what it puts out itself.
 /// Published checkpoints are read from their folder (config.json, model.safetensors); `kvarena fit eagle3` makes one
-/// for any model. Li et al. 2025, arXiv:2503.01840; SafeAILab/EAGLE.
+/// for any model. Drafts are a tree that grows by its likeliest paths (EAGLE-2), as large as the authors' by default:
+/// 60 tokens with the newest, 7 steps behind the first. Above temperature 0 a tree's draft is accepted where it equals
+/// the token that is drawn; the authors try its drafts one by one against the probabilities, which has the same
+/// distribution. Li et al. 2025, arXiv:2503.01840; SafeAILab/EAGLE.
 class Eagle3 final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
+    p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification, of a tree its depth");
+    p("top_k", top_k_).min(1).doc("paths of the tree that go on at each depth, each by so many tokens; 1 = a chain");
+    p("tree_tokens", tree_tokens_).min(1).doc("drafts that are verified of a tree, those with the likeliest paths");
     p("weights", weights_).doc("a drafter's folder or a fitted file; empty = the project's for the model");
     p("yarn", yarn_).min(1).doc("YaRN's factor on the window that the drafter was trained on; 1 = none");
   }
@@ -292,12 +297,16 @@ class Eagle3 final : public Verifier {
   std::optional<HeadDrafting> draft_head() const override {
     return HeadDrafting{
         .weights = {.method = "eagle3", .variant = {}, .path = weights_, .wanted = draft_head_tensors()},
-        .yarn = yarn_};
+        .yarn = yarn_,
+        .beams = top_k_,
+        .tree_tokens = tree_tokens_};
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadTrainer>(); }
 
  private:
   int64_t draft_length_ = 8;
+  int64_t top_k_ = 10;
+  int64_t tree_tokens_ = 59;
   std::string weights_;
   double yarn_ = 1;
 };

@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/engine/draft_tree.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session.h"
@@ -52,7 +53,9 @@ class HeadDrafts : public ::testing::Test {
   Prefill read(int64_t n, const json& spec) {
     return prefill(model_, tiny_prompt(n), make_method(spec, "test")->needs(), kPrefillChunk, facts_);
   }
-  static json drafting(int64_t length) { return {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", length}}; }
+  static json drafting(int64_t length) {  // a chain
+    return {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", length}, {"top_k", 1}};
+  }
 
   const json golden_ = json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/eagle3.json"));
   Transformer model_ = testing::tiny_model(1, {.weights = DType::f32, .cache = DType::f32});
@@ -109,6 +112,50 @@ TEST_F(HeadDrafts, OutputIsThatOfFullKvWhateverTheHeadSays) {
   }
 }
 
+TEST_F(HeadDrafts, TreesAreThoseOfTheAuthorsCode) {
+  const DraftHead head(read_fitted(kDrafter), *facts_, 1, DType::f32);
+  const auto tokens = golden_["tokens"].get<std::vector<int32_t>>();
+  const int64_t n = static_cast<int64_t>(tokens.size()) - 1;
+  const std::vector<float> features = random_floats(n * 192, "features", 2);
+  std::vector<float> embeddings(static_cast<size_t>(n * 64));
+  std::vector<float> hidden(embeddings.size());
+  std::vector<float> out(embeddings.size());
+  facts_->embed(std::span(tokens).subspan(1), embeddings.data());
+  head.fuse(features.data(), n, hidden.data());
+  KvCache cache(1, head.shape());
+  head.run({.embeddings = embeddings.data(), .hidden = hidden.data(), .count = n, .position = 0, .seen = {}},
+           cache.layers.front(), out.data());
+  cache.length = n;
+  for (const json& want : golden_["trees"]) {
+    const TreeShape shape{.depth = want["depth"].get<int64_t>() + 1,
+                          .beams = want["top_k"].get<int64_t>(),
+                          .tokens = want["total"].get<int64_t>()};
+    const DraftTree tree = grow_tree(head, *facts_, cache, std::span(out).last(64), shape);
+    EXPECT_EQ(tree.tokens, want["tokens"].get<std::vector<int32_t>>()) << want;
+    EXPECT_EQ(tree.parents, want["parents"].get<std::vector<int32_t>>()) << want;
+    EXPECT_EQ(cache.layers.front().entries(0), n);
+  }
+}
+
+TEST_F(HeadDrafts, TreesGiveTheBitsOfPlainDecoding) {
+  for (const int64_t n : {1, 300}) {
+    const Prefill prompt = read(n, drafting(3));
+    for (const double temperature : {0.0, 0.9}) {
+      const Decoded full = decode(prompt, {{"name", "full"}}, temperature);
+      int64_t accepted = 0;
+      for (const char* sampling : {"coupled", "rejection"}) {
+        const json spec = {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", 4},
+                           {"top_k", 5},       {"tree_tokens", 30},   {"draft_sampling", sampling}};
+        const Decoded found = decode(prompt, spec, temperature);
+        EXPECT_EQ(found.tokens, full.tokens) << n << " " << temperature << " " << sampling;
+        EXPECT_EQ(found.logits, full.logits) << n << " " << temperature << " " << sampling;
+        for (const VerifyRound& round : found.rounds) accepted += round.accepted;
+      }
+      EXPECT_GT(accepted, 0);
+    }
+  }
+}
+
 TEST_F(HeadDrafts, AHeadOfAnotherModelIsRefused) {
   FittedWeights weights = read_fitted(kDrafter);
   weights.tensors["fc.weight"].shape = {32, 384};
@@ -141,7 +188,7 @@ TEST_F(HeadDrafts, AFitIsReproducibleAndBetterThanChance) {
       fit(model_, facts_, *method->fitter(), {.method = "eagle3", .texts = texts, .output = file}, quiet);
   EXPECT_EQ(weights.tensors.at("fc.weight").values, again.tensors.at("fc.weight").values);
 
-  const json spec = {{"name", "eagle3"}, {"weights", file.string()}, {"draft_length", 3}};
+  const json spec = {{"name", "eagle3"}, {"weights", file.string()}, {"draft_length", 3}, {"top_k", 1}};
   int64_t drafted = 0;
   int64_t accepted = 0;
   for (uint64_t seed = 1; seed <= 3; ++seed) {

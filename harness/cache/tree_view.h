@@ -1,0 +1,43 @@
+#pragma once
+// Attention of a tree of tokens whose entries are a layer's newest: each sees what stood before the tree, and its own
+// path.
+
+#include <span>
+
+#include "harness/cache/entry_segment.h"
+
+namespace kvarena {
+
+/// The bits of a row are those of a chain that holds its path alone. The layer must be one dense segment without a
+/// sliding window; it must outlive the view and must not change while it is used.
+class TreeView final : public Segment {
+ public:
+  /// parents [q_len]: of each of the newest entries the row before it on its path, a lower one, or -1 where that is
+  /// what stood before the tree.
+  TreeView(const EntrySegment& base, std::span<const int32_t> parents);
+
+  [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
+  [[nodiscard]] int64_t entries(int64_t kv_head) const override { return base_->entries(kv_head); }
+  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return base_->positions(kv_head); }
+  /// 0: what it shows is counted where it lies.
+  [[nodiscard]] int64_t bytes() const override { return 0; }
+  /// The queries are those of the tree, whatever `causal` says.
+  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
+  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                         int64_t row_stride) const override;
+  void read(int64_t kv_head, float* keys, float* values) const override { base_->read(kv_head, keys, values); }
+  [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+
+ private:
+  /// Entries that row t sees from `first` on, counted from there.
+  [[nodiscard]] std::vector<int32_t> path(int64_t t, int64_t first) const;
+  [[nodiscard]] int64_t before() const;
+
+  const EntrySegment* base_;
+  std::vector<int32_t> parents_;
+};
+
+/// Positions of a tree's rows, counted from that of its roots: their depths.
+[[nodiscard]] std::vector<int32_t> tree_depths(std::span<const int32_t> parents);
+
+}  // namespace kvarena
