@@ -133,6 +133,9 @@ void HeadDraft::draft_tree(std::span<const float> row, const TreeShape& shape) {
 
 void HeadDraft::commit(const Verified& verified) {
   const int64_t hidden = head_->hidden_size();
+  // Whatever was committed for a time only (by a drafter that this one drafts for) goes.
+  if (cache_.length > verified.before) cache_.truncate(verified.before);
+  pending_.resize(static_cast<size_t>((verified.before - cache_.length) * hidden));
   for (const int32_t row : verified.rows) {
     pending_.resize(pending_.size() + static_cast<size_t>(hidden));
     head_->fuse(&taps_.features[row * head_->feature_size()], 1, pending_.data() + pending_.size() - hidden);

@@ -40,8 +40,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
 void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
-  const int64_t most =
-      std::min(verifier_->draft_length(), verifier_->draft_room(full_.layers.front().tail().entries(0)));
+  const int64_t most = verifier_->draft_room(full_.layers.front().tail().entries(0));
   const int64_t limit = std::min({most, room, emitter_.remaining(*this) - 1});
   source_->begin({.history = history_, .limit = std::max<int64_t>(0, limit), .room = room});
 }

@@ -20,7 +20,8 @@ void VerificationMethod::parameters(ParameterVisitor& p) {
 
 Needs VerificationMethod::needs() const {
   Needs needs;
-  for (const std::string& spec : {verifier_->drafter(), verifier_->draft_view(), verifier_->verified_cache()}) {
+  for (const std::string& spec :
+       {verifier_->drafter(), verifier_->draft_view(), verifier_->verified_cache(), verifier_->auxiliary()}) {
     if (!spec.empty()) needs = combine(needs, make_method(nlohmann::json::parse(spec), "drafter")->needs());
   }
   if (verifier_->draft_head()) needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});

@@ -45,7 +45,7 @@ class Verifier {
   virtual void parameters(ParameterVisitor& p) = 0;
   virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
 
-  /// Tokens proposed in a round.
+  /// Tokens proposed in a round, or passes of the target that propose them.
   [[nodiscard]] virtual int64_t draft_length() const = 0;
   [[nodiscard]] DraftSampling draft_sampling() const;
 
@@ -58,9 +58,12 @@ class Verifier {
   /// What verifications attend to where that is not full KV: settings of a compressor as JSON text. The output is that
   /// of plain decoding under it.
   [[nodiscard]] virtual std::string verified_cache() const { return {}; }
-  /// Tokens that a round may draft at most while `newest` entries of the verified cache lie in its tail, so that none
-  /// leaves it before the round's last: with a verified_cache(), what makes rounds equal plain decoding bit for bit.
+  /// Tokens that a round may draft at most while `newest` entries of the verified cache lie in its tail. With a
+  /// verified_cache(), none may leave it before the round's last: that makes rounds equal plain decoding bit for bit.
   [[nodiscard]] virtual int64_t draft_room(int64_t /*newest*/) const { return draft_length(); }
+  /// Who drafts for the drafter: settings of a verifier whose drafts the cache of drafter() verifies first, so that one
+  /// of its passes may yield several. One with a draft_model(), a draft_head() or a rule.
+  [[nodiscard]] virtual std::string auxiliary() const { return {}; }
   /// A second checkpoint drafts on a full cache of its own: its folder or .gguf file.
   [[nodiscard]] virtual std::string draft_model() const { return {}; }
   /// The target drafts with its first layers, and their entries of the full cache: the share of layers, in (0, 1).

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/method/verifier.h"
 
 namespace kvarena {
@@ -24,7 +26,9 @@ class QuantSpec final : public Verifier {
   int64_t draft_length() const override { return draft_length_; }
   std::string verified_cache() const override { return cache("both"); }
   std::string draft_view() const override { return cache("upper"); }
-  int64_t draft_room(int64_t newest) const override { return buffer_ + group_size_ - 1 - newest; }
+  int64_t draft_room(int64_t newest) const override {
+    return std::min(draft_length_, buffer_ + group_size_ - 1 - newest);
+  }
 
  private:
   [[nodiscard]] std::string cache(const char* planes) const {

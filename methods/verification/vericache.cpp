@@ -8,13 +8,16 @@ namespace {
 
 /// The model drafts for itself on a compressed cache; the engine verifies on the full one. Any compressor
 /// can draft; drafted entries live in the draft cache alone and are replaced by the verifier's once accepted.
-/// Defaults are those of the paper's long-context pipeline: draft length 25.
+/// Defaults are those of the paper's long-context pipeline: draft length 25. With "aux" (Appendix C) another verifier
+/// drafts for the compressed cache, which verifies its drafts before full KV verifies all; draft_length then counts
+/// passes over the compressed cache, whose inner drafts do not count.
 /// Yao et al. 2026, arXiv:2605.17613, section 4.
 class VeriCache final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {
     p("drafter", drafter_).required().doc("the compressor whose cache drafts");
-    p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
+    p("draft_length", draft_length_).min(1).doc("passes over the compressed cache before each verification");
+    p("aux", aux_).doc("a verifier whose drafts the compressed cache verifies first, several tokens a pass");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     const auto spec = nlohmann::json::parse(drafter_.json);
@@ -24,14 +27,42 @@ class VeriCache final : public Verifier {
       problems.push_back(describe({.place = place + ".drafter.name",
                                    .found = spec["name"].dump(),
                                    .expected = "a method with a cache of its own",
-                                   .action = "verification methods cannot draft for each other"}));
+                                   .action = "verification methods cannot draft for each other; see \"aux\""}));
     }
+    if (!aux_.json.empty()) check_auxiliary(place, nested.empty() ? spec["name"] : nlohmann::json(), problems);
   }
   std::string drafter() const override { return drafter_.json; }
+  std::string auxiliary() const override { return aux_.json; }
   int64_t draft_length() const override { return draft_length_; }
+  int64_t draft_room(int64_t /*newest*/) const override {
+    if (aux_.json.empty()) return draft_length_;
+    const auto aux = make_method(nlohmann::json::parse(aux_.json), "aux");
+    return draft_length_ * (1 + aux->verifier()->draft_length());
+  }
 
  private:
+  /// Composition needs a cache that takes entries back: compressors' do.
+  void check_auxiliary(const std::string& place, const nlohmann::json& drafter,
+                       std::vector<std::string>& problems) const {
+    const auto spec = nlohmann::json::parse(aux_.json);
+    const auto nested = check_method(spec, place + ".aux");
+    problems.insert(problems.end(), nested.begin(), nested.end());
+    if (drafter.is_string() && find_method(drafter.get<std::string>())->family != Family::compression) {
+      problems.push_back(describe({.place = place + ".drafter.name",
+                                   .found = drafter.dump(),
+                                   .expected = "a method that compresses, where \"aux\" drafts for it"}));
+    }
+    if (!nested.empty()) return;
+    const auto method = make_method(spec, place + ".aux");
+    const Verifier* aux = method->verifier();
+    if (aux != nullptr && aux->drafter().empty() && aux->draft_view().empty() && aux->draft_layers() == 0) return;
+    problems.push_back(describe({.place = place + ".aux.name",
+                                 .found = spec["name"].dump(),
+                                 .expected = "a verifier that drafts by another model, a head or a rule"}));
+  }
+
   NestedSpec drafter_;
+  NestedSpec aux_;
   int64_t draft_length_ = 25;
 };
 

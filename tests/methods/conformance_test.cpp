@@ -229,6 +229,19 @@ TEST_P(Conformance, DraftsLosslesslyForAVerifier) {
   EXPECT_EQ(verified.logits, full.logits);
 }
 
+TEST_P(Conformance, DraftsLosslesslyWhereItIsDraftedFor) {
+  if (entry().family != Family::compression) GTEST_SKIP() << GetParam() << " does not compress";
+  const Prefill start = prompt(260);
+  const Decoded full = run(start, {{"name", "full"}}, 60);
+  const json spec = {{"name", "vericache"},
+                     {"draft_length", 4},
+                     {"drafter", active_settings(entry())},
+                     {"aux", {{"name", "ngram"}, {"draft_length", 3}}}};
+  const Decoded verified = run(start, spec, 60);
+  EXPECT_EQ(verified.tokens, full.tokens);
+  EXPECT_EQ(verified.logits, full.logits);
+}
+
 TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   if (entry().family != Family::verification) GTEST_SKIP() << GetParam() << " does not verify";
   const Prefill start = prompt(260);

@@ -156,6 +156,22 @@ TEST_F(HeadDrafts, TreesGiveTheBitsOfPlainDecoding) {
   }
 }
 
+TEST_F(HeadDrafts, ACompressedCacheThatIsDraftedForStaysTrueToFullKv) {
+  const json spec = {{"name", "vericache"},
+                     {"drafter", {{"name", "knorm"}, {"keep", 0.5}}},
+                     {"draft_length", 3},
+                     {"aux", {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", 2}}}};
+  for (const int64_t n : {1, 130}) {
+    const Prefill prompt = read(n, spec);
+    for (const double temperature : {0.0, 0.9}) {
+      const Decoded full = decode(prompt, {{"name", "full"}}, temperature);
+      const Decoded found = decode(prompt, spec, temperature);
+      EXPECT_EQ(found.tokens, full.tokens) << n << " " << temperature;
+      EXPECT_EQ(found.logits, full.logits) << n << " " << temperature;
+    }
+  }
+}
+
 TEST_F(HeadDrafts, AHeadOfAnotherModelIsRefused) {
   FittedWeights weights = read_fitted(kDrafter);
   weights.tensors["fc.weight"].shape = {32, 384};
