@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -372,6 +373,31 @@ TEST_F(SpeCacheFaults, AFileThatIsCutShortEndsItsRequestAlone) {
     guilty.reset();
     other.reset();
     EXPECT_TRUE(std::filesystem::is_empty(folder));
+    EXPECT_EQ(facts->tiers->storage(Tier::disk).used(), 0);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(SpeCacheFaults, ASlowDiskIsWaitedFor) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_specache_slow_{}", ::getpid());
+  json spec = specache(16);
+  const Decoded expected = run(prefill(model_, tiny_prompt(200), {}), spec, 30);
+  spec["tier"] = "disk";
+  {
+    const auto slow = [](int64_t transfer) {
+      if (transfer % 20 == 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    };
+    const auto facts = model_facts(model_, {},
+                                   machine({.tier = Tier::disk,
+                                            .link = tiers::link_named("real", "test"),
+                                            .folder = folder,
+                                            .fault = slow}));
+    const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
+    const Decoded found = run(prompt, spec, 30);
+    EXPECT_EQ(found.logits, expected.logits);
+    double stalled = 0;
+    for (const Traffic& pass : found.traffic) stalled += pass.stalled_seconds;
+    EXPECT_GT(stalled, 0.0);
     EXPECT_EQ(facts->tiers->storage(Tier::disk).used(), 0);
   }
   std::filesystem::remove_all(folder);
