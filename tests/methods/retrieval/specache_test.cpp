@@ -387,11 +387,9 @@ TEST_F(SpeCacheFaults, ASlowDiskIsWaitedFor) {
     const auto slow = [](int64_t transfer) {
       if (transfer % 20 == 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     };
-    const auto facts = model_facts(model_, {},
-                                   machine({.tier = Tier::disk,
-                                            .link = tiers::link_named("real", "test"),
-                                            .folder = folder,
-                                            .fault = slow}));
+    const auto facts = model_facts(
+        model_, {},
+        machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder, .fault = slow}));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
     const Decoded found = run(prompt, spec, 30);
     EXPECT_EQ(found.logits, expected.logits);
