@@ -7,20 +7,14 @@
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
+#include "reports/serving_points.h"
 
 namespace kvarena::reports {
 namespace {
 
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 
-struct ContextColumn {
-  const char* metric;
-  const char* title;
-  const char* group;
-  std::optional<NumberFormat> format;
-};
-
-constexpr ContextColumn kColumns[] = {
+constexpr PointColumn kColumns[] = {
     {"served_score", "Similarity", "", std::nullopt},
     {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
     {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
@@ -34,22 +28,6 @@ constexpr ContextColumn kColumns[] = {
     {"keep_on_disk", "on disk", "Kept", std::nullopt},
     {"reprofiled_contexts", "Profiled anew", "", kFixed1},
 };
-
-/// The value of a sample, NaN when there is none.
-double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
-  const auto found = cell.values.find(metric);
-  if (found == cell.values.end()) return NAN;
-  for (const store::ValueRow& row : found->second.rows) {
-    if (row.sample_id == sample) return row.value;
-  }
-  return NAN;
-}
-
-std::vector<std::string> points_of(const CellData& cell) {
-  std::vector<std::string> points;
-  for (const store::ValueRow& row : cell.values.at("served_score").rows) points.push_back(row.sample_id);
-  return points;
-}
 
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
                 const std::vector<MetricLook>& looks) {
@@ -104,7 +82,7 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
                   {.title = "Workload", .numeric = false},
                   {.title = "Load", .numeric = false}}};
   std::vector<MetricLook> looks;
-  for (const ContextColumn& column : kColumns) {
+  for (const PointColumn& column : kColumns) {
     looks.push_back(look_of(data, column.metric));
     table.columns.push_back({.title = column.title,
                              .unit = looks.back().unit,

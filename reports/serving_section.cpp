@@ -7,6 +7,7 @@
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
+#include "reports/serving_points.h"
 
 namespace kvarena::reports {
 namespace {
@@ -14,14 +15,7 @@ namespace {
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
 
-struct ServingColumn {
-  const char* metric;
-  const char* title;
-  const char* group;
-  std::optional<NumberFormat> format;
-};
-
-constexpr ServingColumn kColumns[] = {
+constexpr PointColumn kColumns[] = {
     {"offered_requests_per_s", "offered", "Requests", kFixed2},
     {"served_requests_per_s", "served", "Requests", kFixed2},
     {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
@@ -35,24 +29,6 @@ constexpr ServingColumn kColumns[] = {
     {"goodput_latency_per_s", "by latency", "Goodput", kFixed2},
     {"goodput_score_per_s", "by score", "Goodput", kFixed2},
 };
-
-/// The value of a sample, NaN when there is none.
-double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
-  const auto found = cell.values.find(metric);
-  if (found == cell.values.end()) return NAN;
-  for (const store::ValueRow& row : found->second.rows) {
-    if (row.sample_id == sample) return row.value;
-  }
-  return NAN;
-}
-
-std::vector<std::string> points_of(const CellData& cell) {
-  std::vector<std::string> points;
-  const auto found = cell.values.find("served_score");  // every point has one
-  if (found == cell.values.end()) return points;
-  for (const store::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
-  return points;
-}
 
 /// Rows of one cell on one clock; none when it has no values there.
 void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bool virtual_clock,
@@ -116,7 +92,7 @@ std::optional<Section> serving_section(const ExperimentData& data) {
                   {.title = "Clock", .numeric = false},
                   {.title = "Load", .numeric = false}}};
   std::vector<MetricLook> looks;
-  for (const ServingColumn& column : kColumns) {
+  for (const PointColumn& column : kColumns) {
     looks.push_back(look_of(data, column.metric));
     table.columns.push_back({.title = column.title,
                              .unit = looks.back().unit,

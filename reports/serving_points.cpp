@@ -1,0 +1,24 @@
+#include "reports/serving_points.h"
+
+#include <cmath>
+
+namespace kvarena::reports {
+
+double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
+  const auto found = cell.values.find(metric);
+  if (found == cell.values.end()) return NAN;
+  for (const store::ValueRow& row : found->second.rows) {
+    if (row.sample_id == sample) return row.value;
+  }
+  return NAN;
+}
+
+std::vector<std::string> points_of(const CellData& cell) {
+  std::vector<std::string> points;
+  const auto found = cell.values.find("served_score");  // every point has one
+  if (found == cell.values.end()) return points;
+  for (const store::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
+  return points;
+}
+
+}  // namespace kvarena::reports
