@@ -8,8 +8,8 @@
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "harness/method/drafter_file.h"
+#include "harness/method/rotate_rows.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
@@ -145,25 +145,11 @@ std::vector<float> DraftHead::normed(const float* x, int64_t count, const std::v
 }
 
 void DraftHead::rotate(float* x, int64_t count, int64_t heads, const Rows& rows) const {
-  const int64_t d = shape_.head_dim;
-  const int64_t half = d / 2;
   std::vector<int32_t> positions;
   for (int64_t i = 0; i < count; ++i) {
     positions.push_back(static_cast<int32_t>(rows.position + (rows.seen.empty() ? i : 0)));
   }
-  std::vector<float> cos(static_cast<size_t>(count * half));
-  std::vector<float> sin(cos.size());
-  kernels::rotation_tables(positions.data(), count, rotation_.inverse.data(), half,
-                           static_cast<float>(rotation_.magnitude), cos.data(), sin.data());
-  kernels::rotate({.x = x,
-                   .tokens = count,
-                   .heads = heads,
-                   .head_dim = d,
-                   .token_stride = heads * d,
-                   .head_stride = d,
-                   .rotary = d,
-                   .cos = cos.data(),
-                   .sin = sin.data()});
+  rotate_rows(x, heads, shape_.head_dim, rotation_.inverse, rotation_.magnitude, positions);
 }
 
 void DraftHead::attend(const std::vector<float>& q, const Rows& rows, LayerCache& cache, float* out) const {

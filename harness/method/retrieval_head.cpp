@@ -6,8 +6,8 @@
 
 #include "harness/core/error.h"
 #include "harness/method/drafter_file.h"
+#include "harness/method/rotate_rows.h"
 #include "kernels/elementwise/elementwise.h"
-#include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
@@ -110,22 +110,9 @@ void RetrievalHead::add_half(const kernels::PackedMatrix& w, const std::vector<f
 }
 
 void RetrievalHead::rotate(float* x, int64_t count, int64_t heads, int64_t position) const {
-  const int64_t half = head_dim_ / 2;
   std::vector<int32_t> positions;
   for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int32_t>(position + i));
-  std::vector<float> cos(static_cast<size_t>(count * half));
-  std::vector<float> sin(cos.size());
-  kernels::rotation_tables(positions.data(), count, rotation_.inverse.data(), half,
-                           static_cast<float>(rotation_.magnitude), cos.data(), sin.data());
-  kernels::rotate({.x = x,
-                   .tokens = count,
-                   .heads = heads,
-                   .head_dim = head_dim_,
-                   .token_stride = heads * head_dim_,
-                   .head_stride = head_dim_,
-                   .rotary = head_dim_,
-                   .cos = cos.data(),
-                   .sin = sin.data()});
+  rotate_rows(x, heads, head_dim_, rotation_.inverse, rotation_.magnitude, positions);
 }
 
 void RetrievalHead::project(const float* embeddings, const float* features, int64_t count, int64_t position, float* q,

@@ -8,9 +8,9 @@
 #include "harness/method/model_facts.h"
 #include "harness/method/prompt_attention.h"
 #include "harness/method/registry.h"
+#include "harness/method/rotate_rows.h"
 #include "harness/method/row_index.h"
 #include "harness/tiers/block_cache.h"
-#include "kernels/rope/rope.h"
 #include "kernels/top_k/top_k.h"
 
 namespace kvarena {
@@ -54,20 +54,7 @@ struct Memory final : public LayerIndex {
 /// Rows [count, heads, head_dim] turned by `turns[i]` positions. The rotation's magnitude stays in both factors of a
 /// product, so that far and near scores have the same scale.
 void turn(float* rows, int64_t heads, int64_t head_dim, const Rotation& rotation, const std::vector<int32_t>& turns) {
-  const auto count = static_cast<int64_t>(turns.size());
-  const auto half = static_cast<int64_t>(rotation.inverse.size());
-  std::vector<float> cos(static_cast<size_t>(count * half));
-  std::vector<float> sin(cos.size());
-  kernels::rotation_tables(turns.data(), count, rotation.inverse.data(), half, 1.0F, cos.data(), sin.data());
-  kernels::rotate({.x = rows,
-                   .tokens = count,
-                   .heads = heads,
-                   .head_dim = head_dim,
-                   .token_stride = heads * head_dim,
-                   .head_stride = head_dim,
-                   .rotary = 2 * half,
-                   .cos = cos.data(),
-                   .sin = sin.data()});
+  rotate_rows(rows, heads, head_dim, rotation.inverse, /*magnitude=*/1, turns);
 }
 
 /// Attention over the first tokens, a local window, and a few blocks of what lies between, in the prompt as in the
