@@ -17,7 +17,7 @@ void add_moments(const AttentionRows& rows, float* sums, float* squares) {
   fast->moments(rows, sums, squares);
 }
 
-void add_perturbed(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums) {
+void add_perturbed(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums) {
   const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
   if (fast == nullptr) return add_perturbed_reference(rows, keys, tau, sums);
   static thread_local Scratch<float> work;

@@ -71,7 +71,7 @@ BENCHMARK_CAPTURE(attend_and_sum, moments, [](const AttentionRows& rows, int64_t
 })->Apply(arguments);
 BENCHMARK_CAPTURE(attend_and_sum, perturbed,
                   [](const AttentionRows& rows, int64_t /*n*/, float* sums, float* /*more*/) {
-                    const std::vector<NoiseKey> keys(static_cast<size_t>(rows.tokens * rows.group));
+                    const std::vector<uint64_t> keys(static_cast<size_t>(rows.tokens * rows.group));
                     add_perturbed(rows, keys.data(), 1, sums);
                   })
     ->Apply(arguments);

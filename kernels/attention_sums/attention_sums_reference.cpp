@@ -1,8 +1,8 @@
-#include <bit>
 #include <cmath>
 #include <vector>
 
 #include "kernels/attention_sums/attention_sums_paths.h"
+#include "kernels/attention_sums/gumbel_noise.h"
 
 namespace kvarena::kernels {
 
@@ -28,25 +28,14 @@ void add_moments_reference(const AttentionRows& rows, float* sums, float* square
   }
 }
 
-/// The finaliser of MurmurHash3 over the index under the first key, the second key between its rounds; its upper 23
-/// bits choose the middle of one of as many parts of (0, 1).
-float exponential_noise(NoiseKey key, uint32_t index) {
-  uint32_t x = index * 0x9e3779b9u + key.first;
-  x = (x ^ (x >> 16)) * 0x85ebca6bu + key.second;
-  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-  x ^= x >> 16;
-  const float uniform = std::bit_cast<float>((x >> 9) | 0x3f800000u) - (1 - 0x1p-24f);
-  return -std::log(uniform);
-}
-
-void add_perturbed_reference(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums) {
+void add_perturbed_reference(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums) {
   for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
     const int64_t low = rows.low[row / rows.group], high = rows.high[row / rows.group];
     std::vector<double> weights;
     double total = 0;
     for (int64_t p = low; p < high; ++p) {
       double weight = rows.probability(row, p);
-      if (keys != nullptr) weight /= exponential_noise(keys[row], static_cast<uint32_t>(p));
+      if (keys != nullptr) weight *= gumbel_factor(keys[row], p);
       weights.push_back(std::pow(weight, 1 / static_cast<double>(tau)));
       total += weights.back();
     }

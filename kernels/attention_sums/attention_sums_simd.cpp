@@ -1,6 +1,7 @@
 // Sixteen entries at a time. Lanes that a row does not see have weight 0 in the first and the last vector it touches,
 // and sums are stored only where they are seen.
 #include "kernels/attention_sums/attention_sums_paths.h"
+#include "kernels/attention_sums/gumbel_noise.h"
 #include "kernels/common/simd.h"
 
 namespace kvarena::kernels {
@@ -118,39 +119,40 @@ void moments(const AttentionRows& rows, float* sums, float* squares) {
   }
 }
 
-/// exponential_noise() of draws p .. p+15; count = 0, 1, .. 15.
-KVARENA_INLINE F32x16 noise16(NoiseKey key, int64_t p, U32x16 count) {
-  U32x16 x = add(mul(add(count, set_u32(static_cast<uint32_t>(p))), set_u32(0x9e3779b9u)), set_u32(key.first));
-  x = add(mul(differing(x, shift_right(x, 16)), set_u32(0x85ebca6bu)), set_u32(key.second));
-  x = mul(differing(x, shift_right(x, 13)), set_u32(0xc2b2ae35u));
-  x = differing(x, shift_right(x, 16));
-  const F32x16 one_to_two = bits_of(either(shift_right(x, 9), set_u32(0x3f800000u)));
-  return sub(zero16(), log16(sub(one_to_two, set16(1 - 0x1p-24f))));
-}
-
 /// x^power for x >= 0; 0 for what is too small for a normal number.
 KVARENA_INLINE F32x16 power16(F32x16 x, F32x16 power) {
   const F32x16 smallest = set16(1.17549435e-38f);
   return select(less(x, smallest), zero16(), exp16(mul(log16(max(smallest, x)), power)));
 }
 
-void perturbed(const AttentionRows& rows, const NoiseKey* keys, float tau, float* sums, float* work) {
-  alignas(64) static const uint32_t kCount[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const U32x16 count = load_u32(kCount);
-  const F32x16 power = set16(1 / tau);
+static_assert(kNoiseRun == kChunk, "a chunk's weights and its draws lie side by side");
+
+/// The visible part low .. high-1 of one row in one chunk: weights to work, which begins at vector `begin`; adds to
+/// total.
+KVARENA_INLINE void perturb_chunk(const RowWeights& from, int64_t chunk, int64_t low, int64_t high, const float* draws,
+                                  float tau, float* work, int64_t begin, F32x16* total) {
+  const F32x16 factor = set16(from.factors[chunk - from.first / kChunk]), power = set16(1 / tau);
+  for_pieces(low, high, [&](Piece piece) {
+    F32x16 weight = mul(load16(from.weights + (piece.p - from.first)), factor);
+    if (draws != nullptr) weight = mul(weight, load16(draws + (piece.p - chunk * kChunk)));
+    if (tau != 1) weight = power16(weight, power);
+    store16(work + (piece.p - begin), weight);
+    *total = add(*total, weight);
+  });
+}
+
+void perturbed(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums, float* work) {
   for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
     const RowWeights from = row_weights(rows, row);
     const int64_t low = rows.low[row / rows.group], high = rows.high[row / rows.group];
     if (low >= high) continue;
     const int64_t begin = low / kLanes * kLanes;
     F32x16 total = zero16();
-    for_pieces(low, high, [&](Piece piece) {
-      F32x16 weight = from.probabilities(piece.p);
-      if (keys != nullptr) weight = div(weight, noise16(keys[row], piece.p, count));
-      if (tau != 1) weight = power16(weight, power);
-      store16(work + (piece.p - begin), weight);
-      total = add(total, weight);
-    });
+    for (int64_t chunk = low / kChunk; chunk * kChunk < high; ++chunk) {
+      const float* draws = keys == nullptr ? nullptr : gumbel_factors(keys[row], chunk);
+      perturb_chunk(from, chunk, max_of(low, chunk * kChunk), min_of(high, (chunk + 1) * kChunk), draws, tau, work,
+                    begin, &total);
+    }
     const F32x16 share = set16(1 / sum_lanes(total));
     for_pieces(low, high, [&](Piece piece) {
       const F32x16 sum = fma(load16(work + (piece.p - begin)), share, load16(sums + piece.p, piece.seen));

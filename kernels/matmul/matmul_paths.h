@@ -34,6 +34,8 @@ struct MatmulTable {
   /// c [rows, 32] (+)= tile * panel over `depth` steps for the first `rows` rows of the tile; starts from zero when
   /// `first`.
   void (*tile)(const float* tile, const float* panel, int64_t rows, int64_t depth, bool first, float* c);
+  /// lanes [rows, 32] += |c [rows, 32]|.
+  void (*add_magnitudes)(const float* c, int64_t rows, float* lanes);
 };
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 

@@ -178,11 +178,15 @@ void tile(const float* x, const float* panel, int64_t rows, int64_t depth, bool 
   tile_rows<kTileRows>(x, panel, depth, first, c);
 }
 
+void add_magnitudes(const float* c, int64_t rows, float* lanes) {
+  for (int64_t i = 0; i < rows * kPanel; i += kLanes) store16(lanes + i, add(load16(lanes + i), abs16(load16(c + i))));
+}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const MatmulTable matmul_table;
-const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile};
+const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile, add_magnitudes};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "harness/method/wrapping_scorer.h"
+#include "kernels/matmul/magnitudes.h"
 
 namespace kvarena {
 namespace {
@@ -44,13 +45,17 @@ class CriticalKv final : public WrappingScorer {
   }
 
  private:
-  /// P, head by head: beside the values no more than one query head's products are held.
+  /// P.
   static at::Tensor output_norms(const LayerView& view) {
-    const at::Tensor values = view.values();                 // [kv_heads, n, head_dim]
-    const at::Tensor projection = view.output_projection();  // [q_heads, head_dim, hidden_size]
+    const at::Tensor values = view.values().contiguous();                      // [kv_heads, n, head_dim]
+    const at::Tensor projection = view.output_projection().mT().contiguous();  // [q_heads, hidden_size, head_dim]
+    const int64_t hidden_size = projection.size(1), head_dim = values.size(2);
     at::Tensor norms = at::empty({view.q_heads(), view.n()}, at::kFloat);
     for (int64_t head = 0; head < view.q_heads(); ++head) {
-      norms[head].copy_(values[head / view.group()].matmul(projection[head]).norm(1, -1));
+      const kernels::PackedMatrix weights =
+          kernels::pack_weights(projection[head].data_ptr<float>(), hidden_size, head_dim, kernels::DType::f32);
+      kernels::row_magnitudes(values[head / view.group()].data_ptr<float>(), view.n(), head_dim, weights,
+                              norms[head].data_ptr<float>());
     }
     return view.group_mean(norms).contiguous();
   }

@@ -6,15 +6,15 @@
 #include "harness/core/random.h"
 #include "harness/method/scorer.h"
 #include "kernels/attention_sums/attention_sums.h"
+#include "kernels/attention_sums/gumbel_noise.h"
 
 namespace kvarena {
 namespace {
 
 /// One query's draws, one for each position.
-kernels::NoiseKey noise_key(int64_t seed, int64_t layer, int64_t q_head, int64_t query) {
+uint64_t noise_key(int64_t seed, int64_t layer, int64_t q_head, int64_t query) {
   const RandomStream stream(static_cast<uint64_t>(seed), fmt::format("keyformer/{}/{}", layer, q_head));
-  const uint64_t bits = stream.bits(static_cast<uint64_t>(query));
-  return {.first = static_cast<uint32_t>(bits), .second = static_cast<uint32_t>(bits >> 32)};
+  return stream.bits(static_cast<uint64_t>(query));
 }
 
 /// The prompt's share of f.
@@ -27,7 +27,7 @@ class PromptSums final : public PromptStatistic {
   int64_t width() const override { return 1; }
   void add(const QueryRows& queries, std::span<float> sums) const override {
     const kernels::AttentionRows& rows = queries.rows;
-    std::vector<kernels::NoiseKey> keys;
+    std::vector<uint64_t> keys;
     for (int64_t row = 0; gumbel_ && row < rows.tokens * rows.group; ++row) {
       const int64_t q_head = rows.kv_head * rows.group + row % rows.group;
       keys.push_back(noise_key(seed_, queries.layer, q_head, queries.position + row / rows.group));
@@ -76,14 +76,13 @@ class Keyformer final : public Scorer {
       const auto n = static_cast<int64_t>(positions.size());
       const double tau = tau_ + tau_delta_ * static_cast<double>(step.position - step.prompt_tokens + 1);
       for (int64_t voter = 0; voter < group; ++voter) {
-        const kernels::NoiseKey noise = noise_key(seed_, step.layer, head * group + voter, step.position);
+        const uint64_t noise = noise_key(seed_, step.layer, head * group + voter, step.position);
         std::vector<double> weights(positions.size());
         double sum = 0;
         for (int64_t i = 0; i < n; ++i) {
-          // log p differs from the raw score by a constant, which softmax does not see; e^G = 1 / E for the exponential
-          // E of which G is the negative logarithm.
+          // log p differs from the raw score by a constant, which softmax does not see.
           double weight = step.attention[head * group + voter][i];
-          if (gumbel_) weight /= kernels::exponential_noise(noise, static_cast<uint32_t>(positions[i]));
+          if (gumbel_) weight *= kernels::gumbel_factor(noise, positions[i]);
           weights[i] = std::pow(weight, 1 / tau);
           sum += weights[i];
         }

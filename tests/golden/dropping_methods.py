@@ -20,6 +20,7 @@ Of a checkpoint the file holds a digest of each layer's positions, and null for 
 float32 and float64 and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch 2.11, transformers 5.23, kvpress 0.5.5.
 """
 
+import functools
 import hashlib
 import json
 import math
@@ -31,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
                      LagKVPress, ObservedAttentionPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
-from random_stream import draw, uniform
+from random_stream import draw, mix, uniform
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicCache
 
@@ -252,6 +253,11 @@ class Keyformer(H2o):
         return best(state[:, 0], self.budget, recent=int(0.3 * self.budget + 1e-9))
 
 
+def nth(sequence, index):
+    """SplitMix64's value number `index`."""
+    return mix((sequence + index * 0x9E3779B97F4A7C15) % 2**64)
+
+
 class NoisyKeyformer(Keyformer):
     """The same under Gumbel noise, a stream of draws for each layer, query head and query."""
 
@@ -270,14 +276,19 @@ class NoisyKeyformer(Keyformer):
         return total.view(attention.shape[0], -1, n).sum(1).unsqueeze(-1)
 
     def noise(self, head, query, n):
-        """kernels/attention_sums: MurmurHash3's finaliser over the position, with a key for each half of a draw."""
+        """kernels/attention_sums/gumbel_noise.h: shuffled quantiles, from a place that the key and each 512 choose."""
         key = draw(0, f"keyformer/{self.layer}/{head}", query)
-        wrap = lambda x: x & 0xFFFFFFFF
-        x = wrap(torch.arange(n) * 0x9E3779B9 + (key & 0xFFFFFFFF))
-        x = wrap((x ^ x >> 16) * 0x85EBCA6B + (key >> 32))
-        x = wrap((x ^ x >> 13) * 0xC2B2AE35)
-        u = ((x ^ x >> 16) >> 9).double() * 2.0**-23 + 2.0**-24
-        return -(-u.log()).log()
+        runs = [self.quantiles().roll(-(nth(key, run) % 65536))[:512] for run in range((n + 511) // 512)]
+        return torch.cat(runs)[:n]
+
+    @staticmethod
+    @functools.cache
+    def quantiles():
+        order = list(range(65536))
+        for i in range(65535, 0, -1):
+            j = nth(0, i) % (i + 1)
+            order[i], order[j] = order[j], order[i]
+        return -(-((torch.tensor(order, dtype=torch.float64) + 0.5) / 65536).log()).log()
 
 
 def fastgen(prompt, recovery):

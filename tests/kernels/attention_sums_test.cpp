@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/attention_sums/gumbel_noise.h"
 #include "kernels/column_sums/column_sums.h"
 #include "tests/kernels/attention_support.h"
 #include "tests/kernels/packed_support.h"
@@ -41,10 +42,10 @@ class Sums final : public AttentionReader {
     const int64_t at = rows.kv_head * n_;
     add_probabilities(rows, probabilities.data() + at * rows.group, n_);
     add_moments(rows, means.data() + at, squares.data() + at);
-    std::vector<NoiseKey> keys;
+    std::vector<uint64_t> keys;
     for (int64_t r = 0; r < rows.tokens * rows.group; ++r) {
-      const auto query = static_cast<uint32_t>((before_ + rows.first_token) * rows.group + r);
-      keys.push_back({query, static_cast<uint32_t>(rows.kv_head)});
+      const auto query = static_cast<uint64_t>((before_ + rows.first_token) * rows.group + r);
+      keys.push_back(query << 32 | static_cast<uint64_t>(rows.kv_head));
     }
     add_perturbed(rows, keys.data(), tau_, perturbed.data() + at);
   }
@@ -198,8 +199,7 @@ TEST(AttentionReader, MomentsAndPerturbedSumsAreWhatTheyShouldBe) {
     for (size_t g = 0; g < 2; ++g) {
       for (size_t p = 0; p < 40; ++p) {
         const float probability = sums.probabilities[(head * 2 + g) * 40 + p];
-        const NoiseKey key{static_cast<uint32_t>(g), static_cast<uint32_t>(head)};
-        const double gumbel = -std::log(static_cast<double>(exponential_noise(key, static_cast<uint32_t>(p))));
+        const double gumbel = std::log(gumbel_factor(g << 32 | head, static_cast<int64_t>(p)));
         weights[g].push_back(std::exp((std::log(static_cast<double>(probability)) + gumbel) / 0.5));
         totals[g] += weights[g].back();
       }
@@ -289,11 +289,12 @@ TEST(AttentionReader, ProbabilitiesAreThoseOfTheWholeStateFoldedSoFar) {
   }
 }
 
-TEST(ExponentialNoise, IsExponentialAndIndependentOfItsNeighbours) {
+/// 1 / e^G is exponential with mean 1.
+TEST(GumbelNoise, IsGumbelAndIndependentOfItsNeighbours) {
   constexpr int kDraws = 200000;
   std::vector<double> draws;
-  for (uint32_t i = 0; i < kDraws; ++i) {
-    draws.push_back(exponential_noise({i / 1000, 77}, i % 1000));  // rows of a prompt's queries
+  for (int64_t i = 0; i < kDraws; ++i) {  // rows of a prompt's queries
+    draws.push_back(1 / gumbel_factor(static_cast<uint64_t>(i / 1000) * 0xd1342543de82ef95u, i % 1000));
   }
   double mean = 0, square = 0, next = 0, below = 0;
   for (size_t i = 0; i < draws.size(); ++i) {
@@ -313,6 +314,24 @@ TEST(ExponentialNoise, IsExponentialAndIndependentOfItsNeighbours) {
     largest = std::max(largest, std::fabs(1 - std::exp(-draws[i]) - static_cast<double>(i) / kDraws));
   }
   EXPECT_LT(largest, 1.95 / std::sqrt(kDraws));  // p = 0.001
+}
+
+/// What only a table could get wrong: queries see one entry's draws as if these were drawn anew, and two entries'
+/// draws differ in sum over many queries as independent ones do.
+TEST(GumbelNoise, ColumnsOfManyQueriesAreIndependent) {
+  constexpr int64_t kQueries = 4000, kEntries = 600;
+  std::vector<double> sums(kEntries);
+  for (uint64_t query = 0; query < kQueries; ++query) {
+    for (int64_t p = 0; p < kEntries; ++p) sums[static_cast<size_t>(p)] += 1 / gumbel_factor(query << 20, p) - 1;
+  }
+  double variance = 0, neighbours = 0;
+  for (size_t p = 0; p < sums.size(); ++p) {
+    variance += sums[p] * sums[p] / kQueries / kEntries;
+    if (p > 0) neighbours += sums[p] * sums[p - 1] / kQueries / kEntries;
+  }
+  // Sums of 4000 have variance 4000; five standard errors of 600 squares and of 600 products.
+  EXPECT_NEAR(variance, 1, 5 * std::sqrt(2.0 / kEntries));
+  EXPECT_NEAR(neighbours, 0, 5 / std::sqrt(static_cast<double>(kEntries)));
 }
 
 }  // namespace

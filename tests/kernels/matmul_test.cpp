@@ -1,5 +1,6 @@
 #include "kernels/matmul/matmul.h"
 
+#include "kernels/matmul/magnitudes.h"
 #include "tests/kernels/support.h"
 
 namespace kvarena::kernels {
@@ -59,6 +60,29 @@ TEST(Matmul, EveryPathAgreesWithTheReference) {
         const double tolerance = 1e-6 * static_cast<double>(c.k + 1);
         expect_close(run(packed, x, c.m, c.k + c.x_pad, c.n + c.y_pad, b), want, tolerance, 1e-6,
                      describe(c, dtype, path));
+      }
+    }
+  }
+}
+
+TEST(RowMagnitudes, AreTheNormsOfTheProduct) {
+  const Case cases[] = {{1, 1, 1},     {1, 33, 17, 3}, {5, 31, 7, 1}, {13, 576, 64},
+                        {25, 65, 300}, {4, 0, 8},      {0, 8, 8},     {3, 5, 0}};
+  for (const Case& c : cases) {
+    const std::vector<float> w = normal(c.n * c.k, 4), x = normal(c.m * (c.k + c.x_pad), 5);
+    for (const DType dtype : test::kDTypes) {
+      const PackedMatrix packed = pack_weights(w.data(), c.n, c.k, dtype);
+      for (const CpuPath path : available_cpu_paths()) {
+        const ScopedCpuPath forced(path);
+        const std::vector<float> y = run(packed, x, c.m, c.k + c.x_pad, c.n, nullptr);
+        std::vector<float> want(static_cast<size_t>(c.m)), got(want.size(), -1.0F), alone(want.size());
+        for (size_t i = 0; i < y.size(); ++i) want[i / static_cast<size_t>(c.n)] += std::fabs(y[i]);
+        row_magnitudes(x.data(), c.m, c.k + c.x_pad, packed, got.data());
+        expect_close(got, want, 1e-6, 1e-6 * static_cast<double>(c.n + 10), describe(c, dtype, path));
+        for (int64_t i = 0; i < c.m; ++i) {
+          row_magnitudes(x.data() + i * (c.k + c.x_pad), 1, c.k + c.x_pad, packed, &alone[static_cast<size_t>(i)]);
+        }
+        expect_same_bits(got, alone, describe(c, dtype, path));
       }
     }
   }
