@@ -223,7 +223,7 @@ std::optional<Section> link_section(const ExperimentData& data) {
        {"stall_ms", "Waited", kFixed2},
        {"prefetch_overlap", "Hidden", {}}});
   if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "links", .title = "Links", .tables = {std::move(table)}};
+  return Section{.id = "links", .title = "Links", .tables = {std::move(table)}, .charts = tier_charts(data)};
 }
 
 std::optional<Section> verification_section(const ExperimentData& data) {

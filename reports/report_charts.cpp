@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -13,11 +14,12 @@
 namespace kvarena::reports {
 namespace {
 
-/// Values of the series at each step, over all samples of all workloads of a method.
-std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::string& method) {
+/// Values of the series `name` at each step, over all samples of all workloads of a method.
+std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::string& method,
+                                         const std::string& name) {
   std::vector<std::vector<double>> steps;
   for (const CellData& cell : data.cells) {
-    const auto series = cell.series.find("kl_nats");
+    const auto series = cell.series.find(name);
     if (cell.row.cell.method != method || cell.row.cell.kind != store::CellKind::quality || !cell.counts() ||
         series == cell.series.end())
       continue;
@@ -31,6 +33,8 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
   return steps;
 }
 
+constexpr size_t kFewest = 5;  // samples that still run; fewer make a jumpy tail
+constexpr double kMebibyte = 1024 * 1024;
 constexpr const char* kBytes = "kept_bytes_fraction";
 
 /// The workloads whose metric is printed and read like the first one's, so that a mean over them is one.
@@ -62,11 +66,10 @@ std::string origin_sentence(const std::vector<std::string>& unreal) {
 }  // namespace
 
 std::vector<Chart> kl_charts(const ExperimentData& data) {
-  constexpr size_t kFewest = 5;  // samples that still run; fewer make a jumpy tail
   std::vector<LineSeries> lines;
   for (const std::string& method : data.methods()) {
     LineSeries line{.label = method, .baseline = method == data.baseline()};
-    const auto steps = by_step(data, method);
+    const auto steps = by_step(data, method, "kl_nats");
     double largest = 0;
     for (size_t step = 0; step < steps.size() && steps[step].size() >= kFewest; ++step) {
       const MeanEstimate estimate = bootstrap_mean(
@@ -84,6 +87,31 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
       "Measured. Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so "
       "are "
       "methods whose KL is zero at every step.";
+  return {chart};
+}
+
+std::vector<Chart> tier_charts(const ExperimentData& data) {
+  std::vector<LineSeries> lines;
+  bool behind = false;
+  for (const std::string& method : data.methods()) {
+    for (const std::string tier : {"device", "host", "disk"}) {
+      LineSeries line{.label = fmt::format("{}, {}", method, tier), .baseline = method == data.baseline()};
+      const auto steps = by_step(data, method, tier + "_bytes");
+      // All of a pass's samples or none: answers of different lengths would bend a mean.
+      for (size_t step = 0; step < steps.size() && steps[step].size() == steps[0].size(); ++step) {
+        const double sum = std::accumulate(steps[step].begin(), steps[step].end(), 0.0);
+        line.points.push_back(
+            {.x = static_cast<double>(step), .y = sum / static_cast<double>(steps[step].size()) / kMebibyte});
+      }
+      if (line.points.size() < 2) continue;
+      behind = behind || tier != "device";
+      lines.push_back(std::move(line));
+    }
+  }
+  if (!behind) return {};
+  Chart chart = line_chart("tier-bytes", "Cache bytes by tier", {.title = "passes after the prompt"},
+                           {.title = "MiB of the caches of one request, mean over samples", .zero = true}, lines);
+  chart.caption = "Counted at allocation. As far as every sample goes.";
   return {chart};
 }
 

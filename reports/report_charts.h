@@ -11,6 +11,9 @@ namespace kvarena::reports {
 /// Mean KL by step, a line a method; nothing when no cell has the series.
 [[nodiscard]] std::vector<Chart> kl_charts(const ExperimentData& data);
 
+/// Mean bytes of each tier by pass, a line a method and tier; nothing when no method uses a tier behind the device.
+[[nodiscard]] std::vector<Chart> tier_charts(const ExperimentData& data);
+
 /// Mean quality over workloads against resident bytes as a share of full KV, with the Pareto front.
 [[nodiscard]] std::vector<Chart> trade_off_charts(const ExperimentData& data);
 

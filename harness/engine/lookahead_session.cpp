@@ -27,6 +27,7 @@ LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, co
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   if (meter_ != nullptr) meter_->watch(hooks_);
   resident_bytes = cache_.bytes();
+  note_bytes(*this, cache_);
   traffic_so_far_ = activity.traffic;
   emitter_.emit(*this, prompt.logits);
 }

@@ -19,6 +19,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
     deviation = layer_deviations(prompt.cache, state_.cache, state_.cache.length);
   }
   resident_bytes = state_.cache.bytes();
+  note_bytes(*this, state_.cache);
   traffic_so_far_ = activity.traffic;
   emitter_.emit(*this, state_.logits);
 }

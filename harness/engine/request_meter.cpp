@@ -2,7 +2,15 @@
 
 namespace kvarena {
 
+void note_bytes(Session& session, const KvCache& cache, int64_t beside) {
+  const MemoryLedger& ledger = *cache.ledger;
+  session.tier_bytes.push_back({.device = ledger.current(Tier::device) + beside,
+                                .host = ledger.current(Tier::host),
+                                .disk = ledger.current(Tier::disk)});
+}
+
 void note_pass(Session& session, const KvCache& cache, Traffic& before) {
+  note_bytes(session, cache);
   session.peak_bytes = cache.ledger->peak(Tier::device);
   session.peak_host_bytes = cache.ledger->peak(Tier::host);
   session.peak_disk_bytes = cache.ledger->peak(Tier::disk);

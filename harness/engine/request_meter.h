@@ -6,8 +6,10 @@
 
 namespace kvarena {
 
-/// Notes the pass's traffic and the peaks of every tier. `before`: the session's traffic as it was before the pass; it
-/// is brought up to date.
+/// Notes what every tier holds of the cache now; `beside`: bytes on the device of the session's other caches.
+void note_bytes(Session& session, const KvCache& cache, int64_t beside = 0);
+/// Notes the pass's traffic, and the bytes and peaks of every tier. `before`: the session's traffic as it was before
+/// the pass; it is brought up to date.
 void note_pass(Session& session, const KvCache& cache, Traffic& before);
 /// Ends a session as failed when its method threw in the pass. Returns whether it did.
 bool ended_by(Session& session, const std::string& failure);

@@ -34,6 +34,13 @@ struct VerifyRound {
   int64_t emitted = 0;
 };
 
+/// Bytes of a session's caches at one moment.
+struct TierBytes {
+  int64_t device = 0;
+  int64_t host = 0;
+  int64_t disk = 0;
+};
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -51,14 +58,15 @@ class Session {
   FinishReason finish = FinishReason::running;
   std::string failure;  // why the method could not go on; finish is `failed` then
   Activity activity;
-  std::vector<VerifyRound> rounds;   // of verification methods
-  int64_t resident_bytes = 0;        // of the method's cache right after the prompt
-  int64_t peak_bytes = 0;            // at most, while this session lived
-  int64_t peak_host_bytes = 0;       // of the cache on the host, at most
-  int64_t peak_disk_bytes = 0;       // on the disk
-  std::vector<Traffic> traffic;      // of each pass that moved something
-  double compress_seconds = 0;       // from full cache, or from entries of earlier prompts, to the method's
-  std::optional<ReuseRecord> reuse;  // of methods that reuse entries
+  std::vector<VerifyRound> rounds;    // of verification methods
+  int64_t resident_bytes = 0;         // of the method's cache right after the prompt
+  int64_t peak_bytes = 0;             // at most, while this session lived
+  int64_t peak_host_bytes = 0;        // of the cache on the host, at most
+  int64_t peak_disk_bytes = 0;        // on the disk
+  std::vector<TierBytes> tier_bytes;  // after the prompt, then after each pass of its cache or round
+  std::vector<Traffic> traffic;       // of each pass that moved something
+  double compress_seconds = 0;        // from full cache, or from entries of earlier prompts, to the method's
+  std::optional<ReuseRecord> reuse;   // of methods that reuse entries
   /// [layers], of such a method's prompt from the full cache (harness/reuse/deviation.h), where that is at hand.
   std::vector<double> deviation;
 };

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/engine/compressed_cache.h"
+#include "harness/engine/request_meter.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
@@ -33,6 +34,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       make_draft_source(model, prompt, verifier, sampler_, {.full = &full_, .activity = &activity, .meter = meter_});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   resident_bytes = full_.bytes() + source_->resident_bytes();
+  note_bytes(*this, full_, source_->held_bytes());
   history_.push_back(emitter_.emit(*this, prompt.logits));
   if (!finished()) begin_round();
 }
@@ -67,6 +69,7 @@ void VerifySession::consume(std::span<const float> logits) {
     return;
   }
   verify(logits);
+  note_bytes(*this, full_, source_->held_bytes());
   peak_bytes = full_.ledger->peak(Tier::device) + source_->peak_bytes();
   if (!finished()) begin_round();
 }

@@ -24,6 +24,21 @@ void add_series(store::SampleResult& result, store::Series series) {
   result.series.push_back(std::move(series));
 }
 
+/// Bytes of every tier that is ever used, after the prompt and after each pass.
+void add_tier_series(store::SampleResult& result, const Session& session) {
+  for (const auto& [name, tier] :
+       {std::pair("device_bytes", &TierBytes::device), std::pair("host_bytes", &TierBytes::host),
+        std::pair("disk_bytes", &TierBytes::disk)}) {
+    store::Series series{.name = name, .unit = "bytes"};
+    bool used = false;
+    for (const TierBytes& bytes : session.tier_bytes) {
+      series.values.push_back(static_cast<float>(bytes.*tier));
+      used = used || bytes.*tier > 0;
+    }
+    if (used) result.series.push_back(std::move(series));
+  }
+}
+
 }  // namespace
 
 void describe_prompt(store::SampleResult& result, const Request& request) {
@@ -42,6 +57,7 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
   result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = session.peak_host_bytes;
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = session.peak_disk_bytes;
+  add_tier_series(result, session);
 }
 
 void add_divergence(store::SampleResult& result, std::span<const StepDivergence> steps) {

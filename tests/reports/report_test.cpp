@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 
 #include "harness/core/error.h"
 #include "harness/store/results_store.h"
 #include "reports/compare.h"
 #include "reports/experiment_report.h"
+#include "reports/report_charts.h"
 
 namespace kvarena::reports {
 namespace {
@@ -27,7 +30,8 @@ struct MethodScores {
   store::CellKind kind = store::CellKind::quality;
   std::string metric = "qa_f1";  // of the scores
   store::Storage storage = store::Storage::real;
-  std::string prompt = "prompt";  // the samples' hashes begin so
+  std::string prompt = "prompt";           // the samples' hashes begin so
+  std::vector<store::Series> series = {};  // of every sample, beside those that all have
 };
 
 const std::vector<store::MetricDefinition> kDefinitions = {
@@ -102,6 +106,7 @@ class ReportTest : public ::testing::Test {
                            .values = {10.0F, 11.0F, 12.0F, 40.0F},
                            .unit = "ms",
                            .clock = store::Clock::measured}}});
+          std::ranges::copy(method.series, std::back_inserter(results.back().series));
         }
         store.commit(run, results);
         store.settle_cell(id_of(method), {});
@@ -175,6 +180,24 @@ TEST_F(ReportTest, DrawsKlByStepAndTheTradeOff) {
   EXPECT_NE(html.find("id=\"kl-growth\""), std::string::npos);
   EXPECT_NE(html.find("id=\"trade-off\""), std::string::npos);
   EXPECT_EQ(html.find("<i>answer</i>"), std::string::npos);
+}
+
+TEST_F(ReportTest, DrawsBytesByTierWhereATierBehindTheDeviceIsUsed) {
+  constexpr float kMiB = 1024 * 1024;
+  const store::Series device{.name = "device_bytes", .values = {kMiB, 2 * kMiB, 3 * kMiB}, .unit = "bytes"};
+  const store::Series host{.name = "host_bytes", .values = {5 * kMiB, 5 * kMiB, 6 * kMiB}, .unit = "bytes"};
+  MethodScores full{"full", scores(6, 0.9)}, tiered{"tiered", scores(6, 0.6)};
+  full.series = {device};
+  EXPECT_TRUE(tier_charts(experiment("device.db", {full})).empty());
+  tiered.series = {device, host};
+  const std::vector<Chart> charts = tier_charts(experiment("tiers.db", {full, tiered}));
+  ASSERT_EQ(charts.size(), 1U);
+  const std::string spec = charts[0].spec;
+  for (const char* line : {"full, device", "tiered, device", "tiered, host"}) {
+    EXPECT_NE(spec.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(spec.find("full, host"), std::string::npos);
+  EXPECT_NE(spec.find(R"("x":2.0,"y":6.0)"), std::string::npos) << spec;
 }
 
 TEST_F(ReportTest, NamesTheExperimentsThereAre) {

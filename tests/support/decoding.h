@@ -22,6 +22,7 @@ struct Decoded {
   std::vector<Traffic> traffic;
   int64_t resident_bytes = 0;
   int64_t peak_host_bytes = 0;
+  std::vector<TierBytes> tier_bytes;
   std::string failure;
 };
 
@@ -46,6 +47,7 @@ inline Decoded decode(Transformer& model, const Prefill& prompt, const nlohmann:
   result.traffic = session->traffic;
   result.resident_bytes = session->resident_bytes;
   result.peak_host_bytes = session->peak_host_bytes;
+  result.tier_bytes = session->tier_bytes;
   result.failure = session->failure;
   return result;
 }

@@ -126,6 +126,13 @@ TEST_F(SpeCacheTest, BytesLieWhereTheyAreSaidToLie) {
   const int64_t entry = 2 * config.kv_heads * config.head_dim * 4;
   EXPECT_EQ(found.resident_bytes, codec.resident_bytes);  // the exact cache is elsewhere
   EXPECT_GE(found.peak_host_bytes, (n + new_tokens - 1) * config.layers * entry);
+  ASSERT_EQ(found.tier_bytes.size(), static_cast<size_t>(new_tokens + 1));  // the prompt, pre-decoding, the steps
+  EXPECT_GE(found.tier_bytes.front().host, n * config.layers * entry);
+  EXPECT_GE(found.tier_bytes.back().host, (n + new_tokens - 1) * config.layers * entry);
+  EXPECT_EQ(found.tier_bytes.front().device, found.resident_bytes);
+  EXPECT_EQ(found.tier_bytes.front().disk, 0);
+  EXPECT_EQ(codec.tier_bytes.size(), static_cast<size_t>(new_tokens));  // the prompt and the steps
+  EXPECT_EQ(codec.tier_bytes.back().host, 0);
   // The prompt and each fed token once; k entries a layer for each of the passes after the pre-decoding one.
   EXPECT_EQ(found.activity.traffic.offloaded_bytes, (n + new_tokens - 1) * config.layers * entry);
   EXPECT_EQ(found.activity.traffic.loaded_bytes, (new_tokens - 1) * 16 * config.layers * entry);
