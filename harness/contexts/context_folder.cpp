@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -14,9 +15,31 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char* kIndex = "index.json";
-constexpr const char* kLock = "lock";
+constexpr std::string_view kIndex = "kvarena-contexts.json";
+constexpr std::string_view kLock = "kvarena-contexts.lock";
+constexpr std::string_view kObject = ".kv";
 constexpr size_t kNameDigits = 32;  // of the key's SHA-256
+
+/// Without what write_file() puts behind the name of a file that is not whole yet: ".4711.tmp".
+std::string_view whole_name(std::string_view name) {
+  if (!name.ends_with(".tmp")) return name;
+  const std::string_view process = name.substr(0, name.size() - 4);
+  const size_t dot = process.rfind('.');
+  const bool number = dot != std::string_view::npos && dot + 1 < process.size() &&
+                      process.find_first_not_of("0123456789", dot + 1) == std::string_view::npos;
+  return number ? process.substr(0, dot) : name;
+}
+
+bool names_object(std::string_view name) {
+  return name.size() == kNameDigits + kObject.size() && name.ends_with(kObject) &&
+         name.find_first_not_of("0123456789abcdef") == kNameDigits;
+}
+
+/// Whether a store of contexts gives files such names.
+bool is_own_name(std::string_view name) {
+  const std::string_view whole = whole_name(name);
+  return whole == kIndex || whole == kLock || names_object(whole);
+}
 
 fs::path made(fs::path folder) {
   std::error_code error;
@@ -37,12 +60,26 @@ ContextFolder::ContextFolder(fs::path folder)
       lock_(folder_ / kLock, {.place = folder_.string(),
                               .held = "a folder of stored contexts that another run uses",
                               .action = "wait for it to end, stop it, or choose another folder"}) {
+  require_own();
   read_index();
-  forget_strangers();
+  forget_lost();
+}
+
+/// A folder without an index is taken when nothing else lies there: what a crash left of a store counts as nothing.
+void ContextFolder::require_own() const {
+  if (fs::exists(folder_ / kIndex)) return;
+  for (const auto& file : fs::directory_iterator(folder_)) {
+    const std::string name = file.path().filename().string();
+    if (is_own_name(name)) continue;
+    fail({.place = folder_.string(),
+          .found = fmt::format("\"{}\", which no store of contexts put there", name),
+          .expected = fmt::format("an empty folder, or one of stored contexts (with {})", kIndex),
+          .action = "choose another folder"});
+  }
 }
 
 fs::path ContextFolder::file_of(const std::string& key) const {
-  return folder_ / (sha256(key).substr(0, kNameDigits) + ".kv");
+  return folder_ / (sha256(key).substr(0, kNameDigits) + std::string(kObject));
 }
 
 /// The index carries its own checksum: {"sha256": of the dump of "objects", "objects": {key: {"bytes", "sha256"}}}.
@@ -66,17 +103,18 @@ void ContextFolder::write_index(const std::map<std::string, Entry>& index) const
   write_file(folder_ / kIndex, json{{"sha256", sha256(objects.dump())}, {"objects", objects}}.dump());
 }
 
-/// What the index does not know is removed; what it knows and is not there, or has another length, is forgotten.
-void ContextFolder::forget_strangers() {
-  std::set<fs::path> known;
-  bool changed = damage_.lost_indexes > 0;
+/// What the index knows and is not there, or has another length, is forgotten; objects that it does not know are
+/// removed. Whatever else somebody put into the folder is left alone.
+void ContextFolder::forget_lost() {
+  std::set<std::string> known = {std::string(kIndex), std::string(kLock)};
+  bool changed = damage_.lost_indexes > 0 || !fs::exists(folder_ / kIndex);
   for (auto it = index_.begin(); it != index_.end();) {
     const fs::path file = file_of(it->first);
     std::error_code error;
     const auto size = fs::file_size(file, error);
     const bool there = !error, whole = there && static_cast<int64_t>(size) == it->second.bytes;
     if (whole) {
-      known.insert(file);
+      known.insert(file.filename().string());
       ++it;
       continue;
     }
@@ -87,8 +125,8 @@ void ContextFolder::forget_strangers() {
   }
   for (const auto& file : fs::directory_iterator(folder_)) {
     const std::string name = file.path().filename().string();
-    if (name == kIndex || name == kLock || known.contains(file.path())) continue;
-    fs::remove_all(file.path());
+    if (known.contains(name) || !is_own_name(name) || !file.is_regular_file()) continue;
+    fs::remove(file.path());
     ++damage_.unknown_files;
   }
   if (changed) write_index(index_);
@@ -134,7 +172,7 @@ std::optional<std::vector<std::byte>> ContextFolder::get(const std::string& key)
 void ContextFolder::remove(const std::string& key) {
   if (index_.erase(key) == 0) return;
   write_index(index_);
-  std::error_code ignored;  // a file that stays is a stranger at the next opening
+  std::error_code ignored;  // a file that stays is unknown at the next opening
   fs::remove(file_of(key), ignored);
 }
 

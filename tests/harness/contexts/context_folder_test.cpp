@@ -25,6 +25,11 @@ std::vector<std::byte> bytes_of(uint64_t seed, size_t count) {
   return bytes;
 }
 
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 TEST(ContextFolder, GivesBackWhatWasPutAlsoToTheNextProgram) {
   const TemporaryFolder scratch;
   {
@@ -90,20 +95,16 @@ TEST(ContextFolder, ADamagedIndexMakesNothingTrusted) {
     folder.put("a", bytes_of(1, 100));
   }
   for (const char* text : {"", "{\"objects\": {}}", "not json"}) {
-    std::ofstream(scratch.path() / "index.json") << text;
+    std::ofstream(scratch.path() / "kvarena-contexts.json") << text;
     ContextFolder folder(scratch.path());
     EXPECT_TRUE(folder.keys().empty());
     EXPECT_EQ(folder.damage().lost_indexes, 1) << text;
     folder.put("a", bytes_of(1, 100));
   }
   // An index that was edited: the lengths agree, its own checksum does not.
-  std::string text;
-  {
-    std::ifstream file(scratch.path() / "index.json");
-    text.assign(std::istreambuf_iterator<char>(file), {});
-  }
+  std::string text = text_of(scratch.path() / "kvarena-contexts.json");
   text.replace(text.find("\"a\""), 3, "\"b\"");
-  std::ofstream(scratch.path() / "index.json") << text;
+  std::ofstream(scratch.path() / "kvarena-contexts.json") << text;
   EXPECT_FALSE(ContextFolder(scratch.path()).contains("b"));
 }
 
@@ -164,6 +165,50 @@ TEST(ContextFolder, TwoRunsCannotShareIt) {
     EXPECT_NE(text.find("that another run uses (process "), std::string::npos) << text;
     EXPECT_NE(text.find("choose another folder"), std::string::npos) << text;
   }
+}
+
+TEST(ContextFolder, AFolderOfSomebodyElseIsRefusedAndLeftAsItIs) {
+  const std::string object = std::string(32, 'a') + ".kv";
+  for (const char* name : {"notes.txt", "index.json", "lock", "photo.kv", "kvarena-contexts.json.old", "x.12.tmp"}) {
+    const TemporaryFolder scratch;
+    std::ofstream(scratch.path() / name) << "mine";
+    std::ofstream(scratch.path() / object) << "mine too";
+    std::filesystem::create_directory(scratch.path() / "photos");
+    try {
+      const ContextFolder folder(scratch.path());
+      FAIL() << name << ": expected a UserError";
+    } catch (const UserError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(scratch.path().string()), std::string::npos) << text;
+      EXPECT_NE(text.find("choose another folder"), std::string::npos) << text;
+    }
+    EXPECT_EQ(text_of(scratch.path() / name), "mine");
+    EXPECT_EQ(text_of(scratch.path() / object), "mine too");
+    const auto files = std::filesystem::directory_iterator(scratch.path());
+    EXPECT_EQ(std::distance(begin(files), end(files)), 3) << name;
+  }
+}
+
+TEST(ContextFolder, WhatSomebodyPutBesideObjectsStays) {
+  const TemporaryFolder scratch;
+  ContextFolder(scratch.path()).put("a", bytes_of(1, 100));
+  std::ofstream(scratch.path() / "notes.txt") << "mine";
+  std::filesystem::create_directory(scratch.path() / (std::string(32, 'b') + ".kv"));
+  std::ofstream(scratch.path() / (std::string(32, 'c') + ".kv.4711.tmp")) << "a program ended while it wrote";
+  ContextFolder folder(scratch.path());
+  EXPECT_EQ(folder.get("a"), bytes_of(1, 100));
+  EXPECT_EQ(folder.damage().unknown_files, 1);
+  EXPECT_EQ(text_of(scratch.path() / "notes.txt"), "mine");
+  EXPECT_TRUE(std::filesystem::is_directory(scratch.path() / (std::string(32, 'b') + ".kv")));
+}
+
+TEST(ContextFolder, ACrashBeforeTheFirstIndexLeavesAFolderThatIsTaken) {
+  const TemporaryFolder scratch;
+  std::ofstream(scratch.path() / "kvarena-contexts.lock") << "process 4711";
+  std::ofstream(scratch.path() / "kvarena-contexts.json.4711.tmp") << "{";
+  ContextFolder folder(scratch.path());
+  folder.put("a", bytes_of(1, 100));
+  EXPECT_EQ(folder.get("a"), bytes_of(1, 100));
 }
 
 TEST(ContextFolder, AFolderThatCannotBeMadeIsNamed) {
