@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "harness/core/error.h"
-#include "harness/engine/query_moments.h"
 #include "kernels/attention_sums/attention_sums.h"
 #include "kernels/common/parallel.h"
 
@@ -15,7 +14,7 @@ PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_
     : needs_(needs),
       prompt_tokens_(prompt_tokens),
       hidden_size_(hidden_size),
-      rotation_(std::move(rotation)),
+      back_rotation_(std::move(rotation)),
       seen_(static_cast<size_t>(layers)) {
   for (const Tap tap : needs.taps) tapped_.push_back(tapped_layer(tap, layers));
   for (LayerObservations& seen : seen_) {
@@ -82,7 +81,7 @@ void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const Lay
 void PromptObserver::observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
                              const float* lse) {
   if (seen.window > 0) keep_window(seen, shape, queries, lse);
-  for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, rotation_, queries);
+  for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, back_rotation_, queries);
   if (needs_.hidden) {
     seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
+#include "harness/engine/query_moments.h"
 #include "harness/method/method.h"
 
 namespace kvarena {
@@ -34,7 +35,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   Needs needs_;
   int64_t prompt_tokens_;
   int64_t hidden_size_;
-  Rotation rotation_;
+  BackRotation back_rotation_;
   std::vector<int64_t> tapped_;  // layers
   std::vector<LayerObservations> seen_;
   double seconds_ = 0;

@@ -3,34 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
+
+#include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
-
-/// Rows first .. q_len-1 turned back: [q_heads, rows, head_dim] in double.
-at::Tensor unrotated(const LayerShape& shape, const Rotation& rotation, const LayerQueries& queries, int64_t first) {
-  const int64_t rows = queries.q_len - first;
-  const int64_t half = shape.head_dim / 2;
-  at::Tensor out = at::empty({shape.q_heads, rows, shape.head_dim}, at::kDouble);
-  auto* data = out.data_ptr<double>();
-  for (int64_t t = 0; t < rows; ++t) {
-    const auto position = static_cast<double>(queries.position + first + t);
-    const float* row = queries.q + (first + t) * queries.q_stride;
-    for (int64_t c = 0; c < half; ++c) {
-      const double cos = std::cos(position * rotation.inverse[c]) / rotation.magnitude;
-      const double sin = std::sin(position * rotation.inverse[c]) / rotation.magnitude;
-      for (int64_t h = 0; h < shape.q_heads; ++h) {
-        const double a = row[h * shape.head_dim + c];
-        const double b = row[h * shape.head_dim + half + c];
-        double* to = data + (h * rows + t) * shape.head_dim;
-        to[c] = a * cos + b * sin;
-        to[half + c] = b * cos - a * sin;
-      }
-    }
-  }
-  return out;
-}
 
 void add(std::vector<double>& sums, const at::Tensor& part) {
   const at::Tensor flat = part.contiguous();
@@ -41,10 +18,47 @@ void add(std::vector<double>& sums, const at::Tensor& part) {
 
 }  // namespace
 
-void add_moments(QueryMoments& moments, const LayerShape& shape, const Rotation& rotation,
-                 const LayerQueries& queries) {
+void BackRotation::tabulate(int64_t position, int64_t count) {
+  if (position == position_ && count == count_) return;
+  std::vector<int32_t> back(static_cast<size_t>(count));
+  for (int64_t t = 0; t < count; ++t) back[t] = static_cast<int32_t>(-(position + t));
+  const auto half = static_cast<int64_t>(rotation_.inverse.size());
+  cos_.resize(static_cast<size_t>(count * half));
+  sin_.resize(cos_.size());
+  kernels::rotation_tables(back.data(), count, rotation_.inverse.data(), half,
+                           static_cast<float>(1 / rotation_.magnitude), cos_.data(), sin_.data());
+  position_ = position;
+  count_ = count;
+}
+
+std::vector<float> BackRotation::turned_back(const LayerShape& shape, const LayerQueries& queries, int64_t first) {
+  tabulate(queries.position, queries.q_len);
+  const auto half = static_cast<int64_t>(rotation_.inverse.size());
+  const int64_t row = shape.q_heads * shape.head_dim;
+  std::vector<float> rows;
+  rows.reserve(static_cast<size_t>((queries.q_len - first) * row));
+  for (int64_t t = first; t < queries.q_len; ++t) {
+    const float* const q = queries.q + t * queries.q_stride;
+    rows.insert(rows.end(), q, q + row);
+  }
+  kernels::rotate({.x = rows.data(),
+                   .tokens = queries.q_len - first,
+                   .heads = shape.q_heads,
+                   .head_dim = shape.head_dim,
+                   .token_stride = row,
+                   .head_stride = shape.head_dim,
+                   .rotary = 2 * half,
+                   .cos = cos_.data() + first * half,
+                   .sin = sin_.data() + first * half});
+  return rows;
+}
+
+void add_moments(QueryMoments& moments, const LayerShape& shape, BackRotation& rotation, const LayerQueries& queries) {
   const int64_t first = std::clamp<int64_t>(moments.left_out - queries.position, 0, queries.q_len);
-  const at::Tensor q = unrotated(shape, rotation, queries, first);
+  std::vector<float> rows = rotation.turned_back(shape, queries, first);
+  const at::Tensor q = at::from_blob(rows.data(), {queries.q_len - first, shape.q_heads, shape.head_dim}, at::kFloat)
+                           .transpose(0, 1)
+                           .to(at::kDouble, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);
   add(moments.mean, q.sum(1));
   add(moments.covariance, at::matmul(q.transpose(1, 2), q));
   moments.count += queries.q_len - first;

@@ -78,14 +78,17 @@ class ExpectedAttention final : public Scorer {
     const at::Tensor turn = average_rotation(layer);
     const auto [plain_mean, plain_covariance] = fitted() ? fitted_moments(layer) : prompt_moments(layer);
     const at::Tensor mean = at::matmul(plain_mean, turn.t()).to(at::kFloat);
-    // [kv_heads, 1, n, d]: each query head of a group sees the same keys.
-    const at::Tensor keys = layer.keys().narrow(1, first, count).unsqueeze(1);
-    const at::Tensor queries = mean.view({layer.kv_heads(), -1, 1, d});
-    at::Tensor logits = at::matmul(queries, keys.transpose(2, 3)).squeeze(2) / std::sqrt(static_cast<double>(d));
+    const at::Tensor keys = layer.keys().narrow(1, first, count);  // [kv_heads, n, d]
+    const at::Tensor queries = mean.view({layer.kv_heads(), -1, d});
+    at::Tensor logits = at::matmul(queries, keys.transpose(1, 2)) / std::sqrt(static_cast<double>(d));
     if (covariance_) {
-      const at::Tensor spread = at::matmul(turn, at::matmul(plain_covariance, turn.t()));
-      const at::Tensor heads = spread.to(at::kFloat).view({layer.kv_heads(), -1, d, d});
-      logits = logits + (at::matmul(keys, heads) * keys).sum(-1) / static_cast<double>(2 * d);
+      const at::Tensor spread = at::matmul(turn, at::matmul(plain_covariance, turn.t())).to(at::kFloat);
+      // A query head at a time: its products stay in the cache.
+      for (int64_t head = 0; head < layer.q_heads(); ++head) {
+        const at::Tensor own = keys[head / layer.group()];
+        logits[head / layer.group()][head % layer.group()] +=
+            at::matmul(own, spread[head]).mul_(own).sum(-1) / static_cast<double>(2 * d);
+      }
     }
     at::Tensor expected = at::softmax(logits, -1).mean(1);  // [kv_heads, n]
     if (value_norm_) expected = (expected + epsilon_) * layer.values().narrow(1, first, count).norm(2, -1);

@@ -22,7 +22,7 @@ const Reconstruction kRepeat{.chunk = 40, .first = "first", .next = "next"};
 
 TEST(QueryMomentsTest, TurnQueriesBackAndLeaveOutTheFirst) {
   const LayerShape shape{.q_heads = 1, .kv_heads = 1, .head_dim = 2};
-  const Rotation rotation{.inverse = {0.5}};
+  BackRotation rotation({.inverse = {0.5}});
   const std::vector<std::array<double, 2>> plain = {{9, 9}, {1, 2}, {3, -2}, {2, 6}};
   std::vector<float> turned;
   for (size_t t = 0; t < plain.size(); ++t) {
