@@ -5,6 +5,17 @@
 
 namespace kvarena::kernels {
 
+AttentionRows token_rows(const AttentionRows& rows, int64_t t) {
+  AttentionRows one = rows;
+  one.first_token += t;
+  one.tokens = 1;
+  one.low += t;
+  one.high += t;
+  one.weights += t * rows.group * rows.weights_stride;
+  one.factors += t * rows.group * rows.factors_stride;
+  return one;
+}
+
 void add_probabilities(const AttentionRows& rows, float* sums, int64_t stride) {
   const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
   if (fast == nullptr) return add_probabilities_reference(rows, sums, stride);

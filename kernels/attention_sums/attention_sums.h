@@ -14,6 +14,9 @@
 
 namespace kvarena::kernels {
 
+/// The rows of token rows.first_token + t alone.
+[[nodiscard]] AttentionRows token_rows(const AttentionRows& rows, int64_t t);
+
 /// sums[g * stride + p] += the probability of query head g of the group, for each token.
 void add_probabilities(const AttentionRows& rows, float* sums, int64_t stride);
 

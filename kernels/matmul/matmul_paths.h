@@ -36,6 +36,8 @@ struct MatmulTable {
   void (*tile)(const float* tile, const float* panel, int64_t rows, int64_t depth, bool first, float* c);
   /// lanes [rows, 32] += |c [rows, 32]|.
   void (*add_magnitudes)(const float* c, int64_t rows, float* lanes);
+  /// Where c [rows, 32] is larger than best, it takes best's place and `panel` that of panels.
+  void (*take_larger)(const float* c, int64_t rows, float panel, float* best, float* panels);
 };
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 

@@ -182,11 +182,20 @@ void add_magnitudes(const float* c, int64_t rows, float* lanes) {
   for (int64_t i = 0; i < rows * kPanel; i += kLanes) store16(lanes + i, add(load16(lanes + i), abs16(load16(c + i))));
 }
 
+void take_larger(const float* c, int64_t rows, float panel, float* best, float* panels) {
+  for (int64_t i = 0; i < rows * kPanel; i += kLanes) {
+    const F32x16 now = load16(c + i), before = load16(best + i);
+    const Mask16 larger = less(before, now);
+    store16(best + i, select(larger, now, before));
+    store16(panels + i, select(larger, set16(panel), load16(panels + i)));
+  }
+}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const MatmulTable matmul_table;
-const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile, add_magnitudes};
+const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile, add_magnitudes, take_larger};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

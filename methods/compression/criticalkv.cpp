@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "harness/method/wrapping_scorer.h"
-#include "kernels/matmul/magnitudes.h"
+#include "kernels/matmul/row_reductions.h"
 
 namespace kvarena {
 namespace {
@@ -54,7 +54,7 @@ class CriticalKv final : public WrappingScorer {
     for (int64_t head = 0; head < view.q_heads(); ++head) {
       const kernels::PackedMatrix weights =
           kernels::pack_weights(projection[head].data_ptr<float>(), hidden_size, head_dim, kernels::DType::f32);
-      kernels::row_magnitudes(values[head / view.group()].data_ptr<float>(), view.n(), head_dim, weights,
+      kernels::row_magnitudes({values[head / view.group()].data_ptr<float>(), view.n(), head_dim}, weights,
                               norms[head].data_ptr<float>());
     }
     return view.group_mean(norms).contiguous();

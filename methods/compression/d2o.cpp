@@ -7,6 +7,7 @@
 #include "harness/method/budget.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
+#include "kernels/matmul/row_reductions.h"
 
 namespace kvarena {
 namespace {
@@ -161,11 +162,15 @@ class D2o final : public Method {
     const at::Tensor keys = at::from_blob(leaving.keys.data(), {static_cast<int64_t>(leaving.keys.size()) / d, d});
     const at::Tensor units = keys / keys.norm(2, 1, /*keepdim=*/true).clamp_min(1e-12);
     const auto rows = [&](const std::vector<int32_t>& list) { return units.index_select(0, at::tensor(list)); };
-    const auto [largest, index] = at::matmul(rows(leaving.evicted), rows(leaving.kept).t()).max(1);
-    for (int64_t e = 0; e < largest.numel(); ++e) {
-      leaving.similarity.push_back(largest.data_ptr<float>()[e]);
-      leaving.nearest.push_back(leaving.kept[index.data_ptr<int64_t>()[e]]);
-    }
+    const at::Tensor kept = rows(leaving.kept);
+    const at::Tensor evicted = rows(leaving.evicted);
+    std::vector<float> largest(leaving.evicted.size());
+    leaving.nearest.resize(largest.size());
+    kernels::row_peaks({evicted.data_ptr<float>(), evicted.size(0), d},
+                       kernels::pack_weights(kept.data_ptr<float>(), kept.size(0), d, kernels::DType::f32),
+                       largest.data(), leaving.nearest.data());
+    leaving.similarity.assign(largest.begin(), largest.end());
+    for (int32_t& nearest : leaving.nearest) nearest = leaving.kept[nearest];
   }
 
   void evict(LayerContext& layer, bool first) const {
@@ -196,28 +201,31 @@ class D2o final : public Method {
     layer.activity.entries_dropped += static_cast<int64_t>(mean.size()) * heads;
   }
 
-  static void merge(const LayerContext& layer, int64_t head, const Leaving& leaving, const std::vector<double>& mean,
+  /// Sums grow in the rows of the kept entries.
+  static void merge(const LayerContext& layer, int64_t head, Leaving& leaving, const std::vector<double>& mean,
                     double threshold) {
     const int64_t d = layer.cache.shape().head_dim;
-    for (const int32_t c : leaving.kept) {
-      std::vector<float> key(leaving.keys.begin() + c * d, leaving.keys.begin() + (c + 1) * d);
-      std::vector<float> value(leaving.values.begin() + c * d, leaving.values.begin() + (c + 1) * d);
-      int64_t joined = 1;
-      for (size_t e = 0; e < leaving.evicted.size(); ++e) {
-        if (leaving.nearest[e] != c || mean[e] < threshold) continue;
-        ++joined;
-        const auto u = static_cast<float>(leaving.similarity[e]);
-        for (int64_t i = 0; i < d; ++i) {
-          key[i] += u * leaving.keys[leaving.evicted[e] * d + i];
-          value[i] += u * leaving.values[leaving.evicted[e] * d + i];
-        }
-      }
-      if (joined == 1) continue;
+    std::vector<int64_t> joined(leaving.keys.size() / static_cast<size_t>(d), 1);
+    for (size_t e = 0; e < leaving.evicted.size(); ++e) {
+      if (mean[e] < threshold) continue;
+      const int64_t from = leaving.evicted[e] * d;
+      const int64_t to = leaving.nearest[e] * d;
+      const auto u = static_cast<float>(leaving.similarity[e]);
       for (int64_t i = 0; i < d; ++i) {
-        key[i] /= static_cast<float>(joined);
-        value[i] /= static_cast<float>(joined);
+        leaving.keys[to + i] += u * leaving.keys[from + i];
+        leaving.values[to + i] += u * leaving.values[from + i];
       }
-      layer.cache.tail().overwrite(head, c, key.data(), value.data());
+      ++joined[leaving.nearest[e]];
+    }
+    for (const int32_t c : leaving.kept) {
+      if (joined[c] == 1) continue;
+      float* const key = leaving.keys.data() + c * d;
+      float* const value = leaving.values.data() + c * d;
+      for (int64_t i = 0; i < d; ++i) {
+        key[i] /= static_cast<float>(joined[c]);
+        value[i] /= static_cast<float>(joined[c]);
+      }
+      layer.cache.tail().overwrite(head, c, key, value);
     }
   }
 

@@ -1,13 +1,53 @@
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
 
 #include "harness/method/scorer.h"
+#include "kernels/attention_sums/attention_sums.h"
 
 namespace kvarena {
 namespace {
+
+constexpr int64_t kBits = 24;  // whole numbers that a float holds
+
+/// A bit for each query of the history in a ring, 24 to a number: whether the query ignored the entry.
+struct Ring {
+  int64_t history = 0;
+  [[nodiscard]] int64_t width() const { return (history + kBits - 1) / kBits; }
+  [[nodiscard]] int64_t word(int64_t position) const { return position % history / kBits; }
+  [[nodiscard]] uint32_t bit(int64_t position) const { return 1U << (position % history % kBits); }
+};
+
+/// The bits of the prompt's last queries.
+class Ignored final : public PromptStatistic {
+ public:
+  explicit Ignored(int64_t history) : ring_{history} {}
+  std::string id() const override { return fmt::format("ignored by the last {} queries", ring_.history); }
+  int64_t width() const override { return ring_.width(); }
+  void add(const QueryRows& queries, std::span<float> sums) const override {
+    const kernels::AttentionRows& rows = queries.rows;
+    const auto entries = static_cast<int64_t>(sums.size()) / width();
+    std::vector<float> mean, squares;
+    for (int64_t t = std::max<int64_t>(0, entries - ring_.history - queries.position); t < rows.tokens; ++t) {
+      mean.assign(static_cast<size_t>(entries), 0.0F);
+      squares.assign(mean.size(), 0.0F);
+      kernels::add_moments(kernels::token_rows(rows, t), mean.data(), squares.data());
+      const int64_t position = queries.position + t;
+      const int64_t seen = position + 1;
+      const auto share = static_cast<float>(1.0 / static_cast<double>(seen));
+      const auto bit = static_cast<float>(ring_.bit(position));
+      float* const words = sums.data() + ring_.word(position) * entries;
+      for (int64_t i = 0; i < seen; ++i) words[i] += mean[i] < share ? bit : 0.0F;
+    }
+  }
+
+ private:
+  Ring ring_;
+};
 
 /// What was unimportant stays unimportant.  Of the last `history` queries, count for every entry those that gave it
 /// less than an equal share, a[t,i] < 1 / (entries t sees), a the mean over the group of a kv head. After the prompt
@@ -23,7 +63,7 @@ class Scissorhands final : public Scorer {
     p("recent", recent_).min(0).doc("newest entries, always kept");
     p("drop_fraction", drop_).min(0).max(1).doc("fraction of the budget that leaves at once while decoding");
   }
-  Needs needs() const override { return {.window = history_, .step_attention = true}; }
+  Needs needs() const override { return {.step_attention = true, .statistics = {std::make_shared<Ignored>(history_)}}; }
   bool evicts_while_decoding() const override { return true; }
   Protection protect(int64_t /*budget*/) const override { return {.recent = recent_}; }
 
@@ -55,21 +95,9 @@ class Scissorhands final : public Scorer {
     }
   }
 
-  /// A bit for each query of the history, 24 to a number.
-  int64_t remembered_width() const override { return (history_ + kBits - 1) / kBits; }
-
+  int64_t remembered_width() const override { return ring().width(); }
   at::Tensor remember_prompt(const LayerView& layer) const override {
-    const int64_t n = layer.n();
-    at::Tensor bits = at::zeros({layer.kv_heads(), n, remembered_width()}, at::kFloat);
-    layer.for_each_query_block(history_, [&](const at::Tensor& scores, int64_t first) {
-      const at::Tensor p = scores.softmax(-1).view({layer.kv_heads(), layer.group(), -1, n}).mean(1);
-      for (int64_t row = 0; row < p.size(1); ++row) {
-        const int64_t seen = first + row + 1;
-        const at::Tensor low = p.select(1, row).narrow(1, 0, seen).lt(1.0 / static_cast<double>(seen));
-        bits.select(2, slot(first + row) / kBits).narrow(1, 0, seen).add_(low, bit(first + row));
-      }
-    });
-    return bits;
+    return layer.prompt_statistic(Ignored(history_));
   }
 
   void observe(const StepAttention& step) const override {
@@ -82,18 +110,16 @@ class Scissorhands final : public Scorer {
         float p = 0;
         for (int64_t voter = 0; voter < group; ++voter) p += step.attention[head * group + voter][i];
         const bool low = p / static_cast<float>(group) < 1.0F / static_cast<float>(n);
-        float& word = bits[i * width + slot(step.position) / kBits];
-        const bool was = (static_cast<uint32_t>(word) >> (slot(step.position) % kBits) & 1U) != 0;
-        if (low != was) word += low ? bit(step.position) : -bit(step.position);
+        float& word = bits[i * width + ring().word(step.position)];
+        const uint32_t bit = ring().bit(step.position);
+        const bool was = (static_cast<uint32_t>(word) & bit) != 0;
+        if (low != was) word += low ? static_cast<float>(bit) : -static_cast<float>(bit);
       }
     }
   }
 
  private:
-  static constexpr int64_t kBits = 24;  // whole numbers that a float holds
-  /// A query's place in the ring.
-  [[nodiscard]] int64_t slot(int64_t position) const { return position % history_; }
-  [[nodiscard]] float bit(int64_t position) const { return static_cast<float>(1U << (slot(position) % kBits)); }
+  [[nodiscard]] Ring ring() const { return {history_}; }
 
   int64_t history_ = 400;
   int64_t recent_ = 10;

@@ -1,6 +1,9 @@
 #include "kernels/matmul/matmul.h"
 
-#include "kernels/matmul/magnitudes.h"
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/matmul/row_reductions.h"
 #include "tests/kernels/support.h"
 
 namespace kvarena::kernels {
@@ -65,7 +68,7 @@ TEST(Matmul, EveryPathAgreesWithTheReference) {
   }
 }
 
-TEST(RowMagnitudes, AreTheNormsOfTheProduct) {
+TEST(RowReductions, AreThoseOfTheProduct) {
   const Case cases[] = {{1, 1, 1},     {1, 33, 17, 3}, {5, 31, 7, 1}, {13, 576, 64},
                         {25, 65, 300}, {4, 0, 8},      {0, 8, 8},     {3, 5, 0}};
   for (const Case& c : cases) {
@@ -77,12 +80,22 @@ TEST(RowMagnitudes, AreTheNormsOfTheProduct) {
         const std::vector<float> y = run(packed, x, c.m, c.k + c.x_pad, c.n, nullptr);
         std::vector<float> want(static_cast<size_t>(c.m)), got(want.size(), -1.0F), alone(want.size());
         for (size_t i = 0; i < y.size(); ++i) want[i / static_cast<size_t>(c.n)] += std::fabs(y[i]);
-        row_magnitudes(x.data(), c.m, c.k + c.x_pad, packed, got.data());
+        const Rows rows{x.data(), c.m, c.k + c.x_pad};
+        row_magnitudes(rows, packed, got.data());
         expect_close(got, want, 1e-6, 1e-6 * static_cast<double>(c.n + 10), describe(c, dtype, path));
         for (int64_t i = 0; i < c.m; ++i) {
-          row_magnitudes(x.data() + i * (c.k + c.x_pad), 1, c.k + c.x_pad, packed, &alone[static_cast<size_t>(i)]);
+          row_magnitudes({rows.x + i * rows.stride, 1, rows.stride}, packed, &alone[static_cast<size_t>(i)]);
         }
         expect_same_bits(got, alone, describe(c, dtype, path));
+        if (c.n == 0) continue;
+        std::vector<int32_t> column(want.size(), -1);
+        row_peaks(rows, packed, got.data(), column.data());
+        for (int64_t i = 0; i < c.m; ++i) {
+          const auto peak = std::max_element(y.begin() + i * c.n, y.begin() + (i + 1) * c.n);
+          // matmul() of few rows and of many has the same bits, so there is nothing to tolerate.
+          EXPECT_EQ(got[static_cast<size_t>(i)], *peak) << describe(c, dtype, path);
+          EXPECT_EQ(column[static_cast<size_t>(i)], peak - (y.begin() + i * c.n)) << describe(c, dtype, path);
+        }
       }
     }
   }
