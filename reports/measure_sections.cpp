@@ -182,11 +182,13 @@ Section memory_section(const ExperimentData& data) {
       {.id = "memory",
        .title = "Resident bytes",
        .caption = "Bytes allocated for the cache right after the prompt: entries, scales, positions, indexes, and for "
-                  "verification methods both caches. Numbers without a mark are of real allocations; sim: a codec "
+                  "verification methods both caches. Packed: bits for each number that a codec holds, its scales "
+                  "and tables included. Numbers without a mark are of real allocations; sim: a codec "
                   "without a packed form; emu: a tier or link that was not there."},
       {{"resident_bytes", "Resident", {}},
        {"kept_bytes_fraction", "Of full KV", {}},
-       {"compression_factor", "Factor", kFactor}});
+       {"compression_factor", "Factor", kFactor},
+       {"bits_per_number", "Packed", kFixed2}});
   std::erase_if(table.rows, [](const TableRow& row) { return row.role == RowRole::noise_floor; });
   return {.id = "memory", .title = "Memory", .tables = {std::move(table)}, .charts = trade_off_charts(data)};
 }

@@ -40,8 +40,8 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
 
 }  // namespace
 
-KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
-  KvCache cache = prompt.cache.clone();
+std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
+                                      Activity& activity) {
   const auto layers = static_cast<int64_t>(cache.layers.size());
   std::vector<LayerContext> contexts;
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -49,11 +49,23 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
                         .layers = layers,
                         .cache = cache.layers[layer],
                         .activity = activity,
-                        .prompt_tokens = static_cast<int64_t>(prompt.tokens.size()),
-                        .model = prompt.model.get(),
-                        .prompt = prompt.tokens,
+                        .prompt_tokens = prompt_tokens,
+                        .model = model,
                         .request = &cache});
   }
+  return contexts;
+}
+
+std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Activity& activity) {
+  std::vector<LayerContext> contexts =
+      contexts_of(cache, static_cast<int64_t>(prompt.tokens.size()), prompt.model.get(), activity);
+  for (LayerContext& layer : contexts) layer.prompt = prompt.tokens;
+  return contexts;
+}
+
+KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
+  KvCache cache = prompt.cache.clone();
+  std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
   method.compress_all(contexts, prompt.observations);
   return cache;
 }

@@ -9,6 +9,12 @@
 
 namespace kvarena {
 
+/// The layers of a cache as a method is handed them at the end of a prompt of so many tokens.
+[[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
+                                                    Activity& activity);
+/// The same where the prompt is at hand.
+[[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Activity& activity);
+
 /// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
 /// without what the method needs.
 [[nodiscard]] KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity);

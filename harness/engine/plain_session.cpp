@@ -1,5 +1,6 @@
 #include "harness/engine/plain_session.h"
 
+#include "harness/engine/packing.h"
 #include "harness/engine/request_meter.h"
 #include "harness/engine/selection_meter.h"
 #include "harness/reuse/deviation.h"
@@ -20,6 +21,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
   }
   resident_bytes = state_.cache.bytes();
   note_bytes(*this, state_.cache);
+  bits_per_number = packed_size(state_.cache).bits_per_number();
   traffic_so_far_ = activity.traffic;
   emitter_.emit(*this, state_.logits);
 }

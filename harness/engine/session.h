@@ -59,6 +59,7 @@ class Session {
   std::string failure;  // why the method could not go on; finish is `failed` then
   Activity activity;
   std::vector<VerifyRound> rounds;    // of verification methods
+  double bits_per_number = 0;         // of what codecs hold of the cache after the prompt; 0 where they hold nothing
   int64_t resident_bytes = 0;         // of the method's cache right after the prompt
   int64_t peak_bytes = 0;             // at most, while this session lived
   int64_t peak_host_bytes = 0;        // of the cache on the host, at most

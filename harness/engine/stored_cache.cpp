@@ -137,21 +137,6 @@ void get_ragged(Reader& from, EntrySegment& tail) {
   }
 }
 
-std::vector<LayerContext> contexts_of(KvCache& cache, int64_t tokens, const ModelFacts* facts, Activity& activity) {
-  std::vector<LayerContext> contexts;
-  const auto layers = static_cast<int64_t>(cache.layers.size());
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    contexts.push_back({.layer = layer,
-                        .layers = layers,
-                        .cache = cache.layers[layer],
-                        .activity = activity,
-                        .prompt_tokens = tokens,
-                        .model = facts,
-                        .request = &cache});
-  }
-  return contexts;
-}
-
 /// [front as it is][frames][rest as it is]
 void put_stream(Writer& to, const Prefill& prompt, const StreamCodecMethod& method) {
   KvCache cache = prompt.cache.clone();

@@ -54,6 +54,9 @@ void add_bytes(store::SampleResult& result, const Session& session, int64_t full
   result.values.push_back({.metric = "full_kv_bytes", .value = full, .unit = "bytes"});
   result.values.push_back({.metric = "kept_bytes_fraction", .value = resident / full, .unit = "fraction"});
   result.values.push_back({.metric = "compression_factor", .value = full / resident, .unit = ""});
+  if (session.bits_per_number > 0) {
+    result.values.push_back({.metric = "bits_per_number", .value = session.bits_per_number, .unit = "bits"});
+  }
   result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = session.peak_host_bytes;
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = session.peak_disk_bytes;

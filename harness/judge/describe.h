@@ -12,8 +12,8 @@ namespace kvarena::judge {
 /// Prompt hash and lengths.
 void describe_prompt(store::SampleResult& result, const Request& request);
 
-/// resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor, and the peak of each tier. `full_bytes`: of
-/// the same prompt's full cache.
+/// resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor, bits_per_number of codecs, and peak and
+/// series of each tier. `full_bytes`: of the same prompt's full cache.
 void add_bytes(store::SampleResult& result, const Session& session, int64_t full_bytes);
 
 /// emulated when the session moved bytes over a link of the request's machine that is.

@@ -32,6 +32,7 @@ KVARENA_METRIC(
      .source = "kvarena; SpeCache's \"0.16x\" counts the maximum context length",
      .stored = {{"resident_bytes", "Resident bytes", "bytes", 1, Better::lower},
                 {"full_kv_bytes", "Bytes of the full cache", "bytes", 1, Better::lower},
+                {"bits_per_number", "Bits for each number that a codec holds", "bits", 1, Better::lower},
                 {"kept_bytes_fraction", "Resident bytes of full KV", "fraction", 100, Better::lower},
                 {"compression_factor", "Compression factor", "", 1}}});
 
