@@ -14,6 +14,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/packing.h"
+#include "harness/experiment/provenance.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
 #include "kernels/common/parallel.h"
@@ -156,8 +157,10 @@ int run(const Options& options) {
       failed = true;
     }
   }
-  const json report = {{"model", model.config.name}, {"data", options.data},       {"tokens", tokens.size()},
-                       {"threads", options.threads}, {"repeats", options.repeats}, {"codecs", rows}};
+  const store::RunRecord made = experiment::collect_provenance();
+  const json report = {{"model", model.config.name},    {"dtype", options.model.dtype}, {"data", options.data},
+                       {"tokens", tokens.size()},       {"threads", options.threads},   {"repeats", options.repeats},
+                       {"revision", made.git_revision}, {"cpu", made.cpu_model},        {"codecs", rows}};
   if (options.as_json) {
     print(report.dump(2) + "\n");
   } else {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "harness/core/error.h"
-#include "harness/method/codec.h"
 #include "harness/method/fitter.h"
+#include "harness/method/model_facts.h"
+#include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
@@ -42,14 +42,31 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
       {.place = "cache stream", .found = found, .expected = expected, .action = "it was cut or damaged; encode again"});
 }
 
-std::vector<int32_t> consecutive(int64_t first, int64_t count) {
-  std::vector<int32_t> positions(static_cast<size_t>(count));
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(first));
-  return positions;
+/// Turns a chunk's keys to positions first and after, or from them back to none; all layers by one table.
+void turn_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
+  if (layer.model == nullptr || layer.model->rotation.inverse.empty()) return;
+  const std::vector<double>& inverse = layer.model->rotation.inverse;
+  const auto half = static_cast<int64_t>(inverse.size());
+  std::vector<int32_t> by(static_cast<size_t>(chunk.tokens));
+  for (int64_t t = 0; t < chunk.tokens; ++t) by[t] = static_cast<int32_t>(back ? -(first + t) : first + t);
+  std::vector<float> cos(static_cast<size_t>(chunk.tokens * half)), sin(cos.size());
+  kernels::rotation_tables(by.data(), chunk.tokens, inverse.data(), half, /*magnitude=*/1, cos.data(), sin.data());
+  const int64_t head_dim = layer.cache.shape().head_dim;
+  for (int64_t at = 0; at < chunk.layers; ++at) {
+    kernels::rotate({.x = chunk.row(true, at, 0),
+                     .tokens = chunk.tokens,
+                     .heads = chunk.channels / head_dim,
+                     .head_dim = head_dim,
+                     .token_stride = chunk.channels,
+                     .head_stride = head_dim,
+                     .rotary = 2 * half,
+                     .cos = cos.data(),
+                     .sin = sin.data()});
+  }
 }
 
-/// Entries begin .. end-1 of every layer's tail, keys without their rotation where `rotary` is not null.
-KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end, const RotaryKeys* rotary) {
+/// Entries begin .. end-1 of every layer's tail.
+KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end) {
   const LayerShape& shape = layers[0].cache.shape();
   const int64_t d = shape.head_dim;
   KvChunk chunk{.layers = static_cast<int64_t>(layers.size()),
@@ -59,36 +76,12 @@ KvChunk gather(std::span<LayerContext> layers, int64_t begin, int64_t end, const
                 .values = {}};
   chunk.resize();
   for (int64_t layer = 0; layer < chunk.layers; ++layer) {
-    const EntrySegment& tail = layers[layer].cache.tail();
-    std::vector<float> keys(static_cast<size_t>(chunk.tokens * d));
-    std::vector<float> values(keys.size());
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      tail.read_some(h, begin, chunk.tokens, keys.data(), values.data(), d);
-      if (rotary != nullptr) rotary->undo(keys.data(), consecutive(tail.position(h, begin), chunk.tokens));
-      for (int64_t t = 0; t < chunk.tokens; ++t) {
-        std::copy_n(&keys[t * d], d, chunk.row(true, layer, t) + h * d);
-        std::copy_n(&values[t * d], d, chunk.row(false, layer, t) + h * d);
-      }
+      layers[layer].cache.tail().read_some(h, begin, chunk.tokens, chunk.row(true, layer, 0) + h * d,
+                                           chunk.row(false, layer, 0) + h * d, chunk.channels);
     }
   }
   return chunk;
-}
-
-/// Turns a chunk's keys to positions `first` and after.
-void rotate(KvChunk& chunk, int64_t head_dim, int64_t first, const RotaryKeys& rotary) {
-  const std::vector<int32_t> positions = consecutive(first, chunk.tokens);
-  std::vector<float> head(static_cast<size_t>(chunk.tokens * head_dim));
-  for (int64_t layer = 0; layer < chunk.layers; ++layer) {
-    for (int64_t channel = 0; channel < chunk.channels; channel += head_dim) {
-      for (int64_t t = 0; t < chunk.tokens; ++t) {
-        std::copy_n(chunk.row(true, layer, t) + channel, head_dim, &head[t * head_dim]);
-      }
-      rotary.redo(head.data(), positions);
-      for (int64_t t = 0; t < chunk.tokens; ++t) {
-        std::copy_n(&head[t * head_dim], head_dim, chunk.row(true, layer, t) + channel);
-      }
-    }
-  }
 }
 
 /// Appends a chunk to every layer's tail.
@@ -163,12 +156,12 @@ KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream) {
 
 std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) const {
   const auto coder = codec_->coder(layers[0].model);
-  const RotaryKeys rotary = rotary_keys(layers[0]);
   const Coded tokens = coded(layers[0].cache.tail().entries(0));
   std::vector<uint8_t> stream;
   for (int64_t t = tokens.begin; t < tokens.end; t += codec_->chunk_tokens()) {
     const int64_t stop = std::min(tokens.end, t + codec_->chunk_tokens());
-    const KvChunk chunk = gather(layers, t, stop, codec_->before_rotation() ? &rotary : nullptr);
+    KvChunk chunk = gather(layers, t, stop);
+    if (codec_->before_rotation()) turn_keys(chunk, layers[0], layers[0].cache.tail().position(0, t), /*back=*/true);
     const std::vector<uint8_t> frame = write_frame(*coder, chunk);
     stream.insert(stream.end(), frame.begin(), frame.end());
   }
@@ -178,7 +171,6 @@ std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) c
 void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerContext> layers,
                                int64_t position) const {
   const auto coder = codec_->coder(layers[0].model);
-  const RotaryKeys rotary = rotary_keys(layers[0]);
   const LayerShape& shape = layers[0].cache.shape();
   const auto count = static_cast<int64_t>(layers.size());
   while (!stream.empty()) {
@@ -187,7 +179,7 @@ void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerC
       damaged(fmt::format("{} layers of {} channels", chunk.layers, chunk.channels),
               fmt::format("{} layers of {}", count, shape.kv_heads * shape.head_dim));
     }
-    if (codec_->before_rotation()) rotate(chunk, shape.head_dim, position, rotary);
+    if (codec_->before_rotation()) turn_keys(chunk, layers[0], position, /*back=*/false);
     append(chunk, layers, position);
     position += chunk.tokens;
   }
@@ -203,7 +195,7 @@ void StreamCodecMethod::compress_all(std::span<LayerContext> layers,
   const int64_t first = tail.position(0, tokens.begin);
   const std::vector<uint8_t> stream = encode(layers);
   std::optional<KvChunk> recent;
-  if (tokens.end < n) recent = gather(layers, tokens.end, n, nullptr);
+  if (tokens.end < n) recent = gather(layers, tokens.end, n);
   for (const LayerContext& layer : layers) {
     layer.cache.tail().truncate(tokens.begin);
     layer.activity.entries_packed += (tokens.end - tokens.begin) * layer.cache.shape().kv_heads;

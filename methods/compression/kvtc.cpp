@@ -4,11 +4,11 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 #include "harness/cache/supplements.h"
+#include "harness/method/bit_allocation.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/stream_bytes.h"
 #include "harness/method/stream_codec.h"
@@ -20,29 +20,11 @@
 namespace kvarena {
 namespace {
 
-constexpr std::array<int64_t, 5> kRunSizes = {1, 16, 64, 256, 1024};
-constexpr std::array<int64_t, 3> kBits = {8, 4, 2};
-constexpr int64_t kUnit = 16;     // bits that the budget is counted in; every run costs a multiple
-constexpr int64_t kAlign = 16;    // longer runs begin at multiples of it
-constexpr int64_t kSingles = 64;  // components that may be runs of their own: those of most variance
-
-/// Consecutive components that share a scale and a shift per token; of a run of one, the shift is the number.
-struct Run {
-  int64_t first = 0;
-  int64_t size = 0;
-  int64_t bits = 0;
-
-  [[nodiscard]] int64_t cost() const { return size == 1 ? 16 : 32 + size * bits; }
-  [[nodiscard]] int64_t bytes(int64_t tokens) const {
-    return size == 1 ? 2 * tokens : 4 * tokens + (tokens * size * bits + 7) / 8;
-  }
-};
-
 /// Numbers of one token and run as codes, which stand for shift + scale * code.
 struct CodedRun {
   uint16_t shift = 0, scale = 0;  // f16
 };
-CodedRun code_run(const float* x, const Run& run, uint8_t* codes) {
+CodedRun code_run(const float* x, const ComponentRun& run, uint8_t* codes) {
   const auto [least, most] = std::minmax_element(x, x + run.size);
   const auto levels = static_cast<float>((1 << run.bits) - 1);
   const CodedRun coded{kernels::f32_to_f16(*least), kernels::f32_to_f16((*most - *least) / levels)};
@@ -54,112 +36,11 @@ CodedRun code_run(const float* x, const Run& run, uint8_t* codes) {
   }
   return coded;
 }
-void decode_run(const uint8_t* codes, const Run& run, const CodedRun& coded, float* x) {
+void decode_run(const uint8_t* codes, const ComponentRun& run, const CodedRun& coded, float* x) {
   const float shift = kernels::f16_to_f32(coded.shift);
   const float scale = kernels::f16_to_f32(coded.scale);
   for (int64_t i = 0; i < run.size; ++i) x[i] = shift + scale * static_cast<float>(codes[i]);
 }
-
-/// Squared error that each possible run adds to a calibration row, [kRunSizes][kBits][components] by its first
-/// component, 0 where no run of this kind begins. And what leaving out a component adds.
-struct RunErrors {
-  int64_t components = 0;
-  std::vector<float> errors;
-  std::vector<float> variance;
-
-  [[nodiscard]] float of(size_t size, size_t bits, int64_t first) const {
-    return errors[(size * kBits.size() + bits) * components + first];
-  }
-};
-
-/// The runs of least error within `budget` bits a token, widths never rising along the components, what they do not
-/// reach left out: for every number of components, units spent and width of the last run, the least error.
-class Allocation {
- public:
-  Allocation(const RunErrors& errors, int64_t budget)
-      : errors_(errors), units_(budget / kUnit), best_(index(errors.components + kAlign, 0, 0)) {
-    at(0, 0, 0) = {.error = 0, .size = -1};
-    for (int64_t end = 0; end < errors.components; end = next_end(end)) {
-      for (int64_t spent = 0; spent <= units_; ++spent) {
-        for (size_t width = 0; width <= kBits.size(); ++width) extend(end, spent, width);
-      }
-    }
-  }
-
-  [[nodiscard]] std::vector<Run> runs() const {
-    std::vector<double> left_out(static_cast<size_t>(errors_.components + 1));
-    for (int64_t i = errors_.components; i-- > 0;) left_out[i] = left_out[i + 1] + errors_.variance[i];
-    int64_t end = 0;
-    int64_t spent = 0;
-    size_t width = 0;
-    double least = left_out[0];
-    for (int64_t e = 0; e <= errors_.components; e = next_end(e)) {
-      for (int64_t s = 0; s <= units_; ++s) {
-        for (size_t w = 0; w <= kBits.size(); ++w) {
-          const double error = at(e, s, w).error + left_out[e];
-          if (error >= least) continue;
-          least = error;
-          std::tie(end, spent, width) = std::tuple(e, s, w);
-        }
-      }
-    }
-    std::vector<Run> runs;
-    while (end > 0) {
-      const Step step = at(end, spent, width);
-      const Run run = run_of(end - kRunSizes[step.size], step.size, width);
-      runs.push_back(run);
-      end -= run.size;
-      spent -= run.cost() / kUnit;
-      width = step.width_before;
-    }
-    std::ranges::reverse(runs);
-    return runs;
-  }
-
- private:
-  /// The best way to a state: its error, the last run's size and the width of the run before. Width 0 is that of single
-  /// numbers in 16 bits, width w that of kBits[w - 1].
-  struct Step {
-    double error = std::numeric_limits<double>::infinity();
-    int8_t size = 0;
-    int8_t width_before = 0;
-  };
-  /// Where runs can end: anywhere among the singles, at multiples of kAlign behind them.
-  static int64_t next_end(int64_t end) { return end < kSingles ? end + 1 : end + kAlign; }
-  [[nodiscard]] size_t index(int64_t end, int64_t spent, size_t width) const {
-    const int64_t place = end <= kSingles ? end : kSingles + (end - kSingles) / kAlign;
-    return static_cast<size_t>(place * (units_ + 1) + spent) * (kBits.size() + 1) + width;
-  }
-  Step& at(int64_t end, int64_t spent, size_t width) { return best_[index(end, spent, width)]; }
-  [[nodiscard]] const Step& at(int64_t end, int64_t spent, size_t width) const {
-    return best_[index(end, spent, width)];
-  }
-  [[nodiscard]] static Run run_of(int64_t first, int8_t size, size_t width) {
-    return {.first = first, .size = kRunSizes[size], .bits = width == 0 ? 0 : kBits[width - 1]};
-  }
-
-  void extend(int64_t end, int64_t spent, size_t width) {
-    const double so_far = at(end, spent, width).error;
-    if (std::isinf(so_far)) return;
-    for (size_t next = width; next <= kBits.size(); ++next) {
-      for (size_t size = next == 0 ? 0 : 1; size < (next == 0 ? 1 : kRunSizes.size()); ++size) {
-        const Run run = run_of(end, static_cast<int8_t>(size), next);
-        const int64_t units = spent + run.cost() / kUnit;
-        const bool begins = size == 0 ? end < kSingles : end % kAlign == 0;
-        if (!begins || end + run.size > errors_.components || units > units_) continue;
-        const double error = so_far + errors_.of(size, next == 0 ? 0 : next - 1, end);
-        Step& to = at(end + run.size, units, next);
-        if (error < to.error) {
-          to = {.error = error, .size = static_cast<int8_t>(size), .width_before = static_cast<int8_t>(width)};
-        }
-      }
-    }
-  }
-
-  const RunErrors& errors_;
-  int64_t units_;
-  std::vector<Step> best_;
-};
 
 /// Lossless compression of codes.
 enum class Entropy { none, deflate, zstd };
@@ -216,17 +97,18 @@ class Side {
             .expected = fmt::format("a divisor of the {} numbers that a token has", width)});
     }
     const FittedTensor& owner = weights.at(name + ".part", {components});
-    const RunErrors errors{.components = components,
-                           .errors = weights.at(name + ".errors", {kRunSizes.size(), kBits.size(), components}).values,
-                           .variance = weights.at(name + ".variance", {components}).values};
-    runs_ = Allocation(errors, static_cast<int64_t>(16.0 * static_cast<double>(width) / ratio)).runs();
+    const RunErrors errors{
+        .components = components,
+        .errors = weights.at(name + ".errors", {kRunSizes.size(), kRunBits.size(), components}).values,
+        .variance = weights.at(name + ".variance", {components}).values};
+    runs_ = allocate_bits(errors, static_cast<int64_t>(16.0 * static_cast<double>(width) / ratio));
     stored_ = runs_.empty() ? 0 : runs_.back().first + runs_.back().size;
     for (int64_t p = 0; p < width / part_; ++p) add_part(p, basis, mean, owner);
   }
 
   [[nodiscard]] int64_t raw_bytes(int64_t tokens) const {
     int64_t bytes = 0;
-    for (const Run& run : runs_) bytes += run.bytes(tokens);
+    for (const ComponentRun& run : runs_) bytes += run.bytes(tokens);
     return bytes;
   }
 
@@ -235,7 +117,7 @@ class Side {
     const std::vector<float> numbers = project(rows, tokens);
     ByteWriter out;
     std::vector<uint8_t> codes;
-    for (const Run& run : runs_) {
+    for (const ComponentRun& run : runs_) {
       codes.resize(static_cast<size_t>(tokens * run.size));
       std::vector<uint16_t> scales;
       for (int64_t t = 0; t < tokens; ++t) {
@@ -268,7 +150,7 @@ class Side {
       if ((x & 0x7c00U) == 0x7c00U) in.wrong("a scale or shift that is not finite", "a number");
       return x;
     };
-    for (const Run& run : runs_) {
+    for (const ComponentRun& run : runs_) {
       for (CodedRun& c : coded) c.shift = number();
       codes.assign(static_cast<size_t>(tokens * run.size), 0);
       if (run.size > 1) {
@@ -358,7 +240,7 @@ class Side {
 
   [[nodiscard]] int64_t width() const { return static_cast<int64_t>(parts_.size()) * part_; }
 
-  std::vector<Run> runs_;
+  std::vector<ComponentRun> runs_;
   int64_t stored_ = 0;  // components
   int64_t part_ = 0;    // numbers of a token that a direction spans
   std::vector<Part> parts_;
@@ -457,20 +339,20 @@ std::vector<float> measure_errors(const at::Tensor& numbers) {
   const int64_t n = numbers.size(0);
   const int64_t components = numbers.size(1);
   const float* all = numbers.const_data_ptr<float>();
-  std::vector<float> errors(kRunSizes.size() * kBits.size() * static_cast<size_t>(components));
+  std::vector<float> errors(kRunSizes.size() * kRunBits.size() * static_cast<size_t>(components));
   std::vector<uint8_t> codes(kRunSizes.back());
   std::vector<float> back(kRunSizes.back());
   for (size_t size = 0; size < kRunSizes.size(); ++size) {
-    for (size_t bits = 0; bits < kBits.size(); ++bits) {
-      for (int64_t first = 0; first + kRunSizes[size] <= components; first += std::min(kRunSizes[size], kAlign)) {
-        const Run run{.first = first, .size = kRunSizes[size], .bits = kBits[bits]};
+    for (size_t bits = 0; bits < kRunBits.size(); ++bits) {
+      for (int64_t first = 0; first + kRunSizes[size] <= components; first += std::min(kRunSizes[size], kRunAlign)) {
+        const ComponentRun run{.first = first, .size = kRunSizes[size], .bits = kRunBits[bits]};
         double sum = 0;
         for (int64_t row = 0; row < n; ++row) {
           const float* x = all + row * components + first;
           decode_run(codes.data(), run, code_run(x, run, codes.data()), back.data());
           for (int64_t i = 0; i < run.size; ++i) sum += (x[i] - back[i]) * (x[i] - back[i]);
         }
-        errors[(size * kBits.size() + bits) * static_cast<size_t>(components) + first] =
+        errors[(size * kRunBits.size() + bits) * static_cast<size_t>(components) + first] =
             static_cast<float>(sum / static_cast<double>(n));
       }
     }
@@ -544,7 +426,7 @@ class TransformFitter final : public Fitter {
       solved[side + ".basis"] = weight_of(at::cat(basis).index_select(0, order).contiguous());
       solved[side + ".part"] = weight_of(at::cat(part).index_select(0, order).contiguous());
       solved[side + ".variance"] = weight_of(all.index_select(0, order).contiguous());
-      solved[side + ".errors"] = {.shape = {kRunSizes.size(), kBits.size(), order.size(0)},
+      solved[side + ".errors"] = {.shape = {kRunSizes.size(), kRunBits.size(), order.size(0)},
                                   .values = measure_errors(ordered)};
     }
     return solved;
