@@ -16,21 +16,21 @@ struct Bound {
   OptionSet options;
   CLI::App* app = nullptr;
   CLI::Option* help = nullptr;
-  std::vector<CLI::Option*> slots;  // one each of options.all()
+  std::vector<CLI::Option*> slots;  // one each of options.all(); null for the one that takes the words left over
   std::vector<Bound> commands;
 };
 
+/// Several bare words. The library would split those in brackets, so they are taken from what it leaves.
+bool takes_rest(const Option& option) { return option.positional && option.takes_many(); }
+
 CLI::Option* add_slot(CLI::App& app, const Option& option) {
+  if (takes_rest(option)) return nullptr;
   if (option.is_flag()) {
     return app.add_flag("--" + option.name)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
-  CLI::Option* slot = app.add_option(option.positional ? option.name : "--" + option.name);
-  if (option.positional && option.takes_many()) {
-    slot->expected(-1)->allow_extra_args(false);  // extra arguments would split words in brackets
-  } else {
-    slot->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  }
-  return slot;
+  return app.add_option(option.positional ? option.name : "--" + option.name)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 Bound bind_command(const Command& command, CLI::App& app) {
@@ -48,7 +48,10 @@ Bound bind_command(const Command& command, CLI::App& app) {
 /// Words that nothing took: a slip in a command's or an option's name, or one word too many. `path` is the way from
 /// the program to the command: "", "model ", "model logits ".
 void refuse_words(const Bound& bound, const std::string& path) {
-  const std::vector<std::string> words = bound.app->remaining();
+  std::vector<std::string> words = bound.app->remaining();
+  if (std::ranges::any_of(bound.options.all(), takes_rest)) {
+    std::erase_if(words, [](const std::string& word) { return !word.starts_with("-"); });
+  }
   if (words.empty()) return;
   const std::string& word = words.front();
   const std::string place = path.empty() ? "" : fmt::format("{}: ", path.substr(0, path.size() - 1));
@@ -121,8 +124,10 @@ Invocation bind(const Command& root, const std::vector<std::string>& args) {
   }
   for (size_t i = 0; i < bound->slots.size(); ++i) {
     const Option& option = bound->options.all()[i];
-    refuse_names_as_values(bound->options, option, bound->slots[i]->results());
-    assign(option, bound->slots[i]->results());
+    const std::vector<std::string> values =
+        bound->slots[i] == nullptr ? bound->app->remaining() : bound->slots[i]->results();
+    refuse_names_as_values(bound->options, option, values);
+    assign(option, values);
   }
   return invocation;
 }

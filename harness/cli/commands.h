@@ -12,6 +12,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command estimate_command();
 [[nodiscard]] Command fit_command();
 [[nodiscard]] Command inspect_command();
+[[nodiscard]] Command merge_command();
 [[nodiscard]] Command methods_command();
 [[nodiscard]] Command metrics_command();
 [[nodiscard]] Command model_command();

@@ -27,7 +27,7 @@ std::string usage(const Command& command, const OptionSet& options, const std::s
 std::string described(const Option& option) {
   std::string text = option.help;
   if (!option.choices.empty()) text += fmt::format(": {}", fmt::join(option.choices, ", "));
-  if (option.takes_many()) text += "; may be given several times";
+  if (option.takes_many()) text += option.positional ? "; one or more" : "; may be given several times";
   if (!option.positional && option.required) text += "; required";
   if (!option.default_text.empty()) text += fmt::format(" [{}]", option.default_text);
   return text;

@@ -31,6 +31,7 @@ struct Options {
   std::optional<int64_t> limit;
   std::optional<std::string> database;
   std::filesystem::path data_dir;
+  std::optional<std::string> shard;
   bool retry_failed = false;
   int64_t time_limit_s = kTimeLimit;
   std::optional<int64_t> memory_limit_mib;
@@ -48,6 +49,8 @@ struct Options {
     o.option("data", "FOLDER", data_dir)
         .help("where official data files are")
         .default_text("$KVARENA_DATA, or the small project-made samples");
+    o.option("shard", "I/N", shard)
+        .help("only part I of N, from 0, into a database of its own; `kvarena merge` makes one of all");
     o.flag("retry-failed", retry_failed).help("judge cells again that failed in an earlier run");
     o.option("time-limit", "SECONDS", time_limit_s)
         .help("a sample under all methods may take so long; then each is judged alone, and may again; 0 = no limit");
@@ -130,7 +133,8 @@ int run(const Options& options) {
   const WorkerSetup setup = setup_of(options);
   const ExperimentConfig config = read_config(setup);
   judge::ModelJudge here = model_judge(config, setup);
-  const Plan plan = experiment::make_plan(config, here);
+  const Plan plan = experiment::make_plan(
+      config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
   if (options.dry_run) return show_plan(plan);
 
   store::ResultsStore results = store::ResultsStore::open_or_create(config.output.database);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -125,13 +126,26 @@ int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const stor
 
 }  // namespace
 
+Shard parse_shard(const std::string& text, const std::string& place) {
+  Shard shard;
+  const char* end = text.data() + text.size();
+  const auto index = std::from_chars(text.data(), end, shard.index);
+  const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
+  const auto count = slash ? std::from_chars(index.ptr + 1, end, shard.count) : index;
+  if (slash && count.ec == std::errc() && count.ptr == end && shard.index >= 0 && shard.index < shard.count)
+    return shard;
+  fail({.place = place, .found = text, .expected = "i/n: part i of n, counted from 0"});
+}
+
+int64_t CellGroup::asked_samples() const { return std::ranges::count(asked, true); }
+
 int64_t Plan::judgements() const {
   int64_t total = 0;
-  for (const CellGroup& group : groups) total += static_cast<int64_t>(group.sample_ids.size() * group.cells.size());
+  for (const CellGroup& group : groups) total += group.asked_samples() * static_cast<int64_t>(group.cells.size());
   return total;
 }
 
-Plan make_plan(ExperimentConfig config, Catalog& catalog) {
+Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
   int64_t position = 0;
   const auto add_group = [&](const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
@@ -141,13 +155,20 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog) {
                     .kind = kind,
                     .sample_ids = std::move(sample_ids),
                     .requests = requests,
-                    .cells = {}};
+                    .cells = {},
+                    .asked = {}};
     for (const ComponentEntry& method : plan.config->methods) {
       if (kind == CellKind::noise_floor && !method.baseline) continue;
       group.cells.push_back(plan_cell(*plan.config, group, method, catalog));
       group.cells.back().record.position = position++;
     }
     check_sample_ids(group);
+    const auto place = static_cast<int64_t>(plan.groups.size());
+    const bool divided = kind == CellKind::quality || kind == CellKind::noise_floor;
+    for (size_t i = 0; i < group.sample_ids.size(); ++i) {
+      // Counted from the group's place, so that many small groups do not all begin with the first shard.
+      group.asked.push_back((place + (divided ? static_cast<int64_t>(i) : 0)) % shard.count == shard.index);
+    }
     plan.groups.push_back(std::move(group));
   };
   for (const ModelEntry& model : plan.config->models) {
@@ -183,8 +204,10 @@ std::string describe_plan(const Plan& plan, const store::ResultsReader* done) {
   std::string body;
   int64_t total_done = 0;
   for (const CellGroup& group : plan.groups) {
-    body += fmt::format("\n{}, {}, {}: {} samples\n", group.model->label, group.workload->label,
-                        store::name(group.kind), group.sample_ids.size());
+    const auto samples = static_cast<int64_t>(group.sample_ids.size());
+    const std::string part = group.asked_samples() == samples ? "" : fmt::format("{} of ", group.asked_samples());
+    body += fmt::format("\n{}, {}, {}: {}{} samples\n", group.model->label, group.workload->label,
+                        store::name(group.kind), part, samples);
     for (const PlannedCell& cell : group.cells) {
       body += fmt::format("  {:<{}}  {}", cell.record.method, label_width, cell.record.cell_id);
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);

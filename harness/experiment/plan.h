@@ -33,6 +33,15 @@ struct PlannedCell {
   const ComponentEntry* method = nullptr;
 };
 
+/// One part of `count` equal ones that are run side by side, each into a database of its own, and merged.
+struct Shard {
+  int64_t index = 0;
+  int64_t count = 1;
+};
+
+/// "2/8": the third of eight. Throws UserError naming `place` when it is no part.
+[[nodiscard]] Shard parse_shard(const std::string& text, const std::string& place);
+
 /// The cells of one model, workload and kind: they share samples and, for quality, the prefill of each.
 struct CellGroup {
   const ModelEntry* model = nullptr;
@@ -41,6 +50,9 @@ struct CellGroup {
   std::vector<std::string> sample_ids;  // of kind serving: the points of its load
   int64_t requests = 0;                 // of kind serving: samples of the workload that each point takes
   std::vector<PlannedCell> cells;       // in the order of the config's methods
+  std::vector<bool> asked;              // of each sample: whether this shard judges it
+
+  [[nodiscard]] int64_t asked_samples() const;
 };
 
 /// Groups in the order models, then workloads, then quality before noise floor before timing before serving.
@@ -48,10 +60,12 @@ struct Plan {
   std::unique_ptr<const ExperimentConfig> config;
   std::vector<CellGroup> groups;
 
-  [[nodiscard]] int64_t judgements() const;  // samples times cells
+  [[nodiscard]] int64_t judgements() const;  // samples that are asked, times cells
 };
 
-[[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog);
+/// Shards share the cells and take turns with samples; of kinds timing and serving they take turns with groups, so that
+/// times that are compared come from one machine and Judge::cell_values finds the whole cell.
+[[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard = {});
 
 /// What `--dry-run` prints: every cell with its samples and, when `done` is given, how much of it is in the database.
 [[nodiscard]] std::string describe_plan(const Plan& plan, const store::ResultsReader* done);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "harness/core/error.h"
@@ -78,7 +79,9 @@ class Runner {
       for (const PlannedCell& cell : group.cells) {
         if (options.retry_failed) results_.retry_failed(cell.record.cell_id);
         const OpenCell open = open_cell(cell);
-        for (const std::string& id : group.sample_ids) summary_.already_done += open.done.contains(id);
+        for (size_t i = 0; i < group.sample_ids.size(); ++i) {
+          summary_.already_done += group.asked[i] && open.done.contains(group.sample_ids[i]);
+        }
       }
     }
     progress_.begin(plan_.config->name, plan_.judgements(), summary_.already_done);
@@ -92,13 +95,13 @@ class Runner {
             .failed = row->state == CellState::failed};
   }
 
-  static bool lacks(const OpenCell& open, const std::string& sample) {
-    return !open.failed && !open.done.contains(sample);
+  static bool lacks(const OpenCell& open, const CellGroup& group, size_t sample) {
+    return !open.failed && group.asked[sample] && !open.done.contains(group.sample_ids[sample]);
   }
 
   static bool lacks_any(const OpenCell& open, const CellGroup& group) {
-    for (const std::string& id : group.sample_ids) {
-      if (lacks(open, id)) return true;
+    for (size_t i = 0; i < group.sample_ids.size(); ++i) {
+      if (lacks(open, group, i)) return true;
     }
     return false;
   }
@@ -153,7 +156,7 @@ class Runner {
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
       std::vector<OpenCell*> missing;
       for (OpenCell& open : cells) {
-        if (lacks(open, group.sample_ids[i])) missing.push_back(&open);
+        if (lacks(open, group, i)) missing.push_back(&open);
       }
       if (missing.empty()) continue;
       if (stop_.load()) {
@@ -162,7 +165,11 @@ class Runner {
       }
       judge_sample(group, static_cast<int64_t>(i), missing);
     }
-    for (OpenCell& open : cells) settle(open);
+    for (const OpenCell& open : cells) {
+      const auto done = [&](const std::string& id) { return open.done.contains(id); };
+      // Otherwise it failed, or other shards have the rest.
+      if (std::ranges::all_of(group.sample_ids, done)) settle(open);
+    }
   }
 
   void judge_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing) {
@@ -222,7 +229,9 @@ class Runner {
   /// What a failed cell lacks is not waited for.
   void skip(const OpenCell& open, const CellGroup& group) {
     int64_t lacking = 0;
-    for (const std::string& id : group.sample_ids) lacking += !open.done.contains(id);
+    for (size_t i = 0; i < group.sample_ids.size(); ++i) {
+      lacking += group.asked[i] && !open.done.contains(group.sample_ids[i]);
+    }
     progress_.advance(lacking);
   }
 

@@ -12,6 +12,13 @@
 
 namespace kvarena::store {
 
+struct MergeSummary {
+  int64_t samples = 0;  // that were new
+  int64_t there = 0;    // that both held, alike
+  int64_t ended = 0;    // cells in force that are done, inactive or failed now, of `cells`
+  int64_t cells = 0;
+};
+
 /// The only writer of one database, from construction to destruction. A killed process leaves what was committed and
 /// frees the place of the writer. For one thread at a time.
 class ResultsStore {
@@ -47,6 +54,14 @@ class ResultsStore {
   /// Ends a cell all of whose samples are judged: done, or inactive when no sample was active; writes `values`, the
   /// metrics of the whole cell. Repeating it changes nothing.
   void settle_cell(const std::string& cell_id, std::span<const MetricValue> values);
+
+  /// Adds what the database `part` holds. Merging again changes nothing, and the content does not depend on the order
+  /// in which parts are merged. A cell that failed in one part has failed; of several reasons the first by alphabet
+  /// stays. A cell all of whose samples are there has ended. Throws UserError naming both files and changes nothing
+  /// when they contradict each other: an experiment of another config, the same labels judged under other conditions,
+  /// one sample with two results, one metric with two meanings. Values of the measured clock never contradict: those
+  /// that were there first stay.
+  MergeSummary merge(const std::filesystem::path& part);
 
   /// Reads through the writer's own connection: sees every commit so far.
   [[nodiscard]] const ResultsReader& read() const { return reader_; }
