@@ -142,7 +142,8 @@ const store::RunInput& ModelJudge::data_input(const ModelEntry& model, const Com
                                                  : first->data_sha256,
                     .detail_json = json{{"of", official ? "the file" : "the first sample"},
                                         {"origin", first == nullptr ? "" : first->origin}}
-                                       .dump()};
+                                       .dump(),
+                    .model = model.label};
   }
   return slot->second;
 }
@@ -211,7 +212,8 @@ std::vector<store::RunInput> ModelJudge::inputs(const ModelEntry& model) {
     inputs.push_back({.kind = "model",
                       .name = file.filename().string(),
                       .sha256 = hashes_.of(file),
-                      .detail_json = json{{"bytes", std::filesystem::file_size(file)}}.dump()});
+                      .detail_json = json{{"bytes", std::filesystem::file_size(file)}}.dump(),
+                      .model = model.label});
   }
   for (const LoadedPlugin& plugin : loaded_plugins()) {
     inputs.push_back({.kind = "plugin",

@@ -139,9 +139,10 @@ struct ExperimentRecord {
 /// A file that decided numbers.
 struct RunInput {
   std::string kind;  // "model", "data", "artifact", "plugin"
-  std::string name;
+  std::string name;  // unique among the inputs of its kind and model
   std::string sha256;
   std::string detail_json = "{}";
+  std::string model;  // label of the model that read it; "" = all
 };
 
 /// One start of `kvarena run`. Members up to `libraries_json` are filled by collect_provenance() (provenance.h of the

@@ -175,15 +175,17 @@ std::vector<RunRecord> ResultsReader::runs(const std::string& experiment) const 
 }
 
 std::vector<RunInput> ResultsReader::inputs(const std::string& run_id) const {
-  return select<RunInput>(*database_,
-                          "SELECT kind, name, sha256, detail_json FROM run_inputs WHERE run_id = ? ORDER BY kind, name",
-                          {run_id}, [](auto next) {
-                            RunInput input;
-                            for (std::string* text : {&input.kind, &input.name, &input.sha256, &input.detail_json}) {
-                              *text = next().getString();
-                            }
-                            return input;
-                          });
+  return select<RunInput>(
+      *database_,
+      "SELECT kind, name, sha256, detail_json, model FROM run_inputs WHERE run_id = ? "
+      "ORDER BY model, kind, name",
+      {run_id}, [](auto next) {
+        RunInput input;
+        for (std::string* text : {&input.kind, &input.name, &input.sha256, &input.detail_json, &input.model}) {
+          *text = next().getString();
+        }
+        return input;
+      });
 }
 
 std::vector<CellRow> ResultsReader::cells(const std::string& experiment, bool superseded) const {

@@ -180,8 +180,9 @@ void ResultsStore::define_metrics(std::span<const MetricDefinition> metrics) {
 
 void ResultsStore::add_input(const std::string& run_id, const RunInput& input) {
   transact(*reader_.database_, "record an input", [&] {
-    Writer(*reader_.database_, "INSERT OR REPLACE INTO run_inputs VALUES (?, ?, ?, ?, ?)")
+    Writer(*reader_.database_, "INSERT OR REPLACE INTO run_inputs VALUES (?, ?, ?, ?, ?, ?)")
         .put(run_id)
+        .put(input.model)
         .put(input.kind)
         .put(input.name)
         .put(input.sha256)

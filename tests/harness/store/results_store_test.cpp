@@ -249,6 +249,13 @@ TEST_F(ResultsStoreTest, RunsCarryTheirProvenanceAndAKilledOneIsMarked) {
   }
   EXPECT_EQ(store_.read().runs("exp").size(), 2U);
   EXPECT_EQ(store_.read().inputs(ended).at(0).sha256, "00ff");
+  // Files of two models are named alike; neither takes the other's place.
+  for (const auto& [model, hash] : {std::pair("a", "01"), std::pair("b", "02")})
+    store_.add_input(ended, {.kind = "model", .name = "model.safetensors", .sha256 = hash, .model = model});
+  const std::vector<RunInput> inputs = store_.read().inputs(ended);
+  ASSERT_EQ(inputs.size(), 3U);
+  EXPECT_EQ(inputs[1].model + inputs[1].sha256, "a01");
+  EXPECT_EQ(inputs[2].model + inputs[2].sha256, "b02");
   const auto back = store_.read().experiments();
   ASSERT_EQ(back.size(), 1U);
   EXPECT_EQ(back[0].config_json, R"({"a":2,"b":1})");

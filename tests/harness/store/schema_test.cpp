@@ -144,6 +144,24 @@ TEST(Schema, AnOlderFileIsCopiedBeforeItIsChanged) {
   EXPECT_FALSE(std::filesystem::exists(folder / "fresh.db.format0")) << "there was nothing to keep";
 }
 
+TEST(Schema, InputsOfOlderRunsStayAndBelongToNoModel) {
+  const TemporaryFolder folder;
+  const auto path = folder / "results.db";
+  {
+    SQLite::Database old(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    migrate(old, "db", migrations().first(3));
+    old.exec("INSERT INTO run_inputs VALUES ('run', 'model', 'model.safetensors', '00ff', '{}')");
+  }
+  auto store = ResultsStore::open_or_create(path);
+  store.add_input("run", {.kind = "model", .name = "model.safetensors", .sha256 = "11", .model = "tiny"});
+  const std::vector<RunInput> inputs = store.read().inputs("run");
+  ASSERT_EQ(inputs.size(), 2U);
+  EXPECT_EQ(inputs[0].model, "");
+  EXPECT_EQ(inputs[0].sha256, "00ff");
+  EXPECT_EQ(inputs[1].model, "tiny");
+  EXPECT_TRUE(std::filesystem::exists(folder / "results.db.format3"));
+}
+
 TEST(Schema, AbsentAndEmptyFilesAreExplained) {
   const TemporaryFolder folder;
   EXPECT_NE(message_of([&] { (void)ResultsReader(folder / "none.db"); }).find("`kvarena run` makes one"),
