@@ -25,7 +25,7 @@ struct Row {
   }
 };
 
-const std::vector<std::string> kRowKeys = {"hardware", "shape", "scheme", "published", "unknown"};
+const std::vector<std::string> kRowKeys = {"hardware", "shape", "scheme", "published", "shown", "unknown"};
 
 }  // namespace
 

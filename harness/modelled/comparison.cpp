@@ -22,7 +22,8 @@ using Kind = std::vector<ComparedFigure> (*)(ComparisonReader&);
 const std::map<std::string, Kind> kKinds = {{"decoding", compare_decoding},
                                             {"staggered", compare_staggered},
                                             {"remote_prefix", compare_remote_prefix},
-                                            {"placement", compare_placement}};
+                                            {"placement", compare_placement},
+                                            {"transfers", compare_transfers}};
 
 std::vector<std::string> kind_names() {
   std::vector<std::string> names;
@@ -55,6 +56,7 @@ std::string number(double value) {
 }
 
 std::string difference_text(const ComparedFigure& figure) {
+  if (!figure.published) return "";
   const double percent = 100 * figure.difference();
   return std::abs(percent) < 0.5 ? "0%" : fmt::format("{:+.0f}%", percent);
 }
@@ -69,11 +71,28 @@ std::string table(const Comparison& comparison) {
       mark = fmt::format("unknown {}", known - unknowns.begin() + 1);
       if (known == unknowns.end()) unknowns.push_back(figure.unknown);
     }
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", figure.row, figure.quantity, number(figure.published),
-                        number(figure.modelled), difference_text(figure), mark);
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", figure.row, figure.quantity,
+                        figure.published ? number(*figure.published) : "drawn", number(figure.modelled),
+                        difference_text(figure), mark);
   }
   for (size_t i = 0; i < unknowns.size(); ++i) text += fmt::format("\nUnknown {}: {}\n", i + 1, unknowns[i]);
   return text;
+}
+
+/// The list under "shown", each one of `names`.
+std::vector<std::string> shown_quantities(const json& row, const std::string& row_place,
+                                          const std::vector<std::string>& names) {
+  const json list = row.value("shown", json::array());
+  std::vector<std::string> shown;
+  for (const json& item : list) {
+    if (!item.is_string() || std::ranges::find(names, item.get<std::string>()) == names.end()) {
+      fail({.place = row_place + ".shown",
+            .found = brief(item),
+            .expected = fmt::format("some of: {}", fmt::join(names, ", "))});
+    }
+    shown.push_back(item);
+  }
+  return shown;
 }
 
 }  // namespace
@@ -138,13 +157,13 @@ std::vector<ComparedFigure> ComparisonReader::compare(
           .found = brief(value),
           .expected = fmt::format("a number for one of: {}", fmt::join(names, ", "))});
   }
+  const std::vector<std::string> shown = shown_quantities(row, row_place, names);
   std::vector<ComparedFigure> figures;
   for (const auto& [quantity, value] : modelled) {
-    if (!published.contains(quantity)) continue;
-    ComparedFigure figure{.row = row.value("label", ""),
-                          .quantity = quantity,
-                          .published = published[quantity].get<double>(),
-                          .modelled = value.value_or(0)};
+    const bool printed = published.contains(quantity);
+    if (!printed && std::ranges::find(shown, quantity) == shown.end()) continue;
+    ComparedFigure figure{.row = row.value("label", ""), .quantity = quantity, .modelled = value.value_or(0)};
+    if (printed) figure.published = published[quantity].get<double>();
     if (unknown.contains(quantity)) {
       const auto key = unknown[quantity].get<std::string>();
       figure.unknown = whole_.value("unknowns", json::object()).value(key, key);
@@ -169,9 +188,13 @@ Comparison read_comparison(const std::filesystem::path& file, const DescriptionF
 }
 
 std::string comparison_page(const std::vector<Comparison>& comparisons) {
-  size_t all = 0, within = 0, explained = 0;
+  size_t all = 0, within = 0, explained = 0, drawn = 0;
   for (const Comparison& comparison : comparisons) {
     for (const ComparedFigure& figure : comparison.figures) {
+      if (!figure.published) {
+        ++drawn;
+        continue;
+      }
       ++all;
       if (figure.within_tolerance()) {
         ++within;
@@ -183,11 +206,12 @@ std::string comparison_page(const std::vector<Comparison>& comparisons) {
   std::string text = fmt::format(
       "# Published and modelled\n\nFigures of the papers beside what `harness/throughput` models from the inputs that "
       "the papers state; nothing here was measured.\nOf {} figures {} are within {:.0f}%; for {} the paper leaves an "
-      "input open, which is named. No constant was fitted to a\npublished figure: shares of peaks are the assumptions "
+      "input open, which is named; {} more are drawn in the papers and printed nowhere.\nNo constant was fitted to a "
+      "published figure: shares of peaks are the assumptions "
       "of `harness/throughput/hardware.h` unless a file says otherwise.\nInputs are files, `configs/modelled`, "
       "`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this\npage, and a test compares "
       "it.\n",
-      all, within, 100 * kHeadlineTolerance, explained);
+      all, within, 100 * kHeadlineTolerance, explained, drawn);
   for (const Comparison& comparison : comparisons) {
     text += fmt::format("\n## {}\n\n{}. Inputs: `configs/modelled/{}.json`.\n", comparison.title, comparison.source,
                         comparison.name);

@@ -14,13 +14,13 @@ inline constexpr double kHeadlineTolerance = 0.15;
 
 struct ComparedFigure {
   std::string row;
-  std::string quantity;  // "batch", "tokens/s", "speed-up", "seconds", "quality"
-  double published = 0;
+  std::string quantity;             // "batch", "tokens/s", "speed-up", "seconds", "quality"
+  std::optional<double> published;  // absent where the paper draws the figure and prints no number
   double modelled = 0;
   std::string unknown;  // what the paper does not state and would explain the gap; "" where nothing needs to be
 
-  /// modelled / published - 1.
-  [[nodiscard]] double difference() const { return modelled / published - 1; }
+  /// modelled / published - 1; 0 where nothing is printed.
+  [[nodiscard]] double difference() const { return published ? modelled / *published - 1 : 0; }
   [[nodiscard]] bool within_tolerance() const;
 };
 

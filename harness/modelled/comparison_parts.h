@@ -33,7 +33,8 @@ class ComparisonReader {
   [[nodiscard]] ModelShape shape(const nlohmann::json& row, const std::string& row_place);
   [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
 
-  /// The figures of a row whose key "published" names some of `modelled`, in this order.
+  /// The figures of a row whose key "published" or "shown" names some of `modelled`, in this order. "shown" lists
+  /// quantities that the paper draws without printing them.
   [[nodiscard]] std::vector<ComparedFigure> compare(
       const nlohmann::json& row, const std::string& row_place,
       const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
@@ -53,6 +54,8 @@ class ComparisonReader {
 [[nodiscard]] std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader);
 /// Draft remotely, verify beside the store (Appendix B.2).
 [[nodiscard]] std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader);
+/// What comes over the host link, beside the time of a step and of a layer.
+[[nodiscard]] std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader);
 /// Stored caches on tiers.
 [[nodiscard]] std::vector<ComparedFigure> compare_placement(ComparisonReader& reader);
 
