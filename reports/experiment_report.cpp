@@ -29,6 +29,7 @@ std::vector<std::string> unlike_cards(const ExperimentData& data) {
 /// Everything that is said of one model.
 std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
   std::vector<Section> sections = {quality_section(data, unlike)};
+  if (auto needle = needle_section(data)) sections.push_back(std::move(*needle));
   if (auto published = published_section(data)) sections.push_back(std::move(*published));
   if (auto distance = distance_section(data)) sections.push_back(std::move(*distance));
   sections.push_back(memory_section(data));
@@ -39,12 +40,12 @@ std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
   return sections;
 }
 
-/// Ids and titles that stay apart when several models are in one report.
-void name_after(Section& section, const std::string& model) {
-  section.id += fmt::format("-{}", slug(model));
-  section.title += " · " + model;
-  for (Table& table : section.tables) table.id += fmt::format("-{}", slug(model));
-  for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(model));
+/// Ids and titles that stay apart when several models or experiments are in one report.
+void name_after(Section& section, const std::string& name) {
+  section.id += fmt::format("-{}", slug(name));
+  section.title += " · " + name;
+  for (Table& table : section.tables) table.id += fmt::format("-{}", slug(name));
+  for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(name));
 }
 
 std::vector<std::string> introduction(const ExperimentData& data) {
@@ -61,6 +62,8 @@ std::vector<std::string> introduction(const ExperimentData& data) {
       "Limits: intervals are over samples of one seed and one model; differences inside them are noise, and results "
       "on a small model and short prompts need not carry over to large ones."};
 }
+
+}  // namespace
 
 std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData& data) {
   std::vector<std::pair<std::string, std::string>> list;
@@ -81,11 +84,13 @@ std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData
           {"started", run.started_at},
           {"finished", run.finished_at},
           {"runs of this experiment", fmt::format("{}", data.runs.size())}};
-  for (const store::RunInput& input : data.inputs) list.emplace_back(input.kind + " " + input.name, input.sha256);
+  const bool several = data.models().size() > 1;
+  for (const store::RunInput& input : data.inputs) {
+    const std::string whose = several && !input.model.empty() ? fmt::format(" of {}", input.model) : "";
+    list.emplace_back(fmt::format("{} {}{}", input.kind, input.name, whose), input.sha256);
+  }
   return list;
 }
-
-}  // namespace
 
 Document experiment_report(const ExperimentData& data, const ReportOptions& options) {
   const std::vector<std::string> unlike = unlike_cards(data);
@@ -108,6 +113,24 @@ Document experiment_report(const ExperimentData& data, const ReportOptions& opti
     }
   }
   return document;
+}
+
+Document joined_report(const std::string& title, const std::vector<ExperimentData>& experiments,
+                       const ReportOptions& options) {
+  Document joined{.title = title};
+  for (const ExperimentData& data : experiments) {
+    const std::string& name = data.experiment.experiment;
+    Document one = experiment_report(data, options);
+    for (const std::string& paragraph : one.introduction)
+      joined.introduction.push_back(fmt::format("{} ({}): {}", name, one.title, paragraph));
+    for (Section& section : one.sections) {
+      name_after(section, name);
+      joined.sections.push_back(std::move(section));
+    }
+    for (auto& [key, value] : one.provenance)
+      joined.provenance.emplace_back(fmt::format("{}: {}", name, key), std::move(value));
+  }
+  return joined;
 }
 
 }  // namespace kvarena::reports

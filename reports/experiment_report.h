@@ -16,4 +16,8 @@ struct ReportOptions {
 /// whose prompts do.
 [[nodiscard]] Document experiment_report(const ExperimentData& data, const ReportOptions& options = {});
 
+/// Several experiments on one page, one after the other: a paper whose tables share a database. `title` is the page's.
+[[nodiscard]] Document joined_report(const std::string& title, const std::vector<ExperimentData>& experiments,
+                                     const ReportOptions& options = {});
+
 }  // namespace kvarena::reports

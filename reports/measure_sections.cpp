@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
+#include "reports/latency_charts.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
 #include "reports/verdict.h"
@@ -294,7 +297,9 @@ std::optional<Section> speed_section(const ExperimentData& data) {
   }
   if (table.rows.empty()) return std::nullopt;
   mark_best(table);
-  return Section{.id = "speed", .title = "Speed", .tables = {std::move(table)}};
+  std::vector<Chart> charts = first_token_charts(data);
+  std::ranges::move(quality_speed_charts(data), std::back_inserter(charts));
+  return Section{.id = "speed", .title = "Speed", .tables = {std::move(table)}, .charts = std::move(charts)};
 }
 
 std::optional<Section> outcome_section(const ExperimentData& data) {

@@ -13,6 +13,9 @@ namespace kvarena::reports {
 /// may not be compared instead of an error.
 [[nodiscard]] Section quality_section(const ExperimentData& data, bool unlike_prompts);
 
+/// A heat map a method, where a workload's samples are a grid of lengths and depths; nothing elsewhere.
+[[nodiscard]] std::optional<Section> needle_section(const ExperimentData& data);
+
 /// Printed values beside ours, in the unit they were printed in.
 [[nodiscard]] std::optional<Section> published_section(const ExperimentData& data);
 
@@ -33,6 +36,9 @@ namespace kvarena::reports {
 [[nodiscard]] std::optional<Section> contexts_section(const ExperimentData& data);
 /// Cells that failed and methods that never acted.
 [[nodiscard]] std::optional<Section> outcome_section(const ExperimentData& data);
+
+/// What made the last run's numbers: source, build, machine, inputs.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData& data);
 
 /// What a cell that has no number says instead; nothing when it may have one.
 [[nodiscard]] std::optional<TableCell> state_cell(const CellData* cell);

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "reports/chart_specs.h"
+#include "reports/latency_charts.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
 #include "reports/serving_points.h"
@@ -107,7 +110,9 @@ std::optional<Section> serving_section(const ExperimentData& data) {
     for (const bool virtual_clock : {false, true}) add_rows(table, data, cell, virtual_clock, looks);
   }
   if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "serving", .title = "Serving", .tables = {std::move(table)}, .charts = load_charts(cells, data)};
+  std::vector<Chart> charts = load_charts(cells, data);
+  std::ranges::move(latency_distribution_charts(data), std::back_inserter(charts));
+  return Section{.id = "serving", .title = "Serving", .tables = {std::move(table)}, .charts = std::move(charts)};
 }
 
 }  // namespace kvarena::reports

@@ -101,6 +101,10 @@ class Quickstart(unittest.TestCase):
         subprocess.run(RUN + ["--database", str(database)], check=True, stdout=subprocess.DEVNULL)
         for query in (CONTENT, VALUES):
             self.assertEqual(rows(database, query), rows(self.database, query), f"seed {seed}")
+        compared = subprocess.run([str(KVARENA), "compare", str(self.database), str(database)], text=True,
+                                  capture_output=True)
+        self.assertEqual(compared.returncode, 0, compared.stderr)
+        self.assertRegex(compared.stdout, r"\b0 better, 0 worse")
 
     def test_report_is_one_page_that_loads_nothing(self):
         page = pathlib.Path(self.folder.name) / "report.html"

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "harness/core/error.h"
 #include "harness/store/results_store.h"
 #include "reports/compare.h"
 #include "reports/experiment_report.h"
+#include "reports/history.h"
 #include "reports/report_charts.h"
 
 namespace kvarena::reports {
@@ -219,6 +221,36 @@ TEST_F(ReportTest, CompareFindsAPlantedRegressionAndNothingElse) {
   EXPECT_EQ(comparison.regressions, 1);
   EXPECT_EQ(compare(before, after, 3.0, false).regressions, 0);
   EXPECT_EQ(compare(before, before, 0, false).worse, 0);
+}
+
+TEST_F(ReportTest, HistoryTestsEachRunAgainstTheOneBefore) {
+  const auto with = [&](const std::string& file, double mine) {
+    return NamedRun{file, experiment(file, {{"full", scores(200, 0.7, 0.05)}, {"mine", scores(200, mine, 0.05)}})};
+  };
+  const Document document = history({with("a.db", 0.6), with("b.db", 0.6), with("c.db", 0.58)});
+  const Table shown = table(document, "history-m-facts");
+  ASSERT_EQ(shown.rows.size(), 2U);
+  const TableRow& mine = shown.rows[1];
+  EXPECT_FALSE(mine.cells[1].difference) << "there is nothing before the first run";
+  EXPECT_EQ(mine.cells[2].difference->verdict, Verdict::within_noise);
+  EXPECT_EQ(mine.cells[3].difference->verdict, Verdict::worse);
+  EXPECT_NEAR(mine.cells[3].difference->value, -2, 1e-9);
+  EXPECT_EQ(document.sections[0].charts.size(), 1U);
+  EXPECT_FALSE(render(document, Format::html).empty());
+  EXPECT_THROW((void)history({with("d.db", 0.6)}), UserError);
+}
+
+TEST_F(ReportTest, ExperimentsShareAPageWithNamesOfTheirOwn) {
+  ExperimentData first = experiment("a.db", {{"full", scores(5, 0.8)}, {"lossy", scores(5, 0.6)}});
+  ExperimentData second = first;
+  second.experiment.experiment = "paper/table 2";
+  const Document joined = joined_report("paper", {first, second});
+  std::set<std::string> ids;
+  for (const Section& section : joined.sections) EXPECT_TRUE(ids.insert(section.id).second) << section.id;
+  EXPECT_TRUE(ids.contains("quality-e"));
+  EXPECT_TRUE(ids.contains("quality-paper-table-2"));
+  EXPECT_NO_THROW((void)table(joined, "distance-paper-table-2"));
+  EXPECT_FALSE(render(joined, Format::html).empty());
 }
 
 TEST_F(ReportTest, CompareNeedsSomethingInCommon) {

@@ -1,0 +1,233 @@
+#include "reports/equal_bytes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/core/error.h"
+#include "reports/chart_specs.h"
+#include "reports/sections.h"
+#include "reports/verdict.h"
+
+namespace kvarena::reports {
+namespace {
+
+constexpr const char* kShare = "kept_bytes_fraction";
+constexpr const char* kDistance = "kl_nats";
+constexpr const char* kAgreement = "top1_agreement";
+
+/// A setting of a method with its means over all samples of all workloads.
+struct Setting {
+  std::string label;
+  std::string method;  // settings of one method compete for its place: "snapkv", "int8 over snapkv"
+  std::vector<double> shares, distances;
+  std::string failure;  // why a cell of it has no numbers
+
+  [[nodiscard]] bool complete() const { return failure.empty() && !shares.empty() && !distances.empty(); }
+  [[nodiscard]] double share() const { return mean_of(shares); }
+  [[nodiscard]] double distance() const { return mean_of(distances); }
+};
+
+std::string method_of(const store::CellRecord& cell) {
+  const nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
+  if (!settings.is_object()) return cell.method_name;
+  const nlohmann::json over = settings.value("over", nlohmann::json());
+  const std::string below = over.is_object() ? over.value("name", "") : "";
+  return below.empty() ? cell.method_name : fmt::format("{} over {}", cell.method_name, below);
+}
+
+void append(std::vector<double>& all, const CellData& cell, const char* metric) {
+  const std::vector<double> more = finite(cell.numbers(metric));
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+/// Every setting but the baseline, in the order of the plan.
+std::vector<Setting> settings_of(const ExperimentData& data) {
+  std::vector<Setting> all;
+  for (const CellData& cell : data.cells) {
+    if (cell.row.cell.kind != store::CellKind::quality || cell.row.cell.baseline) continue;
+    const std::string& label = cell.row.cell.method;
+    auto found = std::ranges::find(all, label, &Setting::label);
+    if (found == all.end()) found = all.insert(all.end(), {.label = label, .method = method_of(cell.row.cell)});
+    if (const auto state = state_cell(&cell)) {
+      found->failure = state->reason;
+      continue;
+    }
+    append(found->shares, cell, kShare);
+    append(found->distances, cell, kDistance);
+  }
+  return all;
+}
+
+struct Chosen {
+  std::vector<const Setting*> ranked;  // one a method, least distance first
+  std::vector<const Setting*> beyond;  // of each other method the one with the fewest bytes, fewest first
+};
+
+Chosen choose(const std::vector<Setting>& settings, double share) {
+  std::map<std::string, const Setting*> within, least;
+  for (const Setting& setting : settings) {
+    if (!setting.complete()) continue;
+    const Setting*& smallest = least[setting.method];
+    if (smallest == nullptr || setting.share() < smallest->share()) smallest = &setting;
+    if (setting.share() > share) continue;
+    const Setting*& largest = within[setting.method];
+    if (largest == nullptr || setting.share() > largest->share()) largest = &setting;
+  }
+  Chosen chosen;
+  for (const auto& [method, setting] : within) chosen.ranked.push_back(setting);
+  for (const auto& [method, setting] : least) {
+    if (!within.contains(method)) chosen.beyond.push_back(setting);
+  }
+  std::ranges::stable_sort(chosen.ranked, {}, &Setting::distance);
+  std::ranges::stable_sort(chosen.beyond, {}, &Setting::share);
+  return chosen;
+}
+
+/// The experiment with the ranked settings alone, the baseline first.
+ExperimentData only(const ExperimentData& data, const std::vector<const Setting*>& ranked) {
+  std::map<std::string, int64_t> rank = {{data.baseline(), -1}};
+  for (size_t i = 0; i < ranked.size(); ++i) rank[ranked[i]->label] = static_cast<int64_t>(i);
+  ExperimentData part = data;
+  std::erase_if(part.cells, [&](const CellData& cell) { return !rank.contains(cell.row.cell.method); });
+  std::ranges::stable_sort(part.cells, {}, [&](const CellData& cell) { return rank.at(cell.row.cell.method); });
+  return part;
+}
+
+TableCell mean_cell(const std::vector<double>& values, const MetricLook& look) {
+  if (values.empty()) return {};
+  const MeanEstimate estimate = bootstrap_mean(values, resampling_for(values.size()));
+  TableCell cell = number_cell(look.scale * estimate.mean);
+  if (values.size() > 1)
+    cell.interval = Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
+  cell.detail = fmt::format("{} samples", estimate.samples);
+  return cell;
+}
+
+std::vector<double> pooled(const ExperimentData& data, const std::string& label, const char* metric) {
+  std::vector<double> all;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(label, workload, store::CellKind::quality);
+    if (cell != nullptr && cell->counts()) append(all, *cell, metric);
+  }
+  return all;
+}
+
+/// Bytes that were simulated or emulated are marked, as everywhere.
+void mark_bytes(const ExperimentData& data, const std::string& label, TableCell& cell) {
+  for (const std::string& workload : data.workloads()) {
+    const CellData* found = data.find(label, workload, store::CellKind::quality);
+    if (found == nullptr) continue;
+    const auto bytes = found->values.find(kShare);
+    if (bytes != found->values.end()) mark_origin(cell, bytes->second);
+  }
+}
+
+Section ranking(const ExperimentData& data, const Chosen& chosen, double share) {
+  const MetricLook bytes = look_of(data, kShare), distance = look_of(data, kDistance),
+                   agreement = look_of(data, kAgreement);
+  const NumberFormat digits{.style = NumberStyle::significant, .digits = 3};
+  Table table{.id = "ranking",
+              .title = fmt::format("At most {:.4g}% of full KV's bytes", 100 * share),
+              .caption =
+                  "Resident bytes are measured after the prompt, means over all samples: entries, scales, "
+                  "positions, indexes, and what lies on the device of a cache behind it. KL from full KV is "
+                  "teacher-forced on its continuation. Overlapping intervals are no order.",
+              .columns = {{.title = "Rank"},
+                          {.title = "Method", .numeric = false},
+                          {.title = "Setting", .numeric = false},
+                          {.title = "Resident", .unit = bytes.unit, .format = bytes.format},
+                          {.title = "KL a step", .unit = distance.unit, .better = Better::lower, .format = digits},
+                          {.title = "Same next token",
+                           .unit = agreement.unit,
+                           .better = agreement.better,
+                           .format = agreement.format}}};
+  std::vector<BarValue> bars;
+  for (size_t i = 0; i < chosen.ranked.size(); ++i) {
+    const Setting& setting = *chosen.ranked[i];
+    TableRow row{.cells = {number_cell(static_cast<double>(i) + 1), text_cell(setting.method), text_cell(setting.label),
+                           number_cell(bytes.scale * setting.share()), mean_cell(setting.distances, distance),
+                           mean_cell(pooled(data, setting.label, kAgreement), agreement)}};
+    row.cells[0].format = NumberFormat{.style = NumberStyle::fixed, .digits = 0};
+    mark_bytes(data, setting.label, row.cells[3]);
+    bars.push_back({.category = setting.method, .value = row.cells[4].value, .interval = row.cells[4].interval});
+    table.rows.push_back(std::move(row));
+  }
+  mark_best(table);
+  Chart chart = bar_chart("ranking-kl", "KL from full KV at equal bytes", {.title = "KL a step, nats"}, bars);
+  chart.caption = "Shorter is better; intervals are over samples.";
+  return {.id = "ranking", .title = "Ranking", .tables = {std::move(table)}, .charts = {std::move(chart)}};
+}
+
+/// Methods that are not ranked: what they hold at least, or why there is no number.
+std::optional<Section> left_out(const ExperimentData& data, const std::vector<Setting>& settings,
+                                const Chosen& chosen) {
+  const MetricLook bytes = look_of(data, kShare), distance = look_of(data, kDistance);
+  Table table{
+      .id = "beyond",
+      .title = "Not within the budget",
+      .caption =
+          "Of each method the setting with the fewest bytes. Methods that select keep every entry; what "
+          "they attend to is as little as what others keep.",
+      .columns = {
+          {.title = "Method", .numeric = false},
+          {.title = "Setting", .numeric = false},
+          {.title = "Resident", .unit = bytes.unit, .format = bytes.format},
+          {.title = "KL a step", .unit = distance.unit, .format = {.style = NumberStyle::significant, .digits = 3}}}};
+  for (const Setting* setting : chosen.beyond) {
+    table.rows.push_back(
+        {.cells = {text_cell(setting->method), text_cell(setting->label), number_cell(bytes.scale * setting->share()),
+                   mean_cell(setting->distances, distance)}});
+    mark_bytes(data, setting->label, table.rows.back().cells[2]);
+  }
+  std::set<std::string> numbered;
+  for (const auto* list : {&chosen.ranked, &chosen.beyond}) {
+    for (const Setting* setting : *list) numbered.insert(setting->method);
+  }
+  for (const Setting& setting : settings) {
+    if (setting.complete() || numbered.contains(setting.method)) continue;
+    table.rows.push_back(
+        {.cells = {text_cell(setting.method), text_cell(setting.label), failed_cell(setting.failure), TableCell{}}});
+  }
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "beyond", .title = "Beyond the budget", .tables = {std::move(table)}};
+}
+
+}  // namespace
+
+Document equal_bytes_report(const ExperimentData& data, double share) {
+  const std::vector<std::string> models = data.models();
+  if (models.size() != 1) {
+    fail({.place = data.experiment.experiment,
+          .found = fmt::format("{} models", models.size()),
+          .expected = "one, whose methods are ranked"});
+  }
+  const std::vector<Setting> settings = settings_of(data);
+  const Chosen chosen = choose(settings, share);
+  if (chosen.ranked.empty()) {
+    fail({.place = data.experiment.experiment,
+          .found = "no method that holds so little and has a distance from full KV",
+          .expected = "at least one",
+          .action = "give a larger share"});
+  }
+  const ExperimentData ranked = only(data, chosen.ranked);
+  Document document{
+      .title = data.experiment.title.empty() ? data.experiment.experiment : data.experiment.title,
+      .introduction = {fmt::format("{} methods on {} over {}, each with the setting whose measured bytes are the most "
+                                   "within {:.4g}% of full KV's. All start from the same full prefill and are paired "
+                                   "sample by sample with {}.",
+                                   chosen.ranked.size(), models.front(), fmt::join(data.workloads(), ", "), 100 * share,
+                                   data.baseline()),
+                       "Limits: one small model, short prompts, few samples of one seed; intervals are over samples, "
+                       "and ranks inside them are noise. Settings beside the budget are the authors' own."},
+      .provenance = provenance(data)};
+  document.sections.push_back(ranking(ranked, chosen, share));
+  document.sections.push_back(quality_section(ranked, false));
+  if (auto section = left_out(data, settings, chosen)) document.sections.push_back(std::move(*section));
+  return document;
+}
+
+}  // namespace kvarena::reports

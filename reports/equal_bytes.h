@@ -1,0 +1,15 @@
+#pragma once
+// All methods of an experiment at equal resident bytes: of each the setting that comes nearest to a budget from below.
+
+#include "reports/document.h"
+#include "reports/experiment_data.h"
+
+namespace kvarena::reports {
+
+/// A leaderboard of one model. Of each method (and of what it acts over, as a codec over a dropping method) the setting
+/// with the most resident bytes, of those that hold at most `share` of full KV's; by KL from full KV, least first.
+/// Methods without such a setting are listed with the least that they hold. Throws UserError when the experiment holds
+/// several models, or no method that keeps within the budget.
+[[nodiscard]] Document equal_bytes_report(const ExperimentData& data, double share);
+
+}  // namespace kvarena::reports

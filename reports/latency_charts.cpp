@@ -1,0 +1,161 @@
+#include "reports/latency_charts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "reports/chart_specs.h"
+#include "reports/metric_look.h"
+#include "reports/verdict.h"
+
+namespace kvarena::reports {
+namespace {
+
+/// The mean over all samples of a method's cells of one kind; nothing when there are none.
+std::optional<double> mean_over(const ExperimentData& data, const std::string& method, store::CellKind kind,
+                                const std::string& metric) {
+  std::vector<double> all;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(method, workload, kind);
+    if (cell == nullptr || !cell->counts()) continue;
+    const std::vector<double> more = finite(cell->numbers(metric));
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all.empty() ? std::nullopt : std::optional(mean_of(all));
+}
+
+struct Part {
+  const char* metric;
+  const char* title;
+};
+
+// Methods that reuse entries time what they do in place of a prefill; of the others compressing follows it.
+constexpr Part kReuseParts[] = {
+    {"load_ms", "load"}, {"score_ms", "score"}, {"align_ms", "align"}, {"prefill_ms", "prefill"}};
+constexpr Part kParts[] = {{"prefill_ms", "prefill"}, {"compress_ms", "compress"}};
+
+void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const std::string& method) {
+  const auto mean = [&](const char* metric) { return mean_over(data, method, store::CellKind::timing, metric); };
+  const std::optional<double> total = mean("time_to_first_token_ms");
+  if (!total) return;
+  double told = 0;
+  const auto add = [&](std::span<const Part> parts) {
+    for (const Part& part : parts) {
+      const double value = mean(part.metric).value_or(0);
+      told += value;
+      if (value > 0) bars.push_back({.category = method, .part = part.title, .value = value});
+    }
+  };
+  if (mean("load_ms")) {
+    add(kReuseParts);
+  } else {
+    add(kParts);
+  }
+  if (*total > told) bars.push_back({.category = method, .part = "rest", .value = *total - told});
+}
+
+/// The mean of each workload's own metric, in the unit that tables print, where all workloads are read alike.
+std::optional<double> quality_of(const ExperimentData& data, const std::string& method) {
+  std::vector<double> all;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(method, workload, store::CellKind::quality);
+    if (cell == nullptr || !cell->counts()) continue;
+    const std::string metric = primary_metric(data, workload);
+    const double scale = look_of(data, metric).scale;
+    for (const double value : finite(cell->numbers(metric))) all.push_back(scale * value);
+  }
+  return all.empty() ? std::nullopt : std::optional(mean_of(all));
+}
+
+bool workloads_read_alike(const ExperimentData& data) {
+  std::vector<MetricLook> looks;
+  for (const std::string& workload : data.workloads()) {
+    looks.push_back(look_of(data, primary_metric(data, workload)));
+    looks.back().title.clear();
+  }
+  return !looks.empty() && std::ranges::all_of(looks, [&](const MetricLook& look) { return look == looks.front(); });
+}
+
+std::vector<double> waits(const CellData& cell, const std::string& point) {
+  const auto series = cell.series.find("time_to_first_token_ms");
+  if (series == cell.series.end()) return {};
+  std::vector<double> all;
+  for (const store::SeriesRow& row : series->second) {
+    if (row.sample_id == point) all.insert(all.end(), row.series.values.begin(), row.series.values.end());
+  }
+  all = finite(std::move(all));
+  std::ranges::sort(all);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Chart> first_token_charts(const ExperimentData& data) {
+  std::vector<BarValue> bars;
+  for (const std::string& method : data.methods()) add_parts(bars, data, method);
+  if (bars.empty()) return {};
+  Chart chart = bar_chart("first-token", "Time to the first token, in parts", {.title = "ms, mean over samples"}, bars,
+                          BarLayout::stacked);
+  chart.caption = "Measured, medians over repeats. Rest: copying the prompt's cache and what no part accounts for.";
+  return {chart};
+}
+
+std::vector<Chart> quality_speed_charts(const ExperimentData& data) {
+  if (!workloads_read_alike(data)) return {};
+  const MetricLook look = look_of(data, primary_metric(data, data.workloads().front()));
+  const Part axes[] = {{"time_to_first_token_ms", "time to the first token, ms"},
+                       {"inter_token_latency_ms", "time of a token, ms"}};
+  std::vector<Chart> charts;
+  for (const Part& axis : axes) {
+    std::vector<ScatterPoint> points;
+    for (const std::string& method : data.methods()) {
+      const auto x = mean_over(data, method, store::CellKind::timing, axis.metric), y = quality_of(data, method);
+      if (!x || !y) continue;
+      const CellData* cell = data.find(method, data.workloads().front(), store::CellKind::timing);
+      points.push_back({.series = cell == nullptr ? method : cell->row.cell.method_name,
+                        .label = method,
+                        .x = *x,
+                        .y = *y,
+                        .baseline = method == data.baseline()});
+    }
+    if (points.size() < 2) continue;
+    mark_pareto_front(points, look.better == Better::lower);
+    charts.push_back(scatter_chart(fmt::format("trade-off-{}", charts.size() + 1),
+                                   fmt::format("Quality against {}", axis.title), {.title = axis.title},
+                                   {.title = "mean score" + (look.unit.empty() ? "" : ", " + look.unit)}, points));
+    charts.back().caption = "Measured. The dashed staircase joins the settings that no other beats in both.";
+  }
+  return charts;
+}
+
+std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
+  std::map<std::pair<std::string, std::string>, std::vector<LineSeries>> lines;  // by workload and point
+  for (const CellData& cell : data.cells) {
+    if (cell.row.cell.kind != store::CellKind::serving || !cell.counts()) continue;
+    const auto series = cell.series.find("time_to_first_token_ms");
+    if (series == cell.series.end()) continue;
+    for (const store::SeriesRow& row : series->second) {
+      const std::vector<double> sorted = waits(cell, row.sample_id);
+      if (sorted.size() < 2) continue;
+      LineSeries line{.label = cell.row.cell.method, .baseline = cell.row.cell.method == data.baseline()};
+      for (size_t i = 0; i < sorted.size(); ++i)
+        line.points.push_back(
+            {.x = sorted[i], .y = 100 * static_cast<double>(i + 1) / static_cast<double>(sorted.size())});
+      lines[{cell.row.cell.workload, row.sample_id}].push_back(std::move(line));
+    }
+  }
+  std::vector<Chart> charts;
+  for (const auto& [place, series] : lines) {
+    charts.push_back(line_chart(fmt::format("latency-{}", charts.size() + 1),
+                                fmt::format("Times to first tokens, {}, load {}", place.first, place.second),
+                                {.title = "ms, queueing included"},
+                                {.title = "% of requests that had one by then", .zero = true}, series));
+    charts.back().caption = "Measured.";
+  }
+  return charts;
+}
+
+}  // namespace kvarena::reports

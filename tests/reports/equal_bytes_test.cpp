@@ -1,0 +1,143 @@
+// All methods at equal resident bytes.
+
+#include "reports/equal_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+#include "reports/experiment_report.h"
+
+namespace kvarena::reports {
+namespace {
+
+/// A cell of ten samples, or of `samples`.
+CellData cell(const std::string& label, const std::string& method, double share, double distance,
+              const std::string& settings = "{}", int64_t samples = 10) {
+  CellData made;
+  made.row.cell = {.cell_id = label,
+                   .experiment = "e",
+                   .model = "m",
+                   .workload = "facts",
+                   .method = label,
+                   .method_name = method,
+                   .settings_json = settings,
+                   .baseline = method == "full"};
+  made.row.state = store::CellState::done;
+  made.row.done_samples = samples;
+  made.card = {{"metrics", "qa_f1 v1"}};
+  const auto column = [&](const char* metric, const char* unit, double value) {
+    store::ValueColumn values{.metric = metric, .unit = unit};
+    for (int64_t i = 0; i < samples; ++i)
+      values.rows.push_back(
+          {.sample_id = std::string("s").append(std::to_string(i)), .sample_index = i, .value = value});
+    made.values[metric] = values;
+  };
+  column("kept_bytes_fraction", "fraction", share);
+  column("kl_nats", "nats", distance);
+  column("qa_f1", "fraction", 0.5);
+  return made;
+}
+
+ExperimentData experiment(std::vector<CellData> cells) {
+  ExperimentData data;
+  data.experiment = {.experiment = "e", .title = "E"};
+  data.definitions["kept_bytes_fraction"] = {.metric = "kept_bytes_fraction",
+                                             .title = "Share",
+                                             .unit = "fraction",
+                                             .better = store::Direction::lower,
+                                             .table_scale = 100};
+  data.definitions["qa_f1"] = {
+      .metric = "qa_f1", .title = "F1", .unit = "fraction", .better = store::Direction::higher, .table_scale = 100};
+  data.cells = std::move(cells);
+  return data;
+}
+
+const Table* find_table(const Document& document, const std::string& id) {
+  for (const Section& section : document.sections) {
+    for (const Table& table : section.tables) {
+      if (table.id == id) return &table;
+    }
+  }
+  return nullptr;
+}
+
+TEST(EqualBytes, EachMethodStandsWithItsLargestSettingWithinTheBudgetBestFirst) {
+  const Document document = equal_bytes_report(
+      experiment({cell("full", "full", 1, 0), cell("drop 0.5", "drop", 0.5, 0.01), cell("drop 0.25", "drop", 0.25, 0.4),
+                  cell("drop 0.1", "drop", 0.1, 0.2), cell("pack 4", "pack", 0.28, 0.05)}),
+      0.285);
+  const Table* ranking = find_table(document, "ranking");
+  ASSERT_NE(ranking, nullptr);
+  ASSERT_EQ(ranking->rows.size(), 2U);
+  EXPECT_EQ(ranking->rows[0].cells[2].text, "pack 4");
+  EXPECT_EQ(ranking->rows[1].cells[2].text, "drop 0.25") << "the most bytes within the budget, not the best score";
+  EXPECT_NEAR(ranking->rows[1].cells[3].value, 25, 1e-9);
+  const Table* quality = find_table(document, "quality");
+  ASSERT_NE(quality, nullptr);
+  EXPECT_EQ(quality->rows.size(), 3U) << "full KV and the two that are ranked";
+  EXPECT_EQ(find_table(document, "beyond"), nullptr);
+  for (const Format format : {Format::html, Format::markdown, Format::latex, Format::csv})
+    EXPECT_FALSE(render(document, format).empty());
+}
+
+TEST(EqualBytes, ACodecOverADroppingMethodIsAMethodOfItsOwn) {
+  const std::string over = R"({"over": {"name": "drop", "keep": 0.5}})";
+  const Document document =
+      equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("int8", "int8", 0.53, 0.001),
+                                     cell("int8 over drop", "int8", 0.27, 0.1, over)}),
+                         0.285);
+  EXPECT_EQ(find_table(document, "ranking")->rows[0].cells[1].text, "int8 over drop");
+  EXPECT_EQ(find_table(document, "beyond")->rows[0].cells[1].text, "int8");
+}
+
+TEST(EqualBytes, WhatHoldsMoreAndWhatFailedIsListedNotRanked) {
+  CellData broken = cell("broken", "broken", 0, 0);
+  broken.row.state = store::CellState::failed;
+  broken.row.reason = "out of memory";
+  const Document document = equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("drop", "drop", 0.25, 0.4),
+                                                           cell("select", "select", 1.05, 0.01), std::move(broken)}),
+                                               0.285);
+  const Table* beyond = find_table(document, "beyond");
+  ASSERT_NE(beyond, nullptr);
+  ASSERT_EQ(beyond->rows.size(), 2U);
+  EXPECT_NEAR(beyond->rows[0].cells[2].value, 105, 1e-9);
+  EXPECT_EQ(beyond->rows[1].cells[2].reason, "out of memory");
+}
+
+TEST(LargeReport, OfAHundredThousandSamples) {
+  std::vector<CellData> cells;
+  for (const char* label : {"full", "a", "b", "c", "d"}) cells.push_back(cell(label, label, 0.5, 0.1, "{}", 20'000));
+  const Document document = experiment_report(experiment(std::move(cells)));
+  EXPECT_EQ(find_table(document, "quality")->rows.size(), 5U);
+  for (const Format format : {Format::html, Format::csv}) EXPECT_FALSE(render(document, format).empty());
+}
+
+TEST(NeedleGrid, IsDrawnAsAHeatMapAMethodWhereSamplesAreAGrid) {
+  ExperimentData data = experiment({cell("full", "full", 1, 0), cell("drop", "drop", 0.25, 0.4)});
+  const auto maps = [&] {
+    int64_t found = 0;
+    for (const Section& section : experiment_report(data).sections)
+      found += section.id == "needle" ? std::ssize(section.charts) : 0;
+    return found;
+  };
+  EXPECT_EQ(maps(), 0);
+  for (CellData& one : data.cells) {
+    std::vector<store::ValueRow>& rows = one.values["qa_f1"].rows;
+    for (size_t i = 0; i < rows.size(); ++i)
+      rows[i].sample_id =
+          std::string("length-").append(std::to_string(1000 * (i % 5 + 1))).append(i < 5 ? "-depth-0" : "-depth-37.5");
+  }
+  EXPECT_EQ(maps(), 2);
+  EXPECT_NE(render(experiment_report(data), Format::html).find("37.5"), std::string::npos);
+}
+
+TEST(EqualBytes, RefusesWhatItCannotRank) {
+  EXPECT_THROW((void)equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("d", "d", 0.5, 0.1)}), 0.1),
+               UserError);
+  CellData other = cell("d", "d", 0.2, 0.1);
+  other.row.cell.model = "another";
+  EXPECT_THROW((void)equal_bytes_report(experiment({cell("full", "full", 1, 0), std::move(other)}), 0.3), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::reports
