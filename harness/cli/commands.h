@@ -26,6 +26,8 @@ namespace kvarena::cli {
 [[nodiscard]] Command run_command();
 [[nodiscard]] Command schema_command();
 [[nodiscard]] Command score_command();
+[[nodiscard]] Command status_command();
+[[nodiscard]] Command submit_command();
 [[nodiscard]] Command worker_command();
 [[nodiscard]] Command workloads_command();
 

@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -24,10 +26,14 @@ std::string holder(int fd) {
   return length > 0 ? std::string(text.data(), static_cast<size_t>(length)) : "another process";
 }
 
-void write_holder(int fd) {
+std::string host_name() {
   std::array<char, 128> host{};
   ::gethostname(host.data(), host.size() - 1);
-  const std::string text = fmt::format("process {} on {}", ::getpid(), host.data());
+  return host.data();
+}
+
+void write_holder(int fd) {
+  const std::string text = fmt::format("process {} on {}", ::getpid(), host_name());
   // Only for the message of whoever is refused; without it the lock holds all the same.
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
 }
@@ -37,6 +43,19 @@ bool still_in_place(int fd, const std::filesystem::path& path) {
   struct stat ours {
   }, there{};
   return ::fstat(fd, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino;
+}
+
+/// Whether the kernel lists a lock on the open file (proc(5), /proc/locks: "1: FLOCK ADVISORY WRITE 4711 08:02:99 0
+/// EOF").
+bool is_locked(int fd) {
+  struct stat ours {};
+  std::ifstream locks("/proc/locks");
+  if (::fstat(fd, &ours) != 0 || !locks) return false;
+  const std::string inode = fmt::format(":{} ", ours.st_ino);
+  for (std::string line; std::getline(locks, line);) {
+    if (line.find(" FLOCK ") != std::string::npos && line.find(inode) != std::string::npos) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -66,6 +85,21 @@ FileLock::~FileLock() {
   if (fd_ < 0) return;
   ::unlink(path_.c_str());  // while the lock is held: whoever opened the old file notices in still_in_place()
   ::close(fd_);
+}
+
+std::optional<LockHolder> lock_holder(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  const std::string text = holder(fd);
+  const bool locked = is_locked(fd);
+  ::close(fd);
+  LockHolder found;
+  std::array<char, 128> host{};
+  long long process = 0;
+  if (std::sscanf(text.c_str(), "process %lld on %127s", &process, host.data()) != 2) return std::nullopt;
+  found = {.process = process, .host = host.data(), .on_this_host = host_name() == host.data()};
+  if (found.on_this_host && !locked) return std::nullopt;
+  return found;
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}

@@ -1,7 +1,9 @@
 #pragma once
 // The right to write somewhere, held by one process at a time.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace kvarena {
@@ -26,5 +28,15 @@ class FileLock {
   std::filesystem::path path_;
   int fd_ = -1;
 };
+
+struct LockHolder {
+  int64_t process = 0;
+  std::string host;
+  bool on_this_host = false;
+};
+
+/// Who holds the lock on `file`, nothing when nobody does. Taking no lock itself, it refuses nobody who wants one. What
+/// a process of another host wrote is believed: whether it lives cannot be seen from here.
+[[nodiscard]] std::optional<LockHolder> lock_holder(const std::filesystem::path& file);
 
 }  // namespace kvarena

@@ -30,13 +30,6 @@ size_t width_of(std::FILE* stream) {
   return size.ws_col;
 }
 
-std::string duration_text(double seconds) {
-  const auto whole = std::max<int64_t>(1, std::llround(seconds));
-  if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} s", whole);
-}
-
 /// The first `columns` characters, not bytes, of UTF-8 text.
 std::string cut(const std::string& text, size_t columns) {
   size_t seen = 0;
@@ -50,6 +43,13 @@ std::string cut(const std::string& text, size_t columns) {
 double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
+
+std::string duration_text(double seconds) {
+  const auto whole = std::max<int64_t>(1, std::llround(seconds));
+  if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} s", whole);
+}
 
 Progress::Progress(ProgressOptions options) : options_(std::move(options)) {
   if (!options_.now) options_.now = steady_seconds;

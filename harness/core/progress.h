@@ -9,6 +9,9 @@
 
 namespace kvarena {
 
+/// "41 s", "3 min 05 s", "2 h 30 min"; at least a second.
+[[nodiscard]] std::string duration_text(double seconds);
+
 struct ProgressOptions {
   enum class Style { automatic, bar, lines, quiet };
   Style style = Style::automatic;  // automatic: bar when the stream is a terminal that can redraw a line

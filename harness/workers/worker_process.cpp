@@ -21,6 +21,8 @@
 #include <thread>
 #include <utility>
 
+#include "harness/workers/process_memory.h"
+
 namespace kvarena::workers {
 namespace {
 
@@ -35,20 +37,6 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 [[noreturn]] void fail_to_start(const char* what) {
   fail({.place = "a worker process", .found = fmt::format("{}: {}", what, std::strerror(errno))});
-}
-
-/// Resident bytes that no file stands behind; nothing when the process is gone.
-std::optional<int64_t> own_memory(pid_t pid) {
-  std::FILE* file = std::fopen(fmt::format("/proc/{}/statm", pid).c_str(), "r");
-  if (file == nullptr) return std::nullopt;
-  std::array<char, 256> line{};
-  const bool read = std::fgets(line.data(), line.size(), file) != nullptr;
-  std::fclose(file);
-  long long size = 0;
-  long long resident = 0;
-  long long shared = 0;  // pages of files and shared memory
-  if (!read || std::sscanf(line.data(), "%lld %lld %lld", &size, &resident, &shared) != 3) return std::nullopt;
-  return (resident - shared) * ::sysconf(_SC_PAGESIZE);
 }
 
 /// In the child, between fork and exec: async-signal-safe calls only.

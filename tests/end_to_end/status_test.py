@@ -1,0 +1,84 @@
+"""`kvarena status` while a run writes, after it was killed, and at its end.
+
+    python3 tests/end_to_end/status_test.py build/release/bin/kvarena SOURCE_FOLDER
+
+Runs the program on a random model. Standard library only.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import tiny_model
+
+KVARENA, SOURCE = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
+
+
+class Status(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.environment = os.environ | {"KVARENA_HOME": scratch.name, "OMP_NUM_THREADS": "1"}
+        tiny_model.write(self.folder / "model", SOURCE)
+
+    def write(self, samples):
+        (self.folder / "config.json").write_text(json.dumps({
+            "name": "sweep", "methods": ["full", {"name": "snapkv", "keep": 0.5}],
+            "engine": {"max_new_tokens": 16, "noise_floor": 0},
+            "models": [{"name": "tiny", "path": str(self.folder / "model"), "dtype": "f32", "template": "none"}],
+            "workloads": [{"name": "fact_qa", "things": 3, "filler": 0, "examples": 0, "samples": samples}]}))
+
+    def start(self):
+        return subprocess.Popen([KVARENA, "run", "config.json", "--quiet", "--database", "r.db"], cwd=self.folder,
+                                env=self.environment, stderr=subprocess.PIPE, text=True)
+
+    def status(self, *words):
+        return subprocess.run([KVARENA, "status", "r.db", *words], cwd=self.folder, capture_output=True, text=True)
+
+    def of_programs(self):
+        return json.loads(self.status("--json").stdout)[0]
+
+    def test_from_the_first_sample_to_the_last(self):
+        self.write(samples=2000)
+        run = self.start()
+        self.addCleanup(run.stderr.close)
+        while not (self.folder / "r.db").exists() or self.of_programs()["judgements"]["done"] == 0:
+            self.assertIsNone(run.poll(), "it ended before it could be looked at")
+            time.sleep(0.05)
+        now = self.of_programs()
+        self.assertEqual(now["state"], "running")
+        self.assertEqual(now["judgements"]["planned"], 4000)
+        self.assertGreater(now["judgements"]["left"], 0)
+        self.assertGreater(now["worker_bytes"], 1 << 20)
+        text = self.status().stdout
+        self.assertIn("sweep: running", text)
+        self.assertIn(f"by process {run.pid} on", text)
+
+        run.kill()
+        run.wait()
+        killed = self.of_programs()
+        self.assertEqual(killed["state"], "killed")
+        self.assertIsNone(killed["worker_bytes"])
+        self.assertIn("killed", self.status().stdout)
+
+    def test_what_has_ended(self):
+        self.write(samples=3)
+        run = self.start()
+        run.communicate()
+        now = self.of_programs()
+        self.assertEqual((now["state"], now["judgements"]["done"], now["judgements"]["left"]), ("finished", 6, 0))
+        self.assertEqual(now["failures"], [])
+        refused = self.status("--jsn")
+        self.assertEqual(refused.returncode, 1)
+        absent = subprocess.run([KVARENA, "status", "no.db"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(absent.returncode, 1)
+        self.assertIn("no.db", absent.stderr)
+
+
+unittest.main(argv=sys.argv[:1])
