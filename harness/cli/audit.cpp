@@ -54,9 +54,10 @@ struct Options {
       fail({.place = "--temperature", .found = fmt::format("{}", temperature), .expected = "0 or more"});
     }
   }
-  [[nodiscard]] SessionOptions session() const {
+  [[nodiscard]] SessionOptions session(const OpenedModel& model) const {
     return {.stop = {.max_new_tokens = tokens},
-            .sampling = {.temperature = temperature, .seed = static_cast<uint64_t>(seed)}};
+            .sampling = {.temperature = temperature, .seed = static_cast<uint64_t>(seed)},
+            .tokenizer = model.tokenizer.get()};
   }
 };
 
@@ -104,7 +105,7 @@ std::vector<std::vector<double>> measure_noise(const Options& options, const Ope
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Prefill prompt = prefill(transformer, prompts[i], reference.needs(), kPrefillChunk / 2, facts);
     shifts.push_back(judge::gap_shifts(transformer, prompt, reference, audited[i].reference));
-    const AnswerTrace again = judge::trace_answer(transformer, prompt, reference, options.session());
+    const AnswerTrace again = judge::trace_answer(transformer, prompt, reference, options.session(model));
     audited[i].again = judge::first_difference(audited[i].reference, again);
   }
   return shifts;
@@ -183,8 +184,8 @@ int run(const Options& options) {
       const Prefill prompt =
           prefill(transformer, tokens, combine(method->needs(), reference->needs()), kPrefillChunk, facts);
       Audited& one = audited.emplace_back();
-      one.reference = judge::trace_answer(transformer, prompt, *reference, options.session());
-      const AnswerTrace answer = judge::trace_answer(transformer, prompt, *method, options.session());
+      one.reference = judge::trace_answer(transformer, prompt, *reference, options.session(model));
+      const AnswerTrace answer = judge::trace_answer(transformer, prompt, *method, options.session(model));
       one.method = judge::first_difference(one.reference, answer);
     }
   }  // the weights are gone before they are loaded again

@@ -114,11 +114,13 @@ int run(const Options& options) {
 
   const auto loaded = Clock::now();
   const Prefill prompt = prefill(transformer, tokens, method->needs(), kPrefillChunk, facts_of(model, transformer));
-  const auto session = start_session(
-      transformer, prompt, *method,
-      {.stop = {.max_new_tokens = options.max_new_tokens, .stop_tokens = stop_tokens(model)},
-       .sampling = {
-           .temperature = options.temperature, .top_p = options.top_p, .seed = static_cast<uint64_t>(options.seed)}});
+  const auto session =
+      start_session(transformer, prompt, *method,
+                    {.stop = {.max_new_tokens = options.max_new_tokens, .stop_tokens = stop_tokens(model)},
+                     .sampling = {.temperature = options.temperature,
+                                  .top_p = options.top_p,
+                                  .seed = static_cast<uint64_t>(options.seed)},
+                     .tokenizer = model.tokenizer.get()});
   times.first_token_s = seconds_since(loaded);
 
   Stream stream(*model.tokenizer);

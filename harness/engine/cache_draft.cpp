@@ -41,7 +41,6 @@ CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier
       hooks_(*method_, *activity_, model.config().layers, prompt_tokens_, model_facts_.get()),
       // The meter measures passes of one token.
       meter_(verifier.auxiliary().empty() ? session.meter : nullptr),
-      most_passes_(verifier.draft_length()),
       hidden_size_(model.config().hidden_size),
       inner_hooks_(*this) {
   if (meter_ != nullptr) meter_->watch(hooks_);
@@ -65,6 +64,7 @@ void CacheDraft::begin(const DraftRound& round) {
   fed_ = {round.history.back()};
   limit_ = round.limit;
   passes_ = 0;
+  most_passes_ = round.passes;
   scratch_ = committed_.clone();
   if (aux_ == nullptr) return;
   history_.assign(round.history.begin(), round.history.end());

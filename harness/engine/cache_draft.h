@@ -29,6 +29,7 @@ class CacheDraft final : public DraftSource {
   [[nodiscard]] AttentionHooks* verification_hooks() override {
     return aux_ != nullptr ? aux_->verification_hooks() : nullptr;
   }
+  void end_drafting() override { most_passes_ = passes_; }
   void commit(const Verified& verified) override;
   [[nodiscard]] int64_t resident_bytes() const override {
     return committed_.bytes() + (aux_ != nullptr ? aux_->resident_bytes() : 0);
@@ -94,9 +95,9 @@ class CacheDraft final : public DraftSource {
   SelectionMeter* meter_;     // null when nothing is measured
   std::vector<int32_t> fed_;  // tokens of the pass under way
   int64_t limit_ = 0;
-  int64_t most_passes_;
-  int64_t hidden_size_;  // of the model
-  int64_t passes_ = 0;   // of this round
+  int64_t most_passes_ = 0;  // of this round
+  int64_t hidden_size_;      // of the model
+  int64_t passes_ = 0;       // so far
   std::unique_ptr<Method> aux_method_;
   std::unique_ptr<DraftSource> aux_;  // null: each pass drafts one token
   InnerHooks inner_hooks_;

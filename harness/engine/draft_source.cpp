@@ -1,9 +1,11 @@
 #include "harness/engine/draft_source.h"
 
+#include "harness/core/home.h"
 #include "harness/engine/cache_draft.h"
 #include "harness/engine/exit_draft.h"
 #include "harness/engine/head_draft.h"
 #include "harness/engine/model_draft.h"
+#include "harness/engine/text_draft.h"
 #include "harness/engine/view_draft.h"
 
 namespace kvarena {
@@ -24,6 +26,16 @@ class ProposedDraft final : public DraftSource {
   const Verifier* verifier_;
 };
 
+/// The checkpoint is read once for all sessions alive.
+std::unique_ptr<DraftSource> draft_by_model(const Transformer& target, const Prefill& prompt, const Verifier& verifier,
+                                            const DraftSampler& sampler, const Tokenizer* tokenizer) {
+  std::shared_ptr<SharedModel> drafter = shared_model(find_model(verifier.draft_model()), target.options());
+  const bool alike =
+      tokenizer == nullptr || drafter->tokenizer == nullptr || same_vocabulary(*tokenizer, *drafter->tokenizer);
+  if (!alike) return std::make_unique<TextDraft>(std::move(drafter), *tokenizer, prompt);
+  return std::make_unique<ModelDraft>(target, std::move(drafter), prompt, sampler);
+}
+
 }  // namespace
 
 Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const {
@@ -36,7 +48,7 @@ std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill
                                                const DraftSampler& sampler, const DraftingFor& session) {
   if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, session);
   if (!verifier.draft_view().empty()) return std::make_unique<ViewDraft>(model, prompt, verifier, sampler, session);
-  if (!verifier.draft_model().empty()) return std::make_unique<ModelDraft>(model, prompt, verifier, sampler);
+  if (!verifier.draft_model().empty()) return draft_by_model(model, prompt, verifier, sampler, session.tokenizer);
   if (verifier.draft_head()) return std::make_unique<HeadDraft>(model, prompt, verifier, sampler);
   if (verifier.draft_layers() > 0) return std::make_unique<ExitDraft>(model, verifier, sampler, *session.full);
   return std::make_unique<ProposedDraft>(verifier);

@@ -17,6 +17,7 @@ struct DraftRound {
   std::span<const int32_t> history;  // prompt and emitted tokens; the last one is in no cache
   int64_t limit = 0;                 // tokens to draft at most; of a tree, on one path
   int64_t room = 0;                  // tokens of a tree at most; 0: a chain is wanted
+  int64_t passes = 0;                // of the target on a compressed cache, at most
 };
 
 /// What a verification left in the full cache: entries of the tokens from position `before` on.
@@ -38,6 +39,8 @@ class DraftSource {
   [[nodiscard]] virtual bool wants_pass() const { return false; }
   [[nodiscard]] virtual SequencePass next_pass() { return {}; }
   virtual void consume(std::span<const float> /*logits*/) {}
+  /// The round's drafts are complete as they are: wants_pass() no longer. Of sources that ask for passes.
+  virtual void end_drafting() {}
   /// What watches the verification's pass over the full cache; null for nobody.
   [[nodiscard]] virtual AttentionHooks* verification_hooks() { return nullptr; }
   [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
@@ -72,12 +75,14 @@ class DraftSampler {
 };
 
 class SelectionMeter;
+class Tokenizer;
 
 /// What a source uses of its session; it must outlive the source.
 struct DraftingFor {
-  KvCache* full = nullptr;          // the session's full cache, or what its verifications attend to instead
-  Activity* activity = nullptr;     // counts what a compressor does
-  SelectionMeter* meter = nullptr;  // of what a compressed cache attends to; null when nothing is measured
+  KvCache* full = nullptr;               // the session's full cache, or what its verifications attend to instead
+  Activity* activity = nullptr;          // counts what a compressor does
+  SelectionMeter* meter = nullptr;       // of what a compressed cache attends to; null when nothing is measured
+  const Tokenizer* tokenizer = nullptr;  // the target's; null where there is no text
 };
 
 /// The source that `verifier` names, at the end of the prompt.

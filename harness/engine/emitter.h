@@ -13,6 +13,7 @@ class Emitter {
   /// Reports the logits, chooses the token, appends it to `session.tokens` and sets `session.finish` when it ends.
   /// With a draft the token is chosen by rejection sampling against it (harness/model/sampling.h).
   int32_t emit(Session& session, std::span<const float> logits, const Draft* draft = nullptr);
+  [[nodiscard]] const SessionOptions& options() const { return options_; }
   /// The settings that tokens are drawn by.
   [[nodiscard]] const SamplingSettings& sampling() const { return options_.sampling; }
   /// New tokens still allowed.

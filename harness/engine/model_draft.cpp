@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "harness/core/error.h"
-#include "harness/core/home.h"
 
 namespace kvarena {
 
-ModelDraft::ModelDraft(const Transformer& target, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler)
-    : shared_(shared_model(find_model(verifier.draft_model()), target.options())),
+ModelDraft::ModelDraft(const Transformer& target, std::shared_ptr<SharedModel> drafter, const Prefill& prompt,
+                       DraftSampler sampler)
+    : shared_(std::move(drafter)),
       model_(&shared_->transformer),
       sampler_(sampler),
       cache_(model_->make_cache()),
@@ -16,10 +16,10 @@ ModelDraft::ModelDraft(const Transformer& target, const Prefill& prompt, const V
   // Rows that pad a vocabulary to a round number differ between models of one family; more is another vocabulary.
   constexpr int64_t most_padding = 1024;
   if (std::abs(target.config().vocab_size - model_->config().vocab_size) > most_padding) {
-    fail({.place = fmt::format("draft_model {}", verifier.draft_model()),
+    fail({.place = "draft_model",
           .found = fmt::format("a vocabulary of {}", model_->config().vocab_size),
           .expected = fmt::format("the target's, {}", target.config().vocab_size),
-          .action = "draft with a model of the same family"});
+          .action = "draft with a model of the same family, or where the target's tokenizer is known"});
   }
   constexpr size_t chunk = 512;
   const std::span<const int32_t> tokens = prompt.tokens;

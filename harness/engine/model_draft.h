@@ -7,12 +7,13 @@
 
 namespace kvarena {
 
-/// A smaller model drafts on a full cache of its own. Its weights are shared by all sessions that name the same file.
+/// A smaller model of the target's vocabulary drafts on a full cache of its own. Its weights are shared by all sessions
+/// that name the same file.
 class ModelDraft final : public DraftSource {
  public:
-  /// Reads the checkpoint (once for all sessions alive) and the prompt. Throws UserError when it is absent or its
-  /// vocabulary is another one than the target's.
-  ModelDraft(const Transformer& target, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler);
+  /// Reads the prompt. Throws UserError when the vocabularies cannot be the same.
+  ModelDraft(const Transformer& target, std::shared_ptr<SharedModel> drafter, const Prefill& prompt,
+             DraftSampler sampler);
 
   void begin(const DraftRound& round) override;
   void commit(const Verified& verified) override;

@@ -9,11 +9,7 @@ void note_bytes(Session& session, const KvCache& cache, int64_t beside) {
                                 .disk = ledger.current(Tier::disk)});
 }
 
-void note_pass(Session& session, const KvCache& cache, Traffic& before) {
-  note_bytes(session, cache);
-  session.peak_bytes = cache.ledger->peak(Tier::device);
-  session.peak_host_bytes = cache.ledger->peak(Tier::host);
-  session.peak_disk_bytes = cache.ledger->peak(Tier::disk);
+void note_traffic(Session& session, Traffic& before) {
   const Traffic& now = session.activity.traffic;
   const Traffic pass{.loaded_bytes = now.loaded_bytes - before.loaded_bytes,
                      .offloaded_bytes = now.offloaded_bytes - before.offloaded_bytes,
@@ -21,6 +17,14 @@ void note_pass(Session& session, const KvCache& cache, Traffic& before) {
                      .stalled_seconds = now.stalled_seconds - before.stalled_seconds};
   if (pass.loaded_bytes > 0 || pass.offloaded_bytes > 0) session.traffic.push_back(pass);
   before = now;
+}
+
+void note_pass(Session& session, const KvCache& cache, Traffic& before) {
+  note_bytes(session, cache);
+  session.peak_bytes = cache.ledger->peak(Tier::device);
+  session.peak_host_bytes = cache.ledger->peak(Tier::host);
+  session.peak_disk_bytes = cache.ledger->peak(Tier::disk);
+  note_traffic(session, before);
 }
 
 bool ended_by(Session& session, const std::string& failure) {

@@ -7,13 +7,11 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
-#include "kernels/cells/cells.h"
+#include "harness/engine/request_bytes.h"
 
 namespace kvarena {
 namespace {
 
-// A method's bytes beside its entries: positions, scores, page bounds, in vectors that grow by halves.
-constexpr double kMetadata = 1.5;
 // Full caches at once while a request starts: the prompt's, the session's own, and what compression makes of it; a
 // verifier drafts on one more.
 constexpr int64_t kStartCopies = 3;
@@ -40,6 +38,9 @@ class ServingEngine::GuardedHooks final : public AttentionHooks {
     guard([&] { hooks_->after_attention(layer, cache, queries, lse); });
   }
   [[nodiscard]] bool wants_hidden() const override { return hooks_->wants_hidden(); }
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
+    guard([&] { hooks_->after_layer(layer, rows, count, hidden_size); });
+  }
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
@@ -74,24 +75,53 @@ struct ServingEngine::Part {
 };
 
 ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
-                             std::shared_ptr<const ModelFacts> facts)
-    : model_(&model), requests_(std::move(requests)), facts_(std::move(facts)), answers_(requests_.size()) {
+                             std::shared_ptr<const ModelFacts> facts, int64_t reload_bytes)
+    : model_(&model),
+      requests_(std::move(requests)),
+      facts_(std::move(facts)),
+      answers_(requests_.size()),
+      reload_bytes_(reload_bytes) {
   if (facts_ == nullptr) facts_ = model_facts(model);
+  make_schedule();
 }
 
 ServingEngine::~ServingEngine() = default;
 
-void ServingEngine::drop(int64_t request) { states_.erase(request); }
-
-int64_t ServingEngine::full_bytes(int64_t tokens) const {
-  int64_t bytes = 0;
-  for (int64_t layer = 0; layer < model_->config().layers; ++layer) {
-    const LayerShape& shape = model_->layer_shape(layer);
-    const int64_t run = kernels::cell_bytes(tokens, shape.head_dim, shape.dtype);
-    bytes += 2 * shape.kv_heads * (run + run / 64);  // as an EntrySegment grows
-  }
-  return bytes;
+void ServingEngine::drop(int64_t request) {
+  leave_schedule(request);
+  states_.erase(request);
 }
+
+void ServingEngine::make_schedule() {
+  const Method* scheduled = nullptr;
+  for (ServedRequest& request : requests_) {
+    if (!has_schedule(*request.method)) continue;
+    KVARENA_ASSERT(scheduled == nullptr || scheduled == request.method, "one schedule for one method");
+    scheduled = request.method;
+    request.options.park = Tier::host;
+  }
+  if (scheduled == nullptr) return;
+  schedule_.emplace(scheduled_settings(*scheduled->verifier(), *facts_->tiers, reload_bytes_));
+}
+
+void ServingEngine::join_schedule() {
+  while (!joining_.empty()) {
+    const int64_t request = joining_.front();
+    const int64_t full = full_bytes(static_cast<int64_t>(of(request).prompt.size()) + answer_limit(of(request)));
+    if (!schedule_->fits(full, 0)) return;
+    schedule_->add(dynamic_cast<VerifySession&>(*states_.at(request)->session), full, 0);
+    joining_.pop_front();
+  }
+}
+
+void ServingEngine::leave_schedule(int64_t request) {
+  std::erase(joining_, request);
+  const auto state = states_.find(request);
+  if (!schedule_ || state == states_.end()) return;
+  if (const auto* session = dynamic_cast<VerifySession*>(state->second->session.get())) schedule_->drop(*session);
+}
+
+int64_t ServingEngine::full_bytes(int64_t tokens) const { return full_cache_bytes(*model_, tokens); }
 
 int64_t ServingEngine::answer_limit(const ServedRequest& request) const {
   return request.options.forced ? static_cast<int64_t>(request.options.forced->size())
@@ -108,6 +138,13 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
     return describe({.place = fmt::format("prompt, token {}", stranger - request.prompt.begin()),
                      .found = fmt::format("id {}", *stranger),
                      .expected = fmt::format("an id of the vocabulary, 0 to {}", config.vocab_size - 1)});
+  }
+  const int64_t full = full_bytes(n + answer_limit(request));
+  if (has_schedule(*request.method) && full > reload_bytes_) {
+    return describe({.place = fmt::format("request of {} prompt tokens", n),
+                     .found = fmt::format("a full cache of {} bytes", full),
+                     .expected = fmt::format("at most {}, the room for one that comes back", reload_bytes_),
+                     .action = "give full caches a larger share of the memory"});
   }
   if (n + answer_limit(request) <= config.max_position) return "";
   return describe({.place = fmt::format("request of {} prompt tokens", n),
@@ -130,18 +167,17 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   const auto it = states_.find(request);
   if (it == states_.end()) return 0;
   const State& state = *it->second;
-  return (state.prompt ? state.prompt->bytes() : 0) + (state.session ? state.session->held_bytes() : 0);
+  // What comes back for a verification lies in room of its own.
+  auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
+  const ParkedCache* parked = verifying == nullptr ? nullptr : verifying->parked();
+  const int64_t elsewhere = parked == nullptr ? 0 : parked->device_bytes();
+  return (state.prompt ? state.prompt->bytes() : 0) + (state.session ? state.session->held_bytes() : 0) - elsewhere;
 }
 
-/// What the session holds, and growth of a full cache for the answer still to come. A round of a verifier copies the
-/// draft's cache.
 int64_t ServingEngine::bytes_to_end(int64_t request) const {
   const ServedRequest& served = of(request);
   const auto n = static_cast<int64_t>(served.prompt.size());
-  const int64_t caches = served.method->verifier() == nullptr ? 1 : 2;
-  const int64_t cells = kernels::kCell;  // every cache may open a cell
-  const auto growth = kMetadata * static_cast<double>(full_bytes(n + answer_limit(served) + cells) - full_bytes(n));
-  const int64_t most = caches * bytes_now(request) + static_cast<int64_t>((2 * caches - 1) * growth);
+  const int64_t most = kvarena::bytes_to_end(*model_, *served.method, bytes_now(request), n, answer_limit(served));
   return std::min(most, needs(request).bytes);
 }
 
@@ -175,6 +211,19 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Part>> parts;  // hooks have addresses
   std::vector<SequencePass> batch;
+  std::vector<VerifySession*> turn;  // of those that a schedule decides on
+  if (schedule_) {
+    join_schedule();
+    const bool others_run = !plan.chunks.empty() || std::ranges::any_of(plan.steps, [&](int64_t request) {
+      return !has_schedule(*of(request).method);
+    });
+    turn = schedule_->next(others_run);
+  }
+  const auto waits = [&](int64_t request) {
+    const auto state = states_.find(request);
+    return has_schedule(*of(request).method) && state != states_.end() && state->second->session &&
+           std::ranges::find(turn, state->second->session.get()) == turn.end();
+  };
   const auto add = [&](int64_t request, int64_t chunk) {
     Part& part = *parts.emplace_back(std::make_unique<Part>(Part{.request = request}));
     guard(part, [&] {
@@ -188,7 +237,9 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
       batch.push_back(pass);
     });
   };
-  for (const int64_t request : plan.steps) add(request, 0);
+  for (const int64_t request : plan.steps) {
+    if (!waits(request)) add(request, 0);
+  }
   for (const auto& chunk : plan.chunks) add(chunk.request, chunk.tokens);
 
   // The next forward pass, which a method may run when it starts, overwrites the logits.
@@ -199,16 +250,16 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
   size_t at = 0;
   serving::PassResult result;
   for (const auto& part : parts) {
-    if (!part->failure.empty()) {
-      result.progress.push_back(settle(*part));
-      continue;
-    }
+    if (!part->failure.empty()) continue;
     const size_t count = part->rows * vocab;
     if (part->hooks) part->failure = part->hooks->failure();
     guard(*part, [&] { consume(*part, std::span(logits).subspan(at, count)); });
     at += count;
-    result.progress.push_back(settle(*part));
   }
+  if (schedule_) {
+    schedule_->advance(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  for (const auto& part : parts) result.progress.push_back(settle(*part));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
@@ -232,6 +283,7 @@ void ServingEngine::start(Part& part, State& state) {
   prompt.memory = served.memory;
   state.session = start_session(*model_, prompt, *served.method, served.options);
   state.prompt.reset();
+  if (has_schedule(*served.method) && !state.session->finished()) joining_.push_back(part.request);
 }
 
 serving::RequestProgress ServingEngine::settle(Part& part) {
@@ -249,7 +301,7 @@ serving::RequestProgress ServingEngine::settle(Part& part) {
                      .resident_bytes = session->resident_bytes,
                      .peak_bytes = std::max(session->peak_bytes, session->resident_bytes)};
   }
-  if (progress.finished || !part.failure.empty()) states_.erase(part.request);
+  if (progress.finished || !part.failure.empty()) drop(part.request);
   return progress;
 }
 

@@ -2,6 +2,7 @@
 // Real passes for the serving loop: prompts in chunks, decoding steps, drafts and verifications of many requests in one
 // ragged pass of the model.
 
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/engine/scheduled_decoding.h"
 #include "harness/engine/session.h"
 #include "harness/serving/serve.h"
 
@@ -39,12 +41,17 @@ struct ServedAnswer {
   int64_t peak_bytes = 0;
 };
 
+/// Requests of a verifier with a schedule() keep their full caches in host memory; which of them draft and which verify
+/// in a pass is decided by that schedule (scheduled_decoding.h), and what comes back for a verification lies in room of
+/// its own, `reload_bytes`. They share one method.
+///
 /// On the measured clock: a pass takes what it takes on this machine, compression and the methods' own extra passes
 /// included. What a request answers does not depend on what shares its passes, bit for bit. What a method throws, in a
 /// session or in the middle of a pass, costs its own request alone.
 class ServingEngine final : public serving::Executor {
  public:
-  ServingEngine(Transformer& model, std::vector<ServedRequest> requests, std::shared_ptr<const ModelFacts> facts);
+  ServingEngine(Transformer& model, std::vector<ServedRequest> requests, std::shared_ptr<const ModelFacts> facts,
+                int64_t reload_bytes = 0);
   ~ServingEngine() override;
 
   [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override;
@@ -71,6 +78,10 @@ class ServingEngine final : public serving::Executor {
   static void guard(Part& part, Work&& work);
   void consume(Part& part, std::span<const float> logits);
   void start(Part& part, State& state);
+  void make_schedule();
+  /// Requests past their prompt join the schedule, in order, as its memory takes them.
+  void join_schedule();
+  void leave_schedule(int64_t request);
   serving::RequestProgress settle(Part& part);
 
   Transformer* model_;
@@ -78,6 +89,9 @@ class ServingEngine final : public serving::Executor {
   std::shared_ptr<const ModelFacts> facts_;
   std::map<int64_t, std::unique_ptr<State>> states_;  // of requests under way
   std::vector<std::optional<ServedAnswer>> answers_;
+  int64_t reload_bytes_;
+  std::optional<ScheduledDecoding> schedule_;  // of the requests whose verifier has one
+  std::deque<int64_t> joining_;                // requests that the schedule has no memory for yet
 };
 
 }  // namespace kvarena

@@ -73,6 +73,7 @@ class Session {
 };
 
 class SelectionMeter;
+class Tokenizer;
 
 /// Called with each emitted token's logits [vocab_size], in order; `step` 0 is the token after the prompt.
 using LogitsSink = std::function<void(int64_t step, std::span<const float> logits)>;
@@ -83,6 +84,10 @@ struct SessionOptions {
   /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them.
   std::optional<std::vector<int32_t>> forced;
   LogitsSink on_logits;
+  /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
+  const Tokenizer* tokenizer = nullptr;
+  /// Of a verifier with a drafter(): where its full cache lies between verifications (verify_session.h).
+  std::optional<Tier> park;
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
   /// the session.
   SelectionMeter* meter = nullptr;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "harness/core/error.h"
 #include "harness/engine/compressed_cache.h"
 #include "harness/engine/request_meter.h"
 #include "harness/method/registry.h"
@@ -29,12 +31,19 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())),
       sampler_(verifier.draft_sampling(), emitter_.sampling()) {
+  const std::optional<Tier> tier = emitter_.options().park;
+  KVARENA_ASSERT(!tier || !verifier.drafter().empty(), "a cache is parked while another one drafts");
   const auto start = std::chrono::steady_clock::now();
-  source_ =
-      make_draft_source(model, prompt, verifier, sampler_, {.full = &full_, .activity = &activity, .meter = meter_});
+  source_ = make_draft_source(
+      model, prompt, verifier, sampler_,
+      {.full = &full_, .activity = &activity, .meter = meter_, .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  resident_bytes = full_.bytes() + source_->resident_bytes();
-  note_bytes(*this, full_, source_->held_bytes());
+  if (tier) {
+    parked_.emplace(full_, model_facts_->tiers, *tier);
+    reload_.emplace(*parked_);
+  }
+  resident_bytes = full_bytes() + source_->resident_bytes();
+  note_round();
   history_.push_back(emitter_.emit(*this, prompt.logits));
   if (!finished()) begin_round();
 }
@@ -42,9 +51,13 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
 void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
-  const int64_t most = verifier_->draft_room(full_.layers.front().tail().entries(0));
+  constexpr int64_t any = std::numeric_limits<int64_t>::max();
+  const int64_t most = parked_ ? any : verifier_->draft_room(full_.layers.front().tail().entries(0));
   const int64_t limit = std::min({most, room, emitter_.remaining(*this) - 1});
-  source_->begin({.history = history_, .limit = std::max<int64_t>(0, limit), .room = room});
+  source_->begin({.history = history_,
+                  .limit = std::max<int64_t>(0, limit),
+                  .room = room,
+                  .passes = parked_ ? any : verifier_->draft_length()});
 }
 
 SequencePass VerifySession::next_pass() {
@@ -56,11 +69,12 @@ SequencePass VerifySession::next_pass() {
     tree_.push_back(-1);  // the newest token, before all drafts
     for (const int32_t parent : source_->parents()) tree_.push_back(parent + 1);
   }
-  return {.tokens = fed_,
-          .cache = &full_,
-          .hooks = source_->verification_hooks(),
-          .logits = LogitsRows::all,
-          .parents = tree_};
+  AttentionHooks* hooks = source_->verification_hooks();
+  if (reload_) {
+    reload_->forward_to(hooks);
+    hooks = &*reload_;
+  }
+  return {.tokens = fed_, .cache = &full_, .hooks = hooks, .logits = LogitsRows::all, .parents = tree_};
 }
 
 void VerifySession::consume(std::span<const float> logits) {
@@ -68,8 +82,9 @@ void VerifySession::consume(std::span<const float> logits) {
     source_->consume(logits);
     return;
   }
+  if (reload_ && ended_by(*this, reload_->failure())) return;
   verify(logits);
-  note_bytes(*this, full_, source_->held_bytes());
+  note_round();
   peak_bytes = full_.ledger->peak(Tier::device) + source_->peak_bytes();
   if (!finished()) begin_round();
 }
@@ -114,6 +129,18 @@ void VerifySession::verify(std::span<const float> logits) {
   std::vector<int32_t> kept;
   for (const int32_t row : rows) kept.push_back(fed_[row]);
   source_->commit({.full = full_, .before = before, .tokens = kept, .rows = rows});
+  if (parked_) park(before);
+}
+
+void VerifySession::note_round() {
+  note_bytes(*this, full_, source_->held_bytes());
+  if (parked_) tier_bytes.back().host += parked_->parked_bytes();
+}
+
+void VerifySession::park(int64_t before) {
+  parked_->park(before, activity.traffic);
+  note_traffic(*this, traffic_so_far_);
+  peak_host_bytes = parked_->peak_parked_bytes();
 }
 
 /// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.

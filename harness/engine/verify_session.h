@@ -5,6 +5,7 @@
 
 #include "harness/engine/draft_source.h"
 #include "harness/engine/emitter.h"
+#include "harness/engine/parked_cache.h"
 #include "harness/engine/session.h"
 
 namespace kvarena {
@@ -13,6 +14,9 @@ namespace kvarena {
 /// sampling settings, bit for bit: a draft is accepted when it equals the token that the verified logits give at its
 /// position. With rejection sampling they have that distribution. Where the verifier names another cache to verify on,
 /// plain decoding on that cache takes the place of full KV.
+///
+/// With SessionOptions::park its full cache lies behind the device, and others end its rounds: passes draft, as long as
+/// can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
 class VerifySession final : public Session {
  public:
   VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier, SessionOptions options);
@@ -20,7 +24,12 @@ class VerifySession final : public Session {
   [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
-  [[nodiscard]] int64_t held_bytes() const override { return full_.bytes() + source_->held_bytes(); }
+  [[nodiscard]] int64_t held_bytes() const override { return full_bytes() + source_->held_bytes(); }
+
+  /// Null unless its full cache is parked.
+  [[nodiscard]] ParkedCache* parked() { return parked_ ? &*parked_ : nullptr; }
+  [[nodiscard]] bool can_draft() const { return !finished() && source_->wants_pass(); }
+  void end_drafting() { source_->end_drafting(); }
 
  private:
   void begin_round();
@@ -28,6 +37,9 @@ class VerifySession final : public Session {
   [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
   void keep_rows(int64_t before, std::span<const int32_t> rows);
   void settle();
+  void park(int64_t before);
+  void note_round();
+  [[nodiscard]] int64_t full_bytes() const { return parked_ ? parked_->device_bytes() : full_.bytes(); }
 
   Transformer* model_;
   const Verifier* verifier_;
@@ -39,6 +51,9 @@ class VerifySession final : public Session {
   Emitter emitter_;
   DraftSampler sampler_;
   std::unique_ptr<DraftSource> source_;
+  std::optional<ParkedCache> parked_;  // whose device side full_ is
+  std::optional<ReloadHooks> reload_;
+  Traffic traffic_so_far_;
   std::vector<int32_t> fed_;   // tokens of the verification under way
   std::vector<int32_t> tree_;  // their parents where drafts are a tree
 };

@@ -142,6 +142,9 @@ void TimingSettings::parameters(ParameterVisitor& p) {
   p("warmup", warmup).min(0).doc("untimed runs before");
   p("samples", samples).min(1).doc("the first so many samples of each workload are timed");
   p("batch", batch).min(1).doc("equal requests that are decoded together; latency is of a pass of all");
+  p("device_mib", device_mib)
+      .above(0)
+      .doc("device memory for the batch's caches, MiB: requests that do not fit wait for others to end; absent = any");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
 }
 
@@ -159,6 +162,10 @@ void ServingSettings::parameters(ParameterVisitor& p) {
   p("requests", requests).min(1).doc("of each point, fewer when the workload has not so many samples");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
   p("cache_mib", cache_mib).above(0).doc("budget for the caches of all requests together");
+  p("reload_share", reload_share)
+      .above(0)
+      .max(0.9)
+      .doc("of cache_mib, kept for full caches that come back where a verifier has a schedule");
   p("pass_tokens", pass_tokens).min(2).doc("decoding steps and prompt tokens of one pass together, at most");
   p("max_running", max_running).min(1).doc("requests admitted at a time; below pass_tokens");
   p("time_to_first_token_ms", time_to_first_token_ms).above(0).doc("objective of a request, queueing included");

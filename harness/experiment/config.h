@@ -63,6 +63,7 @@ struct TimingSettings {
   int64_t warmup = 1;
   int64_t samples = 1;                    // the first so many of each workload
   int64_t batch = 1;                      // equal requests that are decoded together
+  std::optional<double> device_mib;       // for their caches; absent = any
   std::optional<int64_t> max_new_tokens;  // absent = the engine's
 
   void parameters(ParameterVisitor& p);
@@ -77,6 +78,7 @@ struct ServingSettings {
   int64_t requests = 32;                  // of each point, fewer when the workload has not so many samples
   std::optional<int64_t> max_new_tokens;  // absent = the engine's
   double cache_mib = 1024;
+  double reload_share = 0.25;  // of it, for full caches that come back under a verifier's schedule
   int64_t pass_tokens = 512;
   int64_t max_running = 32;
   double time_to_first_token_ms = 2000;  // objectives of latency

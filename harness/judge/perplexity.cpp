@@ -68,6 +68,7 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   std::vector<std::vector<float>> rows;  // of one pass of the method
   SessionOptions options{.stop = {.max_new_tokens = static_cast<int64_t>(rest.size())}};
   options.forced = rest;
+  options.tokenizer = request.tokenizer;
   options.on_logits = [&](int64_t step, std::span<const float> row) {
     if (step != static_cast<int64_t>(nll.size())) return;
     nll.push_back(token_nll(row, rest[static_cast<size_t>(step)]));

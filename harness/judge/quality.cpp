@@ -44,7 +44,7 @@ void run_alone(Transformer& model, Session& session) {
 Reference run_reference(Transformer& model, const Prefill& prompt, const Request& request) {
   Reference reference;
   const Method full;  // the base keeps everything
-  SessionOptions options{.stop = request.stop, .sampling = request.sampling};
+  SessionOptions options{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer};
   options.on_logits = [&](int64_t, std::span<const float> row) {
     reference.logits.emplace_back(row.begin(), row.end());
   };
@@ -66,7 +66,7 @@ void compare_step(Candidate& candidate, const Reference& reference, int64_t step
 /// Starts a candidate; `forced` feeds the reference's tokens.
 void start(Candidate& candidate, Transformer& model, const Prefill& prompt, const Request& request,
            const Reference& reference, bool forced) {
-  SessionOptions options{.stop = request.stop, .sampling = request.sampling};
+  SessionOptions options{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer};
   if (forced) options.forced = reference.tokens;
   options.on_logits = [&candidate, &reference, forced](int64_t step, std::span<const float> row) {
     const bool same_prefix =

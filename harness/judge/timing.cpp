@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "harness/core/error.h"
-#include "harness/engine/session.h"
+#include "harness/engine/batch_run.h"
 #include "harness/judge/describe.h"
 #include "harness/method/prompt_attention.h"
 #include "metrics/statistics.h"
@@ -12,17 +12,17 @@ namespace kvarena::judge {
 namespace {
 
 constexpr double kMilliseconds = 1e3;
+constexpr double kMebi = 1024.0 * 1024.0;
 
 struct Repeat {
   double prefill_ms = 0;
   double observe_ms = 0;
   double compress_ms = 0;
   double first_token_ms = 0;
-  double decode_s = 0;
-  std::vector<double> gaps_ms;                     // between successive output tokens
-  std::vector<std::unique_ptr<Session>> sessions;  // of equal requests
+  std::vector<double> gaps_ms;  // between successive output tokens
+  BatchRun run;
 
-  [[nodiscard]] const Session& first() const { return *sessions.front(); }
+  [[nodiscard]] const Session& first() const { return *run.sessions.front(); }
 };
 
 /// Whether the method's session reads the prompt itself.
@@ -42,7 +42,7 @@ Prefill start_prompt(Transformer& model, const Request& request, const Method& m
 }
 
 /// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, int64_t batch,
+Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, const BatchRunSettings& batch,
                 const std::shared_ptr<ReuseMemory>& memory) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
@@ -53,32 +53,26 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   const Prefill prompt = start_prompt(model, request, *judged.method, memory);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
   repeat.observe_ms = prompt.observe_seconds * kMilliseconds;
-  std::vector<Session*> running;
-  for (int64_t i = 0; i < batch; ++i) {
-    repeat.sessions.push_back(
-        start_session(model, prompt, *judged.method, {.stop = request.stop, .sampling = request.sampling}));
-    running.push_back(repeat.sessions.back().get());
-    if (i == 0) repeat.first_token_ms = ms_since(start);
-  }
+  double waited_s = 0;  // since the first request's last token
+  size_t seen = 1;
+  repeat.run = run_batch(model, prompt, *judged.method,
+                         {.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer}, batch,
+                         {.started = [&] { repeat.first_token_ms = ms_since(start); },
+                          .passed =
+                              [&](const Session& first, double seconds) {
+                                waited_s += seconds;
+                                const size_t emitted = first.tokens.size() - seen;
+                                if (emitted == 0) return;  // a drafting pass
+                                const double each = waited_s * kMilliseconds / static_cast<double>(emitted);
+                                repeat.gaps_ms.insert(repeat.gaps_ms.end(), emitted, each);
+                                seen += emitted;
+                                waited_s = 0;
+                              }});
   const Session& session = repeat.first();
   repeat.compress_ms = session.compress_seconds * kMilliseconds;
   if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
   if (reads_prompts(*judged.method)) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
-
-  const auto decode_start = Clock::now();
-  auto last = decode_start;
-  size_t seen = session.tokens.size();
-  run_together(model, running, [&](double) {
-    const size_t emitted = session.tokens.size() - seen;
-    if (emitted == 0) return;  // a drafting pass
-    const auto now = Clock::now();
-    const double each = std::chrono::duration<double, std::milli>(now - last).count() / static_cast<double>(emitted);
-    repeat.gaps_ms.insert(repeat.gaps_ms.end(), emitted, each);
-    seen += emitted;
-    last = now;
-  });
-  repeat.decode_s = std::chrono::duration<double>(Clock::now() - decode_start).count();
-  for (const auto& each : repeat.sessions) {
+  for (const auto& each : repeat.run.sessions) {
     if (!each->failure.empty()) throw UserError(each->failure);
   }
   return repeat;
@@ -99,6 +93,33 @@ void add(store::SampleResult& result, const std::string& name, const std::vector
                            .storage = storage});
 }
 
+/// Of all requests. What a pass takes for itself, while it runs, counts for those that run at a time.
+int64_t peak_bytes(const BatchRun& run) {
+  int64_t most = 0;
+  for (const auto& session : run.sessions) {
+    most = std::max(most, std::max(session->peak_bytes, session->resident_bytes));
+  }
+  return run.scheduled ? run.peak_bytes : std::max<int64_t>(run.peak_running, 1) * most;
+}
+
+/// What requests in limited memory, and a schedule, have to say of the last repeat.
+void add_batch(store::SampleResult& result, const BatchRun& run, store::Storage storage) {
+  add(result, "concurrent_requests", {static_cast<double>(run.peak_running)}, "requests", storage);
+  if (!run.scheduled) return;
+  double verifying = 0;
+  std::vector<double> milliseconds, bytes;
+  for (const throughput::ScheduledIteration& pass : run.passes) {
+    if (pass.verifying > 0) verifying += pass.seconds;
+    milliseconds.push_back(pass.seconds * kMilliseconds);
+    bytes.push_back(pass.memory_bytes);
+  }
+  add(result, "link_utilisation", {run.link_busy_seconds / run.seconds}, "fraction", storage);
+  add(result, "verify_share", {verifying / run.seconds}, "fraction", storage);
+  add(result, "late_verifies", {static_cast<double>(run.late_verifies)}, "verifications", storage);
+  add(result, "iteration_ms", milliseconds, "ms", storage);
+  add(result, "iteration_bytes", bytes, "bytes", storage);
+}
+
 }  // namespace
 
 experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
@@ -107,7 +128,9 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   if (const Reuser* reuser = judged.method->reuser()) {
     prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one
   }
-  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, settings.batch, memory);
+  BatchRunSettings batch{.requests = settings.batch};
+  if (settings.device_mib) batch.device_bytes = static_cast<int64_t>(*settings.device_mib * kMebi);
+  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, batch, memory);
 
   std::vector<double> prefill_ms;
   std::vector<double> observe_ms;
@@ -121,7 +144,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   std::vector<double> throughput;
   Repeat repeat;
   for (int64_t i = 0; i < settings.repeats; ++i) {
-    repeat = run_once(model, request, judged, settings.batch, memory);
+    repeat = run_once(model, request, judged, batch, memory);
     if (const auto& reuse = repeat.first().reuse) {
       load_ms.push_back(reuse->load_s * kMilliseconds);
       score_ms.push_back(reuse->score_s * kMilliseconds);
@@ -137,7 +160,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
     if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
     gap_ms.push_back(percentile(repeat.gaps_ms, 50));
     throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) * static_cast<double>(settings.batch) /
-                         repeat.decode_s);
+                         repeat.run.seconds);
   }
 
   const Session& session = repeat.first();
@@ -150,7 +173,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   result.prediction = answer_text(request, session.tokens);
   result.finish_reason = to_string(session.finish);
   result.active = judged.reference || session.activity.acted();
-  result.peak_bytes["device"] = settings.batch * std::max(session.peak_bytes, session.resident_bytes);
+  result.peak_bytes["device"] = peak_bytes(repeat.run);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = settings.batch * session.peak_host_bytes;
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = settings.batch * session.peak_disk_bytes;
   add_traffic(result, session, request);
@@ -165,6 +188,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   add(result, "time_to_first_token_ms", first_token_ms, "ms", storage);
   add(result, "inter_token_latency_ms", gap_ms, "ms", storage);
   add(result, "throughput_tokens_per_s", throughput, "tokens/s", storage);
+  if (settings.device_mib) add_batch(result, repeat.run, storage);
   return verdict;
 }
 

@@ -64,6 +64,9 @@ class Verifier {
   /// Who drafts for the drafter: settings of a verifier whose drafts the cache of drafter() verifies first, so that one
   /// of its passes may yield several. One with a draft_model(), a draft_head() or a rule.
   [[nodiscard]] virtual std::string auxiliary() const { return {}; }
+  /// With a drafter(): how verifications are placed when the full caches of many requests lie behind the device,
+  /// "staggered", "lock_step" or "sequential" (harness/throughput/verification_schedule.h). Empty: they stay on it.
+  [[nodiscard]] virtual std::string schedule() const { return {}; }
   /// A second checkpoint drafts on a full cache of its own: its folder or .gguf file.
   [[nodiscard]] virtual std::string draft_model() const { return {}; }
   /// The target drafts with its first layers, and their entries of the full cache: the share of layers, in (0, 1).

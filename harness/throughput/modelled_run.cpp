@@ -85,11 +85,11 @@ class Simulation {
     const double expected = gpu_seconds(schedule_.running(), 0);
     link_.iteration_seconds = expected;
     const IterationPlan plan = schedule_.next(expected, link_);
-    ModelledIteration iteration{.memory_bytes = settings_.load.weight_bytes +
-                                                static_cast<double>(schedule_.running()) * compressed() +
-                                                static_cast<double>(link_.holding.size()) * settings_.load.cache_bytes,
-                                .drafting = static_cast<int64_t>(plan.draft.size()),
-                                .verifying = static_cast<int64_t>(plan.verify.size())};
+    ScheduledIteration iteration{.memory_bytes = settings_.load.weight_bytes +
+                                                 static_cast<double>(schedule_.running()) * compressed() +
+                                                 static_cast<double>(link_.holding.size()) * settings_.load.cache_bytes,
+                                 .drafting = static_cast<int64_t>(plan.draft.size()),
+                                 .verifying = static_cast<int64_t>(plan.verify.size())};
     const bool idle = plan.draft.empty() && plan.verify.empty();
     iteration.seconds = idle ? link_.next_arrival() - link_.now : gpu_seconds(iteration.drafting, iteration.verifying);
     KVARENA_ASSERT(iteration.seconds > 0, "an idle iteration waits for a reload");

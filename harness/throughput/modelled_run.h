@@ -22,15 +22,9 @@ struct ModelledSettings {
   uint64_t seed = 0;  // of which drafts are accepted
 };
 
-struct ModelledIteration {
-  double seconds = 0;
-  double memory_bytes = 0;  // weights, resident compressed caches, full caches on their way or in use
-  int64_t drafting = 0;
-  int64_t verifying = 0;
-};
-
 struct ModelledRun {
-  std::vector<ModelledIteration> iterations;
+  /// Memory: weights, resident compressed caches, full caches on their way or in use.
+  std::vector<ScheduledIteration> iterations;
   double seconds = 0;
   int64_t tokens = 0;  // emitted, verified
   double peak_bytes = 0;

@@ -6,6 +6,13 @@
 
 namespace kvarena::throughput {
 
+ScheduleKind schedule_named(const std::string& name) {
+  if (name == "lock_step") return ScheduleKind::lock_step;
+  if (name == "sequential") return ScheduleKind::sequential;
+  KVARENA_ASSERT(name == "staggered", name);
+  return ScheduleKind::staggered;
+}
+
 VerificationSchedule::VerificationSchedule(ScheduleSettings settings) : settings_(settings), rings_(settings.rings) {
   KVARENA_ASSERT(settings.draft_length >= 1 && settings.link_bandwidth > 0, "a schedule drafts and reloads");
 }

@@ -1,9 +1,10 @@
 #pragma once
 // Which requests draft, reload and verify in each iteration. The schedule decides, a clock executes: the modelled one
-// (modelled_run.h) or a real engine; both call the same functions in the same order.
+// (modelled_run.h) or the engine (harness/engine/scheduled_decoding.h); both call the same functions in the same order.
 // Yao et al. 2026, arXiv:2605.17613, sections 4.2 and 5.2.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "harness/throughput/resource_rings.h"
@@ -15,6 +16,9 @@ enum class ScheduleKind {
   lock_step,   // all requests draft, then all reload, then all verify in one iteration
   sequential,  // all requests draft, then each verifies as soon as its own reload has come
 };
+
+/// "staggered", "lock_step" or "sequential".
+[[nodiscard]] ScheduleKind schedule_named(const std::string& name);
 
 struct ScheduleSettings {
   ScheduleKind kind = ScheduleKind::staggered;
@@ -38,6 +42,14 @@ class ReloadLink {
 struct IterationPlan {
   std::vector<int64_t> draft;   // draft one token each
   std::vector<int64_t> verify;  // verify what they have drafted
+};
+
+/// What an iteration was, on either clock.
+struct ScheduledIteration {
+  double seconds = 0;
+  double memory_bytes = 0;  // of the device, at its start
+  int64_t drafting = 0;
+  int64_t verifying = 0;
 };
 
 class VerificationSchedule {

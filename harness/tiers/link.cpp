@@ -51,8 +51,12 @@ Transfer Link::submit(const std::vector<Piece>& pieces, int64_t block_bytes, std
                    fmt::format("at={} bytes={} block={}", piece.at, piece.bytes, block_bytes));
     bytes += piece.bytes;
   }
+  return carry(bytes, separate_pieces(pieces), std::move(move));
+}
+
+Transfer Link::carry(int64_t bytes, int64_t pieces, std::function<void()> move) {
   if (bytes == 0) return {};
-  auto state = std::make_shared<Transfer::State>(bytes, separate_pieces(pieces), spec_.name, std::move(move));
+  auto state = std::make_shared<Transfer::State>(bytes, pieces, spec_.name, std::move(move));
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({.state = state, .asked = Clock::now()});

@@ -56,6 +56,9 @@ class Link {
   /// Pieces lie within the block; their memory belongs to the transfer until it is complete or its handle dies.
   [[nodiscard]] Transfer read(std::shared_ptr<const Block> from, std::vector<ReadPiece> pieces);
   [[nodiscard]] Transfer write(std::shared_ptr<Block> to, std::vector<WritePiece> pieces);
+  /// What lies in no block: `move` copies so many bytes in so many separate pieces, on the link's thread. What it
+  /// touches belongs to the transfer until it is complete or its handle dies.
+  [[nodiscard]] Transfer carry(int64_t bytes, int64_t pieces, std::function<void()> move);
 
   [[nodiscard]] const LinkSpec& spec() const { return spec_; }
   [[nodiscard]] LinkTotals totals() const;

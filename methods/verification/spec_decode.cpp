@@ -3,8 +3,10 @@
 namespace kvarena {
 namespace {
 
-/// Speculative decoding: a smaller checkpoint of the same vocabulary drafts on a full cache of its own.
-/// Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318.
+/// Speculative decoding: a smaller checkpoint drafts on a full cache of its own. One of another vocabulary drafts text,
+/// which is read in the target's tokens: it is then taken by its likeliest tokens, whatever draft_sampling says.
+/// Leviathan et al. 2023, arXiv:2211.17192; Chen et al. 2023, arXiv:2302.01318; vocabularies: Timor et al. 2025,
+/// arXiv:2502.05202.
 class SpecDecode final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {

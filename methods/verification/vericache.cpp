@@ -10,13 +10,19 @@ namespace {
 /// can draft; drafted entries live in the draft cache alone and are replaced by the verifier's once accepted.
 /// Defaults are those of the paper's long-context pipeline: draft length 25. With "aux" (Appendix C) another verifier
 /// drafts for the compressed cache, which verifies its drafts before full KV verifies all; draft_length then counts
-/// passes over the compressed cache, whose inner drafts do not count.
+/// passes over the compressed cache, whose inner drafts do not count. With "schedule" (sections 4.2 and 5) the full
+/// caches lie in host memory and come back for their verifications alone.
 /// Yao et al. 2026, arXiv:2605.17613, section 4.
 class VeriCache final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {
     p("drafter", drafter_).required().doc("the compressor whose cache drafts");
     p("draft_length", draft_length_).min(1).doc("passes over the compressed cache before each verification");
+    p("schedule", schedule_)
+        .one_of({"resident", "staggered", "lock_step", "sequential"})
+        .doc(
+            "where full caches lie while drafting, and when they come back, in timing and serving cells: resident on "
+            "the device, or in host memory behind engine.host_link. Tokens are the same");
     p("aux", aux_).doc("a verifier whose drafts the compressed cache verifies first, several tokens a pass");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
@@ -34,6 +40,7 @@ class VeriCache final : public Verifier {
   std::string drafter() const override { return drafter_.json; }
   std::string auxiliary() const override { return aux_.json; }
   int64_t draft_length() const override { return draft_length_; }
+  std::string schedule() const override { return schedule_ == "resident" ? "" : schedule_; }
   int64_t draft_room(int64_t /*newest*/) const override {
     if (aux_.json.empty()) return draft_length_;
     const auto aux = make_method(nlohmann::json::parse(aux_.json), "aux");
@@ -63,6 +70,7 @@ class VeriCache final : public Verifier {
 
   NestedSpec drafter_;
   NestedSpec aux_;
+  std::string schedule_ = "resident";
   int64_t draft_length_ = 25;
 };
 

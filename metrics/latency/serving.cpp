@@ -141,6 +141,7 @@ KVARENA_METRIC(
                 {"time_to_first_token_ms", "Time to first token", "ms", 1, Better::lower},
                 {"inter_token_latency_ms", "Inter-token latency", "ms", 1, Better::lower},
                 {"throughput_tokens_per_s", "Throughput", "tokens/s", 1},
+                {"concurrent_requests", "Requests at a time", "requests", 1},
                 {"offered_requests_per_s", "Requests offered", "requests/s", 1},
                 {"mean_time_to_first_token_ms", "Time to first token, mean", "ms", 1, Better::lower},
                 {"p50_time_to_first_token_ms", "Time to first token, median", "ms", 1, Better::lower},

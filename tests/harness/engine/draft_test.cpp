@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
 
 #include "harness/core/error.h"
 #include "harness/engine/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "harness/model/tokenizer/tokenizer.h"
 #include "tests/support/decoding.h"
 #include "tests/support/tiny_model_files.h"
 
@@ -74,6 +79,113 @@ TEST_F(Drafts, AnotherModelIsOftenWrongAndNeverHarmful) {
         accepted += round.accepted;
       }
       EXPECT_LT(accepted, drafted);
+    }
+  }
+}
+
+/// The bytes of a token in the byte-level alphabet.
+std::string letter_of(int32_t byte) {
+  const bool printable = byte > 32 && byte < 127;
+  const auto code = static_cast<uint32_t>(printable ? byte : 0x100 + (byte < 33 ? byte : 33));
+  if (code < 0x80) return {static_cast<char>(code)};
+  return {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
+}
+
+/// Writes tokenizer.json: token id i says the ASCII character order[i]; `pairs` are tokens of two characters that take
+/// the places of the last ids.
+void write_vocabulary(const std::filesystem::path& folder, const std::vector<int32_t>& order,
+                      const std::vector<std::pair<char, char>>& pairs = {}) {
+  json vocabulary, merges = json::array();
+  const size_t letters = order.size() - pairs.size();
+  for (size_t id = 0; id < letters; ++id) vocabulary[letter_of(order[id])] = id;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const std::string one = letter_of(pairs[i].first), two = letter_of(pairs[i].second);
+    vocabulary[one + two] = letters + i;
+    merges.push_back(one + " " + two);
+  }
+  json tokenizer = json::parse(std::ifstream(folder / "tokenizer.json"));
+  tokenizer["model"]["vocab"] = vocabulary;
+  tokenizer["model"]["merges"] = merges;
+  std::ofstream(folder / "tokenizer.json") << tokenizer;
+}
+
+/// Reorders the rows of the (tied) embedding of a written checkpoint: row i becomes what row from[i] was.
+void reorder_embedding(const std::filesystem::path& folder, const std::vector<int32_t>& from) {
+  const std::filesystem::path path = folder / "model.safetensors";
+  std::string file = (std::stringstream() << std::ifstream(path, std::ios::binary).rdbuf()).str();
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  const json header = json::parse(file.substr(sizeof length, length));
+  const auto offsets = header["model.embed_tokens.weight"]["data_offsets"];
+  const size_t begin = sizeof length + length + offsets[0].get<size_t>();
+  const size_t row = (offsets[1].get<size_t>() - offsets[0].get<size_t>()) / from.size();
+  const std::string old = file.substr(begin, row * from.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(row * from[i]), row,
+                file.begin() + static_cast<std::ptrdiff_t>(begin + row * i));
+  }
+  std::ofstream(path, std::ios::binary) << file;
+}
+
+/// The target's vocabulary: all of ASCII, a token a character.
+std::vector<int32_t> ascii() {
+  std::vector<int32_t> order(128);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+/// The same characters under other ids.
+std::vector<int32_t> shuffled() {
+  std::vector<int32_t> order = ascii();
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>((i * 37 + 11) % order.size());
+  return order;
+}
+
+TEST_F(Drafts, ATwinWithAnotherVocabularyIsAcceptedThroughText) {
+  testing::write_tiny_model(folder() / "target", 1);
+  testing::write_tiny_model(folder() / "renamed", 1);
+  write_vocabulary(folder() / "target", ascii());
+  write_vocabulary(folder() / "renamed", shuffled());
+  reorder_embedding(folder() / "renamed", shuffled());
+  const auto tokenizer = load_tokenizer(folder() / "target" / "tokenizer.json");
+  const Prefill prompt = prefill(model_, tiny_prompt(90), {});
+  const json spec = {{"name", "spec_decode"}, {"draft_model", (folder() / "renamed").string()}, {"draft_length", 6}};
+  const SessionOptions options{.stop = {.max_new_tokens = 50}, .tokenizer = tokenizer.get()};
+  const Decoded found = decode(prompt, spec, options);
+  EXPECT_EQ(found.tokens, decode(prompt, {{"name", "full"}}, options).tokens);
+  int64_t drafted = 0;
+  for (const VerifyRound& round : found.rounds) {
+    EXPECT_EQ(round.accepted, round.drafted);
+    drafted += round.drafted;
+  }
+  EXPECT_GT(drafted, 35);
+  // Without text nothing says that the ids mean something else: every guess is another character.
+  const Decoded blind = decode(prompt, spec, {.stop = {.max_new_tokens = 50}});
+  EXPECT_EQ(blind.tokens, found.tokens);
+  EXPECT_LT(blind.activity.tokens_accepted, found.activity.tokens_accepted);
+}
+
+TEST_F(Drafts, AnyDraftersVocabularyLeavesTheTargetsTokens) {
+  testing::write_tiny_model(folder() / "target", 1);
+  write_vocabulary(folder() / "target", ascii());
+  testing::write_tiny_model(folder() / "pairs", 2);  // tokens of two characters, and characters that it cannot say
+  write_vocabulary(folder() / "pairs", shuffled(), {{'a', 'b'}, {'t', 'h'}, {'0', '1'}, {'(', ')'}, {'.', ' '}});
+  testing::write_tiny_model(folder() / "bytes", 3);  // the usual tiny vocabulary: bytes that are no characters
+  const auto target = load_tokenizer(folder() / "target" / "tokenizer.json");
+  const auto broken = load_tokenizer(folder() / "bytes" / "tokenizer.json");
+  const Prefill prompt = prefill(model_, tiny_prompt(90), {});
+  for (const double temperature : {0.0, 0.9}) {
+    for (const Tokenizer* tokenizer : {target.get(), broken.get()}) {
+      const SessionOptions options{
+          .stop = {.max_new_tokens = 60}, .sampling = {.temperature = temperature, .seed = 5}, .tokenizer = tokenizer};
+      const Decoded full = decode(prompt, {{"name", "full"}}, options);
+      for (const char* drafter : {"pairs", "bytes", "target"}) {
+        json spec = {{"name", "spec_decode"}, {"draft_model", (folder() / drafter).string()}};
+        EXPECT_EQ(decode(prompt, spec, options).tokens, full.tokens) << drafter << " at " << temperature;
+        spec = {
+            {"name", "vericache"}, {"draft_length", 4}, {"drafter", {{"name", "knorm"}, {"keep", 0.5}}}, {"aux", spec}};
+        EXPECT_EQ(decode(prompt, spec, options).tokens, full.tokens) << drafter << " at " << temperature;
+      }
     }
   }
 }

@@ -88,7 +88,13 @@ TEST(Rejection, SamplesHaveTheTargetsDistribution) {
         {"draft_sampling", "rejection"},
         {"draft_length", 2}},
        20000},
-      {{{"name", "spec_decode"}, {"draft_model", other}, {"draft_sampling", "rejection"}, {"draft_length", 2}}, 4000}};
+      {{{"name", "spec_decode"}, {"draft_model", other}, {"draft_sampling", "rejection"}, {"draft_length", 2}}, 4000},
+      {{{"name", "vericache"},
+        {"drafter", {{"name", "snapkv"}, {"keep", 0.3}, {"window", 2}}},
+        {"aux", {{"name", "spec_decode"}, {"draft_model", other}, {"draft_length", 2}}},
+        {"draft_sampling", "rejection"},
+        {"draft_length", 2}},
+       4000}};
   for (const auto& [spec, samples] : specs) {
     const auto method = make_method(spec, "test");
     std::map<std::vector<int32_t>, int64_t> counts;

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "harness/engine/model_facts.h"
+#include "harness/engine/request_bytes.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model_files.h"
 
@@ -118,6 +119,82 @@ TEST_F(Serving, OrderAndTimesOfArrivalsChangeNoAnswerOfAnyKindOfSession) {
     EXPECT_EQ(run.overrun_bytes, 0);
     EXPECT_GT(run.peak_waiting, 0);
   }
+}
+
+/// Hooks of a request are shielded from the others, and hear all that they hear alone: a head that missed the residual
+/// stream, or kept an old one, would draft otherwise.
+TEST(ServingHeads, DraftWhatTheyDraftAlone) {
+  Transformer model = tiny_model(1, {.weights = DType::f32, .cache = DType::f32});
+  const auto facts = model_facts(model);
+  const std::string weights = KVARENA_SOURCE_DIR "/tests/golden/eagle3_drafter";
+  std::vector<std::unique_ptr<Method>> methods;
+  methods.push_back(make_method({{"name", "eagle3"}, {"weights", weights}, {"draft_length", 3}, {"top_k", 1}}, "test"));
+  methods.push_back(make_method({{"name", "eagle3"}, {"weights", weights}, {"draft_length", 3}}, "test"));
+  std::vector<ServedRequest> requests;
+  for (uint64_t i = 0; i < 6; ++i) {
+    requests.push_back({.prompt = tiny_prompt(static_cast<int64_t>(40 + 9 * i), i),
+                        .method = methods[i % methods.size()].get(),
+                        .options = {.stop = {.max_new_tokens = 30}}});
+  }
+  ServingEngine engine(model, requests, facts);
+  const ServingRun run = serve(Load::at_times(std::vector<double>(requests.size(), 0)), engine, {.pass_tokens = 70});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(run.requests[i].outcome, Outcome::answered) << run.requests[i].reason;
+    const Prefill prompt = prefill(model, requests[i].prompt, requests[i].method->needs(), kPrefillChunk, facts);
+    const auto session = start_session(model, prompt, *requests[i].method, requests[i].options);
+    Session* const one[] = {session.get()};
+    run_together(model, one);
+    const ServedAnswer& answer = *engine.answer(static_cast<int64_t>(i));
+    EXPECT_EQ(answer.tokens, session->tokens);
+    EXPECT_EQ(answer.activity.tokens_drafted, session->activity.tokens_drafted);
+    EXPECT_EQ(answer.activity.tokens_accepted, session->activity.tokens_accepted);
+    EXPECT_GT(answer.activity.tokens_drafted, 0);
+  }
+}
+
+TEST_F(Serving, ScheduledVerifiersAnswerAsFullKvDoesWhileOthersArrive) {
+  const auto slow = std::make_shared<tiers::Hierarchy>(
+      std::vector<tiers::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}});
+  const auto facts = model_facts(model_, {}, slow);
+  for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
+    SCOPED_TRACE(schedule);
+    const Method* scheduled = method({{"name", "vericache"},
+                                      {"draft_length", 4},
+                                      {"schedule", schedule},
+                                      {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
+    std::vector<ServedRequest> requests;
+    std::vector<double> times;
+    for (uint64_t i = 0; i < 10; ++i) {
+      requests.push_back({.prompt = tiny_prompt(static_cast<int64_t>(120 + 29 * i), i),
+                          .method = i % 4 == 3 ? method({{"name", "full"}}) : scheduled,
+                          .options = {.stop = {.max_new_tokens = i == 4 ? 1 : 25}}});
+      times.push_back(0.01 * static_cast<double>(i));
+    }
+    requests[8].patience_s = 0;  // leaves while it waits, or while it is served
+    const int64_t one = full_cache_bytes(model_, 420);
+    ServingEngine engine(model_, requests, facts, /*reload_bytes=*/2 * one);
+    const BatchSettings settings{.cache_bytes = 6 * one, .pass_tokens = 100, .max_running = 6};
+    const ServingRun run = serve(Load::at_times(times), engine, settings);
+    EXPECT_LE(run.peak_held_bytes, settings.cache_bytes);
+    EXPECT_EQ(run.overrun_bytes, 0);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (i == 8 && run.requests[i].outcome == Outcome::cancelled) continue;
+      ASSERT_EQ(run.requests[i].outcome, Outcome::answered) << i << ": " << run.requests[i].reason;
+      const ServedRequest plain{
+          .prompt = requests[i].prompt, .method = method({{"name", "full"}}), .options = requests[i].options};
+      EXPECT_EQ(engine.answer(static_cast<int64_t>(i))->tokens, alone(plain)) << "request " << i;
+    }
+  }
+}
+
+TEST_F(Serving, AFullCacheThatNeverComesBackIsRefused) {
+  const Method* scheduled =
+      method({{"name", "vericache"}, {"schedule", "staggered"}, {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
+  const ServedRequest request{
+      .prompt = tiny_prompt(200), .method = scheduled, .options = {.stop = {.max_new_tokens = 8}}};
+  ServingEngine engine(model_, {request}, facts_, full_cache_bytes(model_, 100));
+  const ServingRun run = serve(Load::at_times({0}), engine, {.pass_tokens = 100});
+  EXPECT_EQ(run.requests[0].outcome, Outcome::refused);
 }
 
 TEST_F(Serving, EveryKindStaysWithinWhatItReserves) {

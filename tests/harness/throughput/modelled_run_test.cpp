@@ -34,7 +34,7 @@ const AcceptanceCurve& acceptance() {
 TEST(ModelledRun, StaggeringComesOutAsThePaperSays) {
   const ModelledRun run = run_modelled(example(ScheduleKind::staggered), acceptance());
   double draft_only = 0, with_verify = 0;
-  for (const ModelledIteration& iteration : run.iterations) {
+  for (const ScheduledIteration& iteration : run.iterations) {
     EXPECT_LE(iteration.verifying, 1);
     if (iteration.drafting == 10) draft_only = std::max(draft_only, iteration.seconds);
     if (iteration.drafting == 9 && iteration.verifying == 1) with_verify = std::max(with_verify, iteration.seconds);
@@ -59,7 +59,7 @@ TEST(ModelledRun, VerificationsLandThreeIterationsApart) {
 TEST(ModelledRun, LockStepWaitsForTheLinkAndNeedsAllFullCachesAtOnce) {
   const ModelledRun run = run_modelled(example(ScheduleKind::lock_step), acceptance());
   double waited = 0, longest = 0;
-  for (const ModelledIteration& iteration : run.iterations) {
+  for (const ScheduledIteration& iteration : run.iterations) {
     waited = iteration.drafting + iteration.verifying == 0 ? waited + iteration.seconds : 0.0;
     longest = std::max(longest, waited);
   }

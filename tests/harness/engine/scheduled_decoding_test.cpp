@@ -1,0 +1,186 @@
+// Verification schedules on the measured clock: full caches behind a link, the same tokens and bits as full KV, device
+// memory that is never exceeded.
+
+#include "harness/engine/scheduled_decoding.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/engine/batch_run.h"
+#include "harness/engine/model_facts.h"
+#include "harness/engine/request_bytes.h"
+#include "harness/method/registry.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+constexpr int64_t kPrompt = 400;
+constexpr int64_t kNewTokens = 40;
+const std::vector<std::string> kSchedules = {"staggered", "lock_step", "sequential"};
+
+/// Host memory behind a link on which a full cache of the tests takes about a millisecond.
+tiers::HierarchyPtr slow_host(tiers::LinkFault fault = {}) {
+  return std::make_shared<tiers::Hierarchy>(std::vector<tiers::TierSettings>{
+      {.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}, .fault = std::move(fault)}});
+}
+
+class Scheduled : public ::testing::Test {
+ protected:
+  Scheduled() : model_(tiny_model()) {}
+
+  [[nodiscard]] Prefill prompt(const Method& method, tiers::HierarchyPtr tiers) {
+    return prefill(model_, tiny_prompt(kPrompt), method.needs(), kPrefillChunk,
+                   model_facts(model_, {}, std::move(tiers)));
+  }
+
+  [[nodiscard]] BatchRun run(const json& spec, const BatchRunSettings& settings, const SessionOptions& options,
+                             tiers::HierarchyPtr tiers = slow_host()) {
+    methods_.push_back(make_method(spec, "test"));
+    prompts_.push_back(prompt(*methods_.back(), std::move(tiers)));
+    return run_batch(model_, prompts_.back(), *methods_.back(), options, settings);
+  }
+
+  [[nodiscard]] static json scheduled(const std::string& schedule, const json& drafter, int64_t draft_length = 4) {
+    return {{"name", "vericache"}, {"draft_length", draft_length}, {"schedule", schedule}, {"drafter", drafter}};
+  }
+
+  [[nodiscard]] int64_t full_bytes() const { return full_cache_bytes(model_, kPrompt + kNewTokens); }
+
+  Transformer model_;
+  std::vector<std::unique_ptr<Method>> methods_;  // outlive the sessions of a run
+  std::deque<Prefill> prompts_;
+};
+
+TEST_F(Scheduled, EveryScheduleGivesTheBitsOfFullKvOverEveryKindOfCompressor) {
+  const json drafters[] = {{{"name", "snapkv"}, {"keep", 0.2}},
+                           {{"name", "streaming_llm"}, {"tokens", 64}},
+                           {{"name", "h2o"}, {"keep", 0.3}},
+                           {{"name", "kivi"}, {"bits", 2}, {"value_bits", 2}},
+                           {{"name", "quarot_kv"}, {"bits", 4}}};
+  std::vector<std::vector<float>> rows;
+  SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  options.on_logits = [&](int64_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); };
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  const std::vector<std::vector<float>> expected = rows;
+  for (const std::string& schedule : kSchedules) {
+    for (const json& drafter : drafters) {
+      SCOPED_TRACE(schedule + " over " + drafter.dump());
+      rows.clear();
+      const BatchRun one = run(scheduled(schedule, drafter), {.requests = 1}, options);
+      EXPECT_EQ(one.sessions.front()->tokens, plain.sessions.front()->tokens);
+      EXPECT_EQ(rows, expected);
+
+      options.on_logits = {};
+      const BatchRun many = run(scheduled(schedule, drafter), {.requests = 5}, options);
+      for (const auto& session : many.sessions) EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+      options.on_logits = [&](int64_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); };
+    }
+  }
+}
+
+TEST_F(Scheduled, SampledTokensAreThoseOfFullKvToo) {
+  SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  options.sampling.temperature = 0.8;
+  options.sampling.seed = 5;
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  for (const std::string& schedule : kSchedules) {
+    const json spec = scheduled(schedule, {{"name", "snapkv"}, {"keep", 0.2}});
+    const BatchRun many = run(spec, {.requests = 3}, options);
+    for (const auto& session : many.sessions) EXPECT_EQ(session->tokens, plain.sessions.front()->tokens) << schedule;
+  }
+}
+
+TEST_F(Scheduled, AuxiliaryDraftersAreScheduledAsWell) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.3}});
+  spec["aux"] = {{"name", "ngram"}};
+  const BatchRun many = run(spec, {.requests = 3}, options);
+  for (const auto& session : many.sessions) EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+}
+
+TEST_F(Scheduled, DeviceMemoryIsNeverExceededAndRequestsWaitForIt) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const int64_t room = 2 * full_bytes();
+  for (const std::string& schedule : kSchedules) {
+    SCOPED_TRACE(schedule);
+    const json spec = scheduled(schedule, {{"name", "snapkv"}, {"keep", 0.05}});
+    const BatchRun many = run(spec, {.requests = 6, .device_bytes = room}, options);
+    EXPECT_TRUE(many.scheduled);
+    EXPECT_LE(many.peak_bytes, room);
+    EXPECT_LT(many.peak_running, 6);
+    EXPECT_GT(many.link_busy_seconds, 0);
+    for (const auto& session : many.sessions) {
+      EXPECT_EQ(session->tokens.size(), static_cast<size_t>(kNewTokens));
+      EXPECT_GT(session->peak_host_bytes, 0);
+      EXPECT_GT(session->activity.traffic.loaded_bytes, 0);
+    }
+  }
+}
+
+TEST_F(Scheduled, StaggeredVerifiesAmongDraftsAndRunsMoreRequestsThanLockStep) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const int64_t room = 3 * full_bytes();
+  const json drafter = {{"name", "snapkv"}, {"keep", 0.05}};
+  const BatchRun staggered = run(scheduled("staggered", drafter), {.requests = 6, .device_bytes = room}, options);
+  const BatchRun lock_step = run(scheduled("lock_step", drafter), {.requests = 6, .device_bytes = room}, options);
+  EXPECT_GT(staggered.peak_running, lock_step.peak_running);
+  bool mixed = false;
+  for (const throughput::ScheduledIteration& pass : staggered.passes) {
+    mixed = mixed || (pass.verifying > 0 && pass.drafting > 0);
+  }
+  EXPECT_TRUE(mixed);
+  for (const throughput::ScheduledIteration& pass : lock_step.passes) {
+    EXPECT_TRUE(pass.verifying == 0 || pass.drafting == 0);
+  }
+}
+
+TEST_F(Scheduled, PlainRequestsWaitForRoomToo) {
+  const SessionOptions options{.stop = {.max_new_tokens = 10}};
+  const BatchRun alone = run({{"name", "full"}}, {}, options);
+  const BatchRun few = run({{"name", "full"}}, {.requests = 5, .device_bytes = 5 * full_bytes() / 2}, options);
+  EXPECT_EQ(few.peak_running, 2);
+  EXPECT_LE(few.peak_bytes, 5 * full_bytes() / 2);
+  for (const auto& session : few.sessions) EXPECT_EQ(session->tokens, alone.sessions.front()->tokens);
+}
+
+TEST_F(Scheduled, AReloadThatFailsEndsItsRequestAlone) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const auto layers = static_cast<int64_t>(model_.config().layers);
+  const auto fault = [layers](int64_t transfer) {
+    if (transfer == layers) throw UserError("the host lost a page");  // the second request's first layer
+  };
+  const json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.2}});
+  const BatchRun many = run(spec, {.requests = 3}, options, slow_host(fault));
+  int64_t failed = 0;
+  for (const auto& session : many.sessions) {
+    if (session->failure.empty()) {
+      EXPECT_EQ(session->tokens.size(), static_cast<size_t>(kNewTokens));
+      continue;
+    }
+    ++failed;
+    EXPECT_NE(session->failure.find("the host lost a page"), std::string::npos) << session->failure;
+  }
+  EXPECT_EQ(failed, 1);
+}
+
+TEST_F(Scheduled, WhatCannotRunIsExplained) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.2}});
+  EXPECT_THROW((void)run(spec, {.device_bytes = full_bytes()}, options), UserError);
+  EXPECT_THROW((void)run({{"name", "full"}}, {.device_bytes = full_bytes() / 2}, options), UserError);
+  const auto real = std::make_shared<tiers::Hierarchy>(
+      std::vector<tiers::TierSettings>{{.tier = Tier::host, .link = {.name = "real"}}});
+  EXPECT_THROW((void)run(spec, {}, options, real), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena
