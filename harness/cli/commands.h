@@ -11,6 +11,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command doctor_command();
 [[nodiscard]] Command estimate_command();
 [[nodiscard]] Command fit_command();
+[[nodiscard]] Command history_command();
 [[nodiscard]] Command inspect_command();
 [[nodiscard]] Command merge_command();
 [[nodiscard]] Command methods_command();
@@ -28,6 +29,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command score_command();
 [[nodiscard]] Command status_command();
 [[nodiscard]] Command submit_command();
+[[nodiscard]] Command transfers_command();
 [[nodiscard]] Command worker_command();
 [[nodiscard]] Command workloads_command();
 

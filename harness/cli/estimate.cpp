@@ -10,9 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/estimate_method.h"
 #include "harness/cli/estimate_model.h"
 #include "harness/cli/estimate_text.h"
 #include "harness/cli/method_spec.h"
+#include "harness/cli/registry_text.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
@@ -41,6 +43,8 @@ struct Options {
   std::vector<std::string> kv_bits;
   std::vector<std::string> keep;
   std::vector<std::string> caches;
+  std::vector<std::string> methods;
+  ModelOptions measured_on;
   std::optional<int64_t> batch;
   std::optional<std::filesystem::path> acceptance;
   std::optional<std::filesystem::path> calibration;
@@ -59,6 +63,9 @@ struct Options {
     o.option("keep", "SHARE", keep).help("a cache of which this share stays");
     o.option("cache", "SPEC", caches)
         .help("any other cache: LABEL:bits=2,residual=64,offloaded=true,fetched=64 (harness/throughput/roofline.h)");
+    o.option("method", "METHOD", methods)
+        .help("a registered method, JSON or NAME:key=value,...: what it keeps, reads and fetches is measured first");
+    o.option("measure-on", "NAME|PATH", measured_on.model).help("the model that --method is measured on");
     o.option("batch", "N", batch).help("requests").default_text("as many as fit");
     o.option("acceptance", "FILE", acceptance)
         .help("acceptance curves: also plan drafting on a compressed cache, verified over the host link");
@@ -139,6 +146,22 @@ Hardware read_machine(const Options& options, const std::optional<Calibration>& 
   return machine;
 }
 
+json measured_json(const std::vector<MeasuredMethod>& methods, const std::string& model) {
+  json list = json::array();
+  for (const MeasuredMethod& method : methods) {
+    json costs = json::array();
+    for (const MethodCost& cost : method.costs) {
+      costs.push_back({{"prompt", cost.prompt},
+                       {"resident", cost.resident},
+                       {"host", cost.host},
+                       {"attended", cost.attended},
+                       {"fetched", cost.fetched}});
+    }
+    list.push_back({{"method", method.label}, {"unit", "entries of full KV in 16 bits"}, {"costs", std::move(costs)}});
+  }
+  return {{"model", model}, {"methods", std::move(list)}};
+}
+
 int print_published() {
   const modelled::DescriptionFolders folders{.hardware = kConfigs / "hardware", .shapes = kConfigs / "shapes"};
   std::vector<modelled::Comparison> all;
@@ -181,9 +204,15 @@ int run(const Options& options) {
   for (const std::string& text : options.contexts.empty() ? std::vector<std::string>{"8k", "32k"} : options.contexts) {
     workloads.push_back({.context = read_tokens(text), .output = options.output, .weight_bits = options.weight_bits});
   }
+  const std::vector<CacheScheme> caches = read_caches(options);
+  std::vector<json> asked;
+  for (const std::string& text : options.methods) asked.push_back(parse_method_spec(text, "--method"));
+  const std::vector<MeasuredMethod> methods = measure_methods(asked, options.measured_on);
   std::vector<modelled::EstimateCase> cases;
   for (const Workload& workload : workloads) {
-    for (const CacheScheme& cache : read_caches(options)) cases.push_back({cache, workload});
+    for (const CacheScheme& cache : caches) cases.push_back({cache, workload});
+    for (const MeasuredMethod& method : methods)
+      cases.push_back({scheme_at(method, shape, workload.context + workload.output), workload});
   }
   const std::vector<modelled::EstimateRow> rows = modelled::estimate_rows(hardware, shape, cases, options.batch);
   std::vector<modelled::PlanRow> plans;
@@ -198,6 +227,7 @@ int run(const Options& options) {
     json out = modelled::inputs_json(hardware, shape);
     for (const modelled::EstimateRow& row : rows) out["rows"].push_back(modelled::estimate_json(row));
     for (const modelled::PlanRow& row : plans) out["plans"].push_back(modelled::plan_json(row));
+    if (!methods.empty()) out["measured"] = measured_json(methods, options.measured_on.model);
     if (calibration) out["calibration"] = modelled::calibration_json(*calibration);
     print(fmt::format("{}\n", out.dump(2)));
     return 0;
@@ -205,6 +235,7 @@ int run(const Options& options) {
   print(fmt::format("{}\n", bold(fmt::format("Modelled, not measured: {} on {}, {} tokens out", shape.title,
                                              hardware.title, options.output))));
   print_estimates(rows);
+  if (!methods.empty()) print_measured(methods, options.measured_on.model);
   if (options.acceptance) print_plans(plans, acceptance_source);
   print_inputs(hardware, shape);
   if (calibration) {
@@ -226,6 +257,9 @@ Command estimate_command() {
            "Speed-ups are over full KV at its own largest batch.",
        .examples = {{"kvarena estimate --model llama-3.1-8b --hardware h100-80gb --kv-bits 4 --kv-bits 2 --keep 0.25",
                      "batches, times and what bounds them"},
+                    {fmt::format("kvarena estimate --model llama-3.1-8b --hardware h100-80gb --method {}",
+                                 example_method()),
+                     "a method as it is, measured on the default model and modelled on described hardware"},
                     {"kvarena estimate --model smollm2-135m --hardware this --calibrate bench.json",
                      "the model held to what was measured here"}}},
       run);

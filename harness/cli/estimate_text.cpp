@@ -34,6 +34,21 @@ void print_estimates(const std::vector<modelled::EstimateRow>& rows) {
   print(columns(table, line_width(stdout)));
 }
 
+void print_measured(const std::vector<MeasuredMethod>& methods, const std::string& model) {
+  print(fmt::format("\n{}\n", bold(fmt::format("Measured on {}, in entries of full KV", model))));
+  std::vector<std::vector<std::string>> table = {
+      {"method", "prompt", "resident", "behind the device", "attended", "fetched a step"}};
+  for (const MeasuredMethod& method : methods) {
+    for (const MethodCost& cost : method.costs) {
+      table.push_back({method.label, std::to_string(cost.prompt), fmt::format("{:.1f}", cost.resident),
+                       fmt::format("{:.1f}", cost.host), fmt::format("{:.1f}", cost.attended),
+                       fmt::format("{:.1f}", cost.fetched)});
+    }
+  }
+  print(columns(table, line_width(stdout)));
+  print("  other lengths go on along the line through these\n");
+}
+
 void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source) {
   print(fmt::format("\n{}\n", bold("Drafting on a compressed cache, verified over the host link")));
   if (!source.empty()) print(fmt::format("  acceptance: {}\n", source));

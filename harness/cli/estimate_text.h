@@ -4,11 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/estimate_method.h"
 #include "harness/modelled/estimate.h"
 
 namespace kvarena::cli {
 
 void print_estimates(const std::vector<modelled::EstimateRow>& rows);
+/// What methods were measured to cost on `model`.
+void print_measured(const std::vector<MeasuredMethod>& methods, const std::string& model);
 /// `source`: where the acceptance was measured; may be empty.
 void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source);
 /// Every row of the benchmark, measured and modelled.

@@ -128,6 +128,18 @@ std::string state(const Read& read) {
 
 std::string shown_path(const fs::path& config) { return ("configs" / config.lexically_relative(kConfigs)).string(); }
 
+/// The files that a modelled item follows from: configs/modelled/<paper>-<item>*.json.
+std::vector<std::string> modelled_inputs(const Read& read) {
+  std::vector<std::string> files;
+  if (read.item->kind != ItemKind::modelled) return files;
+  const std::string stem = read.paper->name + "-" + read.item->item;
+  for (const auto& file : fs::directory_iterator(kConfigs / "modelled")) {
+    if (file.path().stem().string().starts_with(stem)) files.push_back(shown_path(file.path()));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 /// The same experiment on what scripts/setup brings.
 std::string scaled_down(const PaperItem& item) {
   std::string command = fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32",
@@ -151,6 +163,7 @@ json item_json(const Read& read) {
     value["published"] = read.config->published.size();
   }
   if (!read.item->command.empty()) value["command"] = read.item->command;
+  if (const auto inputs = modelled_inputs(read); !inputs.empty()) value["inputs"] = inputs;
   return value;
 }
 
@@ -206,7 +219,10 @@ std::string shopping_list(const Read& read, const Here& here) {
 
 void describe_item(const Read& read, const Here& here) {
   print(fmt::format("{}  {}\n{}\n\n", bold(read.name()), read.paper->source, read.item->title));
-  std::vector<std::pair<std::string, std::string>> facts = {{"state", state(read)}, {"printed by", read.item->command}};
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"state", state(read)},
+      {"printed by", read.item->command},
+      {"inputs", fmt::format("{}", fmt::join(modelled_inputs(read), ", "))}};
   if (read.config) {
     const auto labels = [](const auto& entries) {
       std::vector<std::string> names;
@@ -259,6 +275,7 @@ int run(const Options& options) {
     print(fmt::format("{}\n", json{{"items", items},
                                    {"count",
                                     {{"items", count.items},
+                                     {"reproducible", count.items - count.illustrations},
                                      {"covered", count.covered},
                                      {"runnable", count.runnable},
                                      {"illustrations", count.illustrations},

@@ -34,6 +34,23 @@ int64_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   return static_cast<int64_t>(both.size());
 }
 
+/// What any query head of a group attends to, ascending: one list a kv head of one a query head.
+std::vector<std::vector<int32_t>> by_kv_head(const std::vector<std::vector<int32_t>>& lists, const LayerShape& shape) {
+  std::vector<std::vector<int32_t>> united(static_cast<size_t>(shape.kv_heads));
+  for (int64_t head = 0; head < shape.q_heads; ++head) {
+    std::vector<int32_t> both;
+    std::ranges::set_union(united[head / shape.group()], lists[head], std::back_inserter(both));
+    united[head / shape.group()] = std::move(both);
+  }
+  return united;
+}
+
+double mean_length(const std::vector<std::vector<int32_t>>& lists) {
+  size_t total = 0;
+  for (const auto& list : lists) total += list.size();
+  return static_cast<double>(total) / static_cast<double>(lists.size());
+}
+
 }  // namespace
 
 SelectionMeter::SelectionMeter(const KvCache& prompt) : last_(prompt.layers.size()), layer_sums_(prompt.layers.size()) {
@@ -110,13 +127,7 @@ void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, List
   Lists& before = last_[layer];
   if (!now.empty()) {
     selected_ = true;
-    Lists united(static_cast<size_t>(shape.kv_heads));
-    for (int64_t head = 0; head < shape.q_heads; ++head) {
-      std::vector<int32_t> both;
-      std::ranges::set_union(united[head / shape.group()], now[head], std::back_inserter(both));
-      united[head / shape.group()] = std::move(both);
-    }
-    now = std::move(united);
+    now = by_kv_head(now, shape);
     for (auto& list : now) std::erase_if(list, [&](int32_t entry) { return entry >= position; });
   }
   const bool first = steps_.empty();
@@ -151,6 +162,8 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
   }
   step_.hit_rate += hit;
   layer_sums_[layer] += hit;
+  const bool all = lists.empty() || dynamic_cast<const ReplacedView*>(cache.view.get()) != nullptr;
+  step_.attended += all ? static_cast<double>(full_[layer]->entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
   // Entries that were dropped are not there to be loaded: only a view selects.
   if (cache.view == nullptr) lists.clear();
   note_selection(layer, cache.shape(), std::move(lists), queries.position);
@@ -160,6 +173,7 @@ void SelectionMeter::after_attention(int64_t layer, LayerCache& cache, const Lay
   method_->after_attention(layer, cache, queries, lse);
   if (layer + 1 < static_cast<int64_t>(full_.size())) return;
   step_.hit_rate /= static_cast<double>(full_.size());
+  step_.attended /= static_cast<double>(full_.size());
   step_.overlap =
       overlaps_ > 0 ? step_.overlap / static_cast<double>(overlaps_) : std::numeric_limits<double>::quiet_NaN();
   steps_.push_back(step_);

@@ -14,6 +14,7 @@ struct SelectionStep {
   double hit_rate = 1;  // share of exact attention that falls on attended entries, mean over layers and query heads
   double overlap = 0;   // see SelectionMeter; NaN where no layer selected
   int64_t loaded_bytes = 0;  // see SelectionMeter
+  double attended = 0;       // entries of a kv head that any of its query heads attends to, exact or packed; mean
 };
 
 /// Stands between a pass and its method's hooks. Exact attention is that of the method's own queries over every entry

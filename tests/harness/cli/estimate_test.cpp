@@ -69,6 +69,33 @@ TEST(EstimateCommand, ReadsACheckpointsOwnDescription) {
   EXPECT_GT(json::parse(finished.out).at("model").at("parameters").get<int64_t>(), 0);
 }
 
+TEST(EstimateCommand, MeasuresAMethodBeforeItIsModelled) {
+  const TinyModelFolder folder;
+  const Finished finished =
+      run_kvarena({"estimate", "--model", "llama-3.1-8b", "--hardware", "h100-80gb", "--context", "8k", "--measure-on",
+                   folder.path(), "--method", "streaming_llm:keep=0.25", "--method", "ideal_topk:keep=0.25", "--json"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const json out = json::parse(finished.out);
+  const json& methods = out.at("measured").at("methods");
+  ASSERT_EQ(methods.size(), 2U);
+  for (const json& cost : methods[0].at("costs")) {
+    const double prompt = cost.at("prompt");
+    EXPECT_NEAR(cost.at("attended").get<double>() / prompt, 0.25, 0.02) << cost;
+    EXPECT_GE(cost.at("resident").get<double>() / prompt, 0.25 - 0.02) << "entries and their positions" << cost;
+    EXPECT_LE(cost.at("resident").get<double>() / prompt, 0.4) << cost;
+  }
+  for (const json& cost : methods[1].at("costs")) {
+    EXPECT_NEAR(cost.at("resident").get<double>() / cost.at("prompt").get<double>(), 1, 0.02) << "it keeps all";
+    EXPECT_LT(cost.at("attended").get<double>() / cost.at("prompt").get<double>(), 0.5) << cost;
+  }
+  const json& rows = out.at("rows");
+  ASSERT_EQ(rows.size(), 3U) << "full KV and both";
+  EXPECT_GT(rows[1].at("batch").get<int64_t>(), 2 * rows[0].at("batch").get<int64_t>());
+  EXPECT_LE(rows[2].at("batch").get<int64_t>(), rows[0].at("batch").get<int64_t>());
+  EXPECT_GT(rows[2].at("throughput_tokens_per_s").get<double>(), rows[0].at("throughput_tokens_per_s").get<double>());
+  EXPECT_TRUE(out.at("modelled").get<bool>());
+}
+
 TEST(EstimateCommand, PublishedIsThePageOfTheDocs) {
   const Finished finished = run_kvarena({"estimate", "--published"});
   EXPECT_EQ(finished.code, 0) << finished.err;
@@ -89,6 +116,8 @@ TEST(EstimateCommand, MistakesAreOneSentence) {
   expect_refused(with({"--keep", "1.5"}), "--keep.keep: found 1.5");
   expect_refused(with({"--kv-bits", "few"}), "--kv-bits: found few, expected a number");
   expect_refused(with({"--cache", "mine:bit=2"}), "did you mean \"bits\"");
+  expect_refused(with({"--method", "snapkvv"}), "did you mean \"snapkv\"");
+  expect_refused(with({"--method", "ngram"}), "a method that compresses or selects");
   expect_refused(run_kvarena({"estimate", "--model", "llama-3.1-8b", "--hardware", "this"}), "--calibrate FILE");
 }
 

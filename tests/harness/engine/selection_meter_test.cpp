@@ -92,6 +92,7 @@ TEST(SelectionMeter, CountsMassOverlapAndBytesOfAView) {
   EXPECT_NEAR(measured.meter->steps()[0].hit_rate, measured.covered({a, a, b, b}), 1e-5);
   EXPECT_TRUE(std::isnan(measured.meter->steps()[0].overlap));
   EXPECT_EQ(measured.meter->steps()[0].loaded_bytes, (3 + 1) * kEntryBytes);  // all but the query's own entry
+  EXPECT_EQ(measured.meter->steps()[0].attended, (4 + 2) / 2.0);
 
   // Query heads of their own: what a kv head must hold is the union of its group. Entry 20 was attended when it was
   // new.
@@ -99,10 +100,12 @@ TEST(SelectionMeter, CountsMassOverlapAndBytesOfAView) {
   EXPECT_NEAR(measured.meter->steps()[1].hit_rate, measured.covered({{5, 21}, {7, 20, 21}, {3, 21}, {3, 21}}), 1e-5);
   EXPECT_NEAR(measured.meter->steps()[1].overlap, (2.0 / 3 + 1) / 2, 1e-9);
   EXPECT_EQ(measured.meter->steps()[1].loaded_bytes, kEntryBytes);  // entry 7
+  EXPECT_EQ(measured.meter->steps()[1].attended, (4 + 2) / 2.0);
 
   // A step over everything after a selection loads what is missing; the one after it finds all there.
   measured.step([](LayerCache&) {});
   EXPECT_EQ(measured.meter->steps()[2].hit_rate, 1.0);
+  EXPECT_EQ(measured.meter->steps()[2].attended, 23);
   EXPECT_EQ(measured.meter->steps()[2].loaded_bytes, ((22 - 4) + (22 - 2)) * kEntryBytes);
   measured.step({a, b});
   EXPECT_EQ(measured.meter->steps()[3].loaded_bytes, 0);
@@ -120,6 +123,7 @@ TEST(SelectionMeter, WhatWasDroppedStillCountsAsMissed) {
     for (int32_t i = 20; i < measured.n; ++i) held.push_back(i);
     EXPECT_NEAR(measured.meter->steps().back().hit_rate, measured.covered({held, held, held, held}), 1e-5);
     EXPECT_EQ(measured.meter->steps().back().loaded_bytes, 0);
+    EXPECT_EQ(measured.meter->steps().back().attended, held.size());
   }
   EXPECT_FALSE(measured.meter->selected());
   EXPECT_NEAR(measured.meter->layer_hit_rates()[0],
