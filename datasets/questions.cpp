@@ -50,6 +50,32 @@ std::map<std::string, ContextQuestions> read_questions(const std::filesystem::pa
   return questions;
 }
 
+std::string question_request(std::string_view text, int64_t count) {
+  return fmt::format(
+      "{}\n\nWrite {} questions about the text above. Ask about different parts of it, from its beginning to its end. "
+      "Each can be answered from the text alone, in a few words. Write one question a line and nothing else.",
+      text, count);
+}
+
+std::vector<std::string> questions_in(std::string_view answer) {
+  std::vector<std::string> questions;
+  std::istringstream lines{std::string(answer)};
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find_last_not_of(" \t\r*\"");
+    if (end == std::string::npos || line[end] != '?') continue;
+    // "12. ", "3) ", "- ", "Q1: " and emphasis come before the question.
+    size_t begin = line.find_first_not_of(" \t*#\"-");
+    const size_t mark = line.find_first_of(".):", begin);
+    const std::string_view head = std::string_view(line).substr(begin, mark == std::string::npos ? 0 : mark - begin);
+    const size_t digits = head.starts_with('Q') ? 1 : 0;
+    if (head.size() > digits && head.find_first_not_of("0123456789", digits) == std::string_view::npos) {
+      begin = line.find_first_not_of(" \t*\"", mark + 1);
+    }
+    if (begin < end) questions.push_back(line.substr(begin, end + 1 - begin));
+  }
+  return questions;
+}
+
 std::vector<std::string> sentence_questions(std::string_view text, int64_t count, uint64_t seed) {
   std::vector<Words> fit;
   for (Words& words : sentences_of(text)) {

@@ -1,5 +1,6 @@
 #pragma once
-// Questions about a context beside the one that comes with it: out of a file, or made from the context's own sentences.
+// Questions about a context beside the one that comes with it: out of a file, made from the context's own sentences, or
+// asked of a language model.
 
 #include <cstdint>
 #include <filesystem>
@@ -24,5 +25,11 @@ struct ContextQuestions {
 /// words, spread over the text as evenly as there are some, starting with one that `seed` chooses. Fewer when the text
 /// has fewer such sentences. The first half of the words is shown.
 [[nodiscard]] std::vector<std::string> sentence_questions(std::string_view text, int64_t count, uint64_t seed);
+
+/// What a language model is asked for `count` questions about a text.
+[[nodiscard]] std::string question_request(std::string_view text, int64_t count);
+
+/// The questions of its answer: lines that end with a question mark, without what numbers or marks them.
+[[nodiscard]] std::vector<std::string> questions_in(std::string_view answer);
 
 }  // namespace kvarena

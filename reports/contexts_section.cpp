@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
@@ -68,6 +70,43 @@ std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, c
   return charts;
 }
 
+/// The mean over the newest `window` values, at each from the window's end on.
+std::vector<LinePoint> running_mean(const std::vector<float>& values, size_t window) {
+  std::vector<LinePoint> points;
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum += values[i];
+    if (i >= window) sum -= values[i - window];
+    if (i + 1 >= window) points.push_back({.x = static_cast<double>(i + 1), .y = sum / static_cast<double>(window)});
+  }
+  return points;
+}
+
+/// Similarity of answers as requests came, a line a method at the last load: the paper's Figure 10. Methods whose every
+/// answer is full KV's are left out.
+std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
+  constexpr size_t kWindow = 10;  // requests
+  std::vector<Chart> charts;
+  for (const std::string& workload : data.workloads()) {
+    std::vector<LineSeries> lines;
+    for (const CellData* cell : cells) {
+      const std::vector<std::string> points = points_of(*cell);
+      if (cell->row.cell.workload != workload || points.empty()) continue;
+      const std::vector<float> answers = series_of(*cell, "answer_similarity", points.back());
+      if (std::ranges::all_of(answers, [](float value) { return value >= 1; })) continue;
+      LineSeries line{.label = cell->row.cell.method, .points = running_mean(answers, kWindow)};
+      if (line.points.size() > 1) lines.push_back(std::move(line));
+    }
+    if (lines.empty()) continue;
+    Chart chart = line_chart(fmt::format("answers-{}", charts.size() + 1),
+                             fmt::format("Answers over time, {}", workload), {.title = "requests so far"},
+                             {.title = fmt::format("similarity to full KV's, mean of {} requests", kWindow)}, lines);
+    chart.caption = "A policy that profiles anew recovers what its first profile did not know.";
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
 }  // namespace
 
 std::optional<Section> contexts_section(const ExperimentData& data) {
@@ -102,10 +141,10 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   for (const CellData* cell : cells) {
     for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, looks));
   }
-  return Section{.id = "contexts",
-                 .title = "Stored contexts",
-                 .tables = {std::move(table)},
-                 .charts = trade_off_charts(cells, data)};
+  std::vector<Chart> charts = trade_off_charts(cells, data);
+  std::ranges::move(over_time_charts(cells, data), std::back_inserter(charts));
+  return Section{
+      .id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}, .charts = std::move(charts)};
 }
 
 }  // namespace kvarena::reports

@@ -273,7 +273,29 @@ std::optional<Section> reuse_section(const ExperimentData& data) {
                                 {"kl_nats", "KL to full KV", kFixed4}});
   std::erase_if(quality.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
   if (quality.rows.empty()) return std::nullopt;
-  return Section{.id = "reuse", .title = "Reuse", .tables = {std::move(quality)}};
+  Section section{.id = "reuse", .title = "Reuse", .tables = {std::move(quality)}};
+  Table overlap = metric_table(
+      data,
+      {.id = "token-overlap",
+       .title = "Which tokens are called important",
+       .caption =
+           "Jaccard similarity of two choices of a fifth of a prompt's tokens by the norms of hidden states: the "
+           "speculative model's deep layers and the target's, and the target's first layer and its deep ones."},
+      {{"token_overlap", "Speculative and target", kFixed4}, {"shallow_deep_overlap", "First and deep", kFixed4}});
+  std::erase_if(overlap.rows,
+                [](const TableRow& row) { return !row.cells[1].has_value() && !row.cells[2].has_value(); });
+  if (!overlap.rows.empty()) section.tables.push_back(std::move(overlap));
+  for (const LayerSeries& series : {LayerSeries{.series = "kv_deviation",
+                                   .id = "kv-deviation",
+                                   .title = "Deviation of reused entries by layer",
+                                   .axis = "mean cosine distance to full KV"},
+                                    LayerSeries{.series = "first_layer_overlap",
+                                    .id = "first-layer-overlap",
+                                    .title = "Important tokens of the first layer and of each layer",
+                                    .axis = "Jaccard similarity"}}) {
+    if (auto chart = layer_chart(data, series)) section.charts.push_back(std::move(*chart));
+  }
+  return section;
 }
 
 std::optional<Section> speed_section(const ExperimentData& data) {

@@ -14,7 +14,7 @@
 namespace kvarena::reports {
 namespace {
 
-/// Values of the series `name` at each step, over all samples of all workloads of a method.
+/// Values of the series `name` at each step or layer, over all samples of all workloads of a method.
 std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::string& method,
                                          const std::string& name) {
   std::vector<std::vector<double>> steps;
@@ -113,6 +113,22 @@ std::vector<Chart> tier_charts(const ExperimentData& data) {
                            {.title = "MiB of the caches of one request, mean over samples", .zero = true}, lines);
   chart.caption = "Counted at allocation. As far as every sample goes.";
   return {chart};
+}
+
+std::optional<Chart> layer_chart(const ExperimentData& data, const LayerSeries& what) {
+  std::vector<LineSeries> lines;
+  for (const std::string& method : data.methods()) {
+    LineSeries line{.label = method, .baseline = method == data.baseline()};
+    double largest = 0;
+    for (const std::vector<double>& values : by_step(data, method, what.series)) {
+      const double mean = mean_of(values);
+      line.points.push_back({.x = static_cast<double>(line.points.size()), .y = mean});
+      largest = std::max(largest, mean);
+    }
+    if (largest > 0) lines.push_back(std::move(line));
+  }
+  if (lines.empty()) return std::nullopt;
+  return line_chart(what.id, what.title, {.title = "layer"}, {.title = what.axis, .zero = true}, lines);
 }
 
 std::vector<Chart> trade_off_charts(const ExperimentData& data) {

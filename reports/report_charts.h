@@ -1,6 +1,8 @@
 #pragma once
 // The charts of an experiment's report.
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "reports/chart.h"
@@ -13,6 +15,16 @@ namespace kvarena::reports {
 
 /// Mean bytes of each tier by pass, a line a method and tier; nothing when no method uses a tier behind the device.
 [[nodiscard]] std::vector<Chart> tier_charts(const ExperimentData& data);
+
+/// A series that holds a number a layer.
+struct LayerSeries {
+  std::string series;
+  std::string id;  // the chart's
+  std::string title;
+  std::string axis;
+};
+/// Its means over samples, a line a method that is anywhere above 0; nothing when there is none.
+[[nodiscard]] std::optional<Chart> layer_chart(const ExperimentData& data, const LayerSeries& what);
 
 /// Mean quality over workloads against resident bytes as a share of full KV, with the Pareto front.
 [[nodiscard]] std::vector<Chart> trade_off_charts(const ExperimentData& data);

@@ -13,6 +13,15 @@ double value_of(const CellData& cell, const std::string& metric, const std::stri
   return NAN;
 }
 
+std::vector<float> series_of(const CellData& cell, const std::string& name, const std::string& sample) {
+  const auto found = cell.series.find(name);
+  if (found == cell.series.end()) return {};
+  for (const store::SeriesRow& row : found->second) {
+    if (row.sample_id == sample) return row.series.values;
+  }
+  return {};
+}
+
 std::vector<std::string> points_of(const CellData& cell) {
   std::vector<std::string> points;
   const auto found = cell.values.find("served_score");  // every point has one

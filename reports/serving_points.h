@@ -21,6 +21,9 @@ struct PointColumn {
 /// The value of a sample, NaN when there is none.
 [[nodiscard]] double value_of(const CellData& cell, const std::string& metric, const std::string& sample);
 
+/// The series of a sample, by request; empty when there is none.
+[[nodiscard]] std::vector<float> series_of(const CellData& cell, const std::string& name, const std::string& sample);
+
 /// Samples of a serving cell, in their order.
 [[nodiscard]] std::vector<std::string> points_of(const CellData& cell);
 

@@ -79,6 +79,30 @@ std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const 
   return charts;
 }
 
+/// Time to first token of the baseline's requests as they came, a line a load: whether a queue grows; measured.
+std::vector<Chart> arrival_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
+  std::vector<Chart> charts;
+  for (const CellData* cell : cells) {
+    if (cell->row.cell.method != data.baseline()) continue;
+    std::vector<LineSeries> lines;
+    for (const std::string& point : points_of(*cell)) {
+      LineSeries line{.label = point};
+      for (const float value : series_of(*cell, "time_to_first_token_ms", point)) {
+        line.points.push_back({.x = static_cast<double>(line.points.size() + 1), .y = value});
+      }
+      if (line.points.size() > 1) lines.push_back(std::move(line));
+    }
+    if (lines.empty()) continue;
+    Chart chart = line_chart(fmt::format("arrivals-{}", charts.size() + 1),
+                             fmt::format("{}, request by request, {}", cell->row.cell.method, cell->row.cell.workload),
+                             {.title = "request, in order of arrival"},
+                             {.title = "ms to its first token, queueing included", .zero = true}, lines);
+    chart.caption = "Measured. Below capacity the line stays where it is; above, it rises as long as requests come.";
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
 }  // namespace
 
 std::optional<Section> serving_section(const ExperimentData& data) {
@@ -111,6 +135,7 @@ std::optional<Section> serving_section(const ExperimentData& data) {
   }
   if (table.rows.empty()) return std::nullopt;
   std::vector<Chart> charts = load_charts(cells, data);
+  std::ranges::move(arrival_charts(cells, data), std::back_inserter(charts));
   std::ranges::move(latency_distribution_charts(data), std::back_inserter(charts));
   return Section{.id = "serving", .title = "Serving", .tables = {std::move(table)}, .charts = std::move(charts)};
 }

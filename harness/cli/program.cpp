@@ -26,11 +26,11 @@ Command root_command() {
                .summary = "judges KV-cache methods on equal terms",
                .examples = {{"kvarena run configs/quickstart.json", "judge methods on a small real model"},
                             {"kvarena methods", "what can be judged"}}};
-  root.commands = {run_command(),       status_command(),    submit_command(),  merge_command(),  report_command(),
-                   compare_command(),   history_command(),   inspect_command(), codecs_command(), audit_command(),
-                   reuse_command(),     fit_command(),       score_command(),   model_command(),  methods_command(),
-                   workloads_command(), metrics_command(),   papers_command(),  schema_command(), new_method_command(),
-                   estimate_command(),  transfers_command(), doctor_command(),  worker_command()};
+  root.commands = {run_command(),        status_command(),    submit_command(),    merge_command(),  report_command(),
+                   compare_command(),    history_command(),   inspect_command(),   codecs_command(), audit_command(),
+                   reuse_command(),      questions_command(), fit_command(),       score_command(),  model_command(),
+                   methods_command(),    workloads_command(), metrics_command(),   papers_command(), schema_command(),
+                   new_method_command(), estimate_command(),  transfers_command(), doctor_command(), worker_command()};
   return root;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -14,12 +13,11 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/prefill.h"
-#include "harness/method/important_tokens.h"
+#include "harness/judge/token_overlap.h"
 #include "harness/model/tokenizer/token_ranges.h"
 #include "harness/reuse/deviation.h"
 #include "harness/reuse/speculation.h"
 #include "metrics/distribution/divergence.h"
-#include "metrics/distribution/selection.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::cli {
@@ -145,29 +143,14 @@ json timed(const Candidate& one, double full_ms) {
   return result;
 }
 
-std::vector<int64_t> wide(const std::vector<int32_t>& list) { return {list.begin(), list.end()}; }
-
 /// Overlap of important tokens: between the model's first layer and its others, and between the models' last thirds.
 json overlaps(const Options& options, Transformer& model, const Assembled& prompt) {
-  const auto important = [&](const std::vector<double>& importance) {
-    return most_important(importance,
-                          static_cast<int64_t>(std::ceil(options.top * static_cast<double>(importance.size()))));
-  };
   const Speculation own = speculate(model, prompt.tokens, prompt.layout, {});
-  std::vector<std::vector<int32_t>> layers;
-  for (int64_t layer = 0; layer < own.layers; ++layer) {
-    const float* norms = &own.norms[layer * own.tokens];
-    layers.push_back(important(std::vector<double>(norms, norms + own.tokens)));
-  }
-  json shallow_deep = json::array();
-  for (const auto& layer : layers) shallow_deep.push_back(jaccard(wide(layers.front()), wide(layer)));
-  json result{{"top", options.top}, {"first_layer_with_each", shallow_deep}};
+  json result{{"top", options.top}, {"first_layer_with_each", judge::first_layer_overlaps(own, options.top)}};
   if (!options.speculative) return result;
   const Speculation read = speculate(model, prompt.tokens, prompt.layout, {.path = *options.speculative});
-  const std::vector<int32_t> chosen =
-      align_tokens(important(token_importance(read, "last_third")), read.ranges, read.target);
   result["speculative"] = *options.speculative;
-  result["speculative_with_target"] = jaccard(wide(chosen), wide(important(token_importance(own, "last_third"))));
+  result["speculative_with_target"] = judge::overlap_with_target(read, own, options.top);
   return result;
 }
 

@@ -67,12 +67,13 @@ std::optional<Fetched> ContextStore::get(const std::string& key) {
   return Fetched{.bytes = std::move(*bytes), .form = context.form(context.at), .tier = tier_of(tier)};
 }
 
-void ContextStore::put(const std::string& key, std::vector<placement::Form> forms, double now) {
+void ContextStore::put(const std::string& key, std::vector<placement::Form> forms, double now, int64_t accesses) {
   if (const auto it = ids_.find(key); it != ids_.end()) forget(it->second);
   const int64_t id = next_id_++;
   ids_[key] = id;
   held_[id] = {.key = key, .block = nullptr};
-  carry_out(books_.store({.id = id, .forms = std::move(forms), .stored_at = now, .last_access = now}));
+  carry_out(
+      books_.store({.id = id, .forms = std::move(forms), .accesses = accesses, .stored_at = now, .last_access = now}));
 }
 
 void ContextStore::profile(const std::string& key, std::vector<placement::Form> forms) {

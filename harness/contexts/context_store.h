@@ -62,7 +62,8 @@ class ContextStore {
   [[nodiscard]] std::optional<Fetched> get(const std::string& key);
   void use(const std::string& key, double now, double importance = 1);
   /// A new context; replaces one of the same key. It may end on any tier, and push others down or into other forms.
-  void put(const std::string& key, std::vector<placement::Form> forms, double now);
+  /// `accesses`: how often it has been used already, its coming counted.
+  void put(const std::string& key, std::vector<placement::Form> forms, double now, int64_t accesses = 1);
   /// Other qualities or sizes of a stored context (TieredContexts::profile).
   void profile(const std::string& key, std::vector<placement::Form> forms);
   /// Places everything anew, where the policy does that.

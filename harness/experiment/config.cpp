@@ -135,6 +135,9 @@ void EngineSettings::parameters(ParameterVisitor& p) {
   p("host_link_bytes_per_s", host_link_bytes_per_s).above(0).doc("another rate for it; pieces scale along");
   p("host_bytes", host_bytes).min(1).doc("host memory that caches may take; absent = no limit");
   p("disk_folder", disk_folder).doc("where caches on the disk lie; empty = there is no disk tier");
+  p("chunk_tier", chunk_tier)
+      .one_of({"device", "host", "disk"})
+      .doc("where entries of chunks lie that methods of the reuse family bring back");
 }
 
 void TimingSettings::parameters(ParameterVisitor& p) {
@@ -196,6 +199,11 @@ void ContextSettings::parameters(ParameterVisitor& p) {
           "contexts' own sentences");
   p("quality", quality).doc("a metric of texts: an answer scored against full KV's");
   p("popularity", popularity).min(0).doc("the i-th context is asked about in proportion to i^-popularity");
+  p("past_requests", past_requests)
+      .min(0)
+      .doc(
+          "requests by the same popularity that came before the first that counts: contexts are stored in the order of "
+          "their last one, with as many uses");
   p("drift_answers", drift_answers).min(1).doc("newest answers of a context that its drift is judged by");
 }
 

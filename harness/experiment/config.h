@@ -53,6 +53,7 @@ struct EngineSettings {
   std::optional<double> host_link_bytes_per_s;  // another rate for that link
   std::optional<int64_t> host_bytes;            // of host memory for caches; absent = no limit
   std::string disk_folder;                      // of the disk tier; empty = there is none
+  std::string chunk_tier = "device";            // where entries of chunks lie that later prompts reuse
 
   void parameters(ParameterVisitor& p);
 };
@@ -107,6 +108,7 @@ struct ContextSettings {
   int64_t test_questions = 4;
   std::string questions;                         // a file of questions; "": made from the contexts' own sentences
   std::string quality = "embedding_similarity";  // the metric that compares an answer with full KV's
+  int64_t past_requests = 0;                     // that came before the first that counts
   double popularity = 1;                         // the i-th context is asked about in proportion to i^-popularity
   int64_t drift_answers = 3;
 

@@ -74,7 +74,8 @@ void add_divergence(store::SampleResult& result, std::span<const StepDivergence>
 }
 
 store::Storage storage_of(const Session& session, const Request& request) {
-  const bool emulated = !session.traffic.empty() && request.facts != nullptr && request.facts->tiers->emulated();
+  const bool over_link = !session.traffic.empty() || (session.reuse && request.chunk_tier != Tier::device);
+  const bool emulated = over_link && request.facts != nullptr && request.facts->tiers->emulated();
   return emulated ? store::Storage::emulated : store::Storage::real;
 }
 

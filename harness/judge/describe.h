@@ -16,7 +16,7 @@ void describe_prompt(store::SampleResult& result, const Request& request);
 /// series of each tier. `full_bytes`: of the same prompt's full cache.
 void add_bytes(store::SampleResult& result, const Session& session, int64_t full_bytes);
 
-/// emulated when the session moved bytes over a link of the request's machine that is.
+/// emulated when the session moved bytes over a link of the request's machine that is, or brought chunks over one.
 [[nodiscard]] store::Storage storage_of(const Session& session, const Request& request);
 
 /// Of steps along one continuation: kl_nats (mean over steps) and its series, kl_nats_sum, top1_agreement.

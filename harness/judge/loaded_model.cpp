@@ -109,6 +109,8 @@ Request LoadedModel::request(const Sample& sample, const experiment::EngineSetti
     text += sample.answer_prefix;
     request.prompt = opened_.tokenizer->encode(text);
   }
+  const bool behind = engine.chunk_tier != "device";
+  if (behind) request.chunk_tier = engine.chunk_tier == "host" ? Tier::host : Tier::disk;
   request.layout = layout_of(sample, text, token_ranges(*opened_.tokenizer, request.prompt, text));
 
   const int64_t new_tokens = engine.max_new_tokens.value_or(sample.generation.max_new_tokens);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -159,8 +158,8 @@ std::vector<std::string> ModelJudge::score_metrics(const WorkloadInfo& workload)
   return ids;
 }
 
-bool ModelJudge::asks_for_selections() const {
-  return std::ranges::find(extra_metrics_, "attention_hit_rate") != extra_metrics_.end();
+bool ModelJudge::asks_for(const std::string& metric) const {
+  return std::ranges::find(extra_metrics_, metric) != extra_metrics_.end();
 }
 
 std::vector<std::string> ModelJudge::sample_ids(const ModelEntry& model, const ComponentEntry& workload) {
@@ -183,8 +182,8 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
   for (const std::string& id : score_metrics(info)) {
     versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, find_metric(id).version);
   }
-  if (asks_for_selections()) {
-    versions += fmt::format(", attention_hit_rate v{}", find_metric("attention_hit_rate").version);
+  for (const char* id : {"attention_hit_rate", "token_overlap"}) {
+    if (asks_for(id)) versions += fmt::format(", {} v{}", id, find_metric(id).version);
   }
   const std::string cut = truncation_name(info.truncation);
   const auto limit = engine_.max_prompt_tokens;
@@ -316,7 +315,7 @@ std::vector<experiment::Verdict> ModelJudge::judge_contexts(const experiment::Ju
                                 .contexts = *contexts_,
                                 .asked = asked,
                                 .facts = opened.facts(),
-                                .folder = folder / fmt::format("kvarena-contexts-{}", ::getpid()),
+                                .folder = folder,
                                 .similarity = similarity,
                                 .point = static_cast<size_t>(task.sample_index),
                                 .seed = static_cast<uint64_t>(engine.seed)},
@@ -347,7 +346,8 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
   }
   Request request = opened.request(*sample, engine, score_metrics(samples.info()));
   request.facts = opened.facts();
-  request.selections = asks_for_selections();
+  request.selections = asks_for("attention_hit_rate");
+  request.token_overlaps = asks_for("token_overlap");
   if (is_scored_text(*sample)) {
     return judge_perplexity(opened.transformer(), request, methods,
                             task.kind == store::CellKind::noise_floor ? kOtherChunk : kPrefillChunk);

@@ -56,8 +56,8 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
                                                   const experiment::EngineSettings& engine,
                                                   std::span<const JudgedMethod> methods);
   [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
-  /// Whether the config asks what decoding attends to.
-  [[nodiscard]] bool asks_for_selections() const;
+  /// Whether the config lists the metric, beside the workloads' own.
+  [[nodiscard]] bool asks_for(const std::string& metric) const;
 
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;

@@ -9,6 +9,7 @@
 
 #include "harness/engine/session.h"
 #include "harness/judge/describe.h"
+#include "harness/judge/token_overlap.h"
 #include "metrics/distribution/acceptance.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/registry.h"
@@ -209,6 +210,7 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
   }
   run_candidates(departed, model, prompt, request, reference, /*forced=*/true, neighbour);
 
+  TokenOverlaps overlaps(model, request);
   for (size_t i = 0; i < candidates.size(); ++i) {
     verdicts[i].failure = candidates[i].failure;
     if (!candidates[i].failure.empty()) continue;
@@ -216,6 +218,7 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
     add_departure(verdicts[i].result, answers[i], reference);
     // Along the full-KV continuation too: the last session followed it.
     if (candidates[i].meter) add_selections(verdicts[i].result, *candidates[i].meter);
+    if (request.token_overlaps) overlaps.add(verdicts[i].result, methods[i]);
     verdicts[i].result.wall_s = candidates[i].seconds;
   }
   return verdicts;
@@ -238,7 +241,7 @@ std::vector<Verdict> judge_quality(Transformer& model, const Request& request, s
     return verdicts;
   }
   prompt->layout = request.layout;
-  prompt->memory = std::make_shared<ReuseMemory>();
+  prompt->memory = reuse_memory(request);
   return judge_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
 }
 

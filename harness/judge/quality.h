@@ -25,7 +25,8 @@ struct JudgedMethod {
 /// computes does not depend on the others. A method that throws gets a verdict with the reason, the others their
 /// results. Values per sample: the request's metrics; kl_nats (mean), kl_nats_sum, top1_agreement, exact_match_full,
 /// first_divergence; resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor; for verification methods
-/// acceptance_rate, acceptance_length, tokens_per_verify. Series: kl_nats, and drafted and accepted per round.
+/// acceptance_rate, acceptance_length, tokens_per_verify; where the request asks, TokenOverlaps. Series: kl_nats, and
+/// drafted and accepted per round.
 [[nodiscard]] std::vector<experiment::Verdict> judge_quality(Transformer& model, const Request& request,
                                                              std::span<const JudgedMethod> methods);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/reuse/tiered_chunk_store.h"
+
 namespace kvarena::judge {
 namespace {
 
@@ -13,6 +15,14 @@ size_t first_stop(const std::string& text, const std::vector<std::string>& stops
 }
 
 }  // namespace
+
+std::shared_ptr<ReuseMemory> reuse_memory(const Request& request) {
+  auto memory = std::make_shared<ReuseMemory>();
+  if (request.chunk_tier != Tier::device) {
+    memory->chunks = std::make_shared<TieredChunkStore>(request.facts->tiers, request.chunk_tier);
+  }
+  return memory;
+}
 
 std::string answer_text(const Request& request, std::span<const int32_t> tokens) {
   std::string text = request.tokenizer->decode(tokens);

@@ -44,7 +44,7 @@ double score_of(const Request& request, const ServedAnswer& answer) {
 
 Served serve_with(Transformer& model, const ServingTask& task, const Method& method, serving::Load load) {
   std::vector<ServedRequest> requests;
-  const auto memory = std::make_shared<ReuseMemory>();
+  const auto memory = reuse_memory(task.requests.front());
   for (const Request& request : task.requests) {
     requests.push_back({.prompt = request.prompt,
                         .method = &method,

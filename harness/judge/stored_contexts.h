@@ -21,7 +21,7 @@ struct StoredContextsTask {
   const experiment::ContextSettings& contexts;
   std::span<const AskedContext> asked;  // the point's own
   std::shared_ptr<const ModelFacts> facts;
-  std::filesystem::path folder;  // of the disk tier, made and removed
+  std::filesystem::path folder;  // where a folder for the disk tier is made, and removed
   AnswerSimilarity similarity;
   size_t point = 0;   // place in serving.load
   uint64_t seed = 0;  // of arrival times and of what is asked
@@ -29,7 +29,8 @@ struct StoredContextsTask {
 
 /// serving.requests requests over the contexts, asked about by popularity, each the next of the context's test
 /// questions. Full KV first, all requests at once: the capacity that loads are shares of, and the answers that others
-/// are compared with. Then every method at the same arrival times with all contexts stored: a placement policy begins a
+/// are compared with. Then every method at the same arrival times with all contexts stored, as contexts.past_requests
+/// requests by the same popularity left them, and placed anew where a policy does that: a placement policy begins a
 /// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed after the request
 /// that it served has its first token, outside of the clock; profiling anew takes its time on it.
 ///

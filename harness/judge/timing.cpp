@@ -124,7 +124,7 @@ void add_batch(store::SampleResult& result, const BatchRun& run, store::Storage 
 
 experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
                                  const experiment::TimingSettings& settings) {
-  const auto memory = std::make_shared<ReuseMemory>();
+  const auto memory = reuse_memory(request);
   if (const Reuser* reuser = judged.method->reuser()) {
     prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one
   }

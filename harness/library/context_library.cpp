@@ -65,19 +65,19 @@ std::vector<std::byte> ContextLibrary::make(const std::string& key, const Form& 
   return store_cache(*context.prompt, form_of(form).method.get());
 }
 
-void ContextLibrary::put(const std::string& key, Context& context, double now) {
-  store_.put(key, context.profile, now);
+void ContextLibrary::put(const std::string& key, Context& context, double now, int64_t accesses) {
+  store_.put(key, context.profile, now, accesses);
   if (forms_.size() == 1) context.prompt.reset();  // no other form will be asked for
 }
 
 void ContextLibrary::add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
-                         std::optional<std::vector<Form>> profile) {
+                         std::optional<std::vector<Form>> profile, int64_t accesses) {
   KVARENA_ASSERT(!contexts_.contains(key), fmt::format("context \"{}\" twice", key));
   Context& context = contexts_[key];
   context.tokens = prompt->tokens;
   context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
   context.prompt = std::move(prompt);
-  put(key, context, now);
+  put(key, context, now, accesses);
 }
 
 void ContextLibrary::add(const std::string& key, std::vector<int32_t> tokens, double now,

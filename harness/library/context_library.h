@@ -50,9 +50,10 @@ class ContextLibrary {
   /// without it they are made to know their sizes, and all count as equally good.
   void add(const std::string& key, std::vector<int32_t> tokens, double now,
            std::optional<std::vector<placement::Form>> profile = {});
-  /// The same of a prompt that was prefilled already, with what the methods of the forms need.
+  /// The same of a prompt that was prefilled already, with what the methods of the forms need. `accesses`: how often
+  /// the context has been used already, its coming counted.
   void add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
-           std::optional<std::vector<placement::Form>> profile = {});
+           std::optional<std::vector<placement::Form>> profile = {}, int64_t accesses = 1);
 
   /// The cache of a context that was added. Whatever the store has lost is computed anew and is stored again by the
   /// next used().
@@ -79,7 +80,7 @@ class ContextLibrary {
   };
   [[nodiscard]] std::vector<std::byte> make(const std::string& key, const placement::Form& form) const;
   [[nodiscard]] const CacheForm& form_of(const placement::Form& form) const;
-  void put(const std::string& key, Context& context, double now);
+  void put(const std::string& key, Context& context, double now, int64_t accesses = 1);
 
   Transformer* model_;
   std::shared_ptr<const ModelFacts> facts_;

@@ -24,6 +24,19 @@ std::string text_of(int sentences) {
   return text;
 }
 
+TEST(QuestionsIn, AreItsLinesThatAskWhateverMarksThem) {
+  const std::vector<std::string> questions = questions_in(
+      "Here are the questions:\n1. Who built the mill?\n 2) When was it: before or after 1900?\r\n- Why there?\n\n"
+      "**3. What did it cost?**\nQ4: How high is it?\n\"Is it 3.5 m wide?\"\nQuite so?\nI hope this helps.\n?\n12.?\n");
+  EXPECT_EQ(questions,
+            (std::vector<std::string>{"Who built the mill?", "When was it: before or after 1900?", "Why there?",
+                                      "What did it cost?", "How high is it?", "Is it 3.5 m wide?", "Quite so?"}));
+  EXPECT_TRUE(questions_in("").empty());
+  const std::string request = question_request("The mill.", 7);
+  EXPECT_EQ(request.rfind("The mill.", 0), 0U);
+  EXPECT_NE(request.find("Write 7 questions"), std::string::npos);
+}
+
 TEST(SentenceQuestions, ShowTheFirstHalfOfDifferentSentencesOfTheText) {
   const std::string text = text_of(12);
   const auto questions = sentence_questions(text, 6, 3);

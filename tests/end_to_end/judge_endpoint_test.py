@@ -1,4 +1,4 @@
-"""`kvarena score` with a judge model behind an OpenAI-compatible endpoint, played by a local server.
+"""`kvarena score` with a judge model, and `kvarena questions` with a writer, behind an OpenAI-compatible endpoint, played by a local server.
 
     python3 tests/end_to_end/judge_endpoint_test.py build/release/bin/kvarena
 """
@@ -37,7 +37,7 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Judge(unittest.TestCase):
+class WithEndpoint(unittest.TestCase):
     def setUp(self):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
         self.server.asked, self.server.queue = [], []
@@ -51,6 +51,8 @@ class Judge(unittest.TestCase):
         self.server.server_close()
         self.folder.cleanup()
 
+
+class Judge(WithEndpoint):
     def score(self, *more, metric="judged_quality"):
         url = f"http://127.0.0.1:{self.server.server_port}/v1/"
         return subprocess.run(
@@ -136,6 +138,37 @@ class Judge(unittest.TestCase):
         for file in pathlib.Path(self.folder.name).rglob("*"):
             if file.is_file():
                 self.assertNotIn(KEY, file.read_text())
+
+
+class Questions(WithEndpoint):
+    """`kvarena questions` against the same server."""
+
+    def questions(self, *more):
+        url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        return subprocess.run(
+            [KVARENA, "questions", "needle:words=[300],samples=2", "--url", url, "--writer", "writer-1", "--train", "1",
+             "--test", "2", "--cache", f"{self.folder.name}/cache", *more],
+            env={**os.environ, "KVARENA_JUDGE_KEY": KEY}, capture_output=True, text=True, timeout=60)
+
+    def test_questions_are_asked_for_until_there_are_enough(self):
+        self.server.queue = [(200, "1. Who?\n2. Why?"), (200, "1. Why?\n2. When?"), (200, "Who?\nWhat?\nWhere?\nHow?")]
+        run = self.questions()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = [json.loads(line) for line in run.stdout.splitlines()]
+        self.assertEqual([row["question"] for row in rows], ["Who?", "Why?", "When?", "Who?", "What?", "Where?"])
+        self.assertEqual([row["split"] for row in rows], ["test", "test", "train"] * 2)
+        self.assertEqual(len({row["context_id"] for row in rows}), 2)
+        prompt = self.server.asked[0][2]["messages"][0]["content"]
+        self.assertIn("Read the text and remember the password.", prompt)
+        self.assertNotIn("What is the password of", prompt)
+        self.assertIn("Write 3 questions", prompt)
+        self.assertNotIn(KEY, run.stdout + run.stderr)
+
+    def test_a_writer_that_asks_nothing_is_named(self):
+        self.server.queue = [(200, "I cannot.")] * 5
+        run = self.questions()
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("0 different questions in 5 answers", run.stderr)
 
 
 unittest.main(argv=sys.argv[:1])

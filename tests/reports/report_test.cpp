@@ -491,17 +491,21 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
           {.cell_id = "s",
            .sample_id = point,
            .sample_index = static_cast<int64_t>(results.size()),
-           .values = {
-               {.metric = "served_score", .value = 1, .unit = "fraction"},
-               {.metric = "offered_requests_per_s",
-                .value = rate,
-                .unit = "requests/s",
-                .clock = store::Clock::measured},
-               {.metric = "mean_time_to_first_token_ms", .value = ttft, .unit = "ms", .clock = store::Clock::measured},
-               {.metric = "mean_time_to_first_token_ms",
-                .value = ttft / 10,
-                .unit = "ms",
-                .clock = store::Clock::modelled}}});
+           .values =
+               {{.metric = "served_score", .value = 1, .unit = "fraction"},
+                {.metric = "offered_requests_per_s",
+                 .value = rate,
+                 .unit = "requests/s",
+                 .clock = store::Clock::measured},
+                {.metric = "mean_time_to_first_token_ms", .value = ttft, .unit = "ms", .clock = store::Clock::measured},
+                {.metric = "mean_time_to_first_token_ms",
+                 .value = ttft / 10,
+                 .unit = "ms",
+                 .clock = store::Clock::modelled}},
+           .series = {{.name = "time_to_first_token_ms",
+                       .values = {100, static_cast<float>(2 * ttft - 100)},
+                       .unit = "ms",
+                       .clock = store::Clock::measured}}});
     }
     store.commit(run, results);
     store.settle_cell("s", {});
@@ -520,7 +524,7 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
   EXPECT_FALSE(serving.rows[3].cells[4].has_value());
   bool chart = false;
   for (const Section& section : document.sections)
-    chart = chart || (section.id == "serving" && section.charts.size() == 1);
+    chart = chart || (section.id == "serving" && section.charts.size() == 2 && section.charts[1].id == "arrivals-1");
   EXPECT_TRUE(chart);
 }
 

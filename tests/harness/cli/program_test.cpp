@@ -28,6 +28,7 @@ TEST(Program, HelpStartsWithAnExampleEverywhere) {
                                                        {"doctor"},
                                                        {"estimate"},
                                                        {"reuse"},
+                                                       {"questions"},
                                                        {"model"},
                                                        {"new-method"},
                                                        {"model", "tokenize"},

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -287,6 +289,67 @@ TEST_F(Serving, WhatOneRequestThrowsOrAbandonsLeavesOthersUntouched) {
   for (const int64_t i : {1, 2, 3, 4}) {
     EXPECT_FALSE(engine.answer(i).has_value());
     EXPECT_EQ(engine.bytes_now(i), 0);
+  }
+}
+
+/// Passes an engine's results on, and counts how often each request is answered.
+class Counting final : public serving::Executor {
+ public:
+  explicit Counting(ServingEngine& engine) : engine_(&engine) {}
+  [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override { return engine_->needs(request); }
+  [[nodiscard]] int64_t bytes_to_end(int64_t request) const override { return engine_->bytes_to_end(request); }
+  [[nodiscard]] int64_t bytes_now(int64_t request) const override { return engine_->bytes_now(request); }
+  void drop(int64_t request) override { engine_->drop(request); }
+  serving::PassResult run(const serving::PassPlan& plan) override {
+    serving::PassResult result = engine_->run(plan);
+    for (const serving::RequestProgress& progress : result.progress) answers[progress.request] += progress.finished;
+    return result;
+  }
+
+  std::map<int64_t, int64_t> answers;
+
+ private:
+  ServingEngine* engine_;
+};
+
+/// Times of arrival are shares of a capacity that was measured just before, so that passes fall differently each time.
+TEST_F(Serving, AtEveryLoadAndInEveryOrderEachRequestIsAnsweredOnceAndAlike) {
+  const std::vector<const Method*> kinds = every_kind();
+  std::vector<ServedRequest> requests;
+  std::vector<std::vector<int32_t>> expected;
+  for (uint64_t i = 0; i < 24; ++i) {
+    requests.push_back({.prompt = tiny_prompt(static_cast<int64_t>(60 + 7 * i), i),
+                        .method = kinds[i % kinds.size()],
+                        .options = {.stop = {.max_new_tokens = static_cast<int64_t>(1 + i % 9)}}});
+    expected.push_back(alone(requests.back()));
+  }
+  const BatchSettings settings{.pass_tokens = 128, .max_running = 6};
+  ServingEngine closed(model_, requests, facts_);
+  const ServingRun busy = serve(Load::of_clients(6, static_cast<int64_t>(requests.size())), closed, settings);
+  const double capacity = static_cast<double>(requests.size()) / busy.seconds;
+  uint64_t seed = 0;
+  for (const double share : {0.5, 0.9, 1.2}) {
+    const RandomStream random(++seed, "orders");
+    std::vector<size_t> order(requests.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i, i)]);
+    std::vector<ServedRequest> shuffled;
+    std::vector<double> times;
+    for (const size_t i : order) {
+      shuffled.push_back(requests[i]);
+      times.push_back((times.empty() ? 0 : times.back()) - std::log1p(-random.uniform(1000 + i)) / (share * capacity));
+    }
+    ServingEngine engine(model_, shuffled, facts_);
+    Counting counted(engine);
+    const ServingRun run = serve(Load::at_times(times), counted, settings);
+    ASSERT_EQ(run.requests.size(), requests.size());
+    for (size_t r = 0; r < order.size(); ++r) {
+      SCOPED_TRACE(fmt::format("load {}, request {} came as {}", share, order[r], r));
+      EXPECT_EQ(run.requests[r].outcome, Outcome::answered) << run.requests[r].reason;
+      EXPECT_EQ(counted.answers[static_cast<int64_t>(r)], 1);
+      EXPECT_EQ(run.requests[r].token_s.size(), expected[order[r]].size());
+      EXPECT_EQ(engine.answer(static_cast<int64_t>(r))->tokens, expected[order[r]]);
+    }
   }
 }
 

@@ -61,7 +61,7 @@ class StoredContexts : public ::testing::Test {
                                   .contexts = settings_,
                                   .asked = asked_,
                                   .facts = facts_,
-                                  .folder = scratch_.path() / "contexts",
+                                  .folder = scratch_.path(),
                                   .similarity = similarity_},
                                  methods);
   }
@@ -109,7 +109,7 @@ TEST_F(StoredContexts, UncompressedOnesAnswerAsFullKvDoesFromWhateverTier) {
     EXPECT_GT(value(verdicts[i], "disk_hits") + value(verdicts[i], "remote_hits"), 0);
     EXPECT_GT(value(verdicts[i], "peak_memory_bytes"), 0);
   }
-  EXPECT_FALSE(std::filesystem::exists(scratch_.path() / "contexts")) << "nothing is left";
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path())) << "nothing is left";
 }
 
 TEST_F(StoredContexts, FixedCompressionHitsMoreAndAnswersWorse) {
@@ -155,6 +155,18 @@ TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewA
   const auto similarity = std::ranges::find(series, "answer_similarity", &store::Series::name);
   ASSERT_NE(similarity, series.end());
   EXPECT_EQ(similarity->values.size(), 30U);
+}
+
+TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
+  settings_.popularity = 20;  // all ask about the first context
+  serving_.requests = 1;
+  const json lru = {{"name", "lru"}};
+  EXPECT_EQ(value(judge({lru})[0], "memory_hits"), 0) << "the first context came first and was pushed down";
+  settings_.past_requests = 10;
+  EXPECT_EQ(value(judge({lru})[0], "memory_hits"), 1);
+  // Who counts uses has it there as well, whatever it would cost another context.
+  settings_.forms.clear();
+  EXPECT_EQ(value(judge({{{"name", "evicpress"}, {"alpha", 0}}})[0], "memory_hits"), 1);
 }
 
 TEST_F(StoredContexts, WhatPlacesNothingIsRefusedAndTheOthersGoOn) {

@@ -12,6 +12,7 @@
 #include "harness/reuse/deviation.h"
 #include "harness/reuse/recovery.h"
 #include "harness/reuse/reuse_prompt.h"
+#include "harness/reuse/tiered_chunk_store.h"
 #include "tests/harness/reuse/support.h"
 #include "tests/support/tiny_model.h"
 
@@ -50,6 +51,29 @@ TEST(FullReuse, OfOneChunkAtTheBeginningIsFullRecomputeBitForBit) {
     expect_full(model, tokens, layout, {{"name", "full_recompute"}});
     const ReusedPrompt reused = run(model, tokens, layout, {{"name", "full_reuse"}, {"chunk", 1024}});
     EXPECT_EQ(reused.record.reused, *layout.question);
+  }
+}
+
+/// Where chunks lie decides when their entries come, not what they are.
+TEST(Reuse, ChunksOnATierGiveTheSameCache) {
+  Transformer model = tiny_model();
+  const std::vector<int32_t> tokens = tiny_prompt(300);
+  std::vector<tiers::TierSettings> behind(1);  // host memory
+  behind[0].link.name = "test";
+  behind[0].link.bytes_per_s = 1e8;
+  const auto machine = std::make_shared<const tiers::Hierarchy>(behind);
+  for (const json& spec : {json{{"name", "full_reuse"}}, json{{"name", "epic"}, {"tokens", 8}},
+                           json{{"name", "cacheblend"}}, json{{"name", "speccache"}}}) {
+    SCOPED_TRACE(spec.dump());
+    json chunked = spec;
+    chunked["chunk"] = 64;
+    const auto method = make_method(chunked, "test");
+    ReuseMemory memory{.chunks = std::make_shared<TieredChunkStore>(machine, Tier::host)};
+    prime(model, tokens, {}, *method->reuser(), memory);
+    const ReusedPrompt behind_link = reuse_prompt(model, tokens, {}, *method->reuser(), memory);
+    const ReusedPrompt at_hand = run(model, tokens, {}, chunked);
+    EXPECT_EQ(behind_link.logits, at_hand.logits);
+    expect_same_bits(behind_link.cache, at_hand.cache);
   }
 }
 
