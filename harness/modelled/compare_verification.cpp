@@ -23,10 +23,12 @@ struct Row {
   int64_t draft_length = 0;
   double accepted = 0;      // tokens of `accepted_of` drafted ones, as published
   int64_t accepted_of = 0;  //
+  double auxiliary = 0;     // tokens that an auxiliary drafter adds at each drafted one, Appendix C
   bool strict_link = false;
   int64_t output = 0;  // tokens of a request, remote prefix reuse only
   int64_t local = 1;
   int64_t remote = 4;
+  std::optional<int64_t> most_remote;
 
   void parameters(ParameterVisitor& p) {
     p("label", label).required();
@@ -35,10 +37,12 @@ struct Row {
     p("draft_length", draft_length).min(1).required();
     p("accepted", accepted).above(0).required();
     p("accepted_of", accepted_of).min(1).required();
+    p("auxiliary", auxiliary).min(0).doc("accepted tokens of an auxiliary drafter at each outer position");
     p("strict_link", strict_link).doc("charge every byte of a reload, as Eq. 8 does not");
     p("output", output).min(0);
     p("local", local).min(1);
     p("remote", remote).min(1);
+    p("most_remote", most_remote).min(1).doc("compare the number of remote instances, 1 to this, that gains most");
   }
 };
 
@@ -128,7 +132,8 @@ std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader) {
     const DecodingMachine machine{.memory_bytes = hardware.memory_bytes() * reached.usable_memory,
                                   .memory_bandwidth = hardware.memory_bytes_per_second() * reached.memory,
                                   .link_bandwidth = hardware.host_link_bytes_per_second() * reached.link};
-    const double gamma = acceptance(row);
+    // Appendix C: every accepted outer token brings the auxiliary drafter's.
+    const double gamma = acceptance(row) * (1 + row.auxiliary);
     const std::vector<ComparedFigure> found =
         compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
           const DecodingLoad load{.weight_bytes = weight_bytes(shape), .cache_bytes = cache_bytes(shape, context)};
@@ -143,6 +148,25 @@ std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader) {
   }
   return figures;
 }
+
+namespace {
+
+/// The number of remote instances at which the method gains most over the plain paths.
+int64_t best_remote(RemotePrefixSetting setting, int64_t most) {
+  int64_t best = 1;
+  double gain = 0;
+  for (setting.remote_gpus = 1; setting.remote_gpus <= most; ++setting.remote_gpus) {
+    const double here =
+        best_rates(setting).tokens_per_second / best_rates(setting, PathChoice::baseline_only).tokens_per_second;
+    if (here > gain * (1 + 1e-9)) {
+      gain = here;
+      best = setting.remote_gpus;
+    }
+  }
+  return best;
+}
+
+}  // namespace
 
 std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader) {
   std::vector<ComparedFigure> figures;
@@ -164,6 +188,13 @@ std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader) {
                                 .acceptance = acceptance(row),
                                 .draft_length = row.draft_length,
                                 .output_tokens = row.output};
+    if (row.most_remote) {
+      setting.cache_bytes = cache_bytes(shape, row.context.value_or(1));
+      const auto best = static_cast<double>(best_remote(setting, *row.most_remote));
+      const std::vector<ComparedFigure> found = reader.compare(json, place, {{"best remote instances", best}});
+      figures.insert(figures.end(), found.begin(), found.end());
+      continue;
+    }
     const std::vector<ComparedFigure> found =
         compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
           setting.cache_bytes = cache_bytes(shape, context);
