@@ -64,10 +64,8 @@ MethodCost cost_of(Transformer& model, const Method& method, std::span<const int
   MethodCost cost{.prompt = std::ssize(prompt_ids),
                   .resident = static_cast<double>(session->resident_bytes) / entry,
                   .host = static_cast<double>(session->peak_host_bytes) / entry};
-  // Measured while the cache grows by a step each; on average they are half of them past the prompt.
-  for (const SelectionStep& step : meter.steps()) {
-    cost.attended += (step.attended - static_cast<double>(kSteps) / 2) / static_cast<double>(meter.steps().size());
-  }
+  // Of the first step, before the cache grows, and without the step's own entry.
+  if (!meter.steps().empty()) cost.attended = meter.steps().front().attended - 1;
   for (const Traffic& pass : session->traffic) {
     cost.fetched += static_cast<double>(pass.loaded_bytes) / entry / static_cast<double>(session->traffic.size());
   }

@@ -30,8 +30,9 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
   const json& count = listing["count"];
   EXPECT_EQ(count["reproducible"].get<int64_t>(), covered + count["not_yet"].get<int64_t>());
   for (const json& item : listing["items"]) {
-    if (item.value("command", "") == "kvarena estimate --published")
+    if (item.value("command", "") == "kvarena estimate --published") {
       EXPECT_FALSE(item.value("inputs", json::array()).empty()) << item["item"] << " is modelled from no file";
+    }
   }
   EXPECT_EQ(count["items"], names.size());
   EXPECT_EQ(count["covered"], covered);
