@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "reports/escape.h"
 #include "reports/sections.h"
+#include "reports/settings_charts.h"
 
 namespace kvarena::reports {
 namespace {
@@ -29,6 +30,7 @@ std::vector<std::string> unlike_cards(const ExperimentData& data) {
 /// Everything that is said of one model.
 std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
   std::vector<Section> sections = {quality_section(data, unlike)};
+  for (Chart& grid : settings_grids(data)) sections.front().charts.push_back(std::move(grid));
   if (auto needle = needle_section(data)) sections.push_back(std::move(*needle));
   if (auto published = published_section(data)) sections.push_back(std::move(*published));
   if (auto distance = distance_section(data)) sections.push_back(std::move(*distance));

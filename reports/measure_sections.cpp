@@ -9,6 +9,7 @@
 #include "reports/latency_charts.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
+#include "reports/settings_charts.h"
 #include "reports/verdict.h"
 
 namespace kvarena::reports {
@@ -258,6 +259,7 @@ std::optional<Section> verification_section(const ExperimentData& data) {
     if (!each->rows.empty()) section.tables.push_back(std::move(*each));
   }
   if (section.tables.empty()) return std::nullopt;
+  section.charts = acceptance_charts(data);
   return section;
 }
 

@@ -1,11 +1,13 @@
 // A report and a comparison from real database files.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/core/error.h"
@@ -14,6 +16,7 @@
 #include "reports/experiment_report.h"
 #include "reports/history.h"
 #include "reports/report_charts.h"
+#include "reports/settings_charts.h"
 
 namespace kvarena::reports {
 namespace {
@@ -34,6 +37,9 @@ struct MethodScores {
   store::Storage storage = store::Storage::real;
   std::string prompt = "prompt";           // the samples' hashes begin so
   std::vector<store::Series> series = {};  // of every sample, beside those that all have
+  std::string name = {};                   // that it is registered under; the label unless given
+  std::string settings = "{}";
+  double accepted = 0;  // of every sample's rounds; 0: no value
 };
 
 const std::vector<store::MetricDefinition> kDefinitions = {
@@ -69,7 +75,8 @@ class ReportTest : public ::testing::Test {
                          .model = methods[i].model,
                          .workload = "facts",
                          .method = methods[i].label,
-                         .method_name = methods[i].label,
+                         .method_name = methods[i].name.empty() ? methods[i].label : methods[i].name,
+                         .settings_json = methods[i].settings,
                          .protocol_json = methods[i].card,
                          .protocol_sha256 = "card " + methods[i].card,
                          .baseline = methods[i].label == methods[0].label || methods[i].baseline,
@@ -109,6 +116,12 @@ class ReportTest : public ::testing::Test {
                            .unit = "ms",
                            .clock = store::Clock::measured}}});
           std::ranges::copy(method.series, std::back_inserter(results.back().series));
+          if (method.accepted > 0) {
+            results.back().values.push_back({.metric = "acceptance_rate", .value = 0.5, .unit = "fraction"});
+            results.back().values.push_back({.metric = "acceptance_length",
+                                             .value = method.accepted + 0.1 * static_cast<double>(i),
+                                             .unit = "tokens"});
+          }
         }
         store.commit(run, results);
         store.settle_cell(id_of(method), {});
@@ -200,6 +213,54 @@ TEST_F(ReportTest, DrawsBytesByTierWhereATierBehindTheDeviceIsUsed) {
   }
   EXPECT_EQ(spec.find("full, host"), std::string::npos);
   EXPECT_NE(spec.find(R"("x":2.0,"y":6.0)"), std::string::npos) << spec;
+}
+
+TEST_F(ReportTest, DrawsAcceptanceByDraftLength) {
+  std::vector<MethodScores> methods = {{"full", scores(4, 0.9)}};
+  for (const std::string drafter : {"a", "b"}) {
+    for (const int length : {10, 5}) {
+      methods.push_back({fmt::format("{}, x = {}", drafter, length), scores(4, 0.9)});
+      methods.back().name = "verifier";
+      methods.back().settings = fmt::format(R"({{"draft_length": {}, "drafter": "{}"}})", length, drafter);
+      methods.back().accepted = drafter == "a" ? 0.5 * length : 1.0;
+    }
+  }
+  methods.push_back({"alone", scores(4, 0.9)});  // one length makes no curve
+  methods.back().settings = R"({"draft_length": 5})";
+  methods.back().accepted = 3;
+  const std::vector<Chart> charts = acceptance_charts(experiment("a.db", methods));
+  ASSERT_EQ(charts.size(), 1U);
+  const nlohmann::json spec = nlohmann::json::parse(charts[0].spec);
+  const std::string text = spec.dump();
+  EXPECT_EQ(text.find("alone"), std::string::npos);
+  EXPECT_EQ(text.find("x = "), std::string::npos) << "a line is called what its points have in common";
+  // a: 2.5 and 5 accepted, and 0, 0.1, 0.2, 0.3 more in the four samples
+  for (const char* point :
+       {R"("series":"a","x":5.0,"y":2.65)", R"("series":"a","x":10.0,"y":5.15)", R"("series":"b","x":10.0,"y":1.15)"}) {
+    EXPECT_NE(text.find(point), std::string::npos) << point << "\n" << text;
+  }
+  EXPECT_NE(render(experiment_report(experiment("b.db", methods)), Format::html).find("id=\"acceptance\""),
+            std::string::npos);
+}
+
+TEST_F(ReportTest, DrawsAGridOfTwoSettings) {
+  std::vector<MethodScores> methods = {{"full", scores(2, 0.9)}};
+  for (const double smooth : {0.4, 0.1}) {
+    for (const double cover : {0.5, 0.9}) {
+      methods.push_back({fmt::format("s {} c {}", smooth, cover), {smooth, smooth + cover / 10}});
+      methods.back().name = "spans";
+      methods.back().settings = fmt::format(R"({{"cover": {}, "share": 0.2, "smooth": {}}})", cover, smooth);
+    }
+  }
+  const std::vector<Chart> charts = settings_grids(experiment("grid.db", methods));
+  ASSERT_EQ(charts.size(), 1U);
+  EXPECT_EQ(charts[0].id, "grid-spans-facts");
+  // mean of 0.1 and 0.1 + 0.09, as a percentage
+  EXPECT_NE(charts[0].spec.find("14.5"), std::string::npos) << charts[0].spec;
+  methods.pop_back();
+  EXPECT_TRUE(settings_grids(experiment("hole.db", methods)).empty()) << "a grid with a hole is none";
+  methods.back().settings = R"({"cover": 0.9, "share": 0.3, "smooth": 0.1})";
+  EXPECT_TRUE(settings_grids(experiment("three.db", methods)).empty()) << "three settings are no grid";
 }
 
 TEST_F(ReportTest, NamesTheExperimentsThereAre) {
