@@ -3,6 +3,7 @@
 // least error within a budget of bits.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
