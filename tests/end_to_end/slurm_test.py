@@ -59,9 +59,9 @@ class Cluster:
         self.daemons[name] = subprocess.Popen(words, env=self.environment, stdout=log, stderr=log,
                                               start_new_session=True)
 
-    def kill_node(self, node):
+    def kill_node(self, node, jobs=None):
         """As a power cut: the daemon and all that it started, at once."""
-        doomed = [self.daemons[node].pid, *self.started_on(node)]
+        doomed = [self.daemons[node].pid, *(self.started_on(node) if jobs is None else jobs)]
         for pid in doomed:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -73,16 +73,16 @@ class Cluster:
     def started_on(self, node):
         """The steps of the node's jobs and all below them."""
         parents = {}
-        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                text = stat.read_text()
-            except OSError:
+                text = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            except OSError:  # it has ended
                 continue
-            parents[int(stat.parent.name)] = int(text[text.rindex(")") + 2:].split()[1])
+            parents[int(pid)] = int(text[text.rindex(")") + 2:].split()[1])
         found = set()
         for pid in parents:
             try:
-                words = pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
                 environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
             except OSError:
                 continue
@@ -144,8 +144,8 @@ def check(cluster, folder):
     on = cluster.command("squeue", "-h", "-t", "R", "-r", "-o", "%K %N").splitlines()
     node = next(line.split()[1] for line in on if line.split()[0] == "0")
     before = samples(part)
-    killed = cluster.kill_node(node)
-    assert killed > 0, "no job was running on the node that was to die"
+    jobs = wait_for("a job to be seen on the node that is to die", lambda: cluster.started_on(node), 30)
+    killed = cluster.kill_node(node, jobs)
     print(f"killed node {node} and {killed} processes, {before} samples into shard 0")
     wait_for("Slurm to notice", lambda: "down" in cluster.command("sinfo", "-h", "-n", node, "-o", "%t"))
     cluster.start(node, ["slurmd", "-D", "-N", node])
