@@ -1,6 +1,8 @@
 #include "harness/experiment/status.h"
 
+#include <algorithm>
 #include <ctime>
+#include <utility>
 
 namespace kvarena::experiment {
 namespace {
@@ -25,7 +27,10 @@ ExperimentStatus status_of(const store::ResultsReader& results, const std::strin
   }
   const auto runs = results.runs(experiment);
   if (runs.empty()) return status;
-  const store::RunRecord& last = runs.back();
+  // Starts are known to the second: of those that began in the same one, the run that has not ended is the last.
+  const store::RunRecord& last = *std::ranges::max_element(runs, {}, [](const store::RunRecord& run) {
+    return std::pair(run.started_at, run.state == store::RunState::running);
+  });
   status.run_id = last.run_id;
   status.state = last.state;
   status.by_this_run = results.judged_by(last.run_id);
