@@ -7,9 +7,8 @@
 #include <algorithm>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
+#include "harness/cli/page_output.h"
 #include "harness/core/error.h"
-#include "harness/core/files.h"
 #include "harness/store/results_reader.h"
 
 namespace kvarena::cli {
@@ -18,14 +17,12 @@ namespace {
 struct Options {
   std::vector<std::filesystem::path> databases;
   std::string experiment;
-  std::string format;
-  std::optional<std::filesystem::path> out;
+  PageOutput output;
 
   void declare(OptionSet& o) {
     o.positional("DATABASE", databases).help("results databases; shown by when their last run began");
     o.option("experiment", "NAME", experiment).help("which one").default_text("the only one of each database");
-    o.option("out", "FILE", out).help("where to write").default_text("standard output");
-    o.option("format", "FORMAT", format).help("html, md, tex or csv").default_text("by the ending of --out, else md");
+    output.declare(o);
   }
 };
 
@@ -36,8 +33,7 @@ std::string name_of(const std::filesystem::path& file, const reports::Experiment
 }
 
 int run(const Options& options) {
-  const std::string chosen = !options.format.empty() ? options.format : options.out ? options.out->string() : "md";
-  const reports::Format format = reports::parse_format(chosen);
+  const reports::Format format = options.output.chosen();
   std::vector<reports::NamedRun> runs;
   for (const std::filesystem::path& file : options.databases) {
     reports::ExperimentData data = reports::read_experiment(store::ResultsReader(file), options.experiment);
@@ -47,13 +43,7 @@ int run(const Options& options) {
   std::ranges::stable_sort(runs, {}, [](const reports::NamedRun& run) {
     return run.data.runs.empty() ? std::string() : run.data.runs.back().started_at;
   });
-  const std::string text = render(reports::history(runs), format);
-  if (options.out) {
-    write_file(*options.out, text);
-    fmt::print(stderr, "{}\n", options.out->string());
-  } else {
-    print(text);
-  }
+  options.output.write(render(reports::history(runs), format));
   return 0;
 }
 

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
+#include "harness/cli/page_output.h"
 #include "harness/core/error.h"
-#include "harness/core/files.h"
 #include "harness/store/results_reader.h"
 #include "reports/equal_bytes.h"
 #include "reports/experiment_report.h"
@@ -16,8 +15,7 @@ namespace {
 struct Options {
   std::filesystem::path database;
   std::string experiment;
-  std::string format;
-  std::optional<std::filesystem::path> out;
+  PageOutput output;
   bool all = false;
   std::optional<double> bytes;
   bool allow_unlike_cards = false;
@@ -26,8 +24,7 @@ struct Options {
     o.option("database", "FILE", database).help("results database").required();
     o.option("experiment", "NAME", experiment).help("which one").default_text("the only one of the database");
     o.flag("all", all).help("every experiment of the database on one page, as the tables of a paper");
-    o.option("out", "FILE", out).help("where to write").default_text("standard output");
-    o.option("format", "FORMAT", format).help("html, md, tex or csv").default_text("by the ending of --out, else md");
+    output.declare(o);
     o.option("bytes", "SHARE", bytes)
         .help("rank all methods at equal resident bytes: of each the setting nearest below this share of full KV's");
     o.flag("allow-unlike-cards", allow_unlike_cards).help("compare rows whose protocol cards differ, and say how");
@@ -53,15 +50,8 @@ reports::Document document_of(const Options& options) {
 int run(const Options& options) {
   if (options.bytes && !(*options.bytes > 0))
     fail({.place = "--bytes", .found = fmt::format("{}", *options.bytes), .expected = "a share above 0"});
-  const std::string chosen = !options.format.empty() ? options.format : options.out ? options.out->string() : "md";
-  const reports::Format format = reports::parse_format(chosen);
-  const std::string text = render(document_of(options), format);
-  if (options.out) {
-    write_file(*options.out, text);
-    fmt::print(stderr, "{}\n", options.out->string());
-  } else {
-    print(text);
-  }
+  const reports::Format format = options.output.chosen();
+  options.output.write(render(document_of(options), format));
   return 0;
 }
 

@@ -36,6 +36,24 @@ void for_each_packed(const KvCache& cache, const F& use) {
   }
 }
 
+/// Keys and values of a head's entries.
+struct HeadRows {
+  std::vector<float> keys, values;  // [entries, head_dim]
+  HeadRows(int64_t entries, int64_t head_dim) : keys(static_cast<size_t>(entries * head_dim)), values(keys.size()) {}
+};
+
+/// Decodes what codecs hold, head by head: use(layer, segment, head, rows).
+template <class F>
+void decode_packed(const KvCache& cache, const F& use) {
+  for_each_packed(cache, [&](size_t layer, const PackedSegment& segment) {
+    for (int64_t head = 0; head < segment.shape().kv_heads; ++head) {
+      HeadRows rows(segment.entries(head), segment.shape().head_dim);
+      segment.read(head, rows.keys.data(), rows.values.data());
+      use(layer, segment, head, rows);
+    }
+  });
+}
+
 struct SquaredError {
   double error = 0;
   double energy = 0;
@@ -47,12 +65,6 @@ struct SquaredError {
     }
   }
   [[nodiscard]] double relative() const { return energy > 0 ? error / energy : 0; }
-};
-
-/// Keys and values of a head's entries.
-struct HeadRows {
-  std::vector<float> keys, values;  // [entries, head_dim]
-  HeadRows(int64_t entries, int64_t head_dim) : keys(static_cast<size_t>(entries * head_dim)), values(keys.size()) {}
 };
 
 /// Compares decoded entries of a head with those of the full cache at the same positions.
@@ -102,22 +114,10 @@ Packing measure_segments(const Prefill& prompt, const Method& method, int64_t re
           .expected = "a codec, and a prompt longer than what it leaves as it is"});
   }
   packing.decode_seconds = fastest(
-      repeats, [] {},
-      [&] {
-        for_each_packed(cache, [&](size_t /*layer*/, const PackedSegment& segment) {
-          for (int64_t head = 0; head < segment.shape().kv_heads; ++head) {
-            HeadRows rows(segment.entries(head), segment.shape().head_dim);
-            segment.read(head, rows.keys.data(), rows.values.data());
-          }
-        });
-      });
+      repeats, [] {}, [&] { decode_packed(cache, [](size_t, const PackedSegment&, int64_t, const HeadRows&) {}); });
   Comparison comparison(prompt.cache);
-  for_each_packed(cache, [&](size_t layer, const PackedSegment& segment) {
-    for (int64_t head = 0; head < segment.shape().kv_heads; ++head) {
-      HeadRows rows(segment.entries(head), segment.shape().head_dim);
-      segment.read(head, rows.keys.data(), rows.values.data());
-      comparison.add(layer, head, segment.positions(head), rows, segment.entries(head) - segment.unpacked_values());
-    }
+  decode_packed(cache, [&](size_t layer, const PackedSegment& segment, int64_t head, const HeadRows& rows) {
+    comparison.add(layer, head, segment.positions(head), rows, segment.entries(head) - segment.unpacked_values());
   });
   comparison.write(packing);
   return packing;

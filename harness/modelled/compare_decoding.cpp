@@ -1,8 +1,5 @@
 #include "harness/core/error.h"
-#include "harness/core/parameters.h"
 #include "harness/modelled/comparison_parts.h"
-#include "harness/throughput/description.h"
-#include "harness/throughput/roofline.h"
 
 namespace kvarena::modelled {
 namespace {
@@ -25,8 +22,6 @@ struct Row {
   }
 };
 
-const std::vector<std::string> kRowKeys = {"hardware", "shape", "scheme", "published", "shown", "unknown"};
-
 }  // namespace
 
 std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader) {
@@ -36,11 +31,7 @@ std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader) {
     const nlohmann::json json = reader.row(i);
     const std::string place = reader.row_place(i);
     Row row;
-    CacheScheme scheme;
-    std::vector<std::string> problems = read_parameters(
-        json, place, [&](ParameterVisitor& p) { row.parameters(p); }, kRowKeys);
-    if (json.contains("scheme")) read_part(json["scheme"], place + ".scheme", scheme, problems);
-    throw_problems(problems);
+    const CacheScheme scheme = read_row_and_scheme(json, place, [&](ParameterVisitor& p) { row.parameters(p); });
 
     const Hardware hardware = reader.hardware(json, place);
     const ModelShape shape = reader.shape(json, place);

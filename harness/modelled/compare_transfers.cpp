@@ -1,10 +1,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
-#include "harness/core/parameters.h"
 #include "harness/modelled/comparison_parts.h"
-#include "harness/throughput/description.h"
-#include "harness/throughput/roofline.h"
 
 namespace kvarena::modelled {
 namespace {
@@ -29,8 +26,6 @@ struct Row {
   }
 };
 
-const std::vector<std::string> kRowKeys = {"hardware", "shape", "scheme", "published", "shown", "unknown"};
-
 /// Keys and values of `entries` in 16 bits over the host link, all requests and layers, as one copy each.
 double contiguous_seconds(const Hardware& hardware, const ModelShape& shape, double entries) {
   const double bytes = 2.0 * entries * static_cast<double>(shape.numbers_per_entry());
@@ -45,11 +40,7 @@ std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader) {
     const nlohmann::json json = reader.row(i);
     const std::string place = reader.row_place(i);
     Row row;
-    CacheScheme scheme;
-    std::vector<std::string> problems = read_parameters(
-        json, place, [&](ParameterVisitor& p) { row.parameters(p); }, kRowKeys);
-    if (json.contains("scheme")) read_part(json["scheme"], place + ".scheme", scheme, problems);
-    throw_problems(problems);
+    const CacheScheme scheme = read_row_and_scheme(json, place, [&](ParameterVisitor& p) { row.parameters(p); });
 
     const Hardware hardware = reader.hardware(json, place);
     const ModelShape shape = reader.shape(json, place);

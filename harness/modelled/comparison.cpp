@@ -173,6 +173,16 @@ std::vector<ComparedFigure> ComparisonReader::compare(
   return figures;
 }
 
+CacheScheme read_row_and_scheme(const json& row, const std::string& row_place,
+                                const std::function<void(ParameterVisitor&)>& parameters) {
+  const std::vector<std::string> others = {"hardware", "shape", "scheme", "published", "shown", "unknown"};
+  CacheScheme scheme;
+  std::vector<std::string> problems = read_parameters(row, row_place, parameters, others);
+  if (row.contains("scheme")) read_part(row["scheme"], row_place + ".scheme", scheme, problems);
+  throw_problems(problems);
+  return scheme;
+}
+
 Comparison read_comparison(const std::filesystem::path& file, const DescriptionFolders& folders) {
   json whole = parse_object(read_file(file), file.string());
   Heading heading;

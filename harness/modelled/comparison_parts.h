@@ -1,15 +1,18 @@
 #pragma once
 // Inside this folder: the kinds of comparisons, each reading the rows of its files.
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/core/parameters.h"
 #include "harness/modelled/comparison.h"
 #include "harness/throughput/hardware.h"
 #include "harness/throughput/model_shape.h"
+#include "harness/throughput/roofline.h"
 
 namespace kvarena::modelled {
 
@@ -47,6 +50,11 @@ class ComparisonReader {
   DescriptionFolders folders_;
   std::vector<std::string> inputs_;
 };
+
+/// The key "scheme" of a row, full KV where it is absent; `parameters` declares the row's own keys. Throws UserError
+/// with all problems of both.
+[[nodiscard]] throughput::CacheScheme read_row_and_scheme(const nlohmann::json& row, const std::string& row_place,
+                                                          const std::function<void(ParameterVisitor&)>& parameters);
 
 /// Batches and rates of plain decoding under a cache scheme.
 [[nodiscard]] std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader);

@@ -1,0 +1,25 @@
+#include "harness/cli/page_output.h"
+
+#include <fmt/format.h>
+
+#include "harness/cli/terminal.h"
+#include "harness/core/files.h"
+
+namespace kvarena::cli {
+
+void PageOutput::declare(OptionSet& o) {
+  o.option("out", "FILE", out).help("where to write").default_text("standard output");
+  o.option("format", "FORMAT", format).help("html, md, tex or csv").default_text("by the ending of --out, else md");
+}
+
+reports::Format PageOutput::chosen() const {
+  return reports::parse_format(!format.empty() ? format : out ? out->string() : "md");
+}
+
+void PageOutput::write(const std::string& text) const {
+  if (!out) return print(text);
+  write_file(*out, text);
+  fmt::print(stderr, "{}\n", out->string());
+}
+
+}  // namespace kvarena::cli
