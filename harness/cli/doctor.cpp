@@ -14,6 +14,7 @@
 #include "harness/experiment/provenance.h"
 #include "harness/model/open_model.h"
 #include "harness/store/results_reader.h"
+#include "harness/store/soundness.h"
 #include "kernels/common/cpu_path.h"
 
 namespace kvarena::cli {
@@ -30,7 +31,7 @@ struct Options {
 
   void declare(OptionSet& o) {
     o.option("model", "NAME|PATH", model).help("the model to look at");
-    o.option("database", "FILE", database).help("also read every row of this results database");
+    o.option("database", "FILE", database).help("also check every page and row of this results database");
     o.flag("json", json).help("write JSON");
   }
 };
@@ -91,6 +92,13 @@ std::string model_summary(const std::string& model) {
 }
 
 std::string database_summary(const std::filesystem::path& path) {
+  const std::vector<std::string> faults = store::find_faults(path);
+  if (!faults.empty()) {
+    fail({.place = path.string(),
+          .found = fmt::format("{}", fmt::join(faults, "; ")),
+          .expected = "a sound results database",
+          .action = "restore a copy, or save what can be read with `sqlite3 FILE .recover`"});
+  }
   const store::ResultsReader reader(path);
   return fmt::format("{}: {} experiments, content {}", path.string(), reader.experiments().size(),
                      reader.content_digest().substr(0, 12));
