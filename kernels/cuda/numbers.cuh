@@ -56,6 +56,15 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* at) {
   return *static_cast<const uint4*>(at);
 }
 
+/// The same of what is read once: it does not push out of the cache what others share.
+__device__ __forceinline__ uint4 stream_16_bytes(const void* at) {
+#if defined(__CUDACC__)
+  return __ldcs(static_cast<const uint4*>(at));
+#else
+  return load_16_bytes(at);
+#endif
+}
+
 /// Word `i` of four; i is known when compiling.
 __device__ __forceinline__ uint32_t word_of(const uint4& words, int i) {
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;

@@ -6,12 +6,10 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / static_cast<int>(kWarp);
 
-/// Grid: rows.
-__global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs args) {
-  const float* x = args.x + blockIdx.x * args.x_stride;
-  float* y = args.y + blockIdx.x * args.y_stride;
+/// One row by all threads; y may be x.
+__device__ void norm_row(const float* x, const float* weight, float* y, int64_t n, float eps) {
   float squares = 0;
-  for (int64_t i = threadIdx.x; i < args.n; i += kThreads) squares = fmaf(x[i], x[i], squares);
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) squares = fmaf(x[i], x[i], squares);
   squares = warp_sum(squares);
   auto* sums = shared_memory<float>();  // [kWarps]
   if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = squares;
@@ -19,8 +17,19 @@ __global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs args) {
   float total = 0;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) total += sums[w];
-  const float factor = 1.0f / sqrtf(total / static_cast<float>(args.n) + args.eps);
-  for (int64_t i = threadIdx.x; i < args.n; i += kThreads) y[i] = x[i] * factor * args.weight[i];
+  const float factor = 1.0f / sqrtf(total / static_cast<float>(n) + eps);
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) y[i] = x[i] * factor * weight[i];
+}
+
+/// Grid: rows.
+__global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs args) {
+  norm_row(args.x + blockIdx.x * args.x_stride, args.weight, args.y + blockIdx.x * args.y_stride, args.n, args.eps);
+}
+
+/// Grid: tokens * heads.
+__global__ void __launch_bounds__(kThreads) head_norm_kernel(HeadNorm args) {
+  float* x = args.x + blockIdx.x / args.heads * args.token_stride + blockIdx.x % args.heads * args.head_stride;
+  norm_row(x, args.weight, x, args.n, args.eps);
 }
 
 /// Grid: rows.
@@ -43,6 +52,10 @@ __global__ void __launch_bounds__(kThreads) add_kernel(float* x, const float* y,
 
 void rms_norm_cuda(const RmsNormArgs& args, CudaStream stream) {
   launch(rms_norm_kernel, static_cast<unsigned>(args.rows), kThreads, kWarps * 4, stream, args);
+}
+
+void head_norm_cuda(const HeadNorm& args, CudaStream stream) {
+  launch(head_norm_kernel, static_cast<unsigned>(args.tokens * args.heads), kThreads, kWarps * 4, stream, args);
 }
 
 void silu_mul_cuda(const SiluMulArgs& args, CudaStream stream) {

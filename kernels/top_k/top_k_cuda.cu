@@ -96,7 +96,42 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int kWideThreads = 1024;
+
+/// A score as a number that is larger for a larger score and, of equals, for the lower index.
+__device__ unsigned long long rank_of(float score, int i) {
+  return static_cast<unsigned long long>(key_of(score)) << 32 | static_cast<uint32_t>(~i);
+}
+
+/// Grid: rows.
+__global__ void __launch_bounds__(kWideThreads)
+    argmax_kernel(const float* scores, int n, int64_t score_stride, int32_t* index) {
+  scores += blockIdx.x * score_stride;
+  auto* bests = shared_memory<unsigned long long>();  // [threads]; 0 where there was nothing
+  const int thread = static_cast<int>(threadIdx.x);
+  unsigned long long best = 0;
+  bool nan = false;
+  for (int i = thread; i < n; i += kWideThreads) {
+    nan = nan || scores[i] != scores[i];
+    const unsigned long long rank = rank_of(scores[i], i);
+    best = rank > best ? rank : best;
+  }
+  bests[thread] = nan ? ~0ull : best;
+  for (int width = kWideThreads / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (thread < width && bests[thread + width] > bests[thread]) bests[thread] = bests[thread + width];
+  }
+  if (thread == 0) index[blockIdx.x] = bests[0] == ~0ull ? -1 : static_cast<int32_t>(~static_cast<uint32_t>(bests[0]));
+}
+
 }  // namespace
+
+void argmax_rows_cuda(const float* scores, int64_t rows, int64_t n, int64_t score_stride, int32_t* index,
+                      CudaStream stream) {
+  require(n > 0 && n <= INT32_MAX, "argmax_rows: 0 < n < 2^31");
+  launch(argmax_kernel, static_cast<unsigned>(rows), kWideThreads, kWideThreads * 8, stream, scores,
+         static_cast<int>(n), score_stride, index);
+}
 
 void top_k_rows_cuda(const float* scores, int64_t rows, int64_t n, int64_t score_stride, int64_t k, int32_t* index,
                      int32_t* chosen, CudaStream stream) {

@@ -13,4 +13,8 @@ namespace kvarena::kernels {
 void top_k_rows_cuda(const float* scores, int64_t rows, int64_t n, int64_t score_stride, int64_t k, int32_t* index,
                      int32_t* chosen, CudaStream stream);
 
+/// Row r's largest score, the first of equals, goes to index[r]; -1 where a score is NaN. n > 0; otherwise as above.
+void argmax_rows_cuda(const float* scores, int64_t rows, int64_t n, int64_t score_stride, int32_t* index,
+                      CudaStream stream);
+
 }  // namespace kvarena::kernels

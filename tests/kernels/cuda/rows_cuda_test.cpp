@@ -100,5 +100,21 @@ TEST_F(RowsCuda, NormsAndGatesAgreeWithTheReference) {
   }
 }
 
+TEST_F(RowsCuda, HeadsOfATokenAreNormalisedWhereTheyLie) {
+  const int64_t tokens = 3, heads = 2, n = 48, stride = 200;
+  const std::vector<float> x = normal(tokens * stride, 11), weight = normal(n, 12);
+  OnDevice device;
+  float* got = device.copy(x);
+  const float* device_weight = device.copy(weight);
+  head_norm_cuda({got, device_weight, tokens, heads, n, stride, n, 1e-5f}, nullptr);
+  std::vector<float> want = x;
+  const ScopedCpuPath reference(CpuPath::reference);
+  for (int64_t t = 0; t < tokens; ++t) {
+    float* row = want.data() + t * stride;
+    rms_norm({row, weight.data(), row, heads, n, n, n, 1e-5f});
+  }
+  expect_close(test::from_device(got, tokens * stride), want, 1e-6, 2e-6, "head_norm");
+}
+
 }  // namespace
 }  // namespace kvarena::kernels
