@@ -34,7 +34,8 @@ struct Activations {
   Workspace heads;          // attention: queries, and keys and values beside them or not
   Workspace latent;         // latent attention: keys [R, kv_lora_rank + rope]
   Workspace narrow;         // latent attention: queries on their way, then values of heads
-  Workspace inner;          // feed-forward: gates and ups
+  Workspace gates;          // feed-forward: gates and ups
+  Workspace inner;          // feed-forward: what goes into the second product
   Workspace scores;         // routing: [R, experts]
   Workspace gathered;       // an expert's rows
   Workspace expert_output;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/model/products.h"
 #include "harness/model/rope_frequencies.h"
 #include "kernels/rope/rope.h"
 
@@ -23,13 +24,6 @@ void turn(float* x, int64_t stride, int64_t heads, int64_t head_stride, int64_t 
                    .sin = cos + a.rows * (rotary / 2)});
 }
 
-/// [n, k]
-std::vector<float> unpacked(const kernels::PackedMatrix& packed) {
-  std::vector<float> rows(static_cast<size_t>(packed.n() * packed.k()));
-  for (int64_t row = 0; row < packed.n(); ++row) packed.unpack_row(row, rows.data() + row * packed.k());
-  return rows;
-}
-
 /// Caches scale scores by 1/sqrt of their own head_dim; a latent's scores want that of the heads behind it.
 float latent_query_scale(const ModelConfig& config) {
   const double wanted = rope_score_factor(config.rope_scaling) / std::sqrt(static_cast<double>(config.head_dim));
@@ -38,13 +32,13 @@ float latent_query_scale(const ModelConfig& config) {
 
 /// [R, q_heads, nope + rope], the last part not yet rotated.
 float* head_queries(const LatentAttention& weights, const float* in, Activations& a) {
-  const int64_t width = weights.q.matrix.n();
+  const int64_t width = weights.q.out;
   float* q = a.heads.at_least(a.rows * width);
   if (!weights.q_down) {
     project(weights.q, in, a.rows, a.hidden, q);
     return q;
   }
-  const int64_t rank = weights.q_down->matrix.n();
+  const int64_t rank = weights.q_down->out;
   float* low = a.narrow.at_least(a.rows * rank);
   project(*weights.q_down, in, a.rows, a.hidden, low);
   a.normalise(low, weights.q_norm, low, a.rows, rank, rank);
@@ -86,16 +80,17 @@ LayerShape cache_shape(const ModelConfig& config, int64_t layer, DType dtype) {
 }
 
 std::vector<float> output_matrix(const HeadAttention& weights, const ModelConfig& /*config*/) {
-  return unpacked(weights.output.matrix);
+  return unpacked(weights.output);
 }
 
 std::vector<float> output_matrix(const LatentAttention& weights, const ModelConfig& config) {
   const int64_t value_dim = config.latent.v_head_dim;
   const int64_t width = config.latent.width();
   std::vector<float> rows(static_cast<size_t>(config.hidden_size * config.q_heads * width), 0.0F);
-  const std::vector<float> out = unpacked(weights.output.matrix);  // [hidden_size, q_heads * value_dim]
+  const std::vector<float> out = unpacked(weights.output);  // [hidden_size, q_heads * value_dim]
+  const std::vector<float> values = unpacked(weights.to_value);
   for (int64_t head = 0; head < config.q_heads; ++head) {
-    const std::vector<float> value = unpacked(weights.to_value[head]);  // [value_dim, width]
+    const float* value = values.data() + head * value_dim * width;  // [value_dim, width]
     for (int64_t i = 0; i < config.hidden_size; ++i) {
       float* row = rows.data() + (i * config.q_heads + head) * width;
       for (int64_t j = 0; j < value_dim; ++j) {
@@ -115,20 +110,10 @@ RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies
   return whole;
 }
 
-void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y) {
-  kernels::matmul({.x = x,
-                   .m = rows,
-                   .x_stride = x_stride,
-                   .w = &w.matrix,
-                   .bias = w.bias.empty() ? nullptr : w.bias.data(),
-                   .y = y,
-                   .y_stride = w.matrix.n()});
-}
-
 AttentionRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,
                               Activations& a) {
   const int64_t d = config.head_dim;
-  const int64_t width = weights.qkv.matrix.n();
+  const int64_t width = weights.qkv.out;
   float* q = a.heads.at_least(a.rows * width);
   float* keys = q + config.q_heads * d;
   project(weights.qkv, in, a.rows, a.hidden, q);
@@ -156,14 +141,7 @@ AttentionRows attention_input(const LatentAttention& weights, const ModelConfig&
   const int64_t width = latent.width();
   const int64_t out_width = config.q_heads * width;
   float* seen = a.narrow.at_least(a.rows * out_width);  // queries as entries see them
-  for (int64_t head = 0; head < config.q_heads; ++head) {
-    kernels::matmul({.x = q + head * d,
-                     .m = a.rows,
-                     .x_stride = q_width,
-                     .w = &weights.to_latent[head],
-                     .y = seen + head * width,
-                     .y_stride = out_width});
-  }
+  project_heads(weights.to_latent, {.x = q, .rows = a.rows, .stride = q_width, .head_stride = d}, seen);
   const float scale = latent_query_scale(config);
   for (int64_t r = 0; r < a.rows * config.q_heads; ++r) {
     const float* rotated = q + r * d + latent.nope_head_dim;
@@ -185,14 +163,8 @@ void attention_output(const LatentAttention& weights, const ModelConfig& config,
   const int64_t width = config.latent.width();
   const int64_t value_width = config.q_heads * config.latent.v_head_dim;
   float* values = a.heads.at_least(a.rows * value_width);
-  for (int64_t head = 0; head < config.q_heads; ++head) {
-    kernels::matmul({.x = attended + head * width,
-                     .m = a.rows,
-                     .x_stride = config.q_heads * width,
-                     .w = &weights.to_value[head],
-                     .y = values + head * config.latent.v_head_dim,
-                     .y_stride = value_width});
-  }
+  project_heads(weights.to_value,
+                {.x = attended, .rows = a.rows, .stride = config.q_heads * width, .head_stride = width}, values);
   project(weights.output, values, a.rows, value_width, out);
 }
 

@@ -46,7 +46,4 @@ void attention_output(const LatentAttention& weights, const ModelConfig& config,
 [[nodiscard]] std::vector<float> output_matrix(const HeadAttention& weights, const ModelConfig& config);
 [[nodiscard]] std::vector<float> output_matrix(const LatentAttention& weights, const ModelConfig& config);
 
-/// y = x * w^T + bias over a pass's rows.
-void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y);
-
 }  // namespace kvarena

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "harness/model/gguf.h"
 #include "harness/model/safetensors.h"
 
@@ -113,6 +114,18 @@ void Checkpoint::read_rows_f32(std::string_view name, int64_t first, int64_t cou
   }
   convert_rows(static_cast<size_t>(&info - tensors().data()), first, count, out.data());
   check_finite(*this, info, first, out);
+}
+
+std::string fingerprint_of(const Checkpoint& checkpoint) {
+  std::string text;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    if (tensor.type == TensorType::other || tensor.elements() == 0) continue;
+    text += fmt::format("{} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));
+    std::vector<float> row(static_cast<size_t>(tensor.columns()));
+    checkpoint.read_rows_f32(tensor.name, 0, 1, row);
+    text.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+  }
+  return sha256(text);
 }
 
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path) {

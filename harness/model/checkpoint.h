@@ -82,6 +82,9 @@ class Checkpoint {
   virtual void convert_rows(size_t index, int64_t first, int64_t count, float* out) const = 0;
 };
 
+/// SHA-256 over names, shapes and first rows of all tensors of floats: tells models apart, also those of one name.
+[[nodiscard]] std::string fingerprint_of(const Checkpoint& checkpoint);
+
 /// Opens a .safetensors file, a model.safetensors.index.json, a .gguf file, or a folder that holds one of these
 /// (an index first, then model.safetensors, then the only .gguf file). Throws UserError naming what is wrong.
 [[nodiscard]] std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);

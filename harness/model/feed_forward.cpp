@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/model/attention_projections.h"
+#include "harness/model/products.h"
 
 namespace kvarena {
 namespace {
@@ -44,21 +44,6 @@ void visit(const DenseFeedForward& expert, const Visits& visits, const float* in
 }
 
 }  // namespace
-
-void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a) {
-  const int64_t size = weights.down.matrix.k();
-  float* gates = a.inner.at_least(rows * 2 * size);
-  project(weights.gate_up, in, rows, a.hidden, gates);
-  kernels::silu_mul({.gate = gates,
-                     .up = gates + size,
-                     .out = gates,
-                     .rows = rows,
-                     .n = size,
-                     .gate_stride = 2 * size,
-                     .up_stride = 2 * size,
-                     .out_stride = 2 * size});
-  project(weights.down, gates, rows, 2 * size, out);
-}
 
 void feed_forward(const SparseFeedForward& weights, const ExpertConfig& config, const float* in, int64_t rows,
                   float* out, Activations& a) {

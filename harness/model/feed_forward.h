@@ -1,5 +1,5 @@
 #pragma once
-// The second half of a layer: one gated network, or experts that a router chooses for each token.
+// The second half of a sparse layer: experts that a router chooses for each token. One network is in products.h.
 
 #include <cstdint>
 #include <span>
@@ -10,9 +10,6 @@
 #include "harness/model/weights.h"
 
 namespace kvarena {
-
-/// down(silu(gate(in)) * up(in)): in and out [rows, hidden_size].
-void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a);
 
 /// The weighted sum of each row's experts in ascending order of their numbers, then the shared experts. Every row's
 /// bits depend on that row alone.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/model/products.h"
 #include "harness/model/transformer_impl.h"
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
@@ -205,11 +206,9 @@ Recomputed Transformer::recompute(const Recomputation& what) {
   std::vector<int32_t> rows(what.positions.begin(), what.positions.end());
   const auto all = static_cast<int64_t>(rows.size());
   const int64_t hidden = m.a.hidden;
-  float* x = m.stream.at_least(all * hidden);
-  for (const int32_t position : rows) {
-    m.weights.embedding.unpack_row(what.tokens[position], x);
-    x += hidden;
-  }
+  std::vector<int32_t> tokens;
+  for (const int32_t position : rows) tokens.push_back(what.tokens[position]);
+  read_rows(m.weights.embedding, tokens, m.stream.at_least(all * hidden));
   m.positions = rows;
   m.lengths.assign(rows.size(), static_cast<int64_t>(what.tokens.size()));
   const int64_t half = m.config.rotary_dim() / 2;

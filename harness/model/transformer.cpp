@@ -7,8 +7,9 @@
 
 #include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
-#include "harness/core/files.h"
 #include "harness/model/feed_forward.h"
+#include "harness/model/products.h"
+#include "harness/model/ranks/driver.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/transformer_impl.h"
 #include "kernels/attention/attention.h"
@@ -26,19 +27,6 @@ void check_supported(const ModelConfig& config, const LayerShape& shape) {
                                                   config.latent.rope_head_dim)
                                     : fmt::format("head_dim {}", shape.head_dim),
         .expected = fmt::format("a multiple of {}", kernels::kCell)});
-}
-
-/// Name, shape and first row of every tensor of floats.
-std::string fingerprint_of(const Checkpoint& checkpoint) {
-  std::string text;
-  for (const TensorInfo& tensor : checkpoint.tensors()) {
-    if (tensor.type == TensorType::other || tensor.elements() == 0) continue;
-    text += fmt::format("{} [{}]\n", tensor.name, fmt::join(tensor.shape, ", "));
-    std::vector<float> row(static_cast<size_t>(tensor.columns()));
-    checkpoint.read_rows_f32(tensor.name, 0, 1, row);
-    text.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
-  }
-  return sha256(text);
 }
 
 }  // namespace
@@ -69,13 +57,9 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
 }
 
 void Transformer::Impl::embed(std::span<const SequencePass> batch) {
-  float* row = a.x.at_least(a.rows * a.hidden);
-  for (const SequencePass& pass : batch) {
-    for (const int32_t token : pass.tokens) {
-      weights.embedding.unpack_row(token, row);
-      row += a.hidden;
-    }
-  }
+  std::vector<int32_t> tokens;
+  for (const SequencePass& pass : batch) tokens.insert(tokens.end(), pass.tokens.begin(), pass.tokens.end());
+  read_rows(weights.embedding, tokens, a.x.at_least(a.rows * a.hidden));
 }
 
 /// How each row of the stream is turned.
@@ -237,12 +221,12 @@ void Transformer::Impl::run_layers_with_exits(std::span<const SequencePass> batc
 std::span<const float> Transformer::Impl::head(int64_t rows) {
   const float* in = a.normalise_stream(weights.final_norm, rows);
   float* out = logits.at_least(rows * config.vocab_size);
-  kernels::matmul(
-      {.x = in, .m = rows, .x_stride = a.hidden, .w = &weights.head(), .y = out, .y_stride = config.vocab_size});
+  project(weights.head(), in, rows, a.hidden, out);
   return {out, static_cast<size_t>(rows * config.vocab_size)};
 }
 
-Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
+Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
+                         std::unique_ptr<RankChannel> ranks)
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
   impl_->options = options;
@@ -252,7 +236,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
     impl_->shapes.push_back(cache_shape(config, layer, options.cache));
   }
   check_supported(config, impl_->shapes.front());
-  impl_->weights = load_weights(config, checkpoint, options.weights);
+  impl_->weights = load_weights(config, checkpoint, options.weights, ranks ? ranks->share() : Share{});
   impl_->rope = rope_frequencies(config);
   if (config.is_latent()) {  // so that stored keys are turned by plain angles
     impl_->a.rotated_scale = impl_->rope.magnitude * impl_->rope.magnitude;
@@ -260,6 +244,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   }
   impl_->rotation = cached_rotation(config, impl_->rope);
   impl_->fingerprint = fingerprint_of(checkpoint);
+  if (ranks) impl_->driver = std::make_unique<RankDriver>(std::move(ranks), impl_->weights, impl_->fingerprint);
 }
 
 Transformer::~Transformer() = default;
@@ -275,25 +260,20 @@ std::vector<float> Transformer::output_projection(int64_t layer) const {
 }
 void Transformer::embed(std::span<const int32_t> tokens, float* rows) const {
   impl_->check_tokens(tokens);
-  for (const int32_t token : tokens) {
-    impl_->weights.embedding.unpack_row(token, rows);
-    rows += impl_->config.hidden_size;
-  }
+  read_rows(impl_->weights.embedding, tokens, rows);
 }
 void Transformer::predict(const float* rows, int64_t count, float* logits) const {
   const ModelConfig& config = impl_->config;
   std::vector<float> normed(static_cast<size_t>(count * config.hidden_size));
   impl_->a.normalise(rows, impl_->weights.final_norm, normed.data(), count, config.hidden_size, config.hidden_size);
-  kernels::matmul({.x = normed.data(),
-                   .m = count,
-                   .x_stride = config.hidden_size,
-                   .w = &impl_->weights.head(),
-                   .y = logits,
-                   .y_stride = config.vocab_size});
+  project(impl_->weights.head(), normed.data(), count, config.hidden_size, logits);
 }
 const RopeFrequencies& Transformer::rope() const { return impl_->rotation; }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }
+std::vector<int64_t> Transformer::rank_bytes() const {
+  return impl_->driver ? impl_->driver->held_bytes() : std::vector<int64_t>{impl_->weights.held_bytes};
+}
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
   Impl& m = *impl_;

@@ -12,6 +12,7 @@
 #include "harness/cache/layer_cache.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
+#include "harness/model/ranks/channel.h"
 #include "harness/model/rope_frequencies.h"
 #include "kernels/common/dtype.h"
 
@@ -88,9 +89,11 @@ struct Recomputed {
 /// One thread at a time may call forward(); kernels use OpenMP threads inside.
 class Transformer {
  public:
-  /// Reads and packs all weights, one tensor at a time. Throws UserError naming the tensor whose shape disagrees with
-  /// the config, or which is missing or not finite.
-  Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options);
+  /// Reads and packs all weights, one tensor at a time; with `ranks` the share of rank 0, while the others load theirs.
+  /// Throws UserError naming the tensor whose shape disagrees with the config, or which is missing or not finite, or
+  /// the rank that cannot be had.
+  Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
+              std::unique_ptr<RankChannel> ranks = nullptr);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
 
@@ -103,10 +106,12 @@ class Transformer {
   /// Frequencies of the rotation that queries and cached keys have got, [head_dim of the cache / 2]: channels c and
   /// c + head_dim / 2 turn together, by 0 where a latent is not rotated. Under dynamic scaling, of the original window.
   [[nodiscard]] const RopeFrequencies& rope() const;
-  /// SHA-256 over names, shapes and first rows of the checkpoint's tensors: tells models apart, also those of one name.
+  /// fingerprint_of() the checkpoint.
   [[nodiscard]] const std::string& fingerprint() const;
-  /// Bytes of packed weights.
+  /// Bytes of packed weights, whoever holds them.
   [[nodiscard]] int64_t weight_bytes() const;
+  /// Those that each rank holds, [ranks].
+  [[nodiscard]] std::vector<int64_t> rank_bytes() const;
 
   /// What a layer makes of attended values, [hidden_size, q_heads * head_dim of its cache]: the output projection as
   /// stored; of latent attention its product with the matrices from latent to values.

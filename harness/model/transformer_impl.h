@@ -4,6 +4,7 @@
 
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
+#include "harness/model/ranks/driver.h"
 #include "harness/model/transformer.h"
 #include "harness/model/weights.h"
 
@@ -13,8 +14,9 @@ struct Transformer::Impl {
   ModelConfig config;
   TransformerOptions options;
   ModelWeights weights;
-  RopeFrequencies rope;      // of the channels that are rotated
-  RopeFrequencies rotation;  // of a whole head in the cache
+  std::unique_ptr<RankDriver> driver;  // of the other ranks; null: all weights are here
+  RopeFrequencies rope;                // of the channels that are rotated
+  RopeFrequencies rotation;            // of a whole head in the cache
   std::string fingerprint;
   std::vector<LayerShape> shapes;  // [layers]
 

@@ -7,51 +7,63 @@
 #include <vector>
 
 #include "harness/model/checkpoint.h"
+#include "harness/model/weights.h"
 #include "kernels/matmul/matmul.h"
 
 namespace kvarena {
 
-/// Rows of a packed matrix that one tensor fills. `place` says where each of its rows goes; null: in order.
+/// Rows of a matrix that one tensor fills. `place` says where each of its rows goes; null: in order.
 struct TensorRows {
-  std::string name;
+  std::string name;  // without ".weight" or ".bias"
   int64_t rows = 0;
   std::function<int64_t(int64_t row)> place = nullptr;
 };
 
-/// Remembers what was read, so that what nobody asked for can be named.
+/// Loads what one rank holds. Remembers what was read, so that what nobody asked for can be named.
 class WeightLoader {
  public:
-  WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype) : checkpoint_(&checkpoint), dtype_(dtype) {}
+  WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype, const Share& share)
+      : checkpoint_(&checkpoint), dtype_(dtype), share_(share) {}
 
+  [[nodiscard]] const Share& share() const { return share_; }
   [[nodiscard]] bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
   /// A tensor that says again what another one says.
   void skip(const std::string& name) { read_.insert(name); }
+  /// Whole, whoever asks.
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size);
-  /// [n, k] in the loader's dtype.
-  [[nodiscard]] kernels::PackedMatrix matrix(const std::string& name, int64_t n, int64_t k);
-  [[nodiscard]] kernels::PackedMatrix matrix_f32(const std::string& name, int64_t n, int64_t k);
-  /// Tensors [rows, k] under each other.
-  [[nodiscard]] kernels::PackedMatrix stacked(const std::vector<TensorRows>& parts, int64_t k);
-  /// Rows first .. first+count-1 of a tensor of shape `shape`, as they are ...
+  /// [n, k] in float32, whole at the driver; empty elsewhere.
+  [[nodiscard]] kernels::PackedMatrix driver_matrix(const std::string& name, int64_t n, int64_t k);
+  /// Tensors [rows, k] under each other, with their biases or without: the share's rows of the whole ...
+  [[nodiscard]] Projection stacked(const std::vector<TensorRows>& parts, int64_t k, bool bias);
+  /// ... or of each tensor, which all have as many.
+  [[nodiscard]] Projection side_by_side(const std::vector<TensorRows>& parts, int64_t k, bool bias);
+  /// Rows first .. first+count-1 of a tensor of shape `shape`, as they are.
   [[nodiscard]] std::vector<float> rows(const std::string& name, const std::vector<int64_t>& shape, int64_t first,
                                         int64_t count);
-  /// ... and packed from there: values [n, k].
-  [[nodiscard]] kernels::PackedMatrix pack(const std::vector<float>& values, int64_t n, int64_t k);
+  /// `heads` matrices [n, k], of which `make_head` gives the values of a head that the share has.
+  [[nodiscard]] HeadProjections of_heads(int64_t heads, int64_t n, int64_t k,
+                                         const std::function<std::vector<float>(int64_t head)>& make_head);
 
-  /// Of all matrices made so far.
-  [[nodiscard]] int64_t packed_bytes() const { return packed_bytes_; }
+  /// Of all matrices so far: those of the whole model, and those of the share.
+  [[nodiscard]] int64_t whole_bytes() const { return whole_bytes_; }
+  [[nodiscard]] int64_t held_bytes() const { return held_bytes_; }
   /// Throws UserError naming a tensor that starts with `prefix` and was never read.
   void expect_all_read(std::string_view prefix, const std::string& architecture) const;
 
  private:
   void expect(const std::string& name, const std::vector<int64_t>& shape);
   [[nodiscard]] kernels::PackedMatrix make(int64_t n, int64_t k, kernels::DType dtype);
-  void fill(kernels::PackedMatrix& packed, int64_t begin, const TensorRows& part, int64_t k) const;
+  [[nodiscard]] Projection load(const std::vector<TensorRows>& parts, const std::vector<RowRange>& held, int64_t k,
+                                bool bias);
+  void fill(kernels::PackedMatrix& packed, int64_t begin, const TensorRows& part, const RowRange& held,
+            int64_t k) const;
 
   const Checkpoint* checkpoint_;
   kernels::DType dtype_;
+  Share share_;
   std::set<std::string, std::less<>> read_;
-  int64_t packed_bytes_ = 0;
+  int64_t whole_bytes_ = 0;
+  int64_t held_bytes_ = 0;
 };
 
 }  // namespace kvarena

@@ -54,30 +54,15 @@ class LayerLoader {
   [[nodiscard]] std::string name(std::string_view part) const { return base_ + std::string(part); }
 
   [[nodiscard]] Projection projection(const std::string& stem, int64_t n, int64_t k, bool bias) {
-    Projection made{.matrix = load_.matrix(stem + ".weight", n, k)};
-    if (bias) made.bias = load_.vector(stem + ".bias", n);
-    return made;
-  }
-
-  /// Projections of one input under each other.
-  [[nodiscard]] Projection stacked(const std::vector<std::pair<std::string, int64_t>>& stems, int64_t k, bool bias) {
-    std::vector<TensorRows> parts;
-    std::vector<float> all;
-    for (const auto& [stem, rows] : stems) {
-      parts.push_back({.name = stem + ".weight", .rows = rows});
-      if (!bias) continue;
-      const std::vector<float> one = load_.vector(stem + ".bias", rows);
-      all.insert(all.end(), one.begin(), one.end());
-    }
-    return {.matrix = load_.stacked(parts, k), .bias = std::move(all)};
+    return load_.stacked({{.name = stem, .rows = n}}, k, bias);
   }
 
   [[nodiscard]] HeadAttention head_attention() {
     const int64_t q = config_.q_heads * config_.head_dim;
     const int64_t kv = config_.kv_heads * config_.head_dim;
     HeadAttention attention;
-    attention.qkv = stacked({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}}, config_.hidden_size,
-                            config_.qkv_bias);
+    attention.qkv = load_.stacked({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}},
+                                  config_.hidden_size, config_.qkv_bias);
     if (config_.qk_norm) {
       attention.q_norm = load_.vector(name(names_.q_norm), config_.head_dim);
       attention.k_norm = load_.vector(name(names_.k_norm), config_.head_dim);
@@ -94,14 +79,14 @@ class LayerLoader {
   [[nodiscard]] DenseFeedForward feed_forward(const std::string& stem, int64_t size, bool bias) {
     const std::string gate = stem + std::string(names_.gate);
     const std::string up = stem + std::string(names_.up);
-    return {.gate_up = stacked({{gate, size}, {up, size}}, config_.hidden_size, bias),
+    return {.gate_up = load_.side_by_side({{gate, size}, {up, size}}, config_.hidden_size, bias),
             .down = projection(stem + std::string(names_.down), config_.hidden_size, size, bias)};
   }
 
   [[nodiscard]] SparseFeedForward sparse_feed_forward() {
     const ExpertConfig& expert = config_.expert;
     const std::string router = name(names_.router);
-    SparseFeedForward sparse{.router = load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size)};
+    SparseFeedForward sparse{.router = load_.driver_matrix(router + ".weight", expert.experts, config_.hidden_size)};
     if (expert.sigmoid_scores) sparse.correction = load_.vector(router + ".e_score_correction_bias", expert.experts);
     for (int64_t i = 0; i < expert.experts; ++i) {
       sparse.experts.push_back(
@@ -129,16 +114,9 @@ Projection LayerLoader::latent_projection(const std::string& stem, int64_t heads
     const int64_t channel = row % width - plain;
     return channel < 0 ? row : row - channel + channel % 2 * (rope / 2) + channel / 2;
   };
-  TensorRows rows{.name = stem + ".weight", .rows = heads * width};
+  TensorRows rows{.name = stem, .rows = heads * width};
   if (config_.rope_interleaved) rows.place = place;
-  Projection made{.matrix = load_.stacked({rows}, k)};
-  if (!bias) return made;
-  const std::vector<float> stored = load_.vector(stem + ".bias", rows.rows);
-  made.bias.resize(stored.size());
-  for (int64_t row = 0; row < rows.rows; ++row) {
-    made.bias[config_.rope_interleaved ? place(row) : row] = stored[row];
-  }
-  return made;
+  return load_.stacked({rows}, k, bias);
 }
 
 LatentAttention LayerLoader::latent_attention() {
@@ -174,40 +152,43 @@ void LayerLoader::load_expansion(LatentAttention& attention) {
   const int64_t width = config_.latent.width();
   const bool split = load_.has(keys) && load_.has(values);
   if (split) load_.skip(both);
-  for (int64_t head = 0; head < heads; ++head) {
-    std::vector<float> key;    // [nope, rank]
-    std::vector<float> value;  // [v_head_dim, rank]
-    if (split) {
-      key = transposed(load_.rows(keys, {heads, rank, nope}, head, 1), nope);
-      value = load_.rows(values, {heads, v_dim, rank}, head, 1);
-    } else {
-      const std::vector<int64_t> shape = {heads * (nope + v_dim), rank};
-      const int64_t first = head * (nope + v_dim);
-      key = load_.rows(both, shape, first, nope);
-      value = load_.rows(both, shape, first + nope, v_dim);
-    }
-    attention.to_latent.push_back(load_.pack(transposed(over_entries(config_.latent, key), width), width, nope));
-    attention.to_value.push_back(load_.pack(over_entries(config_.latent, value), v_dim, width));
-  }
+  const std::vector<int64_t> stacked_shape = {heads * (nope + v_dim), rank};
+  const auto key = [&](int64_t head, int64_t count) {  // [nope, rank]
+    return split ? transposed(load_.rows(keys, {heads, rank, nope}, head, count), nope)
+                 : load_.rows(both, stacked_shape, head * (nope + v_dim), count * nope);
+  };
+  const auto value = [&](int64_t head, int64_t count) {  // [v_head_dim, rank]
+    return split ? load_.rows(values, {heads, v_dim, rank}, head, count)
+                 : load_.rows(both, stacked_shape, head * (nope + v_dim) + nope, count * v_dim);
+  };
+  (void)key(0, 0);  // shapes are checked even by a share without heads
+  (void)value(0, 0);
+  attention.to_latent = load_.of_heads(
+      heads, width, nope, [&](int64_t head) { return transposed(over_entries(config_.latent, key(head, 1)), width); });
+  attention.to_value =
+      load_.of_heads(heads, v_dim, width, [&](int64_t head) { return over_entries(config_.latent, value(head, 1)); });
 }
 
 }  // namespace
 
-ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
+ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+                          const Share& share) {
   const TensorNames& names = architecture_of(config).tensors;
-  WeightLoader load(checkpoint, dtype);
+  WeightLoader load(checkpoint, dtype, share);
+  const auto vocabulary = [&](std::string_view name) {
+    return load.stacked({{.name = std::string(name), .rows = config.vocab_size}}, config.hidden_size, /*bias=*/false);
+  };
   ModelWeights weights;
-  weights.embedding = load.matrix(std::string(names.embedding), config.vocab_size, config.hidden_size);
+  weights.embedding = vocabulary(names.embedding);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     LayerLoader loader(load, config, names, layer);
     weights.layers.push_back(loader.layer(config.is_sparse_layer(layer)));
     load.expect_all_read(fmt::format("{}{}.", names.layer, layer), config.architecture);
   }
   weights.final_norm = load.vector(std::string(names.final_norm), config.hidden_size);
-  if (!config.tie_embeddings) {
-    weights.lm_head = load.matrix(std::string(names.head), config.vocab_size, config.hidden_size);
-  }
-  weights.matrix_bytes = load.packed_bytes();
+  if (!config.tie_embeddings) weights.lm_head = vocabulary(names.head);
+  weights.matrix_bytes = load.whole_bytes();
+  weights.held_bytes = load.held_bytes();
   return weights;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A decoder's weights, packed for the matrix kernel.
+// A decoder's weights, packed for the matrix kernel: all of them, or the share of one rank (ranks/share.h).
 
 #include <optional>
 #include <variant>
@@ -7,14 +7,34 @@
 
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
+#include "harness/model/ranks/share.h"
 #include "kernels/matmul/matmul.h"
 
 namespace kvarena {
 
+class RankDriver;
+
+/// Where the rows of a matrix are that are not held here.
+struct Elsewhere {
+  RankDriver* driver = nullptr;  // who asks for them; null: all are here, or others ask us
+  int64_t part = 0;              // what ranks call it
+};
+
 /// y = x * matrix^T + bias.
 struct Projection {
-  kernels::PackedMatrix matrix;  // [out, in]
-  std::vector<float> bias;       // [out], empty without
+  kernels::PackedMatrix matrix;  // [held, in]
+  std::vector<float> bias;       // [held], empty without
+  int64_t out = 0;               // rows of the whole
+  RowRange held;                 // of them; all where a model is not split
+  Elsewhere elsewhere;
+};
+
+/// A matrix of each head's own: y[h] = x[h] * matrices[h]^T.
+struct HeadProjections {
+  std::vector<kernels::PackedMatrix> matrices;  // [held] of [n, k]
+  int64_t heads = 0, n = 0, k = 0;
+  RowRange held;  // heads
+  Elsewhere elsewhere;
 };
 
 /// Attention over keys and values of kv_heads heads.
@@ -33,18 +53,20 @@ struct LatentAttention {
   Projection q;                      // [q_heads * (nope + rope), q_lora_rank or hidden_size]
   Projection latent;                 // [kv_lora_rank + rope, hidden_size]
   std::vector<float> latent_norm;    // [kv_lora_rank]
-  std::vector<kernels::PackedMatrix> to_latent;  // [q_heads] of [width, nope]: a query as entries see it
-  std::vector<kernels::PackedMatrix> to_value;   // [q_heads] of [v_head_dim, width]
-  Projection output;                             // [hidden_size, q_heads * v_head_dim]
+  HeadProjections to_latent;         // [q_heads] of [width, nope]: a query as entries see it
+  HeadProjections to_value;          // [q_heads] of [v_head_dim, width]
+  Projection output;                 // [hidden_size, q_heads * v_head_dim]
 };
 
 struct DenseFeedForward {
-  Projection gate_up;  // [2 * size, hidden_size]: gates, then ups
+  Projection gate_up;  // [2 * size, hidden_size]: gates, then ups; a share has those of the same rows of both
   Projection down;     // [hidden_size, size]
+  Elsewhere elsewhere;
 };
 
 struct SparseFeedForward {
-  kernels::PackedMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen
+  kernels::PackedMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen;
+                                  // whole at the driver
   std::vector<float> correction;  // [experts], added to scores when choosing; empty without
   std::vector<DenseFeedForward> experts;
   std::optional<DenseFeedForward> shared;
@@ -58,18 +80,21 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  kernels::PackedMatrix embedding;  // [vocab_size, hidden_size]
+  Projection embedding;  // [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // [hidden_size]
-  kernels::PackedMatrix lm_head;  // [vocab_size, hidden_size]; empty when tied to the embedding
-  int64_t matrix_bytes = 0;       // of all projections
+  std::vector<float> final_norm;      // [hidden_size]
+  std::optional<Projection> lm_head;  // [vocab_size, hidden_size]; absent when tied to the embedding
+  int64_t matrix_bytes = 0;           // of all matrices of the model, whoever holds them
+  int64_t held_bytes = 0;             // of those held here
 
-  [[nodiscard]] const kernels::PackedMatrix& head() const { return lm_head.n() == 0 ? embedding : lm_head; }
+  [[nodiscard]] const Projection& head() const { return lm_head ? *lm_head : embedding; }
 };
 
 /// Reads everything the config's architecture needs, a block of rows at a time: beside the packed weights never more
 /// than one block is held. Throws UserError naming the tensor, its shape and the shape the config asks for, or a tensor
-/// of a layer that the architecture has no place for.
-[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype);
+/// of a layer that the architecture has no place for. Of a share no other rows are read; vectors of norms are
+/// everybody's.
+[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+                                        const Share& share = {});
 
 }  // namespace kvarena

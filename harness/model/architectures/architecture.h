@@ -13,12 +13,12 @@
 
 namespace kvarena {
 
-/// Names in Hugging Face layout; what is in a layer follows "model.layers.N.". Projections are named without ".weight"
-/// and ".bias".
+/// Names in Hugging Face layout; what is in a layer follows "model.layers.N.". Projections, embedding and head are
+/// named without ".weight" and ".bias".
 struct TensorNames {
-  std::string_view embedding = "model.embed_tokens.weight";
+  std::string_view embedding = "model.embed_tokens";
   std::string_view final_norm = "model.norm.weight";
-  std::string_view head = "lm_head.weight";
+  std::string_view head = "lm_head";
   std::string_view layer = "model.layers.";
   std::string_view attention_norm = "input_layernorm.weight";
   std::string_view q = "self_attn.q_proj";

@@ -1,0 +1,41 @@
+#pragma once
+// What the ranks of a model need of whatever carries their messages.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "harness/model/ranks/share.h"
+
+namespace kvarena {
+
+/// A message under way.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  /// Until it has arrived, or its memory may be used again. Throws UserError naming the rank that is lost.
+  virtual void wait() = 0;
+};
+
+/// How long a message may be waited for.
+enum class Patience {
+  answer,  // the other rank is at work on it: the channel's limit
+  idle,    // it comes when there is something to do
+};
+
+/// Messages between any two ranks of a model. Those from one to another arrive in the order in which they were sent; a
+/// message has the length that the receiver expects. For one thread.
+class RankChannel {
+ public:
+  virtual ~RankChannel() = default;
+  [[nodiscard]] virtual Share share() const = 0;
+  /// Called once, when this rank has loaded its share: returns when all ranks have. Throws UserError naming the rank
+  /// that cannot come, with its reason.
+  virtual void meet() = 0;
+  /// Both begin and return; `data` must stay until the transfer was waited for, or is destroyed.
+  [[nodiscard]] virtual std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data,
+                                                          Patience patience = Patience::answer) = 0;
+};
+
+}  // namespace kvarena

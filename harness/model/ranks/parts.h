@@ -1,0 +1,69 @@
+#pragma once
+// What ranks say to each other: orders of the driver, and who a rank is.
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "harness/model/weights.h"
+
+namespace kvarena {
+
+/// Something that is computed, or read, in shares.
+using Part = std::variant<Projection*, HeadProjections*, DenseFeedForward*>;
+
+/// All parts of a model, in an order that its ranks have in common: a part is called by its place. Valid as long as the
+/// weights stay where they are.
+[[nodiscard]] std::vector<Part> parts_of(ModelWeights& weights);
+
+/// The driver's order to another rank. Its input follows: for a product the rows that the rank needs, for `read` the
+/// numbers of stored rows. An answer is [rows, outputs of the rank]; of rows that are read, those that it holds.
+struct Order {
+  enum class Work : int64_t { stop, product, read };
+  Work work = Work::stop;
+  int64_t part = 0;
+  int64_t rows = 0;
+};
+
+/// Floats of the input that rank `to` gets.
+[[nodiscard]] int64_t input_floats(const Part& part, const Order& order, const Share& to);
+/// Floats that the message of every order has: the order, and room for the largest input of one row, so that a
+/// decoding step sends one message. A larger input is a message of its own.
+[[nodiscard]] int64_t order_floats(std::span<const Part> parts, int64_t ranks);
+inline constexpr int64_t kOrderHead = sizeof(Order) / sizeof(float);
+
+/// What a rank says of itself when all have met; the driver compares it with its own.
+struct Introduction {
+  int64_t version = 1;  // of these messages
+  int64_t rank = 0;
+  int64_t ranks = 0;
+  int64_t parts = 0;
+  int64_t whole_bytes = 0;  // of all ranks' matrices
+  int64_t held_bytes = 0;   // of this rank's
+  char fingerprint[64] = {};
+};
+
+[[nodiscard]] Introduction introduce(const Share& share, ModelWeights& weights, const std::string& fingerprint);
+
+/// An Order or Introduction at the head of a message.
+template <class T>
+[[nodiscard]] T read_head(std::span<const float> message) {
+  T head;
+  std::memcpy(static_cast<void*>(&head), message.data(), sizeof head);
+  return head;
+}
+template <class T>
+void write_head(const T& head, std::span<float> message) {
+  std::memcpy(message.data(), &head, sizeof head);
+}
+
+/// Stored rows of a part: of heads, numbered head * n + row.
+[[nodiscard]] RowRange held_rows(const Part& part, const Share& share);
+[[nodiscard]] int64_t columns(const Part& part);
+/// `row` is one that this rank holds. out [columns].
+void read_row(const Part& part, int64_t row, float* out);
+
+}  // namespace kvarena

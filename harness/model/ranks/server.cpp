@@ -1,0 +1,129 @@
+#include "harness/model/ranks/server.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/model/products.h"
+#include "harness/model/ranks/parts.h"
+
+namespace kvarena {
+namespace {
+
+std::span<float> floats(Workspace& of, int64_t count) { return {of.at_least(count), static_cast<size_t>(count)}; }
+
+class RankServer {
+ public:
+  RankServer(RankChannel& channel, ModelWeights& weights)
+      : channel_(&channel), share_(channel.share()), parts_(parts_of(weights)) {
+    order_floats_ = order_floats(parts_, share_.ranks);
+    inner_.resize(static_cast<size_t>(share_.ranks));
+  }
+
+  void run() {
+    const std::span<float> message = floats(message_, order_floats_);
+    while (true) {
+      channel_->receive(0, message, Patience::idle)->wait();
+      const auto order = read_head<Order>(message);
+      if (order.work == Order::Work::stop) return;
+      KVARENA_ASSERT(order.part >= 0 && order.part < static_cast<int64_t>(parts_.size()), "an order for no part");
+      const int64_t size = input_floats(parts_[order.part], order, share_);
+      std::span<float> input = message.subspan(kOrderHead);
+      if (size > order_floats_ - kOrderHead) {
+        input = floats(input_, size);
+        channel_->receive(0, input)->wait();
+      }
+      if (order.work == Order::Work::read) {
+        read(parts_[order.part], {reinterpret_cast<const int32_t*>(input.data()), static_cast<size_t>(order.rows)});
+      } else {
+        std::visit([&](auto* part) { compute(*part, input.data(), order.rows); }, parts_[order.part]);
+      }
+      for (const auto& one : sending_) one->wait();
+      sending_.clear();
+    }
+  }
+
+ private:
+  void reply(int64_t count) { sending_.push_back(channel_->send(0, floats(reply_, count))); }
+
+  void read(const Part& part, std::span<const int32_t> numbers) {
+    const RowRange held = held_rows(part, share_);
+    const auto count = std::ranges::count_if(numbers, [&](int32_t row) { return held.holds(row); });
+    float* out = reply_.at_least(count * columns(part));
+    for (const int32_t row : numbers) {
+      if (!held.holds(row)) continue;
+      read_row(part, row, out);
+      out += columns(part);
+    }
+    reply(count * columns(part));
+  }
+
+  void compute(const Projection& w, const float* x, int64_t rows) {
+    const int64_t held = w.held.count();
+    project_held(w, x, rows, w.matrix.k(), reply_.at_least(rows * held), held);
+    reply(rows * held);
+  }
+
+  void compute(const HeadProjections& w, const float* x, int64_t rows) {
+    const int64_t held = w.held.count();
+    float* y = reply_.at_least(rows * held * w.n);
+    project_held(w, {.x = x, .rows = rows, .stride = held * w.k, .head_stride = w.k}, y, held * w.n);
+    reply(rows * held * w.n);
+  }
+
+  void compute(const DenseFeedForward& weights, const float* x, int64_t rows) {
+    const int64_t size = weights.down.matrix.k();
+    std::vector<std::unique_ptr<Transfer>> receiving;
+    for (int64_t i = 0; i < share_.ranks; ++i) {
+      if (i == share_.rank) continue;
+      receiving.push_back(channel_->receive(i, floats(inner_[i], rows * of(i, size).count())));
+    }
+    const std::span<float> own = floats(inner_[share_.rank], rows * of(share_.rank, size).count());
+    gate_held(weights, x, rows, weights.gate_up.matrix.k(), own.data(), gates_);
+    for (int64_t i = 0; i < share_.ranks; ++i) {
+      if (i != share_.rank) sending_.push_back(channel_->send(i, own));
+    }
+    for (const auto& one : receiving) one->wait();
+    float* whole = whole_inner_.at_least(rows * size);
+    for (int64_t i = 0; i < share_.ranks; ++i) {
+      const RowRange place = of(i, size);
+      const float* part = inner_[i].at_least(0);
+      for (int64_t r = 0; r < rows; ++r) {
+        std::copy_n(part + r * place.count(), place.count(), whole + r * size + place.begin);
+      }
+    }
+    const int64_t held = weights.down.held.count();
+    project_held(weights.down, whole, rows, size, reply_.at_least(rows * held), held);
+    reply(rows * held);
+  }
+
+  [[nodiscard]] RowRange of(int64_t rank, int64_t n) const { return Share{.rank = rank, .ranks = share_.ranks}.of(n); }
+
+  RankChannel* channel_;
+  Share share_;
+  std::vector<Part> parts_;
+  int64_t order_floats_ = 0;
+  // Memory of messages under way outlives the transfers declared after it.
+  Workspace message_;
+  Workspace input_;
+  Workspace gates_;
+  std::vector<Workspace> inner_;  // [ranks]
+  Workspace whole_inner_;
+  Workspace reply_;
+  std::vector<std::unique_ptr<Transfer>> sending_;
+};
+
+}  // namespace
+
+void serve_rank(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype, RankChannel& channel) {
+  ModelWeights weights = load_weights(config, checkpoint, dtype, channel.share());
+  const Introduction self = introduce(channel.share(), weights, fingerprint_of(checkpoint));
+  channel.meet();
+  std::vector<float> message(sizeof self / sizeof(float));
+  write_head(self, message);
+  channel.send(0, message)->wait();
+  RankServer(channel, weights).run();
+}
+
+}  // namespace kvarena
