@@ -1,5 +1,7 @@
 #include "harness/engine/parked_cache.h"
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 
 namespace kvarena {
@@ -28,40 +30,43 @@ int64_t ParkedCache::pieces() const { return 2 * parked_.layers.front().shape().
 
 void ParkedCache::begin_reload() {
   KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is parked again");
-  for (size_t layer = 0; layer < parked_.layers.size(); ++layer) {
-    reloads_.push_back(tiers_->load(tier_).carry(parked_.layers[layer].bytes(), pieces(), [this, layer] {
-      full_->layers[layer] = parked_.layers[layer].clone(full_->ledger);
-    }));
+  taken_ = parked_bytes();
+  full_->ledger->add(Tier::device, taken_);
+  arrived_.assign(parked_.layers.size(), false);
+  for (const LayerCache& layer : parked_.layers) {
+    reloads_.push_back(tiers_->load(tier_).carry(layer.bytes(), pieces(), [] {}));
   }
 }
 
 void ParkedCache::wait_for(int64_t layer) {
-  if (layer >= 0 && layer < static_cast<int64_t>(reloads_.size())) reloads_[layer].wait();
+  if (layer < 0 || layer >= static_cast<int64_t>(reloads_.size())) return;
+  reloads_[layer].wait();
+  if (arrived_[layer]) return;
+  std::swap(full_->layers[layer], parked_.layers[layer]);
+  arrived_[layer] = true;
 }
 
 void ParkedCache::park(int64_t before, Traffic& traffic) {
+  KVARENA_ASSERT(std::ranges::count(arrived_, false) == 0, "a pass over the cache waited for all layers");
   for (const tiers::Transfer& reload : reloads_) {
     traffic.loaded_bytes += reload.bytes();
     traffic.link_seconds += reload.link_seconds();
     traffic.stalled_seconds += reload.waited_seconds();
   }
 
-  const int64_t count = full_->length - before;
   int64_t bytes = 0;
-  for (const LayerCache& layer : full_->layers) bytes += count * layer.shape().entry_bytes();
+  for (const LayerCache& layer : full_->layers) bytes += (full_->length - before) * layer.shape().entry_bytes();
   const auto layers = static_cast<int64_t>(full_->layers.size());
-  tiers::Transfer offload = tiers_->offload(tier_).carry(bytes, layers * pieces(), [this, before, count] {
-    for (size_t layer = 0; layer < full_->layers.size(); ++layer) {
-      parked_.layers[layer].tail().append_entries(full_->layers[layer].tail(), before, count);
-    }
-  });
+  tiers::Transfer offload = tiers_->offload(tier_).carry(bytes, layers * pieces(), [] {});
   offload.wait();
   traffic.offloaded_bytes += bytes;
   traffic.link_seconds += offload.link_seconds();
   traffic.stalled_seconds += offload.waited_seconds();
   parked_.length = full_->length;
+  parked_.layers.swap(full_->layers);
   reloads_.clear();
-  for (LayerCache& layer : full_->layers) layer = LayerCache(layer.shape(), full_->ledger);
+  full_->ledger->add(Tier::device, -taken_);
+  taken_ = 0;
 }
 
 /// Also after a failure: what is still on its way touches the layers that the pass goes on with.

@@ -10,7 +10,10 @@
 
 namespace kvarena {
 
-/// Between verifications the device holds none of the cache's entries. Not thread-safe; belongs to one request.
+/// Between verifications the device holds none of the cache's entries. The way there takes the time that the link says;
+/// as device memory is main memory too, a layer is then handed over and not copied by a processor that has other work:
+/// no engine that moves memory would ask for it. Both tiers count it meanwhile. Not thread-safe; belongs to one
+/// request.
 class ParkedCache {
  public:
   /// Takes the entries of `full`, which must be dense and stay where it is. That they get to the tier costs no time: a
@@ -18,10 +21,10 @@ class ParkedCache {
   ParkedCache(KvCache& full, tiers::HierarchyPtr tiers, Tier tier);
 
   /// Bytes in the tier.
-  [[nodiscard]] int64_t parked_bytes() const { return parked_.bytes(); }
+  [[nodiscard]] int64_t parked_bytes() const { return parked_.ledger->current(Tier::device); }
   [[nodiscard]] int64_t peak_parked_bytes() const { return parked_.ledger->peak(Tier::device); }
   /// Bytes of the device that are taken since the reload was begun.
-  [[nodiscard]] int64_t device_bytes() const { return reloads_.empty() ? 0 : parked_bytes(); }
+  [[nodiscard]] int64_t device_bytes() const { return taken_; }
 
   /// Asks for all layers, the first one first.
   void begin_reload();
@@ -38,11 +41,13 @@ class ParkedCache {
  private:
   [[nodiscard]] int64_t pieces() const;
 
-  KvCache* full_;  // empty unless reloaded
-  KvCache parked_;
+  KvCache* full_;   // of the request; layers empty unless they have arrived
+  KvCache parked_;  // what counts the entries in the tier, wherever they are; layers empty once they have arrived
   tiers::HierarchyPtr tiers_;
   Tier tier_;
-  std::vector<tiers::Transfer> reloads_;  // [layers], empty while parked; dies before what it copies
+  std::vector<tiers::Transfer> reloads_;  // [layers], empty while parked
+  std::vector<bool> arrived_;             // [layers]
+  int64_t taken_ = 0;                     // bytes of the device
 };
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
