@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "harness/cli/commands.h"
 #include "harness/cli/terminal.h"
 #include "harness/cli/worker_setup.h"
@@ -37,6 +39,8 @@ struct Options {
   std::optional<int64_t> memory_limit_mib;
   bool in_process = false;
   bool quiet = false;
+  bool verbose = false;
+  std::optional<std::filesystem::path> log;
 
   void declare(OptionSet& o) {
     o.positional("CONFIG", config).help("the experiment, a JSON file; `kvarena schema` says what it may hold");
@@ -60,6 +64,9 @@ struct Options {
     o.flag("in-process", in_process)
         .help("judge in this process, for a debugger: a method that crashes then ends the run");
     o.flag("quiet", quiet).help("no progress, only warnings");
+    o.flag("verbose", verbose).help("say each thing that happens: models loaded, samples judged, cells ended");
+    o.option("log", "FILE", log)
+        .help("the same as lines of JSON with times and how much is done, appended: for programs that watch");
   }
 };
 
@@ -107,7 +114,7 @@ std::string outcome(const experiment::RunSummary& summary) {
 
 /// Judges in worker processes; `here` answers what needs no weights.
 workers::WorkerJudge worker_judge(judge::ModelJudge& here, const Options& options, const WorkerSetup& setup,
-                                  Progress& progress) {
+                                  Progress& progress, EventLog& log) {
   const workers::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
                                .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
   std::vector<std::string> words = {"/proc/self/exe"};  // the running program, even when its file was replaced
@@ -117,7 +124,10 @@ workers::WorkerJudge worker_judge(judge::ModelJudge& here, const Options& option
           {.words = std::move(words),
            .setup = setup_json(setup),
            .limits = limits,
-           .on_line = [&progress](const std::string& line) { progress.message(line); }}};
+           .on_line = [&progress, &log](const std::string& line) {
+             progress.message(line);
+             log.record("worker_said", {{"line", line}});
+           }}};
 }
 
 void check_limits(const Options& options) {
@@ -139,11 +149,15 @@ int run(const Options& options) {
 
   store::ResultsStore results = store::ResultsStore::open_or_create(config.output.database);
   Progress progress({.style = options.quiet ? ProgressOptions::Style::quiet : ProgressOptions::Style::automatic});
-  workers::WorkerJudge there = worker_judge(here, options, setup, progress);
+  EventLog log({.file = options.log,
+                .on_text = options.verbose ? [&progress](const std::string& line) { progress.message(line); }
+                                           : std::function<void(const std::string&)>()});
+  workers::WorkerJudge there = worker_judge(here, options, setup, progress, log);
   experiment::Judge& judge = options.in_process ? static_cast<experiment::Judge&>(here) : there;
   const experiment::InterruptGuard guard;
-  const experiment::RunSummary summary = experiment::run_plan(
-      plan, judge, results, progress, experiment::InterruptGuard::flag(), {.retry_failed = options.retry_failed});
+  const experiment::RunSummary summary =
+      experiment::run_plan(plan, judge, results, progress, experiment::InterruptGuard::flag(),
+                           {.retry_failed = options.retry_failed, .log = &log});
 
   print(fmt::format("{}: {}; {}\n", config.output.database, summary.run_id, outcome(summary)));
   if (summary.failed_cells > 0) print_failures(results, config.name);

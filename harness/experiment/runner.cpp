@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/core/error.h"
@@ -16,6 +18,9 @@ namespace {
 using store::CellFailure;
 using store::CellState;
 using store::SampleResult;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 store::ExperimentRecord record_of(const ExperimentConfig& config) {
   return {.experiment = config.name,
@@ -45,31 +50,44 @@ struct OpenCell {
 class Runner {
  public:
   Runner(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
-         const std::atomic<bool>& stop)
-      : plan_(plan), judge_(judge), results_(results), progress_(progress), stop_(stop) {}
+         const std::atomic<bool>& stop, const RunOptions& options)
+      : plan_(plan),
+        judge_(judge),
+        results_(results),
+        progress_(progress),
+        stop_(stop),
+        options_(options),
+        log_(options.log != nullptr ? *options.log : no_log_) {}
 
-  RunSummary run(const RunOptions& options) {
+  RunSummary run() {
     summary_.run_id = results_.begin_run(record_of(*plan_.config), run_of(*plan_.config));
     try {
       results_.define_metrics(judge_.metric_definitions());
-      record_plan(options);
+      record_plan();
       for (const ModelEntry& model : plan_.config->models) {
         if (!summary_.interrupted) run_model(model);
       }
       progress_.finish();
       results_.finish_run(summary_.run_id,
                           summary_.interrupted ? store::RunState::interrupted : store::RunState::finished);
-    } catch (...) {
+    } catch (const std::exception& error) {
+      log_.record("run_failed", {{"run", summary_.run_id}, {"reason", error.what()}});
       // Where even this cannot be written, the next run finds the state `running` and corrects it.
       failure_of([&] { results_.finish_run(summary_.run_id, store::RunState::failed); });
       throw;
     }
     count_outcomes();
+    log_.record("run_ended", {{"run", summary_.run_id},
+                              {"judged", summary_.judged},
+                              {"failed_cells", summary_.failed_cells},
+                              {"inactive_cells", summary_.inactive_cells},
+                              {"interrupted", summary_.interrupted},
+                              {"seconds", seconds_since(began_)}});
     return summary_;
   }
 
  private:
-  void record_plan(const RunOptions& options) {
+  void record_plan() {
     std::vector<store::CellRecord> cells;
     for (const CellGroup& group : plan_.groups) {
       for (const PlannedCell& cell : group.cells) cells.push_back(cell.record);
@@ -77,7 +95,7 @@ class Runner {
     results_.upsert_cells(cells);
     for (const CellGroup& group : plan_.groups) {
       for (const PlannedCell& cell : group.cells) {
-        if (options.retry_failed) results_.retry_failed(cell.record.cell_id);
+        if (options_.retry_failed) results_.retry_failed(cell.record.cell_id);
         const OpenCell open = open_cell(cell);
         for (size_t i = 0; i < group.sample_ids.size(); ++i) {
           summary_.already_done += group.asked[i] && open.done.contains(group.sample_ids[i]);
@@ -85,6 +103,11 @@ class Runner {
       }
     }
     progress_.begin(plan_.config->name, plan_.judgements(), summary_.already_done);
+    log_.record("run_began", {{"run", summary_.run_id},
+                              {"experiment", plan_.config->name},
+                              {"database", results_.path().string()},
+                              {"done", summary_.already_done},
+                              {"total", plan_.judgements()}});
   }
 
   OpenCell open_cell(const PlannedCell& cell) const {
@@ -132,12 +155,14 @@ class Runner {
 
   std::string load(const ModelEntry& model) {
     progress_.note("loading " + model.label);
+    const auto begin = Clock::now();
     std::vector<store::RunInput> inputs;
     std::string failure = failure_of([&] {
       inputs = judge_.inputs(model);
       judge_.begin_model(model, plan_.config->engine);
     });
     for (const store::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
+    if (failure.empty()) log_.record("model_loaded", {{"model", model.label}, {"seconds", seconds_since(begin)}});
     return failure;
   }
 
@@ -176,6 +201,7 @@ class Runner {
     const std::string& sample_id = group.sample_ids[static_cast<size_t>(index)];
     progress_.note(fmt::format("{}, {}, {} {} of {}", group.model->label, group.workload->label,
                                store::name(group.kind), index + 1, group.sample_ids.size()));
+    const auto begin = Clock::now();
     std::vector<const PlannedCell*> asked;
     for (const OpenCell* open : missing) asked.push_back(open->cell);
     std::vector<Verdict> verdicts;
@@ -217,11 +243,21 @@ class Runner {
     }
     summary_.judged += static_cast<int64_t>(results.size());
     progress_.advance(static_cast<int64_t>(results.size()));
+    log_.record("sample_judged", {{"model", group.model->label},
+                                  {"workload", group.workload->label},
+                                  {"kind", store::name(group.kind)},
+                                  {"sample", sample_id},
+                                  {"methods", missing.size()},
+                                  {"failed", failures.size()},
+                                  {"seconds", seconds_since(begin)},
+                                  {"done", summary_.already_done + summary_.judged},
+                                  {"total", plan_.judgements()}});
   }
 
   void fail_cell(OpenCell& open, const CellGroup& group, const std::string& reason) {
     progress_.message(fmt::format("failed: {}, {}, {}: {}", group.model->label, group.workload->label,
                                   open.cell->record.method, reason));
+    log_cell("cell_failed", open, reason);
     open.failed = true;
     skip(open, group);
   }
@@ -241,10 +277,24 @@ class Runner {
     if (state != CellState::running && state != CellState::pending) return;
     std::vector<store::MetricValue> values;
     const std::string failure = failure_of([&] { values = judge_.cell_values(*open.cell, results_.read()); });
-    if (failure.empty()) return results_.settle_cell(id, values);
+    if (failure.empty()) {
+      results_.settle_cell(id, values);
+      return log_cell("cell_ended", open, "");
+    }
     const CellFailure failed{.cell_id = id, .sample_id = "", .reason = "metrics of the cell: " + failure};
     results_.commit(summary_.run_id, {}, std::span(&failed, 1));
     progress_.message(fmt::format("failed: {}: {}", open.cell->record.method, failed.reason));
+    log_cell("cell_failed", open, failed.reason);
+  }
+
+  void log_cell(std::string_view event, const OpenCell& open, const std::string& reason) {
+    const store::CellRecord& cell = open.cell->record;
+    log_.record(event, {{"model", cell.model},
+                        {"workload", cell.workload},
+                        {"kind", store::name(cell.kind)},
+                        {"method", cell.method},
+                        {"samples", open.done.size()},
+                        {"reason", reason}});
   }
 
   void count_outcomes() {
@@ -267,6 +317,10 @@ class Runner {
   store::ResultsStore& results_;
   Progress& progress_;
   const std::atomic<bool>& stop_;
+  const RunOptions options_;
+  EventLog no_log_;
+  EventLog& log_;
+  const Clock::time_point began_ = Clock::now();
   RunSummary summary_;
 };
 
@@ -274,7 +328,7 @@ class Runner {
 
 RunSummary run_plan(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
                     const std::atomic<bool>& stop, const RunOptions& options) {
-  return Runner(plan, judge, results, progress, stop).run(options);
+  return Runner(plan, judge, results, progress, stop, options).run();
 }
 
 }  // namespace kvarena::experiment

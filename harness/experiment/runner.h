@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "harness/core/event_log.h"
 #include "harness/core/progress.h"
 #include "harness/experiment/judge.h"
 #include "harness/experiment/plan.h"
@@ -13,6 +14,7 @@ namespace kvarena::experiment {
 
 struct RunOptions {
   bool retry_failed = false;  // give cells that failed in an earlier run another chance
+  EventLog* log = nullptr;    // gets the run's events; null for nobody
 };
 
 struct RunSummary {

@@ -1,4 +1,4 @@
-"""`kvarena status` while a run writes, after it was killed, and at its end.
+"""`kvarena status` while a run writes, after it was killed, and at its end; the log of a run.
 
     python3 tests/end_to_end/status_test.py build/release/bin/kvarena SOURCE_FOLDER
 
@@ -79,6 +79,26 @@ class Status(unittest.TestCase):
         absent = subprocess.run([KVARENA, "status", "no.db"], cwd=self.folder, capture_output=True, text=True)
         self.assertEqual(absent.returncode, 1)
         self.assertIn("no.db", absent.stderr)
+
+
+    def test_a_log_tells_each_thing_that_happens(self):
+        self.write(samples=3)
+        words = [KVARENA, "run", "config.json", "--database", "r.db", "--log", "log.jsonl", "--verbose"]
+        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        names = [event["event"] for event in events]
+        self.assertEqual(names, ["run_began", "model_loaded"] + 3 * ["sample_judged"] + 2 * ["cell_ended"] + ["run_ended"])
+        self.assertEqual([(event["done"], event["total"]) for event in events if event["event"] == "sample_judged"],
+                         [(2, 6), (4, 6), (6, 6)])
+        for name in set(names):
+            self.assertIn(f"{name} ", done.stderr)
+
+        again = subprocess.run(words[:-1], cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        self.assertNotIn("run_began ", again.stderr)
+        events = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()][len(names):]
+        self.assertEqual([event["event"] for event in events], ["run_began", "run_ended"])
+        self.assertEqual((events[0]["done"], events[1]["judged"]), (6, 0))
 
 
 unittest.main(argv=sys.argv[:1])

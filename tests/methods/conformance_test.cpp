@@ -1,65 +1,24 @@
 // What every registered method must do, whatever its idea. A new method is covered by being registered.
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/engine/compressed_cache.h"
-#include "harness/engine/model_facts.h"
 #include "harness/engine/session.h"
-#include "harness/fit/fit.h"
 #include "harness/method/registry.h"
-#include "harness/method/stream_codec.h"
 #include "harness/method/verifier.h"
 #include "tests/support/decoding.h"
-#include "tests/support/tiny_model_files.h"
+#include "tests/support/registered_method.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::active_settings;
 using testing::Decoded;
-using testing::tiny_model;
 using testing::tiny_prompt;
-
-/// A checkpoint on disk for methods that draft with one: another model than the target, of its vocabulary.
-const std::string& drafting_model() {
-  static const struct Folder {
-    Folder() {
-      path = (std::filesystem::temp_directory_path() / ("kvarena-drafter-" + std::to_string(::getpid()))).string();
-      testing::write_tiny_model(path, 2);
-    }
-    ~Folder() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::string path;
-  } folder;
-  return folder.path;
-}
-
-/// Settings that make a method act on prompts of a few hundred tokens: half the entries where it has a budget, the
-/// cheapest drafter where it needs one, defaults otherwise.
-json active_settings(const MethodEntry& entry) {
-  json spec = {{"name", entry.info.name}};
-  if (entry.info.name == "infllm") spec.update({{"init", 8}, {"local", 64}, {"block", 16}, {"topk", 4}, {"exec", 32}});
-  for (const ParameterInfo& parameter : entry.parameters()) {
-    if (parameter.name == "keep") spec["keep"] = 0.5;
-    if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
-    if (parameter.name == "chunk" && entry.family == Family::reuse) spec["chunk"] = 64;
-    if (parameter.name == "recovery") spec["recovery"] = 0.5;
-    if (parameter.name == "outliers" && entry.family == Family::retrieval) spec["outliers"] = 4;
-    if (parameter.name == "drafter") spec["drafter"] = {{"name", "streaming_llm"}, {"keep", 0.5}};
-  }
-  return spec;
-}
 
 /// Settings under which nothing may change; null for methods without a budget.
 json full_budget_settings(const MethodEntry& entry) {
@@ -74,46 +33,11 @@ json full_budget_settings(const MethodEntry& entry) {
   return spec;
 }
 
-class Conformance : public ::testing::TestWithParam<std::string> {
+class Conformance : public testing::RegisteredMethod {
  protected:
-  Conformance() : model_(tiny_model()), facts_(model_facts(model_, {fitted_folder()})) {}
-
-  static std::filesystem::path fitted_folder() {
-    return std::filesystem::temp_directory_path() / fmt::format("kvarena_conformance_{}_{}", GetParam(), getpid());
-  }
-  /// A method with weights gets some, fitted on two short prompts.
-  void SetUp() override {
-    const auto method = make_method(active_settings(entry()), "test");
-    const auto fitter = method->fitter();
-    if (const auto* stream = dynamic_cast<const StreamCodecMethod*>(method.get()); stream && fitter == nullptr) {
-      try {
-        (void)stream->codec().coder(facts_.get());
-      } catch (const UserError& error) {
-        GTEST_SKIP() << error.what();  // a library that this build lacks
-      }
-    }
-    if (fitter == nullptr) return;
-    Progress quiet({.style = ProgressOptions::Style::quiet});
-    (void)fit(model_, facts_, *fitter,
-              {.texts = {tiny_prompt(90, 1), tiny_prompt(120, 2)},
-               .output = fitted_folder() / "tiny" / (fitter->artifact().stem() + ".safetensors")},
-              quiet);
-  }
-  void TearDown() override { std::filesystem::remove_all(fitted_folder()); }
-
-  [[nodiscard]] const MethodEntry& entry() const { return *find_method(GetParam()); }
-
-  [[nodiscard]] Prefill prompt(int64_t tokens, uint64_t seed = 7) {
-    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->needs(),
-                   kPrefillChunk, facts_);
-  }
-
   [[nodiscard]] Decoded run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
     return testing::decode(model_, prompt, spec, new_tokens);
   }
-
-  Transformer model_;
-  std::shared_ptr<const ModelFacts> facts_;
 };
 
 TEST_P(Conformance, DescribesItselfAndItsDefaultsAreValid) {
@@ -253,13 +177,7 @@ TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   EXPECT_EQ(verified.logits, plain.logits);
 }
 
-std::vector<std::string> method_names() {
-  std::vector<std::string> names;
-  for (const MethodEntry& entry : method_registry()) names.push_back(entry.info.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(method_names()),
+INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(testing::method_names()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
