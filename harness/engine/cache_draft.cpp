@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/engine/compressed_cache.h"
@@ -10,26 +9,6 @@
 #include "harness/method/registry.h"
 
 namespace kvarena {
-namespace {
-
-/// Removes the newest `count` entries of every head.
-void drop_newest(LayerCache& layer, int64_t count) {
-  EntrySegment& tail = layer.tail();
-  if (tail.form() == StorageForm::dense) {
-    tail.truncate(tail.entries(0) - count);
-  } else {
-    std::vector<std::vector<int32_t>> kept;
-    for (int64_t head = 0; head < layer.shape().kv_heads; ++head) {
-      kept.emplace_back(static_cast<size_t>(tail.entries(head) - count));
-      std::iota(kept.back().begin(), kept.back().end(), 0);
-    }
-    tail.keep(kept);
-  }
-  if (layer.index) layer.index->entries = std::min(layer.index->entries, tail.entries(0));
-}
-
-}  // namespace
-
 CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
                        const DraftingFor& session)
     : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),

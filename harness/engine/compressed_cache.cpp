@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/engine/observe.h"
@@ -39,6 +40,21 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
 }
 
 }  // namespace
+
+void drop_newest(LayerCache& layer, int64_t count) {
+  EntrySegment& tail = layer.tail();
+  if (tail.form() == StorageForm::dense) {
+    tail.truncate(tail.entries(0) - count);
+  } else {
+    std::vector<std::vector<int32_t>> kept;
+    for (int64_t head = 0; head < layer.shape().kv_heads; ++head) {
+      kept.emplace_back(static_cast<size_t>(tail.entries(head) - count));
+      std::iota(kept.back().begin(), kept.back().end(), 0);
+    }
+    tail.keep(kept);
+  }
+  if (layer.index) layer.index->entries = std::min(layer.index->entries, tail.entries(0));
+}
 
 std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
                                       Activity& activity) {

@@ -15,6 +15,9 @@ namespace kvarena {
 /// The same where the prompt is at hand.
 [[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Activity& activity);
 
+/// Removes the newest `count` entries of every head.
+void drop_newest(LayerCache& layer, int64_t count);
+
 /// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
 /// without what the method needs.
 [[nodiscard]] KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity);

@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "harness/engine/compressed_cache.h"
 #include "harness/engine/request_meter.h"
+#include "harness/engine/stored_draft.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
@@ -48,20 +49,71 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
   if (!finished()) begin_round();
 }
 
+VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier,
+                             KvCache compressed, SessionOptions options)
+    : model_(&model),
+      verifier_(verifier),
+      history_(std::move(prompt)),
+      full_(model.make_cache()),
+      absent_(true),
+      meter_(nullptr),
+      emitter_(std::move(options), static_cast<int64_t>(history_.size())),
+      sampler_(verifier == nullptr ? DraftSampling::coupled : verifier->draft_sampling(), emitter_.sampling()),
+      source_(std::make_unique<StoredDraft>(std::move(compressed), sampler_)) {
+  full_.length = full_.prompt_length = static_cast<int64_t>(history_.size()) - 1;
+  resident_bytes = source_->resident_bytes();
+  note_round();
+  begin_round();
+}
+
+void VerifySession::take_full(KvCache prompt) {
+  const int64_t since = full_.length - prompt.length;
+  for (size_t layer = 0; layer < prompt.layers.size() && since > 0; ++layer) {
+    prompt.layers[layer].tail().append_entries(full_.layers[layer].tail(), absent_ ? 0 : prompt.length, since);
+  }
+  prompt.length = full_.length;
+  full_ = std::move(prompt);
+  absent_ = false;
+}
+
+void VerifySession::drop_full() {
+  KvCache since = model_->make_cache();
+  for (size_t layer = 0; layer < since.layers.size(); ++layer) {
+    const int64_t before = full_.prompt_length;
+    since.layers[layer].tail().append_entries(full_.layers[layer].tail(), before, full_.length - before);
+  }
+  since.length = full_.length;
+  since.prompt_length = full_.prompt_length;
+  full_ = std::move(since);
+  absent_ = true;
+}
+
+void VerifySession::stop_drafting() {
+  source_->end_drafting();
+  verifier_ = nullptr;
+}
+
+/// Tokens of a round.
+int64_t VerifySession::draft_limit() const {
+  if (verifier_ == nullptr) return 0;
+  if (parked_) return std::numeric_limits<int64_t>::max();
+  return absent_ ? verifier_->draft_length() : verifier_->draft_room(full_.layers.front().tail().entries(0));
+}
+
 void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
-  constexpr int64_t any = std::numeric_limits<int64_t>::max();
-  const int64_t most = parked_ ? any : verifier_->draft_room(full_.layers.front().tail().entries(0));
-  const int64_t limit = std::min({most, room, emitter_.remaining(*this) - 1});
+  const int64_t limit = std::min({draft_limit(), room, emitter_.remaining(*this) - 1});
+  const int64_t length = verifier_ == nullptr ? 0 : verifier_->draft_length();
   source_->begin({.history = history_,
                   .limit = std::max<int64_t>(0, limit),
                   .room = room,
-                  .passes = parked_ ? any : verifier_->draft_length()});
+                  .passes = parked_ ? std::numeric_limits<int64_t>::max() : length});
 }
 
 SequencePass VerifySession::next_pass() {
   if (source_->wants_pass()) return source_->next_pass();
+  KVARENA_ASSERT(!absent_, "a verification before its cache");
   fed_ = {history_.back()};
   for (const Draft& draft : source_->drafts()) fed_.push_back(draft.token);
   tree_.clear();
@@ -85,7 +137,7 @@ void VerifySession::consume(std::span<const float> logits) {
   if (reload_ && ended_by(*this, reload_->failure())) return;
   verify(logits);
   note_round();
-  peak_bytes = full_.ledger->peak(Tier::device) + source_->peak_bytes();
+  peak_bytes = std::max(peak_bytes, full_.ledger->peak(Tier::device) + source_->peak_bytes());
   if (!finished()) begin_round();
 }
 
@@ -146,6 +198,7 @@ void VerifySession::park(int64_t before) {
 /// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.
 void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
+  if (before + count == full_.length) return;
   if (rows.back() + 1 == count) {  // they lie together as it is
     full_.truncate(before + count);
     return;

@@ -156,8 +156,7 @@ int64_t best_remote(RemotePrefixSetting setting, int64_t most) {
   int64_t best = 1;
   double gain = 0;
   for (setting.remote_gpus = 1; setting.remote_gpus <= most; ++setting.remote_gpus) {
-    const double here =
-        best_rates(setting).tokens_per_second / best_rates(setting, PathChoice::baseline_only).tokens_per_second;
+    const double here = best_rates(setting).tokens_per_second / best_rates(setting, plain_paths).tokens_per_second;
     if (here > gain * (1 + 1e-9)) {
       gain = here;
       best = setting.remote_gpus;
@@ -199,7 +198,7 @@ std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader) {
         compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
           setting.cache_bytes = cache_bytes(shape, context);
           if (setting.weight_bytes + setting.cache_bytes > setting.memory_bytes) return std::nullopt;
-          return Rates{.full = best_rates(setting, PathChoice::baseline_only).tokens_per_second,
+          return Rates{.full = best_rates(setting, plain_paths).tokens_per_second,
                        .method = best_rates(setting).tokens_per_second};
         });
     figures.insert(figures.end(), found.begin(), found.end());

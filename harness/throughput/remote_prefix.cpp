@@ -1,6 +1,7 @@
 #include "harness/throughput/remote_prefix.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,7 @@ Derived derive(const RemotePrefixSetting& s, double local_batch, double remote_b
   d.full_local = s.cache_bytes / s.local_link_bandwidth;
   d.full_remote = s.cache_bytes / s.remote_link_bandwidth;
   d.compressed_remote = s.kept * d.full_remote;
-  d.rest_remote = (1 - s.kept) * d.full_remote;
+  d.rest_remote = s.rest_bytes ? *s.rest_bytes / s.remote_link_bandwidth : (1 - s.kept) * d.full_remote;
   d.local_token = token_seconds(s, local_batch);
   d.remote_token = token_seconds(s, remote_batch);
   d.local_slot = d.local_token * (slot_time == SlotTime::wallclock ? local_batch : 1);
@@ -47,29 +48,49 @@ PoolCost verifier(const Derived& d, double rounds, double drafts, bool cached) {
   return {rounds * d.full_local, rounds * d.local_token, rounds * (d.full_local + d.local_slot)};
 }
 
-RemotePrefixRates solve_at(const RemotePrefixSetting& setting, PathChoice choice, SlotTime slot_time,
+RemotePrefixRates solve_at(const RemotePrefixSetting& setting, std::span<const Path> paths, SlotTime slot_time,
                            double local_batch, double remote_batch) {
-  const int64_t paths = choice == PathChoice::all ? path_count : 2;
   const auto local = static_cast<double>(setting.local_gpus);
   const auto remote = static_cast<double>(setting.remote_gpus);
   const auto most = static_cast<double>(most_requests(setting));
-  LinearProgram program{.gain = std::vector<double>(paths, static_cast<double>(setting.output_tokens)),
+  LinearProgram program{.gain = std::vector<double>(paths.size(), static_cast<double>(setting.output_tokens)),
                         .rows = std::vector<std::vector<double>>(6),
                         .limits = {local, local, local * most, remote, remote, remote * most}};  // Eqs. 13 to 18
-  for (int64_t i = 0; i < paths; ++i) {
-    const PathCost cost = path_cost(setting, static_cast<Path>(i), local_batch, remote_batch, slot_time);
-    const std::array<double, 6> column = {cost.local.network,  cost.local.compute,  cost.local.slot,
-                                          cost.remote.network, cost.remote.compute, cost.remote.slot};
-    for (size_t row = 0; row < column.size(); ++row) program.rows[row].push_back(column[row]);
+  if (setting.one_device) {
+    program.rows.emplace_back();
+    program.limits.push_back(1);
+  }
+  for (const Path path : paths) {
+    const PathCost cost = path_cost(setting, path, local_batch, remote_batch, slot_time);
+    const std::array<double, 7> column = {cost.local.network,
+                                          cost.local.compute,
+                                          cost.local.slot,
+                                          cost.remote.network,
+                                          cost.remote.compute,
+                                          cost.remote.slot,
+                                          cost.local.compute + cost.remote.compute};
+    for (size_t row = 0; row < program.rows.size(); ++row) program.rows[row].push_back(column[row]);
   }
   RemotePrefixRates rates{.local_batch = local_batch, .remote_batch = remote_batch};
   const std::vector<double> solution = solve(program);
-  std::ranges::copy(solution, rates.requests_per_second.begin());
-  for (const double rate : solution) rates.tokens_per_second += rate * static_cast<double>(setting.output_tokens);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    rates.requests_per_second[static_cast<size_t>(paths[i])] = solution[i];
+    rates.tokens_per_second += solution[i] * static_cast<double>(setting.output_tokens);
+  }
   return rates;
 }
 
 }  // namespace
+
+Path path_named(const std::string& name, const std::string& place) {
+  const auto found = std::ranges::find(path_names, name);
+  if (found != path_names.end()) return all_paths[static_cast<size_t>(found - path_names.begin())];
+  const std::vector<std::string> names(path_names.begin(), path_names.end());
+  fail({.place = place,
+        .found = fmt::format("\"{}\"", name),
+        .expected = fmt::format("one of {}", fmt::join(names, ", ")),
+        .nearest = nearest_name(name, names)});
+}
 
 int64_t most_requests(const RemotePrefixSetting& setting) {
   const auto most =
@@ -110,17 +131,18 @@ PathCost path_cost(const RemotePrefixSetting& setting, Path path, double local_b
   return {};
 }
 
-RemotePrefixRates best_rates(const RemotePrefixSetting& setting, PathChoice choice, SlotTime slot_time) {
+RemotePrefixRates best_rates(const RemotePrefixSetting& setting, std::span<const Path> paths, SlotTime slot_time) {
   const auto most = static_cast<double>(most_requests(setting));
-  return solve_at(setting, choice, slot_time, most, most);
+  return solve_at(setting, paths, slot_time, most, most);
 }
 
-RemotePrefixRates best_rates_at_occupancy(const RemotePrefixSetting& setting, PathChoice choice, SlotTime slot_time) {
+RemotePrefixRates best_rates_at_occupancy(const RemotePrefixSetting& setting, std::span<const Path> paths,
+                                          SlotTime slot_time) {
   const auto most = static_cast<double>(most_requests(setting));
   double local_batch = most, remote_batch = most;
   RemotePrefixRates rates;
   for (int64_t round = 0; round < 100; ++round) {
-    rates = solve_at(setting, choice, slot_time, local_batch, remote_batch);
+    rates = solve_at(setting, paths, slot_time, local_batch, remote_batch);
     double local_slots = 0, remote_slots = 0;
     for (int64_t i = 0; i < path_count; ++i) {
       const PathCost cost = path_cost(setting, static_cast<Path>(i), local_batch, remote_batch, slot_time);
@@ -138,6 +160,26 @@ RemotePrefixRates best_rates_at_occupancy(const RemotePrefixSetting& setting, Pa
     if (change < 1e-6) break;
   }
   return rates;
+}
+
+std::vector<Path> share_out(const RemotePrefixRates& rates, int64_t requests) {
+  double all = 0;
+  for (const double rate : rates.requests_per_second) all += rate;
+  if (all <= 0) {
+    fail({.place = "paths of remote prefix reuse",
+          .found = "no path that serves a request",
+          .expected = "one at least",
+          .action = "allow more paths"});
+  }
+  std::array<double, path_count> owed{};
+  std::vector<Path> shared;
+  for (int64_t request = 0; request < requests; ++request) {
+    for (size_t i = 0; i < owed.size(); ++i) owed[i] += rates.requests_per_second[i] / all;
+    const auto most = std::ranges::max_element(owed);
+    *most -= 1;
+    shared.push_back(all_paths[static_cast<size_t>(most - owed.begin())]);
+  }
+  return shared;
 }
 
 double remote_request_seconds(const RemotePrefixSetting& setting, double decode_seconds, double verify_seconds) {

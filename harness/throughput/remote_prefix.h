@@ -5,7 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvarena::throughput {
 
@@ -22,6 +26,10 @@ struct RemotePrefixSetting {
   double acceptance = 0;             // gamma
   int64_t draft_length = 1;          // x
   int64_t output_tokens = 1;         // K
+  /// What streaming sends after the compressed cache; absent: (1 - c) KV_full, as the paper has it.
+  std::optional<double> rest_bytes;
+  /// One device computes for both pools, whose computing then adds up. Not in the paper.
+  bool one_device = false;
 };
 
 /// What a decoding slot is charged while a request decodes.
@@ -45,6 +53,15 @@ inline constexpr std::array<std::string_view, path_count> path_names = {"local",
                                                                         "verify_only_stateless",
                                                                         "verify_streaming_cached",
                                                                         "verify_streaming_stateless"};
+inline constexpr std::array<Path, path_count> all_paths = {Path::local,
+                                                           Path::remote,
+                                                           Path::verify_only_cached,
+                                                           Path::verify_only_stateless,
+                                                           Path::verify_streaming_cached,
+                                                           Path::verify_streaming_stateless};
+inline constexpr std::array<Path, 2> plain_paths = {Path::local, Path::remote};
+/// One of path_names; throws UserError naming `place`.
+[[nodiscard]] Path path_named(const std::string& name, const std::string& place);
 
 /// Seconds of one request on one pool.
 struct PoolCost {
@@ -71,16 +88,18 @@ struct RemotePrefixRates {
   double remote_batch = 0;
 };
 
-enum class PathChoice { all, baseline_only };  // baseline: `local` and `remote` alone
-
-/// The best rates when both pools are as full as they can be, t = T_tok(B_max).
-[[nodiscard]] RemotePrefixRates best_rates(const RemotePrefixSetting& setting, PathChoice choice = PathChoice::all,
+/// The best rates of these paths when both pools are as full as they can be, t = T_tok(B_max).
+[[nodiscard]] RemotePrefixRates best_rates(const RemotePrefixSetting& setting, std::span<const Path> paths = all_paths,
                                            SlotTime slot_time = SlotTime::paper);
 /// The best rates at the occupancies that they imply themselves: a fixed point, damped by half, from B_max down;
 /// stops at a relative change of 1e-6 or after 100 rounds.
 [[nodiscard]] RemotePrefixRates best_rates_at_occupancy(const RemotePrefixSetting& setting,
-                                                        PathChoice choice = PathChoice::all,
+                                                        std::span<const Path> paths = all_paths,
                                                         SlotTime slot_time = SlotTime::paper);
+
+/// The path of each of so many requests, in order of arrival: always the one that is furthest behind its share of the
+/// rates. Throws UserError when no path serves any.
+[[nodiscard]] std::vector<Path> share_out(const RemotePrefixRates& rates, int64_t requests);
 
 /// Eq. 4: seconds from the request to its last token, drafting remotely and verifying locally, when an iteration takes
 /// `decode_seconds` and a verification's pass `verify_seconds`.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 
@@ -52,7 +54,7 @@ TEST(RemotePrefix, BestRatesAsWorkedOut) {
                   rates.requests_per_second[static_cast<int>(Path::verify_only_stateless)],
               1.2096, 1e-4);
 
-  const RemotePrefixRates plain = best_rates(setting(256), PathChoice::baseline_only);
+  const RemotePrefixRates plain = best_rates(setting(256), plain_paths);
   EXPECT_NEAR(plain.tokens_per_second, 1613.415, 1e-3);
   EXPECT_NEAR(plain.requests_per_second[static_cast<int>(Path::local)], 1.5024, 1e-4);
   EXPECT_NEAR(plain.requests_per_second[static_cast<int>(Path::remote)], 4.8, 1e-4);
@@ -60,9 +62,9 @@ TEST(RemotePrefix, BestRatesAsWorkedOut) {
 
 TEST(RemotePrefix, ShortOutputsGainMostAndLongOnesNothing) {
   EXPECT_NEAR(best_rates(setting(64)).tokens_per_second, 1575.015, 1e-3);
-  EXPECT_NEAR(best_rates(setting(64), PathChoice::baseline_only).tokens_per_second, 691.815, 1e-3);
+  EXPECT_NEAR(best_rates(setting(64), plain_paths).tokens_per_second, 691.815, 1e-3);
   EXPECT_NEAR(best_rates(setting(1024)).tokens_per_second, 1923.077, 1e-3);
-  EXPECT_NEAR(best_rates(setting(1024), PathChoice::baseline_only).tokens_per_second, 1923.077, 1e-3);
+  EXPECT_NEAR(best_rates(setting(1024), plain_paths).tokens_per_second, 1923.077, 1e-3);
 }
 
 TEST(RemotePrefix, RatesNeverUseMoreThanThereIs) {
@@ -79,7 +81,7 @@ TEST(RemotePrefix, RatesNeverUseMoreThanThereIs) {
     s.draft_length = static_cast<int64_t>(draw(5, 1, 60));
     s.remote_gpus = static_cast<int64_t>(draw(6, 1, 9));
     for (const SlotTime slot : {SlotTime::paper, SlotTime::wallclock}) {
-      const RemotePrefixRates rates = best_rates_at_occupancy(s, PathChoice::all, slot);
+      const RemotePrefixRates rates = best_rates_at_occupancy(s, all_paths, slot);
       PoolCost local, remote;
       for (int64_t p = 0; p < path_count; ++p) {
         const PathCost cost = path_cost(s, static_cast<Path>(p), rates.local_batch, rates.remote_batch, slot);
@@ -98,11 +100,59 @@ TEST(RemotePrefix, RatesNeverUseMoreThanThereIs) {
       const double gpus = static_cast<double>(s.remote_gpus);
       EXPECT_LE(std::max(remote.network, remote.compute), gpus * (1 + 1e-7)) << i;
       EXPECT_LE(remote.slot, gpus * most) << i;
-      EXPECT_GE(best_rates(s, PathChoice::all, slot).tokens_per_second,
-                best_rates(s, PathChoice::baseline_only, slot).tokens_per_second * (1 - 1e-9))
+      EXPECT_GE(best_rates(s, all_paths, slot).tokens_per_second,
+                best_rates(s, plain_paths, slot).tokens_per_second * (1 - 1e-9))
           << i;
     }
   }
+}
+
+TEST(RemotePrefix, OnlyTheGivenPathsServe) {
+  constexpr std::array<Path, 2> chosen = {Path::verify_streaming_cached, Path::remote};
+  const RemotePrefixRates rates = best_rates(setting(64), chosen);
+  for (int64_t p = 0; p < path_count; ++p) {
+    const bool given = static_cast<Path>(p) == chosen[0] || static_cast<Path>(p) == chosen[1];
+    if (!given) {
+      EXPECT_EQ(rates.requests_per_second[p], 0) << path_names[p];
+    }
+  }
+  EXPECT_LE(rates.tokens_per_second, best_rates(setting(64)).tokens_per_second * (1 + 1e-9));
+  EXPECT_GT(rates.tokens_per_second, 0);
+}
+
+TEST(RemotePrefix, OneDeviceComputesForBothPools) {
+  RemotePrefixSetting s = setting(256);
+  s.one_device = true;
+  const RemotePrefixRates rates = best_rates(s);
+  double compute = 0;
+  for (int64_t p = 0; p < path_count; ++p) {
+    const PathCost cost = path_cost(s, static_cast<Path>(p), rates.local_batch, rates.remote_batch);
+    compute += rates.requests_per_second[p] * (cost.local.compute + cost.remote.compute);
+  }
+  EXPECT_LE(compute, 1 + 1e-9);
+  // Decoding plainly costs 256 * 2.6 ms of it, wherever; nothing serves more.
+  EXPECT_NEAR(rates.tokens_per_second, 1 / 2.6e-3, 1e-6);
+}
+
+TEST(RemotePrefix, WhatStreamingSendsCanBeTheWholeCache) {
+  RemotePrefixSetting s = setting(256);
+  const double rest = path_cost(s, Path::verify_streaming_cached, 10, 10).remote.network;
+  s.rest_bytes = s.cache_bytes;
+  const double whole = path_cost(s, Path::verify_streaming_cached, 10, 10).remote.network;
+  EXPECT_NEAR(whole - rest, 0.25 / 1.2, 1e-9);  // c KV / BW_l
+}
+
+TEST(RemotePrefix, RequestsAreSharedOutAsTheRatesSay) {
+  RemotePrefixRates rates;
+  rates.requests_per_second[static_cast<size_t>(Path::remote)] = 3;
+  rates.requests_per_second[static_cast<size_t>(Path::verify_only_cached)] = 1;
+  const std::vector<Path> shared = share_out(rates, 8);
+  EXPECT_EQ(std::ranges::count(shared, Path::remote), 6);
+  EXPECT_EQ(std::ranges::count(shared, Path::verify_only_cached), 2);
+  EXPECT_EQ(std::ranges::count(std::span(shared).first(4), Path::verify_only_cached), 1);
+  EXPECT_THROW((void)share_out({}, 1), UserError);
+  EXPECT_EQ(path_named("verify_only_cached", "test"), Path::verify_only_cached);
+  EXPECT_THROW((void)path_named("verify_only", "test"), UserError);
 }
 
 TEST(RemotePrefix, ARequestTakesItsStartupAndItsCycles) {

@@ -1,0 +1,243 @@
+// Remote prefix caching on the measured clock: whatever comes when, the tokens are full KV's; drafting does not wait
+// for the full cache; what a link carried is what was stored; a load that fails costs its request alone.
+
+#include "harness/engine/prefix_run.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/engine/model_facts.h"
+#include "harness/engine/stored_cache.h"
+#include "harness/method/registry.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+using testing::tiny_model;
+using testing::tiny_prompt;
+using throughput::Path;
+
+constexpr int64_t kPrompt = 300;
+constexpr int64_t kNewTokens = 40;
+constexpr int64_t kDraftLength = 4;
+
+/// Holds a link's transfers back until it is opened.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (!opened_.wait_for(lock, std::chrono::seconds(60), [this] { return open_; })) throw UserError("never opened");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+class RemotePrefixes : public ::testing::Test {
+ protected:
+  RemotePrefixes() : model_(tiny_model()), facts_(model_facts(model_)) {}
+
+  void store(const json& drafter) {
+    drafter_ = make_method(drafter, "test");
+    ASSERT_EQ(storing_problem(*drafter_), "") << drafter;
+    verifier_ = make_method({{"name", "vericache"}, {"draft_length", kDraftLength}, {"drafter", drafter}}, "test");
+    stored_ = store_prompt(model_, tiny_prompt(kPrompt), drafter_.get(), facts_);
+  }
+
+  [[nodiscard]] std::vector<int32_t> full_tokens(const SessionOptions& options) {
+    const auto full = make_method({{"name", "full"}}, "test");
+    const Prefill prompt = prefill(model_, tiny_prompt(kPrompt), {}, kPrefillChunk, facts_);
+    const auto session = start_session(model_, prompt, *full, options);
+    Session* const one = session.get();
+    run_together(model_, {&one, 1});
+    return session->tokens;
+  }
+
+  [[nodiscard]] PrefixRun run(std::vector<PrefixRequest> requests, const PrefixRunSettings& settings) {
+    return run_prefixes(model_, stored_, verifier_->verifier(), options_, settings, requests);
+  }
+
+  static PrefixRunSettings linked(tiers::LinkFault local = {}, tiers::LinkFault remote = {}) {
+    return {.local = {.link = {.name = "local"}, .fault = std::move(local)},
+            .remote = {.link = {.name = "remote"}, .fault = std::move(remote)}};
+  }
+
+  Transformer model_;
+  std::shared_ptr<const ModelFacts> facts_;
+  SessionOptions options_{.stop = {.max_new_tokens = kNewTokens}};
+  std::unique_ptr<Method> drafter_;
+  std::unique_ptr<Method> verifier_;
+  StoredPrompt stored_;
+};
+
+TEST_F(RemotePrefixes, EveryPathGivesTheBitsOfFullKv) {
+  const json drafters[] = {
+      {{"name", "snapkv"}, {"keep", 0.2}}, {{"name", "knorm"}, {"keep", 0.4}}, {{"name", "cachegen"}}};
+  for (const double temperature : {0.0, 0.8}) {
+    options_.sampling.temperature = temperature;
+    const std::vector<int32_t> expected = full_tokens(options_);
+    for (const json& drafter : drafters) {
+      store(drafter);
+      for (const Path path : throughput::all_paths) {
+        SCOPED_TRACE(drafter.dump() + " " + std::string(throughput::path_names[static_cast<size_t>(path)]));
+        PrefixRunSettings settings = linked();
+        settings.local.requests = 1;  // for whose room others wait
+        settings.remote.devices = 2;
+        const PrefixRun many = run(std::vector<PrefixRequest>(3, {.path = path}), settings);
+        for (const PrefixAnswer& answer : many.answers) {
+          ASSERT_EQ(answer.failure, "");
+          EXPECT_EQ(answer.session->tokens, expected);
+          EXPECT_GT(answer.first_token_s, 0);
+          EXPECT_GE(answer.end_s, answer.first_token_s);
+        }
+      }
+      const PrefixRun read = run({{.use = PrefixUse::recompute}}, linked());
+      EXPECT_EQ(read.answers.front().session->tokens, expected);
+    }
+  }
+}
+
+TEST_F(RemotePrefixes, DraftingDoesNotWaitForTheFullCache) {
+  const std::vector<int32_t> expected = full_tokens(options_);
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  for (const Path path : {Path::verify_only_cached, Path::verify_only_stateless}) {
+    Gate gate;
+    PrefixRunSettings settings = linked([&](int64_t) { gate.pass(); });
+    settings.passed = [&](int64_t drafted) {
+      if (drafted == kDraftLength) gate.open();
+    };
+    const PrefixRun one = run({{.path = path}}, settings);
+    EXPECT_EQ(one.answers.front().failure, "");
+    EXPECT_EQ(one.answers.front().session->tokens, expected);
+    EXPECT_LE(one.answers.front().first_draft_s, one.answers.front().first_token_s);
+  }
+}
+
+TEST_F(RemotePrefixes, WhatStreamedInDecodesPlainly) {
+  const std::vector<int32_t> expected = full_tokens(options_);
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  for (const Path path : {Path::verify_streaming_cached, Path::verify_streaming_stateless}) {
+    // The slow link's transfers: both compressed caches, the first request's full one, the second's. When the last one
+    // begins, the one before it has come.
+    Gate asked, drafted, arrived;
+    PrefixRunSettings settings = linked({}, [&](int64_t transfer) {
+      if (transfer == 2) {
+        asked.open();
+        drafted.pass();
+      }
+      if (transfer == 3) arrived.open();
+    });
+    int64_t passes = 0;
+    settings.passed = [&](int64_t count) {
+      asked.pass();
+      if (++passes < 2 || count < kDraftLength) return;  // the second request asks in between
+      drafted.open();
+      arrived.pass();
+    };
+    const PrefixRun two = run({{.path = path}, {.path = path}}, settings);
+    for (const PrefixAnswer& answer : two.answers) EXPECT_EQ(answer.session->tokens, expected);
+    const VerifySession& first = *two.answers.front().session;
+    EXPECT_GT(first.activity.tokens_drafted, 0);
+    EXPECT_EQ(first.rounds.back().drafted, 0);
+    EXPECT_EQ(two.remote.bytes, 2 * (stored_.compressed->bytes() + stored_.full->bytes()));
+  }
+}
+
+TEST_F(RemotePrefixes, LinksCarryWhatIsStored) {
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  const int64_t full = stored_.full->bytes(), compressed = stored_.compressed->bytes();
+  EXPECT_LT(compressed, full / 2);
+  struct Expected {
+    PrefixRequest request;
+    int64_t local, remote;
+  };
+  const Expected expected[] = {{{.path = Path::local}, full, 0},
+                               {{.path = Path::remote}, 0, full},
+                               {{.path = Path::verify_only_cached}, full, compressed},
+                               {{.use = PrefixUse::compressed}, 0, compressed},
+                               {{.use = PrefixUse::recompute}, 0, 0}};
+  for (const Expected& each : expected) {
+    const PrefixRun two = run({each.request, each.request}, linked());
+    EXPECT_EQ(two.local.bytes, 2 * each.local);
+    EXPECT_EQ(two.remote.bytes, 2 * each.remote);
+  }
+  const PrefixRun again = run({{.path = Path::verify_only_stateless}}, linked());
+  EXPECT_EQ(again.local.bytes, static_cast<int64_t>(again.answers.front().session->rounds.size()) * full);
+  EXPECT_EQ(again.remote.bytes, compressed);
+}
+
+TEST_F(RemotePrefixes, ALoadThatFailsEndsItsRequestAlone) {
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  const auto lost = [](int64_t transfer) {
+    if (transfer == 1) throw UserError("the store lost a page");
+  };
+  for (const bool of_local : {true, false}) {
+    const PrefixRun three = run(std::vector<PrefixRequest>(3, {.path = Path::verify_only_cached}),
+                                of_local ? linked(lost) : linked({}, lost));
+    for (size_t i = 0; i < 3; ++i) {
+      const PrefixAnswer& answer = three.answers[i];
+      if (i == 1) {
+        EXPECT_NE(answer.failure.find("the store lost a page"), std::string::npos) << answer.failure;
+      } else {
+        EXPECT_EQ(answer.failure, "");
+        EXPECT_EQ(answer.session->tokens.size(), static_cast<size_t>(kNewTokens));
+      }
+    }
+  }
+}
+
+TEST_F(RemotePrefixes, WithoutACopyInTheStoreThePromptIsRead) {
+  const std::vector<int32_t> expected = full_tokens(options_);
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  stored_.compressed.reset();
+  const PrefixRun both = run({{.path = Path::verify_only_cached}, {.path = Path::remote}}, linked());
+  EXPECT_EQ(both.answers[0].use, PrefixUse::recompute);
+  EXPECT_EQ(both.answers[1].use, PrefixUse::path);
+  stored_.full.reset();
+  const PrefixRun none = run({{.path = Path::remote}}, linked());
+  EXPECT_EQ(none.answers[0].use, PrefixUse::recompute);
+  EXPECT_EQ(none.remote.bytes, 0);
+  for (const PrefixRun* each : {&both, &none}) {
+    for (const PrefixAnswer& answer : each->answers) EXPECT_EQ(answer.session->tokens, expected);
+  }
+}
+
+TEST_F(RemotePrefixes, WhatTheCompressedCacheSaysAloneIsItsOwnPlainDecoding) {
+  store({{"name", "snapkv"}, {"keep", 0.05}});
+  const PrefixRun lossy = run({{.use = PrefixUse::compressed}}, linked());
+  EXPECT_EQ(lossy.answers.front().failure, "");
+  EXPECT_EQ(lossy.answers.front().session->tokens.size(), static_cast<size_t>(kNewTokens));
+  EXPECT_NE(lossy.answers.front().session->tokens, full_tokens(options_));
+}
+
+TEST_F(RemotePrefixes, RequestsComeWhenTheyCome) {
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  const PrefixRun two = run({{.path = Path::remote}, {.path = Path::remote, .arrival_s = 0.05}}, linked());
+  for (const PrefixAnswer& answer : two.answers) {
+    EXPECT_EQ(answer.failure, "");
+    EXPECT_GT(answer.first_token_s, 0);
+  }
+  EXPECT_GE(two.seconds, 0.05);
+}
+
+TEST_F(RemotePrefixes, WhatCannotBeStoredIsExplained) {
+  const auto kivi = make_method({{"name", "kivi"}, {"bits", 4}}, "test");
+  EXPECT_THROW((void)store_prompt(model_, tiny_prompt(kPrompt), kivi.get(), facts_), UserError);
+  EXPECT_THROW((void)store_prompt(model_, tiny_prompt(1), nullptr, facts_), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena
