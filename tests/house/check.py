@@ -25,6 +25,7 @@ ARROWS = {
     "harness/contexts": {"harness/core", "harness/cache", "harness/placement", "harness/tiers"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
+    "harness/parallel": {"kernels", "harness/core", "harness/cache", "harness/model"},
     "harness/reuse": BELOW_ENGINE,
     "harness/engine": BELOW_ENGINE | {"harness/reuse", "harness/serving"},
     "harness/library": BELOW_ENGINE | {"harness/contexts", "harness/engine"},
@@ -33,11 +34,12 @@ ARROWS = {
     "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store"},
     # Judges a request for the experiment, through the interface that the experiment declares.
     "harness/judge": BELOW_ENGINE | MEASURING
-    | {"harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/contexts", "harness/library",
+    | {"harness/parallel", "harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/contexts",
+       "harness/library",
        "harness/store", "harness/experiment"},
     "harness/workers": {"harness/core", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
+    | {"harness/parallel", "harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
        "harness/throughput", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
@@ -45,7 +47,7 @@ ARROWS = {
     "reports": {"harness/core", "harness/store", "metrics/statistics.h"},
 }
 
-TORCH_FOLDERS = {"harness/method", "harness/engine", "methods"}
+TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/parallel", "methods"}
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 
 # Names of methods that are plain English too: only a string that is nothing else names the method.
