@@ -201,8 +201,9 @@ __device__ inline bool attend_chunk(const AttendChunk<ROWS>& chunk, const Attend
   if (thread < ROWS) {
     DeviceVisible visible{0, 0};
     if (thread < rows.count) {
-      visible = visible_positions(chunk.run.run, problem.q_len, problem.causal, problem.seen, problem.window,
-                                  rows.token(thread));
+      HeadRun run = chunk.run.run;
+      run.entries = chunk.entries;
+      visible = visible_positions(run, problem.q_len, problem.causal, problem.seen, problem.window, rows.token(thread));
     }
     const int64_t begin = visible.begin - chunk.first, end = visible.end - chunk.first;
     chunk.low[thread] = static_cast<int>(begin < 0 ? 0 : begin > chunk.count ? chunk.count : begin);

@@ -14,7 +14,13 @@ struct AttendWork {
   int64_t first_run;      // of its kv_heads in AttendCall::runs
   int64_t partials;       // where [chunks][rows][value_dim + 2] begin in AttendCall::partials
   int64_t chunks;         // of its longest run
+  const int32_t* before;  // null, or where the number of entries before the queries' own lies
 };
+
+/// Entries of a problem's run, as it was described or as it has grown.
+__device__ inline int64_t entries_of(const AttendWork& work, const HeadRun& run) {
+  return work.before == nullptr ? run.entries : *work.before + work.problem.q_len;
+}
 
 struct AttendCall {
   const AttendWork* problems;
@@ -30,7 +36,8 @@ template <int ROWS>
 struct AttendChunk {
   const AttendCall& call;
   const DeviceRun& run;
-  int64_t first;  // list position
+  int64_t entries;  // of the run
+  int64_t first;    // list position
   int count;
   float* q;        // [ROWS][q_stride(call)]
   float* weights;  // [ROWS][kWeightStride], scores first

@@ -75,12 +75,13 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(const __grid_con
   if (rows.first >= all_rows) return;
   rows.count = all_rows - rows.first < ROWS ? all_rows - rows.first : ROWS;
   const DeviceRun& run = call.runs[work.first_run + rows.head];
-  const int64_t listed = listed_entries(run.run), chunks = (listed + kChunk - 1) / kChunk;
+  const int64_t entries = entries_of(work, run.run), listed = run.run.index != nullptr ? run.run.index_count : entries;
+  const int64_t chunks = (listed + kChunk - 1) / kChunk;
   const bool split = call.partials != nullptr;
-  if (split && blockIdx.y >= work.chunks) return;
+  if (split && blockIdx.y >= (work.before == nullptr ? work.chunks : chunks)) return;
   const int64_t begin = split ? blockIdx.y : 0, end = split ? begin + 1 : chunks;
 
-  AttendChunk<ROWS> chunk{call, run};
+  AttendChunk<ROWS> chunk{call, run, entries};
   chunk.fragments = shared_memory<uint4>();
   chunk.q = shared_memory<float>() + fragment_words<T, ROWS>(call);
   chunk.out = chunk.q + ROWS * q_stride(call);
@@ -125,11 +126,13 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
   const int dim = call.value_dim, thread = static_cast<int>(threadIdx.x);
   const float* partials = call.partials + work.partials + row * (dim + 2);
   const int64_t stride = rows * (dim + 2);
+  const int64_t chunks =
+      work.before == nullptr ? work.chunks : (*work.before + work.problem.q_len + kChunk - 1) / kChunk;
   for (int c = thread; c <= dim; c += kFoldThreads) {  // the sum is merged like a channel
     float max = state.max[row];
     float mine = c < dim ? state.out[row * dim + c] : state.sum[row];
 #pragma unroll 8
-    for (int64_t k = 0; k < work.chunks; ++k) {
+    for (int64_t k = 0; k < chunks; ++k) {
       const float* from = partials + k * stride;
       const float from_sum = from[dim + 1];
       const Merge merge = merge_of(max, from[dim], from_sum);
@@ -145,7 +148,7 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
   __syncthreads();  // all have read the maximum
   if (thread != 0) return;
   float max = state.max[row];
-  for (int64_t k = 0; k < work.chunks; ++k)
+  for (int64_t k = 0; k < chunks; ++k)
     max = merge_of(max, partials[k * stride + dim], partials[k * stride + dim + 1]).max;
   state.max[row] = max;
 }
@@ -206,8 +209,9 @@ void require_valid(const AttendArgs& args, int64_t value_dim) {
   }
 }
 
-void add_problem(const AttendArgs& args, const AttendProblem& problem, int64_t value_dim, Batch& batch) {
-  AttendWork work{problem, static_cast<int64_t>(batch.runs.size()), batch.partial_floats, 0};
+void add_problem(const AttendArgs& args, const AttendProblem& problem, const int32_t* before, int64_t value_dim,
+                 Batch& batch) {
+  AttendWork work{problem, static_cast<int64_t>(batch.runs.size()), batch.partial_floats, 0, before};
   for (int64_t h = 0; h < args.kv_heads; ++h) {
     batch.runs.push_back(describe(problem.runs[h]));
     work.chunks = std::max(work.chunks, (listed_entries(problem.runs[h]) + kChunk - 1) / kChunk);
@@ -259,18 +263,26 @@ void run_batch(const AttendArgs& args, int value_dim, const Batch& batch, bool s
 }  // namespace
 
 void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream) {
+  attend_cuda(args, {}, scratch, stream);
+}
+
+void attend_cuda(const AttendArgs& args, std::span<const int32_t* const> before, CudaScratch& scratch,
+                 CudaStream stream) {
+  require(before.empty() || before.size() == args.problems.size(), "attend: a length for each problem, or none");
   const int64_t value_dim = args.value_dim == 0 ? args.head_dim : args.value_dim;
   require_valid(args, value_dim);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     Batch batches[2][2];  // [split][packed]
-    for (const AttendProblem& problem : args.problems) {
+    for (size_t i = 0; i < args.problems.size(); ++i) {
+      const AttendProblem& problem = args.problems[i];
       if (problem.dtype != dtype || problem.q_len == 0) continue;
       const std::span runs(problem.runs, static_cast<size_t>(args.kv_heads));
       const bool packed = std::any_of(runs.begin(), runs.end(), [](const HeadRun& run) {
         return run.packed_key_count > 0 || run.packed_value_count > 0;
       });
       const bool split = problem.q_len * (args.q_heads / args.kv_heads) <= kSplitRows;
-      add_problem(args, problem, value_dim, batches[split ? 1 : 0][packed ? 1 : 0]);
+      add_problem(args, problem, before.empty() ? nullptr : before[i], value_dim,
+                  batches[split ? 1 : 0][packed ? 1 : 0]);
     }
     with_format(dtype, [&](auto format) {
       using T = decltype(format);

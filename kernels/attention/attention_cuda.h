@@ -29,6 +29,8 @@
 // Keys and values are read once per group of up to 8 query rows (token, head of the group), 16 where more share 16-bit
 // cells.
 
+#include <span>
+
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/device.h"
 
@@ -39,6 +41,12 @@ void init_attention_cuda(const AttentionState& state, int64_t q_len, int64_t q_h
 
 /// Folds one segment into every problem's state. head_dim and value_dim up to 1024.
 void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream);
+
+/// The same where runs grow between launches of a recorded step: those of problem i have *before[i] + q_len entries
+/// when the work runs, HeadRun::entries at most; before[i] lies on the device. Null: as described. No indexes and no
+/// packed entries.
+void attend_cuda(const AttendArgs& args, std::span<const int32_t* const> before, CudaScratch& scratch,
+                 CudaStream stream);
 
 /// Folds `from` into `into` (rows = q_len * q_heads).
 void merge_attention_cuda(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim,

@@ -30,13 +30,15 @@ __device__ void store_number(const Cells& to, int64_t at, float x) {
 /// Grid: cells, stores.
 __global__ void __launch_bounds__(kThreads) store_kernel(const RowStore* stores) {
   const RowStore& store = stores[blockIdx.y];
-  const int64_t cell = store.position / kCell + blockIdx.x, end = store.position + store.count;
+  const int64_t position = store.position + (store.before == nullptr ? 0 : *store.before);
+  const int64_t cell = position / kCell + blockIdx.x, end = position + store.count;
+  if (cell * kCell >= end) return;
   for (int64_t i = threadIdx.x; i < kCell * store.to.head_dim; i += kThreads) {
     const Place place = place_of(store.to, i);
     const int64_t entry = cell * kCell + place.lane;
-    if (entry < store.position || entry >= end) continue;
+    if (entry < position || entry >= end) continue;
     store_number(store.to, cell * kCell * store.to.head_dim + i,
-                 store.rows[(entry - store.position) * store.row_stride + place.channel]);
+                 store.rows[(entry - position) * store.row_stride + place.channel]);
   }
 }
 
@@ -64,6 +66,48 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const EntryGather* gat
   }
 }
 
+/// One cell of the target: entries to shared memory 16 bytes at a time where they lie in a row, then in the order of
+/// the cell.
+template <class Bits>
+__device__ void merge_cell(const EntryMerge& merge, int64_t cell) {
+  constexpr int kVectorNumbers = 16 / static_cast<int>(sizeof(Bits));
+  const int dim = static_cast<int>(merge.to.head_dim), stride = dim + kVectorNumbers;
+  const int64_t left = merge.count - cell * kCell;
+  const int entries = static_cast<int>(left < kCell ? left : kCell), vectors = dim / kVectorNumbers;
+  auto* rows = shared_memory<Bits>();  // [16][stride]
+  for (int i = static_cast<int>(threadIdx.x); i < entries * vectors; i += kThreads) {
+    const int row = i / vectors, channel = i % vectors * kVectorNumbers;
+    const int64_t listed = cell * kCell + row, source = merge.source == nullptr ? ~listed : merge.source[listed];
+    const Cells& from = source < 0 ? merge.far : merge.near;
+    const int64_t entry = source < 0 ? ~source : source;
+    const auto* data = static_cast<const Bits*>(from.data);
+    if (from.kind == CellKind::values) {
+      *reinterpret_cast<uint4*>(rows + row * stride + channel) = load_16_bytes(data + entry * dim + channel);
+    } else {
+      for (int c = channel; c < channel + kVectorNumbers; ++c) {
+        rows[row * stride + c] = data[cell_offset(CellKind::keys, dim, entry, c)];
+      }
+    }
+  }
+  __syncthreads();
+  auto* to = static_cast<Bits*>(merge.to.data) + cell * kCell * dim;
+  for (int64_t i = threadIdx.x; i < kCell * dim; i += kThreads) {
+    const Place place = place_of(merge.to, i);
+    if (place.lane < entries) to[i] = rows[place.lane * stride + place.channel];
+  }
+}
+
+/// Grid: cells, merges.
+__global__ void __launch_bounds__(kThreads) merge_kernel(const EntryMerge* merges) {
+  const EntryMerge& merge = merges[blockIdx.y];
+  if (blockIdx.x * kCell >= merge.count) return;
+  if (merge.to.dtype == DType::f32) {
+    merge_cell<uint32_t>(merge, blockIdx.x);
+  } else {
+    merge_cell<uint16_t>(merge, blockIdx.x);
+  }
+}
+
 void require_run(const Cells& cells) {
   require(cells.head_dim > 0 && cells.head_dim % kCell == 0, "cells: head_dim must be a positive multiple of 16");
 }
@@ -72,10 +116,16 @@ int64_t touched_cells(int64_t position, int64_t count) {
   return count == 0 ? 0 : (position + count - 1) / kCell - position / kCell + 1;
 }
 
+int64_t touched_cells(const RowStore& store) {
+  if (store.before == nullptr) return touched_cells(store.position, store.count);
+  return store.count == 0 ? 0 : (store.count + kCell - 2) / kCell + 1;  // wherever it begins
+}
+int64_t touched_cells(const EntryGather& gather) { return touched_cells(gather.position, gather.count); }
+
 template <class Item>
 int64_t most_cells(std::span<const Item> items) {
   int64_t cells = 0;
-  for (const Item& item : items) cells = std::max(cells, touched_cells(item.position, item.count));
+  for (const Item& item : items) cells = std::max(cells, touched_cells(item));
   return cells;
 }
 
@@ -94,6 +144,20 @@ void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scra
     require(a.data != b.data, "gather_entries: on the device, into other memory only");
   }
   launch_items(gather_kernel, gathers, most_cells(gathers), kThreads, 0, scratch, stream);
+}
+
+void merge_entries_cuda(std::span<const EntryMerge> merges, CudaScratch& scratch, CudaStream stream) {
+  int64_t cells = 0, shared = 0;
+  for (const EntryMerge& merge : merges) {
+    for (const Cells* from : {&merge.near, &merge.far}) {
+      require_run(*from);
+      require(from->dtype == merge.to.dtype && from->head_dim == merge.to.head_dim, "cells: runs of different kinds");
+      require(from->data != merge.to.data, "merge_entries: into other memory only");
+    }
+    cells = std::max(cells, cells_for(merge.count));
+    shared = std::max(shared, kCell * (merge.to.head_dim * size_of(merge.to.dtype) + 16));
+  }
+  launch_items(merge_kernel, merges, cells, kThreads, shared, scratch, stream);
 }
 
 }  // namespace kvarena::kernels

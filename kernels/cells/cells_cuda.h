@@ -15,6 +15,9 @@ struct RowStore {
   int64_t position = 0, count = 0;
   const float* rows = nullptr;  // [count, head_dim]
   int64_t row_stride = 0;
+  /// Null, or where on the device lies what is added to `position` when the work runs: a recorded step appends further
+  /// each time it is launched.
+  const int32_t* before = nullptr;
 };
 /// The runs must not overlap.
 void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream);
@@ -29,5 +32,17 @@ struct EntryGather {
   int64_t position = 0;
 };
 void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scratch, CudaStream stream);
+
+/// A run of entries out of two: entry i of `to` is entry source[i] of `near`, or ~source[i] of `far` where that is
+/// negative. What a head attends to next, most of which lies on the device while the rest comes from pinned host
+/// memory. Cells of `far` may be of either kind, whichever `near` and `to` are: keys that lie entry by entry are read
+/// over a bus in pieces of whole entries. Lanes behind the last entry keep their bits.
+struct EntryMerge {
+  Cells near, far;
+  const int32_t* source = nullptr;  // [count], on the device; null: entry i of `far`
+  int64_t count = 0;
+  Cells to;  // other memory than `near` and `far`
+};
+void merge_entries_cuda(std::span<const EntryMerge> merges, CudaScratch& scratch, CudaStream stream);
 
 }  // namespace kvarena::kernels

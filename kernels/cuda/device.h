@@ -25,6 +25,8 @@ using CudaEvent = CUevent_st*;
 
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream);
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
+/// Between two places on the device.
+void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream);
 /// Waits until all that was given to the stream is done.
 void cuda_synchronize(CudaStream stream);
 
@@ -71,6 +73,25 @@ class CudaQueue {
 
  private:
   CudaStream stream_ = nullptr;
+};
+
+/// A point in a stream's work that others wait for.
+class CudaMark {
+ public:
+  CudaMark();
+  ~CudaMark();
+  CudaMark(const CudaMark&) = delete;
+  CudaMark& operator=(const CudaMark&) = delete;
+  /// Behind all that the stream was given so far; an earlier point is forgotten.
+  void record(CudaStream stream);
+  /// What `stream` is given from now on waits for the point. Nothing waits for a mark that was never recorded.
+  void hold(CudaStream stream) const;
+  /// Whether wait() would return at once.
+  [[nodiscard]] bool reached() const;
+  void wait() const;
+
+ private:
+  CudaEvent event_ = nullptr;
 };
 
 /// Work recorded once and started again and again without the host's part of it: a decoding step is a hundred kernels

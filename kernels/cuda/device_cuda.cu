@@ -22,6 +22,11 @@ void cuda_download(void* host, const void* device, int64_t bytes, CudaStream str
              "copying from the device");
 }
 
+void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream) {
+  cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
+             "copying on the device");
+}
+
 void cuda_synchronize(CudaStream stream) { cuda_check(cudaStreamSynchronize(stream), "waiting for a stream"); }
 
 CudaBuffer::~CudaBuffer() { cudaFree(data_); }
@@ -50,6 +55,20 @@ PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
 
 CudaQueue::CudaQueue() { cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
 CudaQueue::~CudaQueue() { cudaStreamDestroy(stream_); }
+
+CudaMark::CudaMark() { cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
+CudaMark::~CudaMark() { cudaEventDestroy(event_); }
+void CudaMark::record(CudaStream stream) { cuda_check(cudaEventRecord(event_, stream), "recording an event"); }
+void CudaMark::hold(CudaStream stream) const {
+  cuda_check(cudaStreamWaitEvent(stream, event_, 0), "letting a stream wait for an event");
+}
+bool CudaMark::reached() const {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state == cudaErrorNotReady) return false;
+  cuda_check(state, "asking for an event");
+  return true;
+}
+void CudaMark::wait() const { cuda_check(cudaEventSynchronize(event_), "waiting for an event"); }
 
 CudaGraph::CudaGraph(CudaStream stream, const std::function<void()>& body) {
   // Relaxed: a scratch may allocate and copy on other streams meanwhile.

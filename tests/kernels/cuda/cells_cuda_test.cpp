@@ -76,6 +76,65 @@ TEST_F(CellsCuda, GatheredEntriesHaveTheHostsBitsAndNeighboursKeepTheirs) {
   }
 }
 
+TEST_F(CellsCuda, RowsAreStoredBehindALengthThatTheDeviceReads) {
+  const int64_t head_dim = 32;
+  const std::vector<float> rows = normal(20 * head_dim, 5);
+  for (const int32_t before : {0, 15, 16, 30}) {
+    for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{20}}) {
+      std::vector<uint16_t> host = marked_memory(64, head_dim, DType::bf16);
+      OnDevice device;
+      Cells to{CellKind::keys, DType::bf16, head_dim, device.copy(host)};
+      RowStore store{to, 3, count, device.copy(rows), head_dim};
+      store.before = device.copy(std::vector<int32_t>{before});
+      CudaScratch scratch;
+      store_rows_cuda({&store, 1}, scratch, nullptr);
+      store_rows({CellKind::keys, DType::bf16, head_dim, host.data()}, 3 + before, count, rows.data(), head_dim);
+      EXPECT_EQ(test::from_device(static_cast<const uint16_t*>(to.data), static_cast<int64_t>(host.size())), host)
+          << before << "+" << count;
+    }
+  }
+}
+
+TEST_F(CellsCuda, MergedEntriesComeFromBothRunsInTheOrderAsked) {
+  const int64_t head_dim = 48, n = 40;
+  const std::vector<float> near_rows = normal(n * head_dim, 6), far_rows = normal(n * head_dim, 7);
+  const std::vector<int32_t> source{3, ~0, ~39, 17, 4, ~8, ~9, 39, 0, ~1, ~2, ~3, ~4, ~5, ~6, 38, 37, ~20, 1};
+  const auto count = static_cast<int64_t>(source.size());
+  for (const DType dtype : test::kDTypes) {
+    for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+      for (const CellKind far_kind : {kind, CellKind::values}) {
+        std::vector<uint16_t> near = marked_memory(n, head_dim, dtype), far = near, want = near;
+        store_rows({kind, dtype, head_dim, near.data()}, 0, n, near_rows.data(), head_dim);
+        store_rows({far_kind, dtype, head_dim, far.data()}, 0, n, far_rows.data(), head_dim);
+        OnDevice device;
+        EntryMerge merge{{kind, dtype, head_dim, device.copy(near)},
+                         {far_kind, dtype, head_dim, device.copy(far)},
+                         device.copy(source),
+                         count,
+                         {kind, dtype, head_dim, device.copy(want)}};
+        const Cells to{kind, dtype, head_dim, want.data()};
+        for (int64_t i = 0; i < count; ++i) {
+          const int32_t s = source[static_cast<size_t>(i)];
+          const std::vector<float>& rows = s < 0 ? far_rows : near_rows;
+          store_rows(to, i, 1, rows.data() + (s < 0 ? ~s : s) * head_dim, head_dim);
+        }
+        CudaScratch scratch;
+        merge_entries_cuda({&merge, 1}, scratch, nullptr);
+        EXPECT_EQ(test::from_device(static_cast<const uint16_t*>(merge.to.data), static_cast<int64_t>(want.size())),
+                  want)
+            << name_of(dtype);
+        merge.source = nullptr;
+        merge.count = n;
+        merge_entries_cuda({&merge, 1}, scratch, nullptr);
+        store_rows(to, 0, n, far_rows.data(), head_dim);
+        EXPECT_EQ(test::from_device(static_cast<const uint16_t*>(merge.to.data), static_cast<int64_t>(want.size())),
+                  want)
+            << name_of(dtype) << " all of one";
+      }
+    }
+  }
+}
+
 TEST_F(CellsCuda, GatheringInPlaceIsRefused) {
   std::vector<float> memory(256);
   const Cells cells{CellKind::keys, DType::f32, 16, memory.data()};

@@ -124,4 +124,59 @@ TEST(EmulatedCuda, ShufflesBallotsAndReductionsSeeTheirLanes) {
   }
 }
 
+/// What a stream reads that another one writes, with or without a wait between them, under some seeds.
+std::vector<int> read_across_streams(bool with_wait) {
+  std::vector<int> seen;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    emulated_cuda::set_seed(seed);
+    cudaStream_t writer = nullptr, reader = nullptr;
+    cudaEvent_t written = nullptr;
+    cudaStreamCreateWithFlags(&writer, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&reader, cudaStreamNonBlocking);
+    cudaEventCreate(&written);
+    int number = 0, found = -1;
+    emulated_cuda::start(writer, [&] { number = 7; });
+    cudaEventRecord(written, writer);
+    if (with_wait) cudaStreamWaitEvent(reader, written, 0);
+    emulated_cuda::start(reader, [&] { found = number; });
+    cudaStreamSynchronize(reader);
+    seen.push_back(found);
+    cudaEventDestroy(written);
+    cudaStreamDestroy(reader);
+    cudaStreamDestroy(writer);
+  }
+  return seen;
+}
+
+TEST(EmulatedCuda, AStreamThatDoesNotWaitForAnotherShows) {
+  EXPECT_EQ(read_across_streams(true), std::vector<int>(20, 7));
+  EXPECT_NE(read_across_streams(false), std::vector<int>(20, 7));
+}
+
+TEST(EmulatedCuda, PinnedMemoryIsReadWhenTheCopyRunsAndOtherMemoryAtTheCall) {
+  void *device = nullptr, *pinned = nullptr;
+  cudaStream_t stream = nullptr;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  cudaMalloc(&device, 4);
+  cudaMallocHost(&pinned, 4);
+  int late = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    emulated_cuda::set_seed(seed);
+    int ordinary = 1;
+    *static_cast<int*>(pinned) = 1;
+    cudaMemcpyAsync(device, &ordinary, 4, cudaMemcpyHostToDevice, stream);
+    ordinary = 2;
+    cudaStreamSynchronize(stream);
+    EXPECT_EQ(*static_cast<int*>(device), 1);
+    cudaMemcpyAsync(device, pinned, 4, cudaMemcpyHostToDevice, stream);
+    *static_cast<int*>(pinned) = 2;
+    cudaStreamSynchronize(stream);
+    late += *static_cast<int*>(device) == 2 ? 1 : 0;
+  }
+  EXPECT_GT(late, 0);
+  cudaFreeHost(pinned);
+  cudaFree(device);
+  cudaStreamDestroy(stream);
+}
+
 }  // namespace

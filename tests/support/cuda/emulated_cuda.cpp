@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -244,16 +247,85 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   std::vector<std::function<void()>> work;
 };
-struct CUstream_st {
-  CUgraph_st* recording = nullptr;
-};
 struct CUevent_st {
+  CUstream_st* stream = nullptr;       // where it was recorded last
+  uint64_t recorded = 0, reached = 0;  // how often
   std::chrono::steady_clock::time_point at;
 };
+struct CUstream_st {
+  struct Work {
+    std::function<void()> run;
+    CUevent_st* awaited = nullptr;  // null, or what must be reached before
+    uint64_t recorded = 0;
+  };
+  CUgraph_st* recording = nullptr;
+  std::deque<Work> waiting;
+};
+
+namespace {
+
+std::recursive_mutex the_runtime;  // held in every call
+using Lock = std::lock_guard<std::recursive_mutex>;
+std::set<CUstream_st*> streams;
+std::map<const unsigned char*, size_t> pinned;  // where it begins, and its bytes
+
+/// Does the first thing that the stream has to do; false when it must wait for another.
+bool advance(CUstream_st& stream) {
+  const CUstream_st::Work& first = stream.waiting.front();
+  if (first.awaited != nullptr && first.awaited->reached < first.recorded) return false;
+  const std::function<void()> run = first.run;
+  stream.waiting.pop_front();
+  run();
+  return true;
+}
+
+void reach(CUevent_st& event, uint64_t recorded) {
+  while (event.reached < recorded) {
+    CUstream_st& stream = *event.stream;
+    if (stream.waiting.empty()) throw std::logic_error("emulated CUDA: an event that is never reached");
+    if (advance(stream)) continue;
+    const CUstream_st::Work& first = stream.waiting.front();
+    reach(*first.awaited, first.recorded);
+  }
+}
+
+void drain(CUstream_st& stream) {
+  while (!stream.waiting.empty()) {
+    if (advance(stream)) continue;
+    const CUstream_st::Work& first = stream.waiting.front();
+    reach(*first.awaited, first.recorded);
+  }
+}
+void drain_all() {
+  for (CUstream_st* stream : streams) drain(*stream);
+}
+
+/// Some of what streams have to do, of any of them.
+void advance_some() {
+  while (!streams.empty() && machine.random() % 3 != 0) {
+    auto stream = streams.begin();
+    std::advance(stream, static_cast<ptrdiff_t>(machine.random() % streams.size()));
+    if (!(*stream)->waiting.empty()) advance(**stream);
+  }
+}
+
+bool is_pinned(const void* memory) {
+  const auto* at = static_cast<const unsigned char*>(memory);
+  const auto behind = pinned.upper_bound(at);
+  return behind != pinned.begin() && at < std::prev(behind)->first + std::prev(behind)->second;
+}
+
+}  // namespace
 
 void emulated_cuda::start(CUstream_st* stream, std::function<void()> work) {
-  if (stream == nullptr || stream->recording == nullptr) return work();
-  stream->recording->work.push_back(std::move(work));
+  const Lock lock(the_runtime);
+  if (stream == nullptr) return work();
+  if (stream->recording != nullptr) {
+    stream->recording->work.push_back(std::move(work));
+    return;
+  }
+  stream->waiting.push_back({std::move(work)});
+  advance_some();
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
@@ -261,6 +333,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaSuccess: return "no error";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorNotReady: return "device not ready";
   }
   return "?";
 }
@@ -285,6 +358,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  const Lock lock(the_runtime);
+  drain_all();
   unsigned char* whole = static_cast<unsigned char*>(memory) - kHeadBytes;
   size_t bytes = 0;
   std::memcpy(&bytes, whole, sizeof(bytes));
@@ -294,15 +369,32 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
-  *memory = std::malloc(bytes);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  const Lock lock(the_runtime);
+  *memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (*memory == nullptr) return cudaErrorMemoryAllocation;
+  pinned[static_cast<unsigned char*>(*memory)] = bytes;
+  std::memset(*memory, kPoison, bytes);
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  const Lock lock(the_runtime);
+  drain_all();
+  pinned.erase(static_cast<unsigned char*>(memory));
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+/// What lies in ordinary memory is taken, or has arrived, when the call returns.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Lock lock(the_runtime);
+  const bool recording = stream != nullptr && stream->recording != nullptr;
+  if (kind == cudaMemcpyHostToDevice && !recording && !is_pinned(from)) {
+    const auto* begin = static_cast<const unsigned char*>(from);
+    start(stream,
+          [to, copy = std::vector<unsigned char>(begin, begin + bytes)] { std::memcpy(to, copy.data(), copy.size()); });
+    return cudaSuccess;
+  }
   start(stream, [=] { std::memcpy(to, from, bytes); });
+  if (kind == cudaMemcpyDeviceToHost && stream != nullptr && !recording && !is_pinned(to)) drain(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
@@ -310,15 +402,24 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const Lock lock(the_runtime);
   *stream = new CUstream_st;
+  streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(the_runtime);
+  drain(*stream);
+  streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return stream != nullptr && stream->recording != nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+  const Lock lock(the_runtime);
+  if (stream == nullptr) return cudaSuccess;
+  if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  drain(*stream);
+  return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr || stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
@@ -338,8 +439,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   *executable = new CUgraphExec_st{graph->work};
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
-  for (const std::function<void()>& work : executable->work) work();
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  for (const std::function<void()>& work : executable->work) start(stream, work);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -347,6 +448,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const Lock lock(the_runtime);
   delete executable;
   return cudaSuccess;
 }
@@ -356,15 +458,43 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock(the_runtime);
+  drain_all();  // whoever waits for it
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->at = std::chrono::steady_clock::now();
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(the_runtime);
+  event->stream = stream;
+  const uint64_t recorded = ++event->recorded;
+  start(stream, [event, recorded] {
+    event->reached = recorded;
+    event->at = std::chrono::steady_clock::now();
+  });
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(the_runtime);
+  reach(*event, event->recorded);
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(the_runtime);
+  advance_some();
+  return event->reached < event->recorded ? cudaErrorNotReady : cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(the_runtime);
+  if (stream == nullptr) {
+    reach(*event, event->recorded);
+  } else {
+    stream->waiting.push_back({[] {}, event, event->recorded});
+    advance_some();
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const Lock lock(the_runtime);
   *milliseconds = std::chrono::duration<float, std::milli>(to->at - from->at).count();
   return cudaSuccess;
 }

@@ -7,6 +7,10 @@
 // run in an order drawn from a seed, each until it must wait, so that a missing barrier shows as a wrong result. A
 // launch throws std::logic_error, naming places, when threads wait at different barriers, when a lane named in a mask
 // has returned or is elsewhere, or when shared memory is written past its end. Shared and device memory begin as NaN.
+//
+// What is given to a stream (but the default one, which is done at once) runs some time later, drawn from the same
+// seed: at the latest when somebody waits for it. So a stream that reads what another has not been told to wait for, or
+// a host that writes to pinned memory too early, shows as a wrong result as well. One thread at a time is in here.
 
 #include <bit>
 #include <cmath>
@@ -71,7 +75,7 @@ void sync_block(const std::source_location& where);
 
 /// Runs `kernel` for every thread of the grid.
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
-/// Does `work` now, or records it where a graph is being made of the stream.
+/// Gives `work` to the stream, or records it where a graph is being made of that.
 void start(CUstream_st* stream, std::function<void()> work);
 /// Of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
@@ -199,7 +203,7 @@ using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraphExec_st*;
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorStreamCaptureUnsupported };
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorStreamCaptureUnsupported, cudaErrorNotReady };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
@@ -229,5 +233,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 // NOLINTEND
