@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/rope/rope.h"
+
 namespace kvarena {
 namespace {
 
@@ -92,6 +94,23 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
       break;
   }
   return rope;
+}
+
+void rotation_rows(const ModelConfig& config, const RopeFrequencies& rope, std::span<const int32_t> positions,
+                   std::span<const int64_t> prompts, float* cos, float* sin) {
+  const int64_t half = config.rotary_dim() / 2;
+  const auto rows = static_cast<int64_t>(positions.size());
+  kernels::rotation_tables(positions.data(), rows, rope.inverse.data(), half, rope.magnitude, cos, sin);
+  if (config.rope_scaling.type != RopeScaling::Type::dynamic) return;
+  RopeFrequencies grown;
+  int64_t length = config.rope_scaling.original_max_position;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t own = std::max<int64_t>(prompts[row], positions[row] + 1);
+    if (own <= config.rope_scaling.original_max_position) continue;
+    if (own != length) grown = rope_frequencies(config, length = own);
+    kernels::rotation_tables(&positions[row], 1, grown.inverse.data(), half, grown.magnitude, cos + row * half,
+                             sin + row * half);
+  }
 }
 
 double rope_score_factor(const RopeScaling& scaling) {

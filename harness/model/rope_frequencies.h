@@ -1,6 +1,8 @@
 #pragma once
 // Angles per position of rotary embedding, with the scalings that long-context models use.
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "harness/model/config.h"
@@ -15,6 +17,12 @@ struct RopeFrequencies {
 /// Frequencies for a token that is in a sequence of `length` tokens. Only dynamic NTK scaling depends on the length,
 /// and only past the original window.
 [[nodiscard]] RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length = 0);
+
+/// Tables cos, sin [rows, rotary_dim / 2] of a pass's rows at `positions`; `rope` are the model's frequencies. Dynamic
+/// scaling turns a token by the frequencies of the sequence it was fed in: of the whole prompt for a token of the
+/// prompt, of the tokens up to itself for a later one; prompts [rows] are the prompts' lengths as far as known.
+void rotation_rows(const ModelConfig& config, const RopeFrequencies& rope, std::span<const int32_t> positions,
+                   std::span<const int64_t> prompts, float* cos, float* sin);
 
 /// Factor on the scores beside 1/sqrt(head_dim): DeepSeek's YaRN scales them by mscale_all_dim, others by nothing.
 [[nodiscard]] double rope_score_factor(const RopeScaling& scaling);

@@ -8,13 +8,13 @@
 #include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/model/feed_forward.h"
+#include "harness/model/pass_checks.h"
 #include "harness/model/products.h"
 #include "harness/model/ranks/driver.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/transformer_impl.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cells/cells.h"
-#include "kernels/rope/rope.h"
 
 namespace kvarena {
 namespace {
@@ -31,28 +31,14 @@ void check_supported(const ModelConfig& config, const LayerShape& shape) {
 
 }  // namespace
 
-void Transformer::Impl::check_tokens(std::span<const int32_t> tokens) const {
-  for (const int32_t token : tokens) {
-    if (token >= 0 && token < config.vocab_size) continue;
-    fail({.place = "sequence",
-          .found = fmt::format("token id {}", token),
-          .expected = fmt::format("0 to {}", config.vocab_size - 1)});
-  }
-}
-
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
     KVARENA_ASSERT(pass.parents.empty() || pass.parents.size() == pass.tokens.size(),
                    fmt::format("{} parents of {} tokens", pass.parents.size(), pass.tokens.size()));
     KVARENA_ASSERT(pass.exit_after >= 0 && pass.exit_after <= config.layers, fmt::format("{}", pass.exit_after));
-    const int64_t length = pass.cache->length + static_cast<int64_t>(pass.tokens.size());
-    if (length > config.max_position) {
-      fail({.place = "sequence",
-            .found = fmt::format("{} tokens", length),
-            .expected = fmt::format("at most {}, the model's window", config.max_position)});
-    }
-    check_tokens(pass.tokens);
+    check_tokens(config, pass.tokens);
+    check_window(config, pass.cache->length + static_cast<int64_t>(pass.tokens.size()));
   }
 }
 
@@ -79,22 +65,8 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   fill_rotations(cos, cos + a.rows * half);
 }
 
-/// Tables [rows, rotary / 2] of all `positions`. Dynamic scaling turns a token by the frequencies of the sequence it
-/// was fed in: of the whole prompt for a token of the prompt, of the tokens up to itself for a later one.
 void Transformer::Impl::fill_rotations(float* cos, float* sin) {
-  const int64_t half = config.rotary_dim() / 2;
-  const auto rows = static_cast<int64_t>(positions.size());
-  kernels::rotation_tables(positions.data(), rows, rope.inverse.data(), half, rope.magnitude, cos, sin);
-  if (config.rope_scaling.type != RopeScaling::Type::dynamic) return;
-  RopeFrequencies grown;
-  int64_t length = config.rope_scaling.original_max_position;
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t own = std::max<int64_t>(lengths[row], positions[row] + 1);
-    if (own <= config.rope_scaling.original_max_position) continue;
-    if (own != length) grown = rope_frequencies(config, length = own);
-    kernels::rotation_tables(&positions[row], 1, grown.inverse.data(), half, grown.magnitude, cos + row * half,
-                             sin + row * half);
-  }
+  rotation_rows(config, rope, positions, lengths, cos, sin);
 }
 
 void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows,
@@ -259,7 +231,7 @@ std::vector<float> Transformer::output_projection(int64_t layer) const {
                     impl_->weights.layers[layer].attention);
 }
 void Transformer::embed(std::span<const int32_t> tokens, float* rows) const {
-  impl_->check_tokens(tokens);
+  check_tokens(impl_->config, tokens);
   read_rows(impl_->weights.embedding, tokens, rows);
 }
 void Transformer::predict(const float* rows, int64_t count, float* logits) const {

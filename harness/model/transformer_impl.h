@@ -31,11 +31,10 @@ struct Transformer::Impl {
   Workspace stream;                // recompute(): residuals of all rows
   Workspace stream_turn;           // recompute(): cos of all rows, then sin
 
-  void check_tokens(std::span<const int32_t> tokens) const;
   void check(std::span<const SequencePass> batch) const;
   void embed(std::span<const SequencePass> batch);
   void make_rotations(std::span<const SequencePass> batch);
-  void fill_rotations(float* cos, float* sin);
+  void fill_rotations(float* cos, float* sin);  // of all `positions`
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
   void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
   void mlp_block(const LayerWeights& layer);

@@ -25,7 +25,7 @@ using CudaEvent = CUevent_st*;
 
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream);
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
-/// Between two places on the device.
+/// Between two places, each on the device or in pinned memory.
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream);
 /// Waits until all that was given to the stream is done.
 void cuda_synchronize(CudaStream stream);

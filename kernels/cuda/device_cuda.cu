@@ -23,8 +23,7 @@ void cuda_download(void* host, const void* device, int64_t bytes, CudaStream str
 }
 
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream) {
-  cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
-             "copying on the device");
+  cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream), "copying");
 }
 
 void cuda_synchronize(CudaStream stream) { cuda_check(cudaStreamSynchronize(stream), "waiting for a stream"); }

@@ -26,6 +26,7 @@ ARROWS = {
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
     "harness/parallel": {"kernels", "harness/core", "harness/cache", "harness/model"},
+    "harness/device": BELOW_METHOD | {"harness/model"},
     "harness/reuse": BELOW_ENGINE,
     "harness/engine": BELOW_ENGINE | {"harness/reuse", "harness/serving"},
     "harness/library": BELOW_ENGINE | {"harness/contexts", "harness/engine"},

@@ -1,0 +1,173 @@
+#include "harness/device/device_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "harness/core/error.h"
+
+namespace kvarena::device {
+
+using kernels::CellKind;
+using kernels::Cells;
+
+PlacedMemory::PlacedMemory(Placement placement, int64_t bytes) {
+  if (placement == Placement::device) {
+    device_.reserve(bytes);
+  } else {
+    pinned_ = std::make_unique<kernels::PinnedBuffer>(bytes);
+  }
+}
+
+char* PlacedMemory::data() const { return static_cast<char*>(pinned_ ? pinned_->data() : device_.data()); }
+
+DeviceCache::DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries)
+    : layers_(std::move(layers)), placement_(placement) {
+  static std::atomic<int64_t> made{0};
+  id_ = made++;
+  for (const LayerShape& layer : layers_) {
+    const LayerShape& first = layers_.front();
+    KVARENA_ASSERT(layer.kv_heads == first.kv_heads && layer.head_dim == first.head_dim && layer.dtype == first.dtype,
+                   "layers of different shapes");
+  }
+  if (entries > 0) reserve(entries, nullptr);
+}
+
+int64_t DeviceCache::head_bytes(int64_t room) const {
+  return kernels::cell_bytes(room, layers_.front().head_dim, layers_.front().dtype);
+}
+
+int64_t DeviceCache::bytes() const {
+  return std::ssize(memory_) * layers_.front().kv_heads * 2 * head_bytes(capacity_);
+}
+
+int64_t DeviceCache::device_bytes() const {
+  int64_t total = placement_ == Placement::device ? bytes() : 0;
+  for (const Window& window : windows_) total += window.memory.bytes();
+  return total;
+}
+
+int64_t DeviceCache::fetched_bytes() const {
+  const LayerShape& shape = layers_.front();
+  return fetched_entries_ * 2 * shape.head_dim * kernels::size_of(shape.dtype);
+}
+
+/// Half again as much at least, in blocks of cells: what is there moves seldom.
+void DeviceCache::reserve(int64_t entries, kernels::CudaStream stream) {
+  if (entries <= capacity_) return;
+  constexpr int64_t kBlock = 256;
+  const int64_t wanted = memory_.empty() ? entries : std::max(entries, capacity_ + capacity_ / 2);
+  const int64_t capacity = (wanted + kBlock - 1) / kBlock * kBlock;
+  const int64_t runs = 2 * layers_.front().kv_heads, from = head_bytes(capacity_), to = head_bytes(capacity);
+  std::vector<PlacedMemory> grown;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    grown.emplace_back(placement_, runs * to);
+    if (length_ == 0) continue;
+    for (int64_t run = 0; run < runs; ++run) {
+      kernels::cuda_copy(grown[layer].data() + run * to, memory_[layer].data() + run * from, head_bytes(length_),
+                         stream);
+    }
+    kernels::cuda_synchronize(stream);
+    memory_[layer] = {};  // a layer at a time is held twice
+  }
+  memory_ = std::move(grown);
+  capacity_ = capacity;
+  ++moves_;
+}
+
+Cells DeviceCache::cells(int64_t layer, int64_t head, CellKind kind) const {
+  const LayerShape& shape = layers_.front();
+  const int64_t run = 2 * head + (kind == CellKind::keys ? 0 : 1);
+  return {.kind = placement_ == Placement::host ? CellKind::values : kind,
+          .dtype = shape.dtype,
+          .head_dim = shape.head_dim,
+          .data = memory_[layer].data() + run * head_bytes(capacity_)};
+}
+
+Cells DeviceCache::cells(const Window& window, int64_t head, CellKind kind) const {
+  const LayerShape& shape = layers_.front();
+  const int64_t run = 2 * head + (kind == CellKind::keys ? 0 : 1);
+  return {.kind = kind,
+          .dtype = shape.dtype,
+          .head_dim = shape.head_dim,
+          .data = static_cast<char*>(window.memory.data()) + run * head_bytes(room_)};
+}
+
+void DeviceCache::truncate(int64_t length) {
+  KVARENA_ASSERT(length >= 0 && length <= length_, fmt::format("{} of {}", length, length_));
+  length_ = length;
+  for (std::vector<int32_t>& head : held_) std::erase_if(head, [&](int32_t position) { return position >= length; });
+}
+
+/// What windows hold is lost.
+void DeviceCache::make_windows(int64_t room, size_t count) {
+  const int64_t kv_heads = layers_.front().kv_heads;
+  held_.assign(static_cast<size_t>(kv_heads), {});
+  windows_.clear();
+  windows_.resize(count);
+  room_ = room;
+  for (Window& window : windows_) window.memory.reserve(kv_heads * 2 * head_bytes(room));
+}
+
+void DeviceCache::choose(const std::vector<std::vector<int32_t>>* positions, int64_t fresh) {
+  const int64_t kv_heads = layers_.front().kv_heads;
+  const bool chosen = positions != nullptr, shared = chosen == chosen_ && !windows_.empty();
+  chosen_ = chosen;
+  fetched_entries_ = 0;
+  counts_.assign(static_cast<size_t>(kv_heads), length_);
+  lists_.assign(static_cast<size_t>(kv_heads), {});
+  for (int64_t h = 0; chosen && h < kv_heads; ++h) {
+    const std::vector<int32_t>& wanted = positions->at(static_cast<size_t>(h));
+    KVARENA_ASSERT(wanted.empty() || (wanted.front() >= 0 && wanted.back() < length_),
+                   fmt::format("a position outside the cache's {}", length_));
+    KVARENA_ASSERT(std::ranges::is_sorted(wanted, std::ranges::less_equal{}), "positions that do not ascend");
+    counts_[h] = std::ssize(wanted);
+  }
+  if (placement_ == Placement::device) {
+    for (int64_t h = 0; chosen && h < kv_heads; ++h) {
+      lists_[h] = (*positions)[h];
+      for (int64_t i = 0; i < fresh; ++i) lists_[h].push_back(static_cast<int32_t>(length_ + i));
+    }
+    return;
+  }
+  const int64_t needed = std::ranges::max(counts_) + fresh;
+  if (!shared || needed > room_) {
+    constexpr int64_t kBlock = 64;  // so that a budget and some tokens of a verification fit without moving
+    const int64_t room = chosen ? (needed + kBlock - 1) / kBlock * kBlock : std::max(capacity_, needed);
+    make_windows(room, chosen ? layers_.size() + 1 : 2);
+  }
+  if (chosen) {
+    find_in_windows(*positions);
+  } else {
+    fetched_entries_ = std::ssize(layers_) * kv_heads * length_;
+  }
+}
+
+void DeviceCache::find_in_windows(const std::vector<std::vector<int32_t>>& positions) {
+  for (size_t h = 0; h < positions.size(); ++h) {
+    auto held = held_[h].begin();
+    for (const int32_t wanted : positions[h]) {
+      held = std::lower_bound(held, held_[h].end(), wanted);
+      const bool here = held != held_[h].end() && *held == wanted;
+      lists_[h].push_back(here ? static_cast<int32_t>(held - held_[h].begin()) : ~wanted);
+      if (!here) fetched_entries_ += std::ssize(layers_);
+    }
+    held_[h] = positions[h];
+  }
+}
+
+DeviceCache::Window& DeviceCache::window(int64_t layer) {
+  return windows_[static_cast<size_t>(chosen_ ? layer : layer % 2)];
+}
+
+void DeviceCache::advance(int64_t fresh) {
+  if (chosen_) {
+    for (std::vector<int32_t>& head : held_) {  // none on the device
+      for (int64_t i = 0; i < fresh; ++i) head.push_back(static_cast<int32_t>(length_ + i));
+    }
+  }
+  length_ += fresh;
+}
+
+}  // namespace kvarena::device

@@ -1,0 +1,101 @@
+#pragma once
+// One sequence's cache for passes on a device: every entry of every layer, on the device or in pinned host memory.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "harness/cache/segment.h"
+#include "kernels/cells/cells_cuda.h"
+
+namespace kvarena::device {
+
+enum class Placement : uint8_t {
+  device,
+  /// Pinned memory of the host. What a layer attends to comes over the bus while the layer before computes: all of it,
+  /// or what the pass was told to attend to.
+  host,
+};
+
+/// Memory on the device or pinned.
+class PlacedMemory {
+ public:
+  PlacedMemory() = default;
+  PlacedMemory(Placement placement, int64_t bytes);
+  [[nodiscard]] char* data() const;
+
+ private:
+  kernels::CudaBuffer device_;
+  std::unique_ptr<kernels::PinnedBuffer> pinned_;
+};
+
+/// Entries in positions 0 .. length-1 of each layer and kv head. Keys lie in cells, in host memory entry by entry, so
+/// that single entries are single pieces on the bus. Used by one DeviceModel at a time; not thread-safe.
+class DeviceCache {
+ public:
+  /// Room for `entries` of each head from the start.
+  DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
+  DeviceCache(DeviceCache&&) = default;
+  DeviceCache& operator=(DeviceCache&&) = default;
+
+  [[nodiscard]] Placement placement() const { return placement_; }
+  /// Tokens whose entries were appended = position of the next token.
+  [[nodiscard]] int64_t length() const { return length_; }
+  /// Entries of a head that there is room for.
+  [[nodiscard]] int64_t capacity() const { return capacity_; }
+  /// Bytes of entries' memory; in host placement of pinned memory, beside device_bytes() of what lies on the device
+  /// too.
+  [[nodiscard]] int64_t bytes() const;
+  [[nodiscard]] int64_t device_bytes() const;
+  /// Forgets the entries from position `length` on.
+  void truncate(int64_t length);
+  /// Tokens of the prompt when they are known before its first pass, else 0 (dynamic rope scaling).
+  int64_t prompt_length = 0;
+
+  /// Entries that came over the bus in the last pass, over all layers and heads, and their bytes.
+  [[nodiscard]] int64_t fetched_entries() const { return fetched_entries_; }
+  [[nodiscard]] int64_t fetched_bytes() const;
+
+ private:
+  friend class DeviceModel;
+  /// What of a layer lies on the device in host placement.
+  struct Window {
+    kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
+  };
+
+  void reserve(int64_t entries, kernels::CudaStream stream);
+  [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
+  [[nodiscard]] kernels::Cells cells(int64_t layer, int64_t head, kernels::CellKind kind) const;
+  [[nodiscard]] kernels::Cells cells(const Window& window, int64_t head, kernels::CellKind kind) const;
+
+  /// Prepares the pass to come, which attends to positions [kv_heads] ascending (null: to all) and to `fresh` tokens
+  /// behind them: fills counts_ and lists_.
+  void choose(const std::vector<std::vector<int32_t>>* positions, int64_t fresh);
+  void find_in_windows(const std::vector<std::vector<int32_t>>& positions);
+  void make_windows(int64_t room, size_t count);
+  /// Where layer `layer` is attended in this pass.
+  [[nodiscard]] Window& window(int64_t layer);
+  /// The pass is over: `fresh` more tokens have entries.
+  void advance(int64_t fresh);
+
+  std::vector<LayerShape> layers_;
+  Placement placement_;
+  int64_t id_;         // of this cache alone
+  int64_t moves_ = 0;  // how often entries have got other addresses
+  int64_t length_ = 0, capacity_ = 0;
+  std::vector<PlacedMemory> memory_;  // [layers]: [kv_heads][keys, values][capacity]
+
+  // Of the pass to come.
+  bool chosen_ = false;
+  std::vector<int64_t> counts_;  // [kv_heads] entries before the fresh ones
+  std::vector<std::vector<int32_t>>
+      lists_;  // [kv_heads]: an index (device), or sources as EntryMerge takes them (host)
+
+  // Host placement.
+  std::vector<Window> windows_;             // one a layer and a spare, when chosen; two that layers share otherwise
+  int64_t room_ = 0;                        // entries of a head that a window takes
+  std::vector<std::vector<int32_t>> held_;  // [kv_heads] positions that every layer's window holds, in its order
+  int64_t fetched_entries_ = 0;
+};
+
+}  // namespace kvarena::device

@@ -1,0 +1,522 @@
+#include "harness/device/device_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "harness/core/error.h"
+#include "harness/device/device_weights.h"
+#include "harness/device/step_inputs.h"
+#include "harness/model/attention_projections.h"
+#include "harness/model/pass_checks.h"
+#include "harness/model/rope_frequencies.h"
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/elementwise/elementwise_cuda.h"
+#include "kernels/rope/rope_cuda.h"
+#include "kernels/top_k/top_k_cuda.h"
+
+namespace kvarena::device {
+namespace {
+
+using kernels::CellKind;
+using kernels::Cells;
+using kernels::CudaStream;
+
+/// Grows to the largest size asked for; `moves` counts how often some address has changed.
+class Workspace {
+ public:
+  float* at_least(int64_t floats, int64_t& moves) {
+    if (floats * 4 > memory_.bytes()) {
+      memory_.reserve(floats * 4);
+      ++moves;
+    }
+    return data();
+  }
+  [[nodiscard]] float* data() const { return static_cast<float*>(memory_.data()); }
+
+ private:
+  kernels::CudaBuffer memory_;
+};
+
+/// One sequence of a pass under way.
+struct Sequence {
+  const DevicePass* pass = nullptr;
+  int64_t first_row = 0, rows = 0;
+  int64_t most = 0;        // entries that a run may come to have while the pass is replayed
+  int64_t first_list = 0;  // where its lists begin among all
+};
+
+/// A step that was recorded.
+struct Recorded {
+  std::vector<int64_t> key;
+  kernels::CudaScratch scratch;  // holds what the graph reads
+  std::unique_ptr<kernels::CudaGraph> graph;
+};
+
+/// Lengths are recorded in steps of so many entries: what a graph's launches are made for.
+constexpr int64_t kRecordedLengths = 4096;
+constexpr size_t kMostRecorded = 8;
+
+}  // namespace
+
+struct DeviceModel::Impl {
+  ModelConfig config;
+  TransformerOptions options;
+  DeviceWeights weights;
+  RopeFrequencies rope;
+  std::vector<LayerShape> shapes;  // [layers]
+
+  kernels::CudaQueue compute, bus;
+  kernels::CudaScratch scratch, bus_scratch;
+  kernels::CudaMark begun;                    // of a pass, on `compute`
+  std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
+  std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
+  InputBuffer inputs;
+  StepInputs told;
+  int64_t moves = 0;
+  int64_t rows = 0;          // R, of the pass under way
+  Workspace x;               // [R, hidden_size], the residual stream
+  Workspace normed;          // [R, hidden_size]
+  Workspace heads;           // [R, (q_heads + 2 kv_heads) * head_dim]
+  Workspace seen;            // [R, q_heads * head_dim]
+  Workspace running;         // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace inner;           // [R, 2 * intermediate_size]
+  Workspace logits;          // [wanted rows, vocab_size]
+  kernels::CudaBuffer best;  // [wanted rows] of int32_t
+  std::unique_ptr<kernels::PinnedBuffer> answer;
+  int64_t answer_bytes = 0;
+  std::vector<Sequence> sequences;
+
+  bool recording = true;
+  int64_t replayed = 0;
+  std::vector<int64_t> last_key;
+  std::vector<std::unique_ptr<Recorded>> recorded;
+
+  Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
+      : config(c), options(o), weights(std::move(w)), rope(rope_frequencies(c)) {
+    for (int64_t layer = 0; layer < config.layers; ++layer) shapes.push_back(cache_shape(config, layer, options.cache));
+  }
+
+  [[nodiscard]] int64_t head_width() const { return (config.q_heads + 2 * config.kv_heads) * config.head_dim; }
+  [[nodiscard]] float eps() const { return static_cast<float>(config.rms_norm_eps); }
+
+  void check(std::span<const DevicePass> batch) const;
+  void prepare(std::span<const DevicePass> batch);
+  void tell();
+  int64_t make_room();
+  void run(kernels::CudaScratch& with);
+  void run_or_replay();
+  [[nodiscard]] std::vector<int64_t> key_of_step() const;
+  void fetch(int64_t layer);
+  void append(int64_t layer, kernels::CudaScratch& with);
+  void attend(int64_t layer, kernels::CudaScratch& with);
+  void attention_block(int64_t layer, kernels::CudaScratch& with);
+  void mlp_block(int64_t layer);
+  void head();
+  void normalise(const float* from, const DeviceVector& weight, float* to, int64_t count);
+  void project(const DeviceProjection& w, const float* from, int64_t stride, float* to, int64_t to_stride, bool add);
+  [[nodiscard]] bool any_on_host() const {
+    return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });
+  }
+  [[nodiscard]] static bool on_host(const Sequence& s) { return s.pass->cache->placement() == Placement::host; }
+  [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
+    return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
+  }
+};
+
+void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
+  for (const DevicePass& pass : batch) {
+    KVARENA_ASSERT(!pass.tokens.empty() && pass.cache != nullptr, "a sequence without tokens or cache");
+    KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == config.kv_heads,
+                   "a list for each kv head");
+    check_tokens(config, pass.tokens);
+    check_window(config, pass.cache->length() + std::ssize(pass.tokens));
+    if (pass.attended != nullptr && std::ranges::any_of(shapes, [](const LayerShape& s) { return s.window > 0; })) {
+      fail({.place = fmt::format("{} on the device", config.name),
+            .found = "chosen positions and a sliding window",
+            .expected = "layers that see every entry"});
+    }
+  }
+}
+
+void DeviceModel::Impl::prepare(std::span<const DevicePass> batch) {
+  sequences.clear();
+  rows = 0;
+  int64_t listed = 0;
+  for (const DevicePass& pass : batch) {
+    DeviceCache& cache = *pass.cache;
+    const int64_t fresh = std::ssize(pass.tokens);
+    cache.reserve(cache.length() + fresh, compute.stream());
+    cache.choose(pass.attended, fresh);
+    sequences.push_back({&pass, rows, fresh, cache.length() + fresh, listed});
+    rows += fresh;
+    for (const std::vector<int32_t>& list : cache.lists_) listed += std::ssize(list);
+  }
+}
+
+/// Tokens, lengths, rotations and lists to the device.
+void DeviceModel::Impl::tell() {
+  const Sequence& last = sequences.back();
+  int64_t listed = last.first_list;
+  for (const std::vector<int32_t>& list : last.pass->cache->lists_) listed += std::ssize(list);
+  const InputBuffer::Host to = inputs.room(
+      {.rows = rows, .sequences = std::ssize(sequences), .half = config.rotary_dim() / 2, .listed = listed});
+  std::vector<int32_t> positions;
+  std::vector<int64_t> prompts;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const DevicePass& pass = *sequences[s].pass;
+    std::ranges::copy(pass.tokens, to.tokens.begin() + sequences[s].first_row);
+    to.before[s] = static_cast<int32_t>(pass.cache->length());
+    for (int64_t i = 0; i < sequences[s].rows; ++i) {
+      positions.push_back(static_cast<int32_t>(pass.cache->length() + i));
+      prompts.push_back(pass.cache->prompt_length);
+    }
+    auto at = to.lists.begin() + sequences[s].first_list;
+    for (const std::vector<int32_t>& list : pass.cache->lists_) at = std::ranges::copy(list, at).out;
+  }
+  rotation_rows(config, rope, positions, prompts, to.cos, to.sin);
+  told = inputs.tell(compute.stream());
+}
+
+/// Memory for the pass; returns how many rows of logits are wanted.
+int64_t DeviceModel::Impl::make_room() {
+  const int64_t q = config.q_heads * config.head_dim;
+  int64_t wanted = 0;
+  for (const Sequence& s : sequences) wanted += wanted_rows(s);
+  x.at_least(rows * config.hidden_size, moves);
+  normed.at_least(rows * config.hidden_size, moves);
+  heads.at_least(rows * head_width(), moves);
+  seen.at_least(rows * q, moves);
+  running.at_least(2 * rows * config.q_heads, moves);
+  inner.at_least(2 * rows * config.intermediate_size, moves);
+  logits.at_least(wanted * config.vocab_size, moves);
+  return wanted;
+}
+
+void DeviceModel::Impl::normalise(const float* from, const DeviceVector& weight, float* to, int64_t count) {
+  kernels::rms_norm_cuda({.x = from,
+                          .weight = weight.data(),
+                          .y = to,
+                          .rows = count,
+                          .n = config.hidden_size,
+                          .x_stride = config.hidden_size,
+                          .y_stride = config.hidden_size,
+                          .eps = eps()},
+                         compute.stream());
+}
+
+void DeviceModel::Impl::project(const DeviceProjection& w, const float* from, int64_t stride, float* to,
+                                int64_t to_stride, bool add) {
+  kernels::matmul_cuda({.x = from,
+                        .m = rows,
+                        .x_stride = stride,
+                        .w = &w.matrix,
+                        .bias = w.bias.data(),
+                        .y = to,
+                        .y_stride = to_stride,
+                        .add = add},
+                       compute.stream());
+}
+
+/// Brings what layer `layer` attends to of caches on the host, on the bus' stream.
+void DeviceModel::Impl::fetch(int64_t layer) {
+  const size_t turn = static_cast<size_t>(layer % 2);
+  if (layer >= 2) attended[turn].hold(bus.stream());  // layers share windows two by two when everything comes
+  std::vector<kernels::EntryMerge> merges;
+  for (const Sequence& s : sequences) {
+    if (!on_host(s)) continue;
+    DeviceCache& cache = *s.pass->cache;
+    DeviceCache::Window& to = cache.chosen_ ? cache.windows_.back() : cache.window(layer);
+    const int32_t* sources = told.lists + s.first_list;
+    for (int64_t h = 0; h < config.kv_heads; ++h) {
+      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        const Cells far = cache.cells(layer, h, kind);
+        merges.push_back({.near = cache.chosen_ ? cache.cells(cache.window(layer), h, kind) : far,
+                          .far = far,
+                          .source = cache.chosen_ ? sources : nullptr,
+                          .count = cache.counts_[h],
+                          .to = cache.cells(to, h, kind)});
+      }
+      sources += std::ssize(cache.lists_[h]);
+    }
+    // The spare takes the layer's place and the layer's memory is the next spare: the bus comes to it after this.
+    if (cache.chosen_) std::swap(cache.window(layer), cache.windows_.back());
+  }
+  kernels::merge_entries_cuda(merges, bus_scratch, bus.stream());
+  fetched[turn].record(bus.stream());
+}
+
+void DeviceModel::Impl::append(int64_t layer, kernels::CudaScratch& with) {
+  std::vector<kernels::RowStore> stores;
+  const int64_t width = head_width(), d = config.head_dim;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = sequences[i];
+    DeviceCache& cache = *s.pass->cache;
+    for (int64_t h = 0; h < config.kv_heads; ++h) {
+      const float* key = heads.data() + s.first_row * width + (config.q_heads + h) * d;
+      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        kernels::RowStore store{.to = cache.cells(layer, h, kind),
+                                .count = s.rows,
+                                .rows = kind == CellKind::keys ? key : key + config.kv_heads * d,
+                                .row_stride = width,
+                                .before = told.before + i};
+        stores.push_back(store);
+        if (!on_host(s)) continue;
+        store.to = cache.cells(cache.window(layer), h, kind);
+        store.position = cache.counts_[h];
+        store.before = nullptr;
+        stores.push_back(store);
+      }
+    }
+  }
+  kernels::store_rows_cuda(stores, with, compute.stream());
+}
+
+void DeviceModel::Impl::attend(int64_t layer, kernels::CudaScratch& with) {
+  const int64_t width = head_width(), d = config.head_dim, kv_heads = config.kv_heads;
+  std::vector<kernels::HeadRun> runs;
+  runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
+  std::vector<kernels::AttendProblem> problems;
+  std::vector<const int32_t*> before;
+  const kernels::AttentionState all{
+      .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const Sequence& s = sequences[i];
+    DeviceCache& cache = *s.pass->cache;
+    const bool indexed = cache.chosen_ && !on_host(s);
+    const int32_t* index = told.lists + s.first_list;
+    for (int64_t h = 0; h < kv_heads; ++h) {
+      const auto data = [&](CellKind kind) {
+        return on_host(s) ? cache.cells(cache.window(layer), h, kind).data : cache.cells(layer, h, kind).data;
+      };
+      const int64_t listed = std::ssize(cache.lists_[h]);
+      runs.push_back({.keys = data(CellKind::keys),
+                      .values = data(CellKind::values),
+                      .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most,
+                      .index = indexed ? index : nullptr,
+                      .index_count = indexed ? listed : 0});
+      index += listed;
+    }
+    const int64_t first = s.first_row * config.q_heads;
+    problems.push_back({.q = heads.data() + s.first_row * width,
+                        .q_len = s.rows,
+                        .q_token_stride = width,
+                        .q_head_stride = d,
+                        .runs = runs.data() + static_cast<int64_t>(i) * kv_heads,
+                        .dtype = options.cache,
+                        .causal = true,
+                        .window = shapes[layer].window,
+                        .state = {.out = all.out + first * d, .max = all.max + first, .sum = all.sum + first}});
+    before.push_back(on_host(s) || indexed ? nullptr : told.before + i);
+  }
+  kernels::init_attention_cuda(all, rows, config.q_heads, d, compute.stream());
+  kernels::attend_cuda({.problems = problems,
+                        .q_heads = config.q_heads,
+                        .kv_heads = kv_heads,
+                        .head_dim = d,
+                        .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)))},
+                       before, with, compute.stream());
+  kernels::finish_attention_cuda(all, rows, config.q_heads, d, nullptr, compute.stream());
+}
+
+void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& with) {
+  const DeviceLayerWeights& w = weights.layers[layer];
+  const int64_t width = head_width(), d = config.head_dim, hidden = config.hidden_size;
+  normalise(x.data(), w.attention_norm, normed.data(), rows);
+  project(w.qkv, normed.data(), hidden, heads.data(), width, /*add=*/false);
+  const auto norm_heads = [&](const DeviceVector& weight, int64_t first, int64_t count) {
+    if (weight.data() == nullptr) return;
+    kernels::head_norm_cuda({.x = heads.data() + first * d,
+                             .weight = weight.data(),
+                             .tokens = rows,
+                             .heads = count,
+                             .n = d,
+                             .token_stride = width,
+                             .head_stride = d,
+                             .eps = eps()},
+                            compute.stream());
+  };
+  norm_heads(w.q_norm, 0, config.q_heads);
+  norm_heads(w.k_norm, config.q_heads, config.kv_heads);
+  // Queries and keys stand side by side in a row: one rotation serves both.
+  kernels::rotate_cuda({.x = heads.data(),
+                        .tokens = rows,
+                        .heads = config.q_heads + config.kv_heads,
+                        .head_dim = d,
+                        .token_stride = width,
+                        .head_stride = d,
+                        .rotary = d,
+                        .cos = told.cos,
+                        .sin = told.sin},
+                       compute.stream());
+  append(layer, with);
+  attend(layer, with);
+  project(w.output, seen.data(), config.q_heads * d, x.data(), hidden, /*add=*/true);
+}
+
+void DeviceModel::Impl::mlp_block(int64_t layer) {
+  const DeviceLayerWeights& w = weights.layers[layer];
+  const int64_t size = config.intermediate_size;
+  normalise(x.data(), w.mlp_norm, normed.data(), rows);
+  project(w.gate_up, normed.data(), config.hidden_size, inner.data(), 2 * size, /*add=*/false);
+  kernels::silu_mul_cuda({.gate = inner.data(),
+                          .up = inner.data() + size,
+                          .out = inner.data(),
+                          .rows = rows,
+                          .n = size,
+                          .gate_stride = 2 * size,
+                          .up_stride = 2 * size,
+                          .out_stride = 2 * size},
+                         compute.stream());
+  project(w.down, inner.data(), 2 * size, x.data(), config.hidden_size, /*add=*/true);
+}
+
+/// Final norm and head over the rows whose logits are wanted; neighbours go through the norm together.
+void DeviceModel::Impl::head() {
+  const int64_t hidden = config.hidden_size;
+  int64_t wanted = 0, first = 0, count = 0;
+  const auto flush = [&] {
+    if (count > 0) normalise(x.data() + first * hidden, weights.final_norm, normed.data() + wanted * hidden, count);
+    wanted += count;
+    count = 0;
+  };
+  for (const Sequence& s : sequences) {
+    const int64_t taken = wanted_rows(s), begin = s.first_row + s.rows - taken;
+    if (taken == 0) continue;
+    if (begin != first + count) {
+      flush();
+      first = begin;
+    }
+    count += taken;
+  }
+  flush();
+  kernels::matmul_cuda({.x = normed.data(),
+                        .m = wanted,
+                        .x_stride = hidden,
+                        .w = &weights.head(),
+                        .y = logits.data(),
+                        .y_stride = config.vocab_size},
+                       compute.stream());
+}
+
+void DeviceModel::Impl::run(kernels::CudaScratch& with) {
+  const bool over_the_bus = any_on_host();
+  weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
+  if (over_the_bus) {
+    begun.record(compute.stream());  // behind everything that an earlier pass stored or attended to
+    begun.hold(bus.stream());
+    fetch(0);
+  }
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    if (over_the_bus) {
+      if (layer + 1 < config.layers) fetch(layer + 1);
+      fetched[static_cast<size_t>(layer % 2)].hold(compute.stream());
+    }
+    attention_block(layer, with);
+    if (over_the_bus) attended[static_cast<size_t>(layer % 2)].record(compute.stream());
+    mlp_block(layer);
+  }
+  head();
+}
+
+/// What a recorded step may be replayed for; empty when the pass is not one.
+std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
+  std::vector<int64_t> key{moves, inputs.moves()};
+  for (const Sequence& s : sequences) {
+    const DeviceCache& cache = *s.pass->cache;
+    if (s.rows != 1 || on_host(s) || cache.chosen_) return {};
+    const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
+    key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s)});
+  }
+  return key;
+}
+
+void DeviceModel::Impl::run_or_replay() {
+  const std::vector<int64_t> key = recording ? key_of_step() : std::vector<int64_t>{};
+  const bool again = !key.empty() && key == last_key;
+  last_key = key;
+  auto found = std::ranges::find_if(recorded, [&](const auto& step) { return step->key == key; });
+  if (key.empty() || (found == recorded.end() && !again)) return run(scratch);
+  if (found == recorded.end()) {
+    if (recorded.size() == kMostRecorded) {
+      kernels::cuda_synchronize(compute.stream());
+      recorded.erase(recorded.begin());
+    }
+    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].most = key[2 + 4 * i + 2];
+    auto step = std::make_unique<Recorded>();
+    step->key = key;
+    step->graph = std::make_unique<kernels::CudaGraph>(compute.stream(), [&] { run(step->scratch); });
+    found = recorded.insert(recorded.end(), std::move(step));
+  }
+  (*found)->graph->launch(compute.stream());
+  ++replayed;
+}
+
+DeviceModel::DeviceModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DeviceModel::DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
+    : DeviceModel(std::make_unique<Impl>(config, options, load_device_weights(config, checkpoint, options.weights))) {}
+DeviceModel DeviceModel::random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed) {
+  return DeviceModel(std::make_unique<Impl>(config, options, random_device_weights(config, options.weights, seed)));
+}
+DeviceModel::~DeviceModel() = default;
+DeviceModel::DeviceModel(DeviceModel&&) noexcept = default;
+
+const ModelConfig& DeviceModel::config() const { return impl_->config; }
+DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
+  return {impl_->shapes, placement, entries};
+}
+int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
+void DeviceModel::synchronize() const { kernels::cuda_synchronize(impl_->compute.stream()); }
+CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
+void DeviceModel::record_steps(bool on) { impl_->recording = on; }
+int64_t DeviceModel::replayed() const { return impl_->replayed; }
+
+DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch) {
+  Impl& m = *impl_;
+  m.check(batch);
+  if (batch.empty()) return {};
+  m.prepare(batch);
+  m.tell();
+  const int64_t wanted = m.make_room();
+  m.run_or_replay();
+  for (const Sequence& s : m.sequences) s.pass->cache->advance(s.rows);
+  return {m.logits.data(), wanted};
+}
+
+std::span<const float> DeviceModel::download(const DeviceLogits& logits) {
+  Impl& m = *impl_;
+  const int64_t floats = logits.rows * m.config.vocab_size;
+  if (floats * 4 > m.answer_bytes) {
+    m.answer = std::make_unique<kernels::PinnedBuffer>(floats * 4);
+    m.answer_bytes = floats * 4;
+  }
+  if (floats == 0) return {};
+  kernels::cuda_download(m.answer->data(), logits.data, floats * 4, m.compute.stream());
+  synchronize();
+  return {static_cast<const float*>(m.answer->data()), static_cast<size_t>(floats)};
+}
+
+std::vector<int32_t> DeviceModel::largest(const DeviceLogits& logits) {
+  Impl& m = *impl_;
+  if (logits.rows == 0) return {};
+  m.best.reserve(logits.rows * 4);
+  auto* index = static_cast<int32_t*>(m.best.data());
+  kernels::argmax_rows_cuda(logits.data, logits.rows, m.config.vocab_size, m.config.vocab_size, index,
+                            m.compute.stream());
+  std::vector<int32_t> tokens(static_cast<size_t>(logits.rows));
+  kernels::cuda_download(tokens.data(), index, logits.rows * 4, m.compute.stream());
+  synchronize();
+  if (std::ranges::find(tokens, -1) != tokens.end()) {
+    fail({.place = "logits",
+          .found = "not a number",
+          .expected = "finite logits",
+          .action = "the checkpoint holds values that overflow"});
+  }
+  return tokens;
+}
+
+}  // namespace kvarena::device

@@ -1,0 +1,75 @@
+#pragma once
+// The forward pass on a CUDA device: Transformer::forward for dense decoders, over the device's kernels.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/device/device_cache.h"
+#include "harness/model/transformer.h"
+
+namespace kvarena::device {
+
+/// One sequence's part of a pass.
+struct DevicePass {
+  std::span<const int32_t> tokens;  // at least one; the first has position cache->length()
+  DeviceCache* cache = nullptr;     // receives the new entries
+  LogitsRows logits = LogitsRows::last;
+  /// Null: every entry is attended. Otherwise [kv_heads] ascending positions below cache->length(), the same in all
+  /// layers, to which the pass's own tokens are added: a choice that is known before the pass (SpeContext,
+  /// arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such pass did not
+  /// attend to, on a stream of their own, while the layer before computes.
+  const std::vector<std::vector<int32_t>>* attended = nullptr;
+};
+
+/// Logits on the device, sequences in the order given; valid until the next pass.
+struct DeviceLogits {
+  const float* data = nullptr;  // [rows, vocab_size]
+  int64_t rows = 0;
+};
+
+/// Results do not depend on what else is in a pass, on how a prompt is cut into passes, on where a cache lies, or on
+/// whether a step was recorded: each token's logits are the same bits. They agree with the host's within rounding.
+/// One thread at a time. Errors of CUDA are std::runtime_error.
+class DeviceModel {
+ public:
+  /// Uploads all weights, a block of rows at a time. Throws UserError as Transformer does, and for models whose layers
+  /// the device does not run (experts, latent attention).
+  DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options);
+  /// Random weights of the config's shapes, for measuring.
+  [[nodiscard]] static DeviceModel random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed);
+  ~DeviceModel();
+  DeviceModel(DeviceModel&&) noexcept;
+
+  [[nodiscard]] const ModelConfig& config() const;
+  /// An empty cache of this model's shape, with room for `entries` tokens from the start.
+  [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
+  [[nodiscard]] int64_t weight_bytes() const;
+
+  /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens. A step of single tokens over caches
+  /// on the device is recorded when its shape comes for the second time and replayed as a graph from then on. Throws
+  /// UserError when a token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are
+  /// chosen of a layer with a sliding window; then no cache has changed.
+  DeviceLogits forward(std::span<const DevicePass> batch);
+  /// [rows * vocab_size]; waits for the pass. Valid until the next call.
+  [[nodiscard]] std::span<const float> download(const DeviceLogits& logits);
+  /// The largest logit's token of each row, the first of equals; waits for the pass. Throws UserError where one is not
+  /// a number.
+  [[nodiscard]] std::vector<int32_t> largest(const DeviceLogits& logits);
+  /// Waits for all that was queued.
+  void synchronize() const;
+  /// Of the passes' own stream.
+  [[nodiscard]] kernels::CudaStream stream() const;
+
+  /// Recorded steps are on from the start.
+  void record_steps(bool on);
+  /// Passes that were replayed so far.
+  [[nodiscard]] int64_t replayed() const;
+
+ private:
+  struct Impl;
+  explicit DeviceModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvarena::device

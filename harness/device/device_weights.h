@@ -1,0 +1,61 @@
+#pragma once
+// A dense decoder's weights on a device.
+
+#include <vector>
+
+#include "harness/model/checkpoint.h"
+#include "harness/model/config.h"
+#include "kernels/matmul/matmul_cuda.h"
+
+namespace kvarena::device {
+
+/// Numbers on the device; null when there are none.
+class DeviceVector {
+ public:
+  DeviceVector() = default;
+  explicit DeviceVector(const std::vector<float>& host);
+  [[nodiscard]] const float* data() const { return static_cast<const float*>(data_.data()); }
+
+ private:
+  kernels::CudaBuffer data_;
+};
+
+/// y = x * matrix^T + bias.
+struct DeviceProjection {
+  kernels::DeviceMatrix matrix;  // [out, in]
+  DeviceVector bias;             // [out] or none
+};
+
+struct DeviceLayerWeights {
+  DeviceVector attention_norm;  // [hidden_size]
+  DeviceProjection qkv;         // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
+  DeviceVector q_norm, k_norm;  // [head_dim] or none
+  DeviceProjection output;      // [hidden_size, q_heads * head_dim]
+  DeviceVector mlp_norm;        // [hidden_size]
+  DeviceProjection gate_up;     // [2 * intermediate_size, hidden_size]: gates, then ups
+  DeviceProjection down;        // [hidden_size, intermediate_size]
+};
+
+struct DeviceWeights {
+  kernels::DeviceMatrix embedding;  // [vocab_size, hidden_size]
+  std::vector<DeviceLayerWeights> layers;
+  DeviceVector final_norm;        // [hidden_size]
+  kernels::DeviceMatrix lm_head;  // [vocab_size, hidden_size]; empty when tied to the embedding
+  int64_t matrix_bytes = 0;
+
+  [[nodiscard]] const kernels::DeviceMatrix& head() const { return lm_head.n() == 0 ? embedding : lm_head; }
+};
+
+/// Throws UserError with a sentence when the device has no pass for such a model: experts, a latent, odd heads.
+void require_runs_on_device(const ModelConfig& config);
+
+/// Reads everything the config's architecture needs and uploads it, a block of rows at a time. Throws UserError as
+/// load_weights() does.
+[[nodiscard]] DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint,
+                                                kernels::DType dtype);
+
+/// Weights of the config's shapes without a checkpoint, for measuring: one block of random rows again and again, small
+/// enough that activations stay of size one; norms are 1.
+[[nodiscard]] DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed);
+
+}  // namespace kvarena::device

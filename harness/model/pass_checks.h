@@ -1,0 +1,17 @@
+#pragma once
+// What a pass asks of a model, checked before anything changes.
+
+#include <cstdint>
+#include <span>
+
+#include "harness/model/config.h"
+
+namespace kvarena {
+
+/// Throws UserError when an id is outside the vocabulary.
+void check_tokens(const ModelConfig& config, std::span<const int32_t> tokens);
+
+/// Throws UserError when a sequence of `length` tokens outgrows the model's window.
+void check_window(const ModelConfig& config, int64_t length);
+
+}  // namespace kvarena

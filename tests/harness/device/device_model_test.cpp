@@ -1,0 +1,332 @@
+// The forward pass on a device (emulated here): against the host's, and that a token's bits depend on its sequence
+// alone.
+#include "harness/device/device_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "harness/core/error.h"
+#include "kernels/cuda/device.h"
+#include "tests/support/golden_model.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena::device {
+namespace {
+
+using kernels::DType;
+using testing::RandomCheckpoint;
+using testing::tiny_prompt;
+
+using Lists = std::vector<std::vector<int32_t>>;
+
+class DeviceModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string reason = kernels::cuda_absent();
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+constexpr TransformerOptions kBf16{.weights = DType::bf16, .cache = DType::bf16};
+constexpr TransformerOptions kF32{.weights = DType::f32, .cache = DType::f32};
+
+DeviceModel tiny(const TransformerOptions& options = kBf16) {
+  const ModelConfig config = testing::tiny_config();
+  return {config, RandomCheckpoint(testing::llama_tensors(config), 1), options};
+}
+
+std::vector<float> copied(std::span<const float> logits) { return {logits.begin(), logits.end()}; }
+
+/// One sequence's pass; logits of all its tokens.
+std::vector<float> feed(DeviceModel& model, DeviceCache& cache, std::span<const int32_t> tokens,
+                        const Lists* attended = nullptr) {
+  const DevicePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all, .attended = attended};
+  return copied(model.download(model.forward({&pass, 1})));
+}
+
+void expect_same_bits(std::span<const float> got, std::span<const float> want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want[i]))
+        << what << ": logit " << i << ": " << got[i] << " and " << want[i];
+  }
+}
+
+/// The last `rows` rows of a vocabulary of 128.
+std::span<const float> last_rows(const std::vector<float>& logits, size_t rows) {
+  return std::span(logits).last(rows * 128);
+}
+
+std::vector<int32_t> range(int32_t begin, int32_t end, int32_t step = 1) {
+  std::vector<int32_t> numbers;
+  for (int32_t i = begin; i < end; i += step) numbers.push_back(i);
+  return numbers;
+}
+
+/// Largest difference over the largest logit.
+double relative_error(const std::vector<float>& got, std::span<const float> want) {
+  double difference = 0, largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
+    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
+  }
+  return difference / largest;
+}
+
+/// Logits of all tokens fed in passes of 20, 1 and 3, by the host or a device.
+std::vector<float> fed(const testing::GoldenModel& golden, const TransformerOptions& options, bool on_device) {
+  std::vector<int32_t> tokens;
+  const RandomStream stream(3, golden.name);
+  for (uint64_t i = 0; i < 24; ++i) {
+    tokens.push_back(static_cast<int32_t>(stream.below(static_cast<uint64_t>(golden.config.vocab_size), i)));
+  }
+  std::vector<float> all;
+  const auto feed_passes = [&](const auto& feed_one) {
+    size_t at = 0;
+    for (const size_t count : {20, 1, 3}) {
+      const std::vector<float> part = feed_one(std::span(tokens).subspan(at, count));
+      all.insert(all.end(), part.begin(), part.end());
+      at += count;
+    }
+  };
+  if (on_device) {
+    DeviceModel model(golden.config, golden.checkpoint(), options);
+    DeviceCache cache = model.make_cache();
+    feed_passes([&](std::span<const int32_t> part) { return feed(model, cache, part); });
+  } else {
+    Transformer model = golden.transformer(options);
+    KvCache cache = model.make_cache();
+    feed_passes([&](std::span<const int32_t> part) {
+      const SequencePass pass{.tokens = part, .cache = &cache, .logits = LogitsRows::all};
+      return copied(model.forward({&pass, 1}));
+    });
+  }
+  return all;
+}
+
+constexpr std::array kDenseFamilies = {"llama2",          "llama31", "llama_biased",  "llama_dynamic",
+                                       "llama_yarn",      "mistral", "mistral_small", "qwen2",
+                                       "longchat_linear", "qwen3",   "qwen2_sliding", "yi"};
+
+TEST_F(DeviceModelTest, LogitsOfEveryDenseFamilyAreTheHosts) {
+  for (const char* name : kDenseFamilies) {
+    const testing::GoldenModel golden = testing::golden_model(name);
+    for (const DType weights : {DType::f32, DType::bf16, DType::f16}) {
+      const TransformerOptions options{.weights = weights, .cache = DType::f32};
+      EXPECT_LT(relative_error(fed(golden, options, true), fed(golden, options, false)), 1e-3)
+          << name << " weights " << kernels::name_of(weights);
+    }
+  }
+}
+
+double mean_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::fabs(static_cast<double>(a[i]) - b[i]);
+  return sum / static_cast<double>(a.size());
+}
+
+/// Where entries are rounded, the last bits of a sum decide now and then which way, and sharp attention makes much of
+/// it. Any one of these may cost what a rounding costs; together they must cost less than the rounding of every entry.
+TEST_F(DeviceModelTest, LogitsOverRoundedEntriesAreTheHostsButForAFewRoundings) {
+  for (const char* name : kDenseFamilies) {
+    const testing::GoldenModel golden = testing::golden_model(name);
+    const std::vector<float> want = fed(golden, kBf16, false);
+    const TransformerOptions exact{.weights = DType::bf16, .cache = DType::f32};
+    const double rounding = mean_difference(fed(golden, exact, false), want);
+    const double error = mean_difference(fed(golden, kBf16, true), want);
+    EXPECT_LT(error, rounding) << name;
+  }
+}
+
+TEST_F(DeviceModelTest, BitsDoNotDependOnHowAPromptIsCut) {
+  const std::vector<int32_t> prompt = tiny_prompt(60);
+  for (const TransformerOptions& options : {kBf16, kF32}) {
+    DeviceModel model = tiny(options);
+    DeviceCache whole_cache = model.make_cache();
+    const std::vector<float> whole = feed(model, whole_cache, prompt);
+    for (const std::vector<int64_t>& cuts :
+         {std::vector<int64_t>{16, 44}, std::vector<int64_t>{7, 30, 23}, std::vector<int64_t>{55, 1, 1, 1, 1, 1}}) {
+      DeviceCache cache = model.make_cache();
+      std::vector<float> all;
+      int64_t at = 0;
+      for (const int64_t count : cuts) {
+        const std::vector<float> part = feed(model, cache, std::span(prompt).subspan(at, count));
+        all.insert(all.end(), part.begin(), part.end());
+        at += count;
+      }
+      expect_same_bits(all, whole, std::to_string(cuts.size()) + " passes");
+    }
+  }
+}
+
+TEST_F(DeviceModelTest, BitsDoNotDependOnTheRestOfABatchOrOnRunningInAVerification) {
+  DeviceModel model = tiny();
+  const std::vector<int32_t> prompt = tiny_prompt(50), other = tiny_prompt(33, 8);
+  DeviceCache alone = model.make_cache();
+  const std::vector<float> want = feed(model, alone, prompt);
+
+  DeviceCache first = model.make_cache(), second = model.make_cache(), third = model.make_cache(Placement::host);
+  (void)feed(model, first, std::span(prompt).first(45));
+  (void)feed(model, second, other);
+  const std::vector<DevicePass> batch = {
+      {.tokens = std::span(prompt).last(5), .cache = &first, .logits = LogitsRows::all},  // a verification run
+      {.tokens = std::span(other).first(1), .cache = &second, .logits = LogitsRows::last},
+      {.tokens = prompt, .cache = &third, .logits = LogitsRows::last}};
+  const std::vector<float> mixed = copied(model.download(model.forward(batch)));
+  ASSERT_EQ(mixed.size(), 7U * 128U);
+  expect_same_bits(std::span(mixed).first(std::size_t{5} * 128), last_rows(want, 5), "verified");
+  expect_same_bits(last_rows(mixed, 1), last_rows(want, 1), "prefilled beside it");
+
+  second.truncate(33);
+  const std::vector<float> again = feed(model, second, std::span(other).first(1));
+  expect_same_bits(again, std::span(mixed).subspan(std::size_t{5} * 128, 128), "after taking a token back");
+}
+
+TEST_F(DeviceModelTest, RecordedStepsHaveTheBitsOfOthers) {
+  DeviceModel model = tiny();
+  const std::vector<int32_t> prompt = tiny_prompt(30), other = tiny_prompt(21, 8);
+  std::vector<std::vector<int32_t>> generated[2];
+  std::vector<std::vector<float>> logits[2];
+  for (const bool recording : {false, true}) {
+    model.record_steps(recording);
+    DeviceCache a = model.make_cache(), b = model.make_cache();
+    (void)feed(model, a, prompt);
+    (void)feed(model, b, other);
+    std::vector<int32_t> next{5, 6};
+    for (int step = 0; step < 8; ++step) {
+      const std::vector<DevicePass> batch = {{.tokens = std::span(next).first(1), .cache = &a},
+                                             {.tokens = std::span(next).last(1), .cache = &b}};
+      const DeviceLogits made = model.forward(batch);
+      const std::vector<int32_t> best = model.largest(made);
+      logits[recording].push_back(copied(model.download(made)));
+      generated[recording].push_back(best);
+      for (size_t i = 0; i < 2; ++i) {
+        const auto row = std::span(logits[recording].back()).subspan(i * 128, 128);
+        EXPECT_EQ(best[i], std::ranges::max_element(row) - row.begin());
+      }
+      next = best;
+    }
+  }
+  EXPECT_EQ(generated[0], generated[1]);
+  for (size_t i = 0; i < logits[0].size(); ++i)
+    expect_same_bits(logits[1][i], logits[0][i], "step " + std::to_string(i));
+  EXPECT_EQ(model.replayed(), 7);  // all but the first
+}
+
+TEST_F(DeviceModelTest, ACacheOnTheHostHasTheBitsOfOneOnTheDeviceWhileItGrows) {
+  DeviceModel model = tiny();
+  const std::vector<int32_t> prompt = tiny_prompt(270);
+  DeviceCache near = model.make_cache(), far = model.make_cache(Placement::host, 64);
+  for (const auto& [at, count] : {std::pair<size_t, size_t>{0, 250}, {250, 16}, {266, 1}, {267, 3}}) {
+    const std::vector<float> want = feed(model, near, std::span(prompt).subspan(at, count));
+    expect_same_bits(feed(model, far, std::span(prompt).subspan(at, count)), want, "from " + std::to_string(at));
+  }
+  EXPECT_EQ(near.length(), 270);
+  EXPECT_EQ(far.fetched_entries(), 3 * 2 * 267);  // layers, heads, entries before the last pass
+  EXPECT_GT(near.capacity(), 256);
+  EXPECT_EQ(far.bytes() / far.capacity(), near.bytes() / near.capacity());
+}
+
+TEST_F(DeviceModelTest, AttendingToEverythingThatWasChosenIsAttendingToEverything) {
+  DeviceModel model = tiny();
+  const std::vector<int32_t> prompt = tiny_prompt(80);
+  DeviceCache dense = model.make_cache(), far = model.make_cache(Placement::host), near = model.make_cache();
+  for (DeviceCache* cache : {&dense, &far, &near}) (void)feed(model, *cache, std::span(prompt).first(76));
+  for (int32_t length = 76; length < 79; ++length) {
+    const Lists all(2, range(0, length));
+    const std::span<const int32_t> token = std::span(prompt).subspan(static_cast<size_t>(length), 1);
+    const std::vector<float> want = feed(model, dense, token);
+    expect_same_bits(feed(model, far, token, &all), want, "from the host");
+    expect_same_bits(feed(model, near, token, &all), want, "by an index");
+  }
+}
+
+TEST_F(DeviceModelTest, WhatIsChosenComesOverTheBusOnceAndIsAttendedAsByAnIndex) {
+  DeviceModel model = tiny();
+  const std::vector<int32_t> prompt = tiny_prompt(90);
+  DeviceCache far = model.make_cache(Placement::host), near = model.make_cache();
+  for (DeviceCache* cache : {&far, &near}) (void)feed(model, *cache, std::span(prompt).first(80));
+  // Heads choose differently many; the second choice keeps some, the third also what the second pass appended.
+  const std::vector<Lists> choices = {
+      {range(0, 80, 3), range(10, 40)}, {range(0, 80, 6), range(12, 44)}, {range(0, 81, 5), range(30, 82)}, {{}, {81}}};
+  const std::vector<size_t> fresh = {1, 2, 1, 1};
+  std::vector<std::vector<int32_t>> held(2);
+  size_t at = 80;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const std::span<const int32_t> tokens = std::span(prompt).subspan(at, fresh[i]);
+    const std::vector<float> want = feed(model, near, tokens, &choices[i]);
+    expect_same_bits(feed(model, far, tokens, &choices[i]), want, "choice " + std::to_string(i));
+    int64_t moved = 0;
+    for (size_t h = 0; h < 2; ++h) {
+      moved += std::ranges::count_if(choices[i][h],
+                                     [&](int32_t p) { return std::ranges::find(held[h], p) == held[h].end(); });
+      held[h] = choices[i][h];
+      for (size_t j = 0; j < fresh[i]; ++j) held[h].push_back(static_cast<int32_t>(at + j));
+    }
+    EXPECT_EQ(far.fetched_entries(), 3 * moved) << "choice " << i;
+    at += fresh[i];
+  }
+  // What was taken back is not there when its positions are filled anew.
+  for (DeviceCache* cache : {&far, &near}) {
+    cache->truncate(80);
+    (void)feed(model, *cache, std::span(prompt).first(5));
+  }
+  const Lists last(2, range(70, 85));
+  expect_same_bits(feed(model, far, std::span(prompt).last(1), &last),
+                   feed(model, near, std::span(prompt).last(1), &last), "after taking back");
+}
+
+TEST_F(DeviceModelTest, RandomWeightsGiveFiniteLogits) {
+  ModelConfig config = testing::tiny_config();
+  config.qkv_bias = true;
+  DeviceModel model = DeviceModel::random(config, kBf16, 4);
+  DeviceCache cache = model.make_cache();
+  const std::vector<float> logits = feed(model, cache, tiny_prompt(5));
+  EXPECT_TRUE(std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }));
+  EXPECT_NE(std::ranges::max(logits), std::ranges::min(logits));
+  EXPECT_GT(model.weight_bytes(), 2 * 3 * config.hidden_size * config.hidden_size);
+}
+
+/// What a refusal says.
+std::string refusal(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST_F(DeviceModelTest, WhatTheDeviceDoesNotRunIsRefusedWithASentence) {
+  for (const auto& [name, word] : {std::pair{"qwen3_moe", "experts"}, {"deepseek_v3", "latent attention"}}) {
+    const testing::GoldenModel golden = testing::golden_model(name);
+    const std::string said = refusal([&] { DeviceModel(golden.config, golden.checkpoint(), kBf16); });
+    EXPECT_NE(said.find(word), std::string::npos) << said;
+    EXPECT_NE(said.find("on the host"), std::string::npos) << said;
+  }
+  const testing::GoldenModel sliding = testing::golden_model("mistral");
+  DeviceModel model(sliding.config, sliding.checkpoint(), kBf16);
+  DeviceCache cache = model.make_cache();
+  const Lists none(static_cast<size_t>(sliding.config.kv_heads));
+  const std::vector<int32_t> token{1};
+  const std::string said = refusal([&] { (void)feed(model, cache, token, &none); });
+  EXPECT_NE(said.find("sliding window"), std::string::npos) << said;
+  EXPECT_EQ(cache.length(), 0);
+}
+
+TEST_F(DeviceModelTest, TokensAndWindowsAreCheckedBeforeAnythingChanges) {
+  DeviceModel model = tiny();
+  DeviceCache cache = model.make_cache();
+  const std::vector<int32_t> bad{3, 128}, many(2049, 1);
+  EXPECT_NE(refusal([&] { (void)feed(model, cache, bad); }).find("token id 128"), std::string::npos);
+  EXPECT_NE(refusal([&] { (void)feed(model, cache, many); }).find("2049 tokens"), std::string::npos);
+  EXPECT_EQ(cache.length(), 0);
+}
+
+}  // namespace
+}  // namespace kvarena::device
