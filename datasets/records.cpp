@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena {
 
@@ -149,6 +150,7 @@ std::optional<Record> RecordReader::next_element() {
 }
 
 Row parse_object(const Record& record) {
+  require_shallow(record.text, record.place);
   Row row;
   try {
     row = Row::parse(record.text);
@@ -159,6 +161,8 @@ Row parse_object(const Record& record) {
                                record.text.substr(at > 20 ? at - 20 : 0, std::min<size_t>(at, 20))),
           .expected = "one JSON object",
           .action = "check that the download is complete"});
+  } catch (const Row::out_of_range& error) {  // 1e999
+    fail({.place = record.place, .found = error.what(), .expected = "numbers that a double can hold"});
   }
   if (!row.is_object()) {
     fail({.place = record.place, .found = fmt::format("JSON {}", row.type_name()), .expected = "one JSON object"});

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena::contexts {
 namespace {
@@ -39,6 +41,14 @@ bool names_object(std::string_view name) {
 bool is_own_name(std::string_view name) {
   const std::string_view whole = whole_name(name);
   return whole == kIndex || whole == kLock || names_object(whole);
+}
+
+/// {key: {"bytes": a count, "sha256": text}}: a checksum that is right does not say who wrote it.
+bool lists_objects(const json& objects) {
+  return objects.is_object() && std::ranges::all_of(objects, [](const json& object) {
+           return object.is_object() && object.contains("bytes") && object["bytes"].is_number_unsigned() &&
+                  object.contains("sha256") && object["sha256"].is_string();
+         });
 }
 
 fs::path made(fs::path folder) {
@@ -85,9 +95,10 @@ fs::path ContextFolder::file_of(const std::string& key) const {
 /// The index carries its own checksum: {"sha256": of the dump of "objects", "objects": {key: {"bytes", "sha256"}}}.
 void ContextFolder::read_index() {
   if (!fs::exists(folder_ / kIndex)) return;
-  const json whole = json::parse(read_file(folder_ / kIndex), nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_file(folder_ / kIndex);
+  const json whole = json::parse(nests_deeply(text) ? "" : text, nullptr, /*allow_exceptions=*/false);
   const bool sound = whole.is_object() && whole.contains("objects") && whole.contains("sha256") &&
-                     whole["sha256"] == sha256(whole["objects"].dump());
+                     whole["sha256"] == sha256(whole["objects"].dump()) && lists_objects(whole["objects"]);
   if (!sound) {
     ++damage_.lost_indexes;
     return;

@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxDepth = 32;  // a config needs seven; recursion over a mad one must not end the process
+constexpr int64_t kDeepestData = 500;
 
 /// The library says "... parse error at line 3, column 7: syntax error while parsing value - unexpected ..."; the
 /// part from "syntax error" on is for the user.
@@ -57,6 +58,32 @@ json parse_json(const std::string& text, const std::string& place) {
   } catch (const json::out_of_range& error) {  // 1e999
     fail({.place = place, .found = error.what(), .expected = "numbers that a double can hold"});
   }
+}
+
+bool nests_deeply(std::string_view text) {
+  int64_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepestData) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+void require_shallow(std::string_view text, const std::string& place) {
+  if (!nests_deeply(text)) return;
+  fail({.place = place,
+        .found = "JSON nested deeper than any real data",
+        .expected = fmt::format("at most {} levels", kDeepestData)});
 }
 
 std::string brief(const json& value) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "harness/core/parameters.h"
 
@@ -12,6 +13,12 @@ namespace kvarena {
 /// Throws UserError: syntax errors with line and column, keys written twice (which JSON readers silently drop), nesting
 /// beyond any use. `place` is the file.
 [[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& place);
+
+/// Whether brackets outside of strings stand more than 500 deep, beyond any real data: values are copied, compared and
+/// written by recursion, and a mad one must not end the process.
+[[nodiscard]] bool nests_deeply(std::string_view text);
+/// Throws UserError when they do.
+void require_shallow(std::string_view text, const std::string& place);
 
 /// A short form of a value for messages: at most some eighty bytes.
 [[nodiscard]] std::string brief(const nlohmann::json& value);

@@ -148,6 +148,12 @@ KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream) {
     damaged(fmt::format("{} layers, {} tokens, {} channels", chunk.layers, chunk.tokens, chunk.channels),
             "sizes of a cache");
   }
+  const int64_t least = coder.least_bytes(chunk);
+  if (static_cast<int64_t>(payload.size()) < least) {
+    damaged(fmt::format("{} bytes for {} layers, {} tokens, {} channels", payload.size(), chunk.layers, chunk.tokens,
+                        chunk.channels),
+            fmt::format("at least {}", least));
+  }
   chunk.resize();
   coder.decode(payload, chunk);
   stream = stream.subspan(kHeaderBytes + bytes);

@@ -40,6 +40,9 @@ class StreamCoder {
   /// Fills a chunk whose sizes are set. Throws UserError on bytes that encode() cannot have written; never reads beyond
   /// them and never runs longer than the sizes ask for.
   virtual void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const = 0;
+  /// The fewest bytes in which encode() can write a chunk of these sizes: fewer cannot be one, and no memory is taken
+  /// for them. Throws UserError for sizes that it never writes.
+  [[nodiscard]] virtual int64_t least_bytes(const KvChunk& sizes) const = 0;
 };
 
 class StreamCodec {

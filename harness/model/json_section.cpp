@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena {
 namespace {
@@ -16,7 +17,9 @@ using nlohmann::json;
 
 std::shared_ptr<const json> parse_file(const std::filesystem::path& file) {
   try {
-    auto content = std::make_shared<const json>(json::parse(read_file(file)));
+    const std::string text = read_file(file);
+    require_shallow(text, file.string());
+    auto content = std::make_shared<const json>(json::parse(text));
     if (!content->is_object()) fail({.place = file.string(), .found = "no JSON object", .expected = "{ ... }"});
     return content;
   } catch (const json::exception& error) {

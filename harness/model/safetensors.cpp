@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
@@ -48,6 +49,7 @@ ElementFormat element_format(const std::string& place, const std::string& dtype)
 
 /// Parses JSON and refuses a key that occurs twice in one object, of which a plain parse would keep one silently.
 json parse_unique(const std::filesystem::path& file, const char* begin, const char* end) {
+  require_shallow({begin, end}, file.string() + ": header");
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int, json::parse_event_t event, json& parsed) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();

@@ -48,6 +48,14 @@ store::Storage storage_named(const std::string& name) {
   return named(name, std::array{real, emulated, simulated});
 }
 
+/// A number that no int64_t holds is no count.
+int64_t count_of(const json& value) {
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
+  if (!fits)
+    throw json::type_error::create(302, "type must be a count, but is " + std::string(value.type_name()), &value);
+  return value.get<int64_t>();
+}
+
 json cell_json(const PlannedCell& cell) {
   const store::CellRecord& record = cell.record;
   return {{"cell_id", record.cell_id},
@@ -193,9 +201,9 @@ Verdict read_verdict(const json& value) {
   }
   store::SampleResult& result = verdict.result;
   value.at("prompt_sha256").get_to(result.prompt_sha256);
-  value.at("prompt_tokens").get_to(result.prompt_tokens);
-  value.at("truncated_tokens").get_to(result.truncated_tokens);
-  value.at("output_tokens").get_to(result.output_tokens);
+  result.prompt_tokens = count_of(value.at("prompt_tokens"));
+  result.truncated_tokens = count_of(value.at("truncated_tokens"));
+  result.output_tokens = count_of(value.at("output_tokens"));
   value.at("prediction").get_to(result.prediction);
   value.at("references").get_to(result.references_json);
   value.at("finish_reason").get_to(result.finish_reason);
@@ -205,7 +213,7 @@ Verdict read_verdict(const json& value) {
   result.values = read_list(value.at("values"), read_value);
   result.series = read_list(value.at("series"), read_series);
   result.events = read_list(value.at("events"), read_event);
-  value.at("peak_bytes").get_to(result.peak_bytes);
+  for (const auto& [tier, bytes] : value.at("peak_bytes").items()) result.peak_bytes[tier] = count_of(bytes);
   return verdict;
 }
 

@@ -71,6 +71,11 @@ std::vector<Verdict> WorkerJudge::judge(const JudgeTask& task) {
     } catch (const WorkerDied& death) {
       settings_.on_line(fmt::format("sample {}: {}; its {} methods are judged one by one", task.sample_id, death.what(),
                                     task.cells.size()));
+    } catch (const json::exception& error) {  // an answer that is none: who knows what else is wrong in there
+      worker_.reset();
+      settings_.on_line(
+          fmt::format("sample {}: its worker sent what is no answer ({}); its {} methods are judged one by one",
+                      task.sample_id, error.what(), task.cells.size()));
     }
   }
   std::vector<Verdict> verdicts;

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kLanes = kernels::kRansLanes;
 constexpr int64_t kAnchorEvery = 10;
 constexpr int64_t kAnchorBins = 256;
+constexpr int64_t kMostTokens = 256;  // of a chunk: counts are bytes
 
 /// Levels a side of a layer has. Few layers: all the finest.
 int64_t bins_of(int64_t level, bool key, int64_t layer, int64_t layers) {
@@ -108,11 +109,22 @@ class CacheGenCoder final : public StreamCoder {
 
   void decode(std::span<const uint8_t> bytes, KvChunk& chunk) const override {
     ByteReader in(bytes, "cachegen");
-    if (chunk.tokens > 256) in.wrong(fmt::format("{} tokens", chunk.tokens), "at most 256 a chunk");
     for (int64_t layer = 0; layer < chunk.layers; ++layer) {
       for (const bool key : {true, false}) read_side(in, chunk, layer, key);
     }
     in.expect_end();
+  }
+
+  int64_t least_bytes(const KvChunk& sizes) const override {
+    if (sizes.tokens > kMostTokens) {
+      fail({.place = "cachegen stream",
+            .found = fmt::format("{} tokens", sizes.tokens),
+            .expected = fmt::format("at most {} a chunk", kMostTokens)});
+    }
+    const int64_t anchors = anchored_ ? (sizes.tokens + kAnchorEvery - 1) / kAnchorEvery : 0;
+    const int64_t blocks = anchors < sizes.tokens ? sizes.channels / kLanes : 0;
+    constexpr int64_t kLeastBlock = 2 * kLanes + 4 + kernels::rans_bound(0);
+    return 2 * sizes.layers * (2 * sizes.tokens + anchors * sizes.channels + blocks * kLeastBlock);
   }
 
  private:
@@ -187,7 +199,7 @@ class CacheGen final : public StreamCodec {
  public:
   void parameters(ParameterVisitor& p) override {
     p("level", level_).min(1).max(3).doc("quality: which table of bins");
-    p("chunk", chunk_).min(1).max(256).doc("tokens that share frequencies");
+    p("chunk", chunk_).min(1).max(kMostTokens).doc("tokens that share frequencies");
     p("delta", delta_).one_of({"none", "anchor10"}).doc("what is quantised: numbers or differences to an anchor token");
   }
   int64_t chunk_tokens() const override { return chunk_; }

@@ -20,6 +20,8 @@
 namespace kvarena {
 namespace {
 
+constexpr int64_t kMostTokens = 4096;  // of a chunk
+
 /// Numbers of one token and run as codes, which stand for shift + scale * code.
 struct CodedRun {
   uint16_t shift = 0, scale = 0;  // f16
@@ -299,6 +301,16 @@ class KvtcCoder final : public StreamCoder {
     in.expect_end();
   }
 
+  int64_t least_bytes(const KvChunk& sizes) const override {
+    require_width(sizes);
+    if (sizes.tokens > kMostTokens) {
+      fail({.place = "kvtc stream",
+            .found = fmt::format("{} tokens", sizes.tokens),
+            .expected = fmt::format("at most {} a chunk", kMostTokens)});
+    }
+    return 2 * 4;  // two lengths; what is behind them may have been squeezed to nothing
+  }
+
  private:
   void require_width(const KvChunk& chunk) const {
     if (chunk.layers * chunk.channels == width_) return;
@@ -461,7 +473,7 @@ class Kvtc final : public StreamCodec {
     p("basis", basis_).one_of({"global", "per_layer"}).doc("what a direction spans; per_layer is not the paper's");
     p("components", components_).min(1).doc("directions that a fit keeps, of keys and of values");
     p("entropy", entropy_).one_of({"deflate", "zstd", "none"}).doc("lossless coding of the codes");
-    p("chunk", chunk_).min(1).max(4096).doc("tokens that are coded together");
+    p("chunk", chunk_).min(1).max(kMostTokens).doc("tokens that are coded together");
     p("weights", weights_).doc("file of a fitted transform; empty = the project's for the model");
   }
   int64_t chunk_tokens() const override { return chunk_; }

@@ -15,6 +15,8 @@
 namespace kvarena {
 namespace {
 
+constexpr int64_t kMostTokens = 4096;  // of a frame
+
 #ifdef KVARENA_VIDEO
 
 constexpr int64_t kBlock = 16;     // of a side: frames are whole coding tree units
@@ -160,6 +162,15 @@ class VideoCoder final : public StreamCoder {
     in.expect_end();
   }
 
+  int64_t least_bytes(const KvChunk& sizes) const override {
+    if (sizes.tokens > kMostTokens) {
+      fail({.place = "llm265 stream",
+            .found = fmt::format("{} tokens", sizes.tokens),
+            .expected = fmt::format("at most {} a frame", kMostTokens)});
+    }
+    return 2 * (4 * sizes.layers * sizes.channels + 4);  // a range a channel, and a length
+  }
+
  private:
   /// A channel of a frame: number = least + step * brightness, both f16.
   struct Range {
@@ -207,7 +218,7 @@ class Llm265 final : public StreamCodec {
  public:
   void parameters(ParameterVisitor& p) override {
     p("qp", qp_).min(0).max(51).doc("quantisation parameter of H.265: six more double the step");
-    p("chunk", chunk_).min(1).max(4096).doc("tokens of a frame");
+    p("chunk", chunk_).min(1).max(kMostTokens).doc("tokens of a frame");
   }
   int64_t chunk_tokens() const override { return chunk_; }
   std::unique_ptr<StreamCoder> coder(const ModelFacts* /*model*/) const override {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 #include "metrics/algorithms/python_calls.h"
 #include "metrics/algorithms/python_json.h"
 #include "metrics/functional/function_call.h"
@@ -58,7 +59,11 @@ bool take_call(const json& value, std::vector<FunctionCall>& calls) {
   const json* arguments = arguments_of(value);
   if (arguments == nullptr) return false;
   FunctionCall call{value["name"].get<std::string>(), *arguments};
-  if (arguments->is_string()) call.arguments = json::parse(arguments->get_ref<const std::string&>(), nullptr, false);
+  if (arguments->is_string()) {
+    const auto& text = arguments->get_ref<const std::string&>();
+    if (nests_deeply(text)) return false;
+    call.arguments = json::parse(text, nullptr, false);
+  }
   if (!call.arguments.is_object()) return false;
   calls.push_back(std::move(call));
   return true;

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/model/tokenizer/json_scanner.h"
 
 namespace kvarena {
@@ -39,7 +42,8 @@ std::string read_gzip(const std::filesystem::path& path) {
   return text;
 }
 
-std::vector<AddedToken> read_added_tokens(const Component& root) {
+/// `ids`: more than there can be. An id costs memory whether or not it has a token.
+std::vector<AddedToken> read_added_tokens(const Component& root, int64_t ids) {
   std::vector<AddedToken> tokens;
   if (!root.has("added_tokens")) return tokens;
   for (const Component& item : root.list("added_tokens")) {
@@ -50,8 +54,10 @@ std::vector<AddedToken> read_added_tokens(const Component& root) {
                      .lstrip = item.boolean("lstrip", false),
                      .rstrip = item.boolean("rstrip", false)};
     const int64_t id = item.integer("id");
-    if (id < 0 || id >= kMaxId) {
-      fail({.place = item.place + ".id", .found = fmt::to_string(id), .expected = "a token's id"});
+    if (id < 0 || id >= ids) {
+      fail({.place = item.place + ".id",
+            .found = fmt::to_string(id),
+            .expected = "a token's id, from 0 up without large gaps"});
     }
     token.id = static_cast<int32_t>(id);
     tokens.push_back(std::move(token));
@@ -153,7 +159,9 @@ std::optional<int32_t> find_token(const json& config, const char* key, const Tok
 void read_special_ids(const std::filesystem::path& file, TokenizerParts& parts) {
   if (!std::filesystem::exists(file)) return;
   try {
-    const json config = json::parse(read_file(file));
+    const std::string text = read_file(file);
+    require_shallow(text, file.string());
+    const json config = json::parse(text);
     if (!config.is_object()) fail({.place = file.string(), .found = "no JSON object", .expected = "{ ... }"});
     parts.special.bos = find_token(config, "bos_token", parts);
     parts.special.eos = find_token(config, "eos_token", parts);
@@ -176,17 +184,28 @@ void check_consistent(const std::string& place, bool byte_level, const Tokenizer
                               : "a decoder ByteLevel without pre_tokenizer",
           .expected = "ByteLevel in both or in neither"});
   }
+  int64_t ids = parts.vocabulary->size();
+  for (const AddedToken& token : parts.added) ids = std::max<int64_t>(ids, token.id + 1);
+  for (const auto* around : {&parts.prefix, &parts.suffix}) {
+    for (const int32_t id : *around) {
+      if (id < ids) continue;
+      fail({.place = place + ": post_processor",
+            .found = fmt::format("the id {}", id),
+            .expected = fmt::format("an id of the vocabulary, below {}", ids)});
+    }
+  }
 }
 
 std::unique_ptr<Tokenizer> load(const std::filesystem::path& path) {
   const std::string place = path.string();
   const std::string text = path.extension() == ".gz" ? read_gzip(path) : read_file(path);
+  require_shallow(text, place);
   const FileText file = read_root(text, place);
   const Component root{file.root, place + ":"};
   TokenizerParts parts;
   PreTokenizers cutting;
   try {
-    parts.added = read_added_tokens(root);
+    parts.added = read_added_tokens(root, std::min(kMaxId, static_cast<int64_t>(text.size())));
     if (root.has("normalizer")) parts.normalizer = read_normalizer(root.member("normalizer"));
     if (root.has("pre_tokenizer")) read_pre_tokenizer(root.member("pre_tokenizer"), cutting);
     if (root.has("decoder")) parts.decoder = read_decoder(root.member("decoder"));

@@ -135,6 +135,30 @@ TEST(CacheGen, CutAndFlippedFramesAreErrors) {
   }
 }
 
+TEST(CacheGen, SizesThatTheBytesCannotHoldTakeNoMemory) {
+  // Whoever knows the checksum can write any sizes; 64 layers of 256 tokens of 4096 channels would be 512 MiB.
+  struct Empty final : StreamCoder {
+    std::vector<uint8_t> encode(const KvChunk& /*chunk*/) const override { return {0}; }
+    void decode(std::span<const uint8_t> /*bytes*/, KvChunk& /*chunk*/) const override {}
+    int64_t least_bytes(const KvChunk& /*sizes*/) const override { return 0; }
+  };
+  const Codec codec{json::object()};
+  for (const auto& [tokens, why] : {std::pair<int64_t, const char*>{256, "at least 55296"}, {257, "at most 256"}}) {
+    const auto frame = write_frame(Empty(), random_chunk(4, tokens, 1024));
+    std::span<const uint8_t> stream = frame;
+    try {
+      (void)read_frame(*codec, stream);
+      ADD_FAILURE() << tokens;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  }
+  // What a whole block takes at least is what the shortest real one takes.
+  KvChunk zeros{.layers = 2, .tokens = 5, .channels = 32, .keys = {}, .values = {}};
+  zeros.resize();
+  EXPECT_EQ((*codec).encode(zeros).size(), (*codec).least_bytes(zeros));
+}
+
 TEST(CacheGen, DamageBehindTheChecksumStaysBounded) {
   // The payload alone, as somebody who knows the checksum could forge it: an error, or numbers, never more.
   for (const char* delta : {"none", "anchor10"}) {

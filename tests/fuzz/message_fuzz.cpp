@@ -1,0 +1,23 @@
+#include <nlohmann/json.hpp>
+
+#include "harness/workers/message.h"
+#include "harness/workers/wire.h"
+#include "tests/fuzz/fuzz.h"
+
+/// What a worker that has lost its mind sends the runner.
+KVARENA_FUZZ(message, data) {
+  using namespace kvarena::workers;
+  FrameReader reader;
+  reader.append(kvarena::fuzz::text_of(data.first(data.size() / 2)));
+  reader.append(kvarena::fuzz::text_of(data.subspan(data.size() / 2)));
+  while (const auto message = reader.next()) {
+    if (!message->is_object() || !message->contains("ok")) continue;
+    for (const auto& verdict : message->at("ok")) {
+      try {
+        (void)read_verdict(verdict);
+      } catch (const nlohmann::json::exception&) {  // as its header says
+      } catch (const kvarena::UserError&) {
+      }
+    }
+  }
+}
