@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "harness/core/error.h"
 
@@ -94,6 +95,28 @@ Cells DeviceCache::cells(const Window& window, int64_t head, CellKind kind) cons
           .data = static_cast<char*>(window.memory.data()) + run * head_bytes(room_)};
 }
 
+void DeviceCache::fill(int64_t entries) {
+  KVARENA_ASSERT(length_ == 0, "a cache that holds something");
+  reserve(entries, nullptr);
+  const int64_t bytes = 2 * layers_.front().kv_heads * head_bytes(capacity_);
+  const std::vector<char> zeros(static_cast<size_t>(std::min<int64_t>(bytes, 1 << 24)));
+  for (const PlacedMemory& layer : memory_) {
+    for (int64_t at = 0; at < bytes; at += std::ssize(zeros)) {
+      const int64_t count = std::min(bytes - at, std::ssize(zeros));
+      if (placement_ == Placement::host) {
+        std::memset(layer.data() + at, 0, static_cast<size_t>(count));
+      } else if (&layer == memory_.data()) {
+        kernels::cuda_upload(layer.data() + at, zeros.data(), count, nullptr);
+      }
+    }
+    if (placement_ == Placement::device && &layer != memory_.data()) {
+      kernels::cuda_copy(layer.data(), memory_.front().data(), bytes, nullptr);
+    }
+  }
+  kernels::cuda_synchronize(nullptr);
+  length_ = entries;
+}
+
 void DeviceCache::truncate(int64_t length) {
   KVARENA_ASSERT(length >= 0 && length <= length_, fmt::format("{} of {}", length, length_));
   length_ = length;
@@ -148,7 +171,7 @@ void DeviceCache::find_in_windows(const std::vector<std::vector<int32_t>>& posit
   for (size_t h = 0; h < positions.size(); ++h) {
     auto held = held_[h].begin();
     for (const int32_t wanted : positions[h]) {
-      held = std::lower_bound(held, held_[h].end(), wanted);
+      while (held != held_[h].end() && *held < wanted) ++held;
       const bool here = held != held_[h].end() && *held == wanted;
       lists_[h].push_back(here ? static_cast<int32_t>(held - held_[h].begin()) : ~wanted);
       if (!here) fetched_entries_ += std::ssize(layers_);

@@ -47,6 +47,8 @@ class DeviceCache {
   /// too.
   [[nodiscard]] int64_t bytes() const;
   [[nodiscard]] int64_t device_bytes() const;
+  /// Makes an empty cache one of `entries` tokens whose keys and values are 0: for measuring.
+  void fill(int64_t entries);
   /// Forgets the entries from position `length` on.
   void truncate(int64_t length);
   /// Tokens of the prompt when they are known before its first pass, else 0 (dynamic rope scaling).

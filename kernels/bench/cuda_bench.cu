@@ -18,6 +18,7 @@
 #include "kernels/cells/cells_cuda.h"
 #include "kernels/column_sums/column_sums_cuda.h"
 #include "kernels/hadamard/hadamard_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
 #include "kernels/page_bounds/page_bounds_cuda.h"
 #include "kernels/quantize/quantize_cuda.h"
 #include "kernels/top_k/top_k_cuda.h"
@@ -323,7 +324,41 @@ void bench_selection(Bench& bench) {
   }
 }
 
-/// From pinned host memory: in one piece, and 2048 tokens of 8 heads as pages that the device reads in place.
+/// Products of Llama-3.1-8B's layers: one row, a batch, a verification run, a prefill.
+void bench_matmul(Bench& bench) {
+  struct Named {
+    const char* name;
+    int64_t n, k;
+  };
+  for (const Named& shape : {Named{"qkv", 6144, 4096},
+                             {"output", 4096, 4096},
+                             {"gate and up", 28672, 4096},
+                             {"down", 4096, 14336},
+                             {"head", 128256, 4096}}) {
+    for (const int64_t m : {1, 8, 26, 2048}) {
+      const std::string name = std::string("matmul bf16 ") + shape.name + ", " + std::to_string(m) + " rows";
+      if (!bench.wants(name)) continue;
+      const int64_t n = bench.shrunk(shape.n), k = bench.shrunk(shape.k), rows = m == 2048 ? bench.shrunk(m) : m;
+      const CudaBuffer x(rows * k * 4), y(rows * n * 4);
+      fill(x.data(), x.bytes(), Fill::f32, 4, bench.stream());
+      std::vector<DeviceMatrix> copies;
+      const int64_t count = m == 2048 ? 1 : bench.copies_for(n * k * 2);
+      while (static_cast<int64_t>(copies.size()) < count) {
+        copies.emplace_back(n, k, DType::bf16);
+        fill(const_cast<void*>(copies.back().data()), copies.back().bytes(), Fill::bf16, 5, bench.stream());
+      }
+      bench.time(name, n * k * 2 + rows * (n + k) * 4, 2 * rows * n * k, count, [&] {
+        for (const DeviceMatrix& w : copies) {
+          matmul_cuda({static_cast<const float*>(x.data()), rows, k, &w, nullptr, static_cast<float*>(y.data()), n},
+                      bench.stream());
+        }
+      });
+    }
+  }
+}
+
+/// From pinned host memory: in one piece, and 2048 tokens of 8 heads as pages and as single
+/// entries that the device reads in place.
 void bench_fetch(Bench& bench) {
   const int64_t entries = bench.shrunk(32768), chosen = entries / 16, dim = kLlama.head_dim, heads = kLlama.kv_heads;
   const int64_t head_bytes = cell_bytes(entries, dim, DType::bf16);
@@ -352,6 +387,18 @@ void bench_fetch(Bench& bench) {
   cuda_synchronize(bench.stream());
   bench.time("fetch, 2048 tokens by pages", 2 * heads * chosen * dim * 2, 0, 1,
              [&] { gather_entries_cuda(gathers, scratch, bench.stream()); });
+  std::vector<int32_t> sources;  // all of them in pinned memory, where keys lie entry by entry
+  for (int64_t i = 0; i < chosen; ++i) sources.push_back(~static_cast<int32_t>(i * 16 + i % 16));
+  cuda_upload(index.data(), sources.data(), chosen * 4, bench.stream());
+  cuda_synchronize(bench.stream());
+  std::vector<EntryMerge> merges;
+  for (const EntryGather& gather : gathers) {
+    Cells far = gather.from;
+    far.kind = CellKind::values;
+    merges.push_back({far, far, gather.index, chosen, gather.to});
+  }
+  bench.time("fetch, 2048 tokens by entries", 2 * heads * chosen * dim * 2, 0, 1,
+             [&] { merge_entries_cuda(merges, scratch, bench.stream()); });
 }
 
 Options parse(int argc, char** argv) {
@@ -388,6 +435,7 @@ int run(int argc, char** argv) {
   bench_sums(bench);
   bench_packing(bench);
   bench_selection(bench);
+  bench_matmul(bench);
   bench_fetch(bench);
   if (!options.out.empty()) {
     std::ofstream file(options.out);

@@ -23,6 +23,9 @@ using CudaEvent = CUevent_st*;
 /// Why no kernel can run here ("no CUDA device: ..."), or empty.
 [[nodiscard]] std::string cuda_absent();
 
+/// Bytes on the device that nobody has taken.
+[[nodiscard]] int64_t cuda_free_bytes();
+
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream);
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
 /// Between two places, each on the device or in pinned memory.

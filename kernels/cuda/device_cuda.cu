@@ -12,6 +12,12 @@ std::string cuda_absent() {
   return count == 0 ? "no CUDA device" : "";
 }
 
+int64_t cuda_free_bytes() {
+  size_t left = 0, all = 0;
+  cuda_check(cudaMemGetInfo(&left, &all), "asking for free memory");
+  return static_cast<int64_t>(left);
+}
+
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream) {
   cuda_check(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream),
              "copying to the device");

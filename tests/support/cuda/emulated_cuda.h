@@ -211,6 +211,7 @@ constexpr unsigned cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1;
 
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaMemGetInfo(size_t* left, size_t* all);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 /// Throws std::logic_error when something was written just before or behind the memory.
 cudaError_t cudaFree(void* memory);
