@@ -71,11 +71,6 @@ std::vector<Verdict> WorkerJudge::judge(const JudgeTask& task) {
     } catch (const WorkerDied& death) {
       settings_.on_line(fmt::format("sample {}: {}; its {} methods are judged one by one", task.sample_id, death.what(),
                                     task.cells.size()));
-    } catch (const json::exception& error) {  // an answer that is none: who knows what else is wrong in there
-      worker_.reset();
-      settings_.on_line(
-          fmt::format("sample {}: its worker sent what is no answer ({}); its {} methods are judged one by one",
-                      task.sample_id, error.what(), task.cells.size()));
     }
   }
   std::vector<Verdict> verdicts;
@@ -84,12 +79,16 @@ std::vector<Verdict> WorkerJudge::judge(const JudgeTask& task) {
 }
 
 std::vector<Verdict> WorkerJudge::judge_together(const JudgeTask& task, std::span<const PlannedCell* const> cells) {
-  const json answer = ask({{"ask", "judge"}, {"task", task_json(task, cells)}});
-  std::vector<Verdict> verdicts;
-  for (const json& verdict : answer) verdicts.push_back(read_verdict(verdict));
-  KVARENA_ASSERT(verdicts.size() == cells.size(),
-                 fmt::format("{} verdicts for {} cells", verdicts.size(), cells.size()));
-  return verdicts;
+  try {
+    const json answer = ask({{"ask", "judge"}, {"task", task_json(task, cells)}});
+    std::vector<Verdict> verdicts;
+    for (const json& verdict : answer) verdicts.push_back(read_verdict(verdict));
+    if (verdicts.size() == cells.size()) return verdicts;
+  } catch (const json::exception&) {
+    if (worker_ == nullptr) throw;
+  }
+  const auto mad = std::move(worker_);  // who knows what else is wrong in there
+  mad->end("its worker sent what is no answer");
 }
 
 Verdict WorkerJudge::judge_alone(const JudgeTask& task, const PlannedCell* cell) {

@@ -50,6 +50,9 @@ class WorkerProcess {
   /// Throws WorkerDied when no answer comes; there is no process any more then.
   [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Limits& limits);
 
+  /// Kills it and throws WorkerDied with this reason: it broke a limit, or answered what is no answer.
+  [[noreturn]] void end(const std::string& how);
+
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
@@ -57,8 +60,6 @@ class WorkerProcess {
   void send_some(std::string& outgoing) const;
   /// False when the worker has closed the channel.
   bool read_some();
-  /// Kills it and says that it broke a limit.
-  [[noreturn]] void end(const std::string& how);
   /// How it ended by itself.
   [[noreturn]] void mourn();
   /// Waits for its end, at most so long; then kills it. Returns waitpid's status.

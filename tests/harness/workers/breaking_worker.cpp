@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "harness/workers/message.h"
 #include "harness/workers/serve.h"
 #include "tests/harness/experiment/support.h"
 
@@ -53,7 +54,12 @@ std::string break_down(const std::string& how) {
     const std::string nonsense(64, '\xff');
     (void)!::send(channel, nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
   }
-  while (how == "hang" || how == "talk nonsense") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (how == "answer beside the question") {
+    const std::string answer = frame({{"ok", {{{"prompt_sha256", "ab"}, {"prompt_tokens", 1e300}}}}});
+    (void)!::send(channel, answer.data(), answer.size(), MSG_NOSIGNAL);
+  }
+  while (how == "hang" || how == "talk nonsense" || how == "answer beside the question")
+    std::this_thread::sleep_for(std::chrono::hours(1));
   if (how == "throw") throw std::runtime_error("thrown by a method");
   return "failed by itself";
 }

@@ -54,6 +54,18 @@ TEST(Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
   EXPECT_THROW((void)reader.next(), UserError) << "a length beyond any message";
 }
 
+TEST(Message, NestingThatWouldExhaustTheStackIsRefused) {
+  for (const char* opening : {"\x81", "\x9f", "\xa1\x61\x61"}) {
+    std::string bytes;
+    for (int i = 0; i < 2000000; ++i) bytes += opening;
+    std::string framed = frame(nullptr).substr(0, 8);
+    for (size_t i = 0; i < 8; ++i) framed[i] = static_cast<char>(bytes.size() >> (8 * i) & 0xFFU);
+    FrameReader reader;
+    reader.append(framed + bytes);
+    EXPECT_THROW((void)reader.next(), UserError);
+  }
+}
+
 TEST(Message, AVerdictArrivesBitForBit) {
   experiment::Verdict sent;
   store::SampleResult& result = sent.result;

@@ -103,6 +103,7 @@ INSTANTIATE_TEST_SUITE_P(All, Breakdowns,
                                            Breakdown{"hang", "it took longer than the 1.5 s that a sample may take"},
                                            Breakdown{"leak", "its worker held "},
                                            Breakdown{"talk nonsense", "its worker sent what is no answer"},
+                                           Breakdown{"answer beside the question", "its worker sent what is no answer"},
                                            Breakdown{"be killed", "its worker was ended by signal 9 (Killed)"}),
                          [](const auto& info) {
                            std::string name = info.param.how;
