@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/device_transfers.h"
 #include "harness/cli/estimate_model.h"
 #include "harness/cli/terminal.h"
 #include "harness/core/error.h"
@@ -23,6 +24,7 @@ struct Options {
   int64_t context = 32768;
   double share = 0.01;
   int64_t repeats = 5;
+  bool device = false;
   bool json = false;
 
   void declare(OptionSet& o) {
@@ -32,6 +34,7 @@ struct Options {
     o.option("context", "N", context).help("entries of a head that lie behind the link");
     o.option("share", "SHARE", share).help("of them that are chosen");
     o.option("repeats", "N", repeats).help("of which the median counts");
+    o.flag("device", device).help("from pinned memory to a CUDA device, gathered by a kernel");
     o.flag("json", json).help("write JSON");
   }
 };
@@ -70,8 +73,21 @@ double median_seconds(const tiers::Hierarchy& tiers, const std::shared_ptr<tiers
   return seconds[seconds.size() / 2];
 }
 
-std::vector<Measured> measure(const tiers::Hierarchy& tiers, const Layer& layer, double share, int64_t repeats) {
-  const auto chosen = std::max<int64_t>(1, static_cast<int64_t>(share * static_cast<double>(layer.rows)));
+int64_t chosen_rows(const Layer& layer, double share) {
+  return std::max<int64_t>(1, static_cast<int64_t>(share * static_cast<double>(layer.rows)));
+}
+
+std::vector<Measured> measure_device(const Layer& layer, double share, int64_t repeats) {
+  const int64_t chosen = chosen_rows(layer, share);
+  const DeviceTransferTimes times = time_device_transfers(layer.rows, chosen, layer.row_bytes, repeats);
+  return {{"all, contiguous", layer.rows, times.all},
+          {"chosen, contiguous", chosen, times.chosen},
+          {"chosen, gathered", chosen, times.gathered}};
+}
+
+std::vector<Measured> measure(const tiers::LinkSpec& link, const Layer& layer, double share, int64_t repeats) {
+  const int64_t chosen = chosen_rows(layer, share);
+  const tiers::Hierarchy tiers({{.tier = Tier::host, .link = link}});
   const auto ledger = std::make_shared<MemoryLedger>();
   const auto block = tiers.storage(Tier::host).allocate(ledger, layer.rows * layer.row_bytes);
   const std::vector<std::byte> content(static_cast<size_t>(layer.rows * layer.row_bytes), std::byte{1});
@@ -92,10 +108,13 @@ int run(const Options& options) {
   const throughput::ModelShape shape = find_shape(options.model);
   if (shape.kv_heads < 1 || shape.head_dim < 1)
     fail({.place = "--model", .found = shape.title, .expected = "a model with keys and values of heads"});
-  const tiers::LinkSpec link = tiers::link_named(options.link, "--link");
-  const tiers::Hierarchy tiers({{.tier = Tier::host, .link = link}});
+  tiers::LinkSpec link = tiers::link_named(options.link, "--link");
+  if (options.device && link.emulated())
+    fail({.place = "--link", .found = options.link + " beside --device", .expected = "\"real\": nothing is emulated"});
+  if (options.device) link.source = "this machine's bus and device";
   const Layer layer{.rows = 2 * shape.kv_heads * options.context, .row_bytes = 2 * shape.head_dim};
-  const std::vector<Measured> all = measure(tiers, layer, options.share, options.repeats);
+  const std::vector<Measured> all = options.device ? measure_device(layer, options.share, options.repeats)
+                                                   : measure(link, layer, options.share, options.repeats);
 
   json rows = json::array();
   std::vector<std::vector<std::string>> table = {
@@ -117,6 +136,7 @@ int run(const Options& options) {
                                    {"link", link.name},
                                    {"link_source", link.source},
                                    {"emulated", link.emulated()},
+                                   {"device", options.device},
                                    {"context", options.context},
                                    {"share", options.share},
                                    {"rows", rows}}
@@ -138,7 +158,9 @@ Command transfers_command() {
        .summary = "measure contiguous and gathered transfers of a cache's entries",
        .description =
            "One layer's keys and values lie behind a link; all of them come in one piece, then the chosen share in one "
-           "piece and entry by entry. A described link takes the time that its description says.",
+           "piece and entry by entry. A described link takes the time that its description says; with --device they "
+           "come "
+           "from pinned memory to a CUDA device.",
        .examples = {{"kvarena transfers", "this machine's memory, the default model's entries"},
                     {"kvarena transfers --model mistral-7b-v0.2 --link pcie4_x16", "an emulated link"}}},
       run);

@@ -33,10 +33,20 @@ TEST(TransfersCommand, TheRealLinkIsThisMachines) {
     EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
 }
 
+TEST(TransfersCommand, WithoutADeviceThatIsSaidInASentence) {
+  const Finished finished = run_kvarena({"transfers", "--device", "--context", "256", "--repeats", "1"});
+  if (finished.code == 0) {
+    EXPECT_TRUE(contains(finished.out, "chosen, gathered")) << finished.out;
+  } else {
+    EXPECT_TRUE(contains(finished.err, "CUDA")) << finished.err;
+  }
+}
+
 TEST(TransfersCommand, MistakesAreOneSentence) {
   expect_refused(run_kvarena({"transfers", "--link", "pcie4_x6"}), "did you mean \"pcie4_x16\"");
   expect_refused(run_kvarena({"transfers", "--share", "2"}), "--share: found 2");
   expect_refused(run_kvarena({"transfers", "--context", "0"}), "at least 1");
+  expect_refused(run_kvarena({"transfers", "--device", "--link", "pcie4_x16"}), "nothing is emulated");
 }
 
 }  // namespace
