@@ -35,8 +35,10 @@ std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
   if (auto published = published_section(data)) sections.push_back(std::move(*published));
   if (auto distance = distance_section(data)) sections.push_back(std::move(*distance));
   sections.push_back(memory_section(data));
-  for (auto& section : {selection_section(data), link_section(data), verification_section(data), reuse_section(data),
-                        speed_section(data), contexts_section(data), serving_section(data), outcome_section(data)}) {
+  const auto remote = remote_prefix_section(data);
+  for (auto& section :
+       {selection_section(data), link_section(data), verification_section(data), reuse_section(data),
+        remote ? remote : speed_section(data), contexts_section(data), serving_section(data), outcome_section(data)}) {
     if (section) sections.push_back(*section);
   }
   return sections;

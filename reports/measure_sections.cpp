@@ -28,6 +28,7 @@ struct MetricColumn {
   std::string metric;
   std::string title;
   std::optional<NumberFormat> format;  // instead of the metric's own
+  bool modelled = false;               // of the modelled clock
 };
 
 /// One row: the cells of a method and kind over all workloads.
@@ -100,21 +101,35 @@ std::vector<MetricLook> add_metric_columns(const ExperimentData& data, const std
   return looks;
 }
 
+/// Every method's timing.
+std::vector<RowOf> timing_rows(const ExperimentData& data) {
+  std::vector<RowOf> rows = quality_rows(data);
+  std::erase_if(rows, [](const RowOf& row) { return row.kind != store::CellKind::quality; });
+  for (RowOf& row : rows) row.kind = store::CellKind::timing;
+  return rows;
+}
+
 /// Rows without any of the metrics are left out.
-Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns) {
+Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns,
+                   const std::vector<RowOf>& rows) {
   table.columns = {{.title = "Method", .numeric = false}};
   const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
-  for (const RowOf& of : quality_rows(data)) {
+  for (const RowOf& of : rows) {
     TableRow row{.cells = {text_cell(of.label)}, .role = of.role};
     bool any = false;
     for (size_t at = 0; at < columns.size(); ++at) {
-      row.cells.push_back(mean_of_pool(pool_of(data, of, columns[at].metric), looks[at]));
+      const std::string name = columns[at].modelled ? modelled(columns[at].metric) : columns[at].metric;
+      row.cells.push_back(mean_of_pool(pool_of(data, of, name), looks[at]));
       any = any || row.cells.back().has_value();
     }
     if (any) table.rows.push_back(std::move(row));
   }
   mark_best(table);
   return table;
+}
+
+Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns) {
+  return metric_table(data, std::move(table), columns, quality_rows(data));
 }
 
 /// Repeats of a time over all workloads and samples; for values of a virtual clock, which do not vary, the values.
@@ -252,7 +267,8 @@ std::optional<Section> verification_section(const ExperimentData& data) {
        {"throughput_tokens_per_s", "Throughput", kFixed1},
        {"link_utilisation", "Link occupied", {}},
        {"verify_share", "Time in passes that verify", {}},
-       {"late_verifies", "Verifications that waited", kFixed1}});
+       {"late_verifies", "Verifications that waited", kFixed1}},
+      timing_rows(data));
   Section section{.id = "verification", .title = "Verification"};
   for (Table* each : {&table, &runtime}) {
     std::erase_if(each->rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
@@ -261,6 +277,34 @@ std::optional<Section> verification_section(const ExperimentData& data) {
   if (section.tables.empty()) return std::nullopt;
   section.charts = acceptance_charts(data);
   return section;
+}
+
+std::optional<Section> remote_prefix_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "remote-prefix",
+       .title = "Prompts whose caches lie behind links",
+       .caption = "Of equal requests, on average, from their arrival. First token: verified, where anything verifies. "
+                  "Bytes over the links to the local pool (fast) and to the remote one (slow); hidden: of the time in "
+                  "which a cache was on its way, the share in which passes ran. Expected: the linear programme over "
+                  "paths, fed with what this machine was measured to take for a pass. One device computes for both "
+                  "pools; emu: links take the time that their rates say."},
+      {{"first_draft_ms", "First draft", kFixed1},
+       {"time_to_first_token_ms", "First token", kFixed1},
+       {"inter_token_latency_ms", "Between tokens", kFixed1},
+       {"end_to_end_ms", "Whole answer", kFixed1},
+       {"throughput_tokens_per_s", "Throughput", kFixed1},
+       {"planned_tokens_per_s", "Expected", kFixed1, true},
+       {"fast_link_bytes", "Fast link", {}},
+       {"slow_link_bytes", "Slow link", {}},
+       {"slow_link_utilisation", "Slow links occupied", {}},
+       {"transfer_hidden", "Hidden", {}},
+       {"acceptance_rate", "Accepted", {}},
+       {"exact_match_full", "Full KV's tokens", {}}},
+      timing_rows(data));
+  std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[8].has_value(); });
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "remote-prefix", .title = "Remote prefix caching", .tables = {std::move(table)}};
 }
 
 std::optional<Section> reuse_section(const ExperimentData& data) {

@@ -32,6 +32,9 @@ namespace kvarena::reports {
 [[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);
 /// Sweeps of load: a row a method, clock and point.
 [[nodiscard]] std::optional<Section> serving_section(const ExperimentData& data);
+/// What requests waited for whose prompts' caches lie behind links, and what went over these.
+[[nodiscard]] std::optional<Section> remote_prefix_section(const ExperimentData& data);
+
 /// Where requests found the caches of stored contexts, and what their answers were worth.
 [[nodiscard]] std::optional<Section> contexts_section(const ExperimentData& data);
 /// Cells that failed and methods that never acted.

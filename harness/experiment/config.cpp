@@ -18,9 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTopKeys = {"$schema",  "name",    "title",  "models",   "workloads",
-                                           "methods",  "metrics", "engine", "timing",   "serving",
-                                           "contexts", "output",  "table",  "published"};
+const std::vector<std::string> kTopKeys = {"$schema", "name",     "title",  "models", "workloads",
+                                           "methods", "metrics",  "engine", "timing", "remote_prefix",
+                                           "serving", "contexts", "output", "table",  "published"};
 
 void check_keys(const json& config, Problems& problems) {
   for (const auto& [key, value] : config.items()) {
@@ -95,6 +95,10 @@ std::string canonical(const ExperimentConfig& config) {
     TimingSettings timing = *config.timing;
     whole["timing"] = parameter_values([&](ParameterVisitor& p) { timing.parameters(p); });
   }
+  if (config.remote_prefix) {
+    RemotePrefixSettings links = *config.remote_prefix;
+    whole["remote_prefix"] = parameter_values([&](ParameterVisitor& p) { links.parameters(p); });
+  }
   if (config.serving) {
     ServingSettings serving = *config.serving;
     whole["serving"] = parameter_values([&](ParameterVisitor& p) { serving.parameters(p); });
@@ -149,6 +153,15 @@ void TimingSettings::parameters(ParameterVisitor& p) {
       .above(0)
       .doc("device memory for the batch's caches, MiB: requests that do not fit wait for others to end; absent = any");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
+}
+
+void RemotePrefixSettings::parameters(ParameterVisitor& p) {
+  p("local_bytes_per_s", local_bytes_per_s).above(0).doc("of each local device's link to the store");
+  p("remote_bytes_per_s", remote_bytes_per_s).above(0).doc("of each remote device's link to it");
+  p("local_devices", local_devices).min(1).max(64).doc("devices of the local pool, each with timing.device_mib");
+  p("remote_devices", remote_devices).min(1).max(64).doc("of the remote pool");
+  p("local_decodes", local_decodes).doc("whether the local pool also decodes requests alone; else it only verifies");
+  p("arrivals_per_s", arrivals_per_s).min(0).doc("of timing.batch requests, at random times; 0 = all at once");
 }
 
 void ServingSettings::parameters(ParameterVisitor& p) {
@@ -249,6 +262,11 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
       read_components(whole.value("metrics", json()), ComponentKind::metrics, validators.metrics, problems);
   if (whole.contains("engine")) read_group(whole["engine"], "engine", config.engine, problems);
   if (whole.contains("timing")) read_group(whole["timing"], "timing", config.timing.emplace(), problems);
+  if (whole.contains("remote_prefix")) {
+    read_group(whole["remote_prefix"], "remote_prefix", config.remote_prefix.emplace(), problems);
+    if (!config.timing)
+      problems.add("remote_prefix", "no \"timing\" beside it", "how many requests come, and how often");
+  }
   if (whole.contains("serving")) {
     read_group(whole["serving"], "serving", config.serving.emplace(), problems);
     check_serving(*config.serving, problems);

@@ -70,6 +70,19 @@ struct TimingSettings {
   void parameters(ParameterVisitor& p);
 };
 
+/// Present when timing cells are of requests whose prompts' caches lie in a store, behind a fast link from the local
+/// pool of devices and a slow one from the remote pool. Device memory is timing.device_mib, of each.
+struct RemotePrefixSettings {
+  double local_bytes_per_s = 40e9;
+  double remote_bytes_per_s = 1.2e9;
+  int64_t local_devices = 1;
+  int64_t remote_devices = 4;
+  bool local_decodes = true;
+  double arrivals_per_s = 0;  // 0 = all at once
+
+  void parameters(ParameterVisitor& p);
+};
+
 /// Present when cells of kind serving are wanted: requests that arrive over time, at several loads. Each load is a
 /// point of its own, with samples of the workload that no other point sees.
 struct ServingSettings {
@@ -140,6 +153,7 @@ struct ExperimentConfig {
   std::vector<ComponentEntry> metrics;
   EngineSettings engine;
   std::optional<TimingSettings> timing;
+  std::optional<RemotePrefixSettings> remote_prefix;
   std::optional<ServingSettings> serving;
   std::optional<ContextSettings> contexts;
   OutputSettings output;

@@ -42,6 +42,10 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
     json settings = parameter_values([&](ParameterVisitor& p) { timing.parameters(p); });
     settings.erase("samples");
     identity.update(settings);
+    if (config.remote_prefix) {
+      RemotePrefixSettings links = *config.remote_prefix;
+      identity["remote_prefix"] = parameter_values([&](ParameterVisitor& p) { links.parameters(p); });
+    }
   }
   return identity.dump();
 }
@@ -178,8 +182,8 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
         const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
         return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
       };
-      // Where samples are stored contexts, their answers are judged as requests get them.
-      const bool answers = !plan.config->contexts;
+      // Where prompts' caches are stored, answers are judged as requests get them.
+      const bool answers = !plan.config->contexts && !plan.config->remote_prefix;
       if (answers) add_group(model, workload, CellKind::quality, ids);
       if (const int64_t again = plan.config->engine.noise_floor; again > 0 && answers) {
         add_group(model, workload, CellKind::noise_floor, first(again));

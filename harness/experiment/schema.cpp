@@ -171,6 +171,7 @@ json config_schema(const Components& components) {
                      {"metrics", family_schema(definitions, "metric", components.metrics, shared)},
                      {"engine", settings_schema<EngineSettings>()},
                      {"timing", settings_schema<TimingSettings>()},
+                     {"remote_prefix", settings_schema<RemotePrefixSettings>()},
                      {"serving", settings_schema<ServingSettings>()},
                      {"contexts", std::move(contexts)},
                      {"output", settings_schema<OutputSettings>()},

@@ -12,6 +12,7 @@
 #include "harness/core/files.h"
 #include "harness/judge/local_embedder.h"
 #include "harness/judge/perplexity.h"
+#include "harness/judge/remote_prefix.h"
 #include "harness/judge/serving.h"
 #include "harness/judge/stored_contexts.h"
 #include "harness/judge/timing.h"
@@ -88,6 +89,7 @@ std::shared_ptr<const tiers::Hierarchy> machine_of(const experiment::EngineSetti
 ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places)
     : engine_(config.engine),
       timing_(config.timing),
+      remote_prefix_(config.remote_prefix),
       serving_(config.serving),
       contexts_(config.contexts),
       machine_(machine_of(config.engine)),
@@ -340,7 +342,12 @@ std::vector<experiment::Verdict> ModelJudge::judge(const experiment::JudgeTask& 
     request.facts = opened.facts();
     std::vector<experiment::Verdict> verdicts;
     for (const JudgedMethod& method : methods) {
-      verdicts.push_back(verdict_of([&] { return judge_timing(opened.transformer(), request, method, *timing_); }));
+      verdicts.push_back(verdict_of([&] {
+        if (!remote_prefix_) return judge_timing(opened.transformer(), request, method, *timing_);
+        return judge_remote_prefix(
+            opened.transformer(), request, method,
+            {.timing = *timing_, .links = *remote_prefix_, .seed = static_cast<uint64_t>(engine.seed)});
+      }));
     }
     return verdicts;
   }

@@ -61,6 +61,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
 
   experiment::EngineSettings engine_;
   std::optional<experiment::TimingSettings> timing_;
+  std::optional<experiment::RemotePrefixSettings> remote_prefix_;
   std::optional<experiment::ServingSettings> serving_;
   std::optional<experiment::ContextSettings> contexts_;
   std::shared_ptr<const tiers::Hierarchy> machine_;

@@ -11,7 +11,8 @@ namespace {
 /// Defaults are those of the paper's long-context pipeline: draft length 25. With "aux" (Appendix C) another verifier
 /// drafts for the compressed cache, which verifies its drafts before full KV verifies all; draft_length then counts
 /// passes over the compressed cache, whose inner drafts do not count. With "schedule" (sections 4.2 and 5) the full
-/// caches lie in host memory and come back for their verifications alone.
+/// caches lie in host memory and come back for their verifications alone. "path" (section 5.3, Appendix B.2) is for
+/// caches that lie in a store.
 /// Yao et al. 2026, arXiv:2605.17613, section 4.
 class VeriCache final : public Verifier {
  public:
@@ -23,6 +24,14 @@ class VeriCache final : public Verifier {
         .doc(
             "where full caches lie while drafting, and when they come back, in timing and serving cells: resident on "
             "the device, or in host memory behind engine.host_link. Tokens are the same");
+    p("path", path_)
+        .one_of({"best", "verify_only_cached", "verify_only_stateless", "verify_streaming_cached",
+                 "verify_streaming_stateless"})
+        .doc(
+            "under remote_prefix, how requests get at their prompts' caches: drafting on the compressed one while the "
+            "full one comes to the local pool and stays (cached) or comes for each round (stateless), or follows to "
+            "the remote pool as well (streaming); best: the mix, with plain decoding, that serves the most tokens. "
+            "Tokens are the same");
     p("aux", aux_).doc("a verifier whose drafts the compressed cache verifies first, several tokens a pass");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
@@ -41,6 +50,7 @@ class VeriCache final : public Verifier {
   std::string auxiliary() const override { return aux_.json; }
   int64_t draft_length() const override { return draft_length_; }
   std::string schedule() const override { return schedule_ == "resident" ? "" : schedule_; }
+  std::string prefix_path() const override { return path_ == "best" ? "" : path_; }
   int64_t draft_room(int64_t /*newest*/) const override {
     if (aux_.json.empty()) return draft_length_;
     const auto aux = make_method(nlohmann::json::parse(aux_.json), "aux");
@@ -71,6 +81,7 @@ class VeriCache final : public Verifier {
   NestedSpec drafter_;
   NestedSpec aux_;
   std::string schedule_ = "resident";
+  std::string path_ = "best";
   int64_t draft_length_ = 25;
 };
 

@@ -430,6 +430,22 @@ TEST_F(ReportTest, WithoutDistancesThereIsNoSectionOfThem) {
   }
 }
 
+TEST_F(ReportTest, WhatTimingSaysOfLinksAndMemoryIsShown) {
+  MethodScores full{"full", scores(1, 5000)}, other{"other", scores(1, 1000)};
+  full.kind = other.kind = store::CellKind::timing;
+  full.metric = other.metric = "slow_link_bytes";
+  const Document links = experiment_report(experiment("a.db", {full, other}));
+  const Table prefixes = table(links, "remote-prefix");
+  ASSERT_EQ(prefixes.rows.size(), 2U);
+  EXPECT_EQ(prefixes.rows[1].cells[8].value, 1000);
+  EXPECT_THROW((void)table(links, "speed"), std::runtime_error);  // which would say it again
+
+  full.metric = other.metric = "concurrent_requests";
+  const Document memory = experiment_report(experiment("b.db", {full, other}));
+  EXPECT_EQ(table(memory, "verification-runtime").rows.size(), 2U);
+  EXPECT_EQ(table(memory, "speed").rows.size(), 2U);
+}
+
 TEST_F(ReportTest, AMetricThatNobodyDefinedIsGoodInNeitherDirection) {
   const std::string card = R"({"metrics": "oddity v1"})";
   MethodScores full{"full", scores(30, 2, 0.1), card};

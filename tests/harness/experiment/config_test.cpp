@@ -310,6 +310,19 @@ TEST(Config, ServingSettingsAreCheckedTogether) {
   EXPECT_NE(problems(R"({"load": [-1]})").find("serving.load"), std::string::npos);
 }
 
+TEST(Config, RemotePrefixesAreOfTimingCells) {
+  const ExperimentConfig config = parse(kSmallConfig, {.set = {"timing={}", R"(remote_prefix={"remote_devices": 2})"}});
+  EXPECT_EQ(config.remote_prefix->remote_devices, 2);
+  EXPECT_NE(config.canonical_json.find("\"remote_devices\":2"), std::string::npos);
+  const auto told = [](const std::vector<std::string>& set, const std::string& words) {
+    const std::string all = problems_of(kSmallConfig, {.set = set});
+    EXPECT_NE(all.find(words), std::string::npos) << all;
+  };
+  told({"remote_prefix={}"}, "remote_prefix: found no \"timing\" beside it");
+  told({"timing={}", R"(remote_prefix={"remote_devices": 0})"}, "remote_prefix.remote_devices");
+  told({"timing={}", R"(remote_prefix={"remote_byte_per_s": 1})"}, "remote_bytes_per_s");
+}
+
 TEST(Config, StoredContextsHaveFormsAndSettingsOfTheirOwn) {
   const auto parsed = [](const std::string& contexts) {
     return parse(kSmallConfig, {.set = {"serving={}", "contexts=" + contexts}});

@@ -146,6 +146,18 @@ TEST(Plan, ServingCellsTakeAPartOfTheWorkloadForEachPoint) {
   }
 }
 
+TEST(Plan, RequestsForRemotePrefixesAreTimedAndNothingElse) {
+  const auto planned = [](const std::string& links) {
+    return plan_of(kSmallConfig, {.set = {"timing={}", "remote_prefix=" + links}});
+  };
+  const Plan plan = planned("{}");
+  ASSERT_EQ(plan.groups.size(), 2U) << "a group a workload";
+  EXPECT_EQ(plan.groups[0].kind, store::CellKind::timing);
+  const std::string same = plan.groups[0].cells[0].record.cell_id;
+  EXPECT_EQ(planned("{}").groups[0].cells[0].record.cell_id, same);
+  EXPECT_NE(planned(R"({"remote_bytes_per_s": 1})").groups[0].cells[0].record.cell_id, same);
+}
+
 TEST(Plan, StoredContextsAreServedAndNothingElse) {
   const std::string serving = R"(serving={"load": [0.5, 1.2], "requests": 40})";
   const std::string contexts = R"(contexts={"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 0.25}]})";
