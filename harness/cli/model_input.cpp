@@ -1,6 +1,7 @@
 #include "harness/cli/model_input.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/model_facts.h"
+#include "harness/parallel/split_model.h"
 
 namespace kvarena::cli {
 namespace {
@@ -71,6 +73,7 @@ void ModelOptions::declare(OptionSet& o) {
       .choices({"f32", "f16", "bf16"})
       .help("of cache entries")
       .default_text("as --dtype");
+  o.option("tensor-parallel", "N", tensor_parallel).help("processes on this machine that share the weights");
 }
 
 OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
@@ -78,7 +81,13 @@ OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_mo
 Transformer load_weights(const OpenedModel& model, const ModelOptions& options) {
   const TransformerOptions types{.weights = dtype_named(options.dtype),
                                  .cache = dtype_named(options.kv_dtype.value_or(options.dtype))};
-  return {model.config, *model.checkpoint, types};
+  if (options.tensor_parallel < 1) {
+    fail({.place = "--tensor-parallel", .found = fmt::format("{}", options.tensor_parallel), .expected = "at least 1"});
+  }
+  omp_set_num_threads(parallel::threads_each(omp_get_max_threads(), options.tensor_parallel));
+  return {model.config, *model.checkpoint, types,
+          parallel::gather_ranks(
+              {.ranks = options.tensor_parallel, .checkpoint = find_model(options.model), .weights = types.weights})};
 }
 
 std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer) {

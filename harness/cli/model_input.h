@@ -15,11 +15,12 @@
 
 namespace kvarena::cli {
 
-/// --model, --dtype, --kv-dtype.
+/// --model, --dtype, --kv-dtype, --tensor-parallel.
 struct ModelOptions {
   std::string model = kDefaultModel;
   std::string dtype = "bf16";
   std::optional<std::string> kv_dtype;
+  int64_t tensor_parallel = 1;
 
   void declare(OptionSet& o);
 };

@@ -30,7 +30,8 @@ Command root_command() {
                    compare_command(),    history_command(),   inspect_command(),   codecs_command(), audit_command(),
                    reuse_command(),      questions_command(), fit_command(),       score_command(),  model_command(),
                    methods_command(),    workloads_command(), metrics_command(),   papers_command(), schema_command(),
-                   new_method_command(), estimate_command(),  transfers_command(), doctor_command(), worker_command()};
+                   new_method_command(), estimate_command(),  transfers_command(), doctor_command(), rank_command(),
+                   local_rank_command(), worker_command()};
   return root;
 }
 

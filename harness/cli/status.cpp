@@ -39,8 +39,10 @@ Runner runner_of(const std::filesystem::path& database) {
   Runner runner{.process = lock_holder(database.string() + "-lock"), .worker_bytes = std::nullopt};
   if (!runner.process || !runner.process->on_this_host) return runner;
   int64_t bytes = 0;
-  for (const pid_t worker : workers::children_of(static_cast<pid_t>(runner.process->process)))
+  for (const pid_t worker : workers::children_of(static_cast<pid_t>(runner.process->process))) {
     bytes += workers::own_memory(worker).value_or(0);
+    for (const pid_t rank : workers::children_of(worker)) bytes += workers::own_memory(rank).value_or(0);
+  }
   runner.worker_bytes = bytes;
   return runner;
 }

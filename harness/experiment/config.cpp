@@ -70,7 +70,7 @@ void check_serving(const ServingSettings& serving, Problems& problems) {
 std::string canonical(const ExperimentConfig& config) {
   json whole = {{"name", config.name}, {"title", config.title}};
   for (ModelEntry model : config.models) {
-    json entry = parameter_values([&](ParameterVisitor& p) { model.parameters(p); });
+    json entry = json::parse(model.parameters_json(/*placement=*/true));
     entry["name"] = model.name;
     entry["label"] = model.label;
     whole["models"].push_back(std::move(entry));
@@ -116,12 +116,28 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("kv_dtype", kv_dtype).one_of({"", "bf16", "f16", "f32"}).doc("entries of the full cache; empty = dtype");
   p("window", window).min(16).doc("longest prompt and output together, in tokens; absent = the checkpoint's own");
   p("template", chat_template).doc("chat template: auto (the checkpoint's own), none, or a name");
+  p("tensor_parallel", tensor_parallel)
+      .min(1)
+      .max(1024)
+      .doc("processes that share the weights and their products; results have the same bits for any number");
+  p("ranks_at", ranks_at)
+      .doc("HOST:PORT of the machine that runs the model, where the others join (kvarena rank); empty = started there");
+}
+
+std::string ModelEntry::parameters_json(bool placement) const {
+  ModelEntry copy = *this;
+  json values = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
+  if (!placement || tensor_parallel == 1) values.erase("tensor_parallel");
+  values.erase("ranks_at");
+  return values.dump();
 }
 
 std::filesystem::path ModelEntry::file(const std::filesystem::path& home) const { return home / path; }
 
 void EngineSettings::parameters(ParameterVisitor& p) {
-  p("threads", threads).min(0).doc("0 = one for each core");
+  p("threads", threads)
+      .min(0)
+      .doc("0 = one for each core, divided among the ranks of a model that are on this machine");
   p("deterministic", deterministic).doc("reductions do not depend on batch shape or threads");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
   p("max_prompt_tokens", max_prompt_tokens)

@@ -24,9 +24,14 @@ struct ModelEntry {
   std::string kv_dtype;                // of the full cache; "" = dtype
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
+  int64_t tensor_parallel = 1;         // ranks that share the weights; changes times and memory, no result
+  std::string ranks_at;                // HOST:PORT where ranks started elsewhere join; "" = they are started here
   std::string source;                  // where people get it, as configs/models says; decides nothing
 
   void parameters(ParameterVisitor& p);
+  /// A JSON object of those that decide what a cell measures; `placement`: its times too, which depend on how many
+  /// ranks share the model.
+  [[nodiscard]] std::string parameters_json(bool placement) const;
   /// path as an absolute path under `home`; absolute paths stay.
   [[nodiscard]] std::filesystem::path file(const std::filesystem::path& home) const;
 };

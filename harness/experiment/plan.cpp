@@ -50,9 +50,9 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
   return identity.dump();
 }
 
-std::string model_identity(const ModelEntry& model) {
-  ModelEntry copy = model;
-  json identity = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
+std::string model_identity(const ModelEntry& model, CellKind kind) {
+  const bool timed = kind == CellKind::timing || kind == CellKind::serving;
+  json identity = json::parse(model.parameters_json(timed));
   identity["name"] = model.name;
   return identity.dump();
 }
@@ -84,7 +84,7 @@ PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, co
   cell.experiment = config.name;
   cell.kind = group.kind;
   cell.model = group.model->label;
-  cell.model_json = model_identity(*group.model);
+  cell.model_json = model_identity(*group.model, group.kind);
   cell.workload = group.workload->label;
   cell.workload_json = workload_identity(*group.workload);
   cell.method = method.label;

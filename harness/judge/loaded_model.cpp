@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/model/tokenizer/token_ranges.h"
+#include "harness/parallel/split_model.h"
 
 namespace kvarena::judge {
 namespace {
@@ -70,6 +71,7 @@ int64_t ModelTokens::leading_special_tokens() const {
 LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
                          std::shared_ptr<const tiers::Hierarchy> machine)
     : entry_(entry),
+      file_(entry.file(home)),
       opened_(open_entry(entry, home)),
       template_(pick_template(opened_, entry.chat_template)),
       tokens_(*opened_.tokenizer),
@@ -79,9 +81,12 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
 Transformer& LoadedModel::transformer() {
   if (!transformer_) {
     const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
-    transformer_ = std::make_unique<Transformer>(
-        opened_.config, *opened_.checkpoint,
-        TransformerOptions{.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)});
+    const TransformerOptions options{.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)};
+    transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options,
+                                                 parallel::gather_ranks({.ranks = entry_.tensor_parallel,
+                                                                         .listen = entry_.ranks_at,
+                                                                         .checkpoint = file_,
+                                                                         .weights = options.weights}));
   }
   return *transformer_;
 }

@@ -50,6 +50,7 @@ class LoadedModel {
 
  private:
   experiment::ModelEntry entry_;
+  std::filesystem::path file_;
   OpenedModel opened_;
   ChatTemplate template_;
   ModelTokens tokens_;

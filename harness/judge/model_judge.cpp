@@ -18,6 +18,7 @@
 #include "harness/judge/timing.h"
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
+#include "harness/parallel/split_model.h"
 #include "harness/tiers/hierarchy.h"
 #include "metrics/registry.h"
 
@@ -88,6 +89,7 @@ std::shared_ptr<const tiers::Hierarchy> machine_of(const experiment::EngineSetti
 
 ModelJudge::ModelJudge(const experiment::ExperimentConfig& config, Places places)
     : engine_(config.engine),
+      threads_(omp_get_max_threads()),
       timing_(config.timing),
       remote_prefix_(config.remote_prefix),
       serving_(config.serving),
@@ -210,10 +212,12 @@ std::string ModelJudge::protocol_card(const ModelEntry& model, const ComponentEn
 std::vector<store::RunInput> ModelJudge::inputs(const ModelEntry& model) {
   std::vector<store::RunInput> inputs;
   for (const auto& file : loaded(model).opened().checkpoint->files()) {
+    json detail = {{"bytes", std::filesystem::file_size(file)}};
+    if (model.tensor_parallel > 1) detail["ranks"] = model.tensor_parallel;
     inputs.push_back({.kind = "model",
                       .name = file.filename().string(),
                       .sha256 = hashes_.of(file),
-                      .detail_json = json{{"bytes", std::filesystem::file_size(file)}}.dump(),
+                      .detail_json = detail.dump(),
                       .model = model.label});
   }
   for (const LoadedPlugin& plugin : loaded_plugins()) {
@@ -229,7 +233,9 @@ std::vector<store::RunInput> ModelJudge::inputs(const ModelEntry& model) {
 }
 
 void ModelJudge::begin_model(const ModelEntry& model, const experiment::EngineSettings& engine) {
-  if (engine.threads > 0) omp_set_num_threads(static_cast<int>(engine.threads));
+  const int64_t ranks_here = model.ranks_at.empty() ? model.tensor_parallel : 1;
+  omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads)
+                                         : parallel::threads_each(threads_, ranks_here));
   (void)loaded(model).transformer();
 }
 

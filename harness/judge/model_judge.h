@@ -60,6 +60,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   [[nodiscard]] bool asks_for(const std::string& metric) const;
 
   experiment::EngineSettings engine_;
+  int threads_;  // that OpenMP has where nothing is said
   std::optional<experiment::TimingSettings> timing_;
   std::optional<experiment::RemotePrefixSettings> remote_prefix_;
   std::optional<experiment::ServingSettings> serving_;

@@ -69,6 +69,18 @@ TEST(Config, EveryProblemComesAtOnceWithItsPlace) {
   EXPECT_NE(problems.find("did you mean \"smollm2-135m\"?"), std::string::npos);
 }
 
+TEST(Config, RanksThatJoinNeedAModelThatIsShared) {
+  const auto problems = [](const std::string& entry) {
+    return problems_of(R"({"name": "x", "workloads": ["qasper"], "methods": ["full"],
+                           "models": [{"name": "smollm2-135m", )" +
+                       entry + "}]}");
+  };
+  EXPECT_EQ(problems(R"("tensor_parallel": 2, "ranks_at": "node1:80")"), "");
+  EXPECT_NE(problems(R"("ranks_at": "node1:80")").find("models[0].ranks_at: found \"node1:80\" for one rank"),
+            std::string::npos);
+  EXPECT_NE(problems(R"("tensor_parallel": 0)").find("models[0].tensor_parallel: found 0"), std::string::npos);
+}
+
 TEST(Config, MissingListsAreNamed) {
   const std::string problems = problems_of(R"({"models": []})");
   for (const char* line :

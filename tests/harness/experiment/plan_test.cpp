@@ -1,5 +1,6 @@
 #include "harness/experiment/plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,6 +61,8 @@ TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   EXPECT_TRUE(same({}));
   EXPECT_TRUE(same({.limit = 2})) << "more samples go into the same cells";
   EXPECT_TRUE(same({.set = {"engine.threads=1"}})) << "threads change times, not quality";
+  EXPECT_TRUE(same({.set = {"models[0].tensor_parallel=4", "models[0].ranks_at=node1:29500"}}))
+      << "nor does the number of ranks change a result";
   EXPECT_TRUE(same({.set = {"title=x", "output.report=y"}}));
   const std::vector<std::string> twice = ids_of(plan_of(kSmallConfig, {.set = {"engine.noise_floor=2"}}));
   for (const std::string& id : ids)
@@ -87,6 +90,14 @@ TEST(Plan, TimingAddsCellsOfItsOwnOverTheFirstSamples) {
   Overrides threads = timing;
   threads.set.push_back("engine.threads=1");
   EXPECT_NE(ids_of(plan_of(kSmallConfig, threads))[4], with[4]) << "timing cells depend on threads";
+  const auto with_ranks = [&](const char* ranks) {
+    Overrides split = timing;
+    split.set.push_back(fmt::format("models[0].tensor_parallel={}", ranks));
+    return ids_of(plan_of(kSmallConfig, split));
+  };
+  EXPECT_EQ(with_ranks("1"), with);
+  EXPECT_EQ(with_ranks("2")[0], with[0]);
+  EXPECT_NE(with_ranks("2")[4], with[4]) << "timing cells depend on the number of ranks";
 }
 
 TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
