@@ -121,10 +121,13 @@ class Gpu(Folder):
             ' "seconds": [1.0], "copy_bytes_per_second": [200.0]}]}')
 
     def gpu(self, test, bench):
-        """Programs that say what is told; `bench` is what the benchmark writes, if anything."""
+        """Programs that say what is told: the kernels' test, and the device's, which has none; `bench` is what the kernels'
+        benchmark writes, if anything, beside that of whole steps, which measures nothing."""
         self.write("bin/kernels_cuda_test", f"#!/bin/sh\necho '{test}'\n", 0o755)
-        write = f"echo '{bench}' > $4" if bench else "true"
-        self.write("bin/kvarena-cuda-bench", f"#!/bin/sh\n{write}\n", 0o755)
+        self.write("bin/device_cuda_test", "#!/bin/sh\necho '[  PASSED  ] 0 tests.'\n", 0o755)
+        for name, rows in (("kvarena-cuda-bench", bench), ("kvarena-device-bench", bench and '{"rows": []}')):
+            write = f"echo '{rows}' > $4" if rows else "true"
+            self.write(f"bin/{name}", f"#!/bin/sh\n{write}\n", 0o755)
         self.write("bin/revision.txt", "abc+\n")
         self.write("path/python3", f"#!/bin/sh\ncase $1 in *gpu_peer.py) exit 1;; esac\nexec {sys.executable} \"$@\"\n", 0o755)
         self.write("path/nvidia-smi", "#!/bin/sh\necho 'NVIDIA H200, 143771, 580.1'\n", 0o755)
@@ -136,7 +139,7 @@ class Gpu(Folder):
         run = self.gpu("[  PASSED  ] 38 tests.", self.ROWS)
         self.assertEqual(0, run.returncode, run.stderr)
         self.assertIn("75% of copy", run.stdout)
-        self.assertIn("2.00 x bf16", run.stdout)
+        self.assertIn("2.00 x full", run.stdout)
         report = json.loads((self.folder / "out.json").read_text())
         self.assertEqual({"passed": 38, "skipped": 0, "failed": 0}, report["tests"])
         self.assertEqual(("NVIDIA H200", "abc+"), (report["machine"]["device"], report["machine"]["git_revision"]))

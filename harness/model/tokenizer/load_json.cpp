@@ -184,16 +184,6 @@ void check_consistent(const std::string& place, bool byte_level, const Tokenizer
                               : "a decoder ByteLevel without pre_tokenizer",
           .expected = "ByteLevel in both or in neither"});
   }
-  int64_t ids = parts.vocabulary->size();
-  for (const AddedToken& token : parts.added) ids = std::max<int64_t>(ids, token.id + 1);
-  for (const auto* around : {&parts.prefix, &parts.suffix}) {
-    for (const int32_t id : *around) {
-      if (id < ids) continue;
-      fail({.place = place + ": post_processor",
-            .found = fmt::format("the id {}", id),
-            .expected = fmt::format("an id of the vocabulary, below {}", ids)});
-    }
-  }
 }
 
 std::unique_ptr<Tokenizer> load(const std::filesystem::path& path) {

@@ -40,6 +40,10 @@ class PipelineTokenizer final : public Tokenizer {
       added_by_id_[parts_.added[i].id] = i;
       size_ = std::max(size_, parts_.added[i].id + 1);
     }
+    known_ = size_;
+    for (const auto* around : {&parts_.prefix, &parts_.suffix}) {
+      for (const int32_t id : *around) known_ = std::max(known_, id + 1);
+    }
   }
 
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options) const override {
@@ -158,7 +162,7 @@ class PipelineTokenizer final : public Tokenizer {
   }
 
   [[nodiscard]] const AddedToken* find_added(int32_t id) const {
-    KVARENA_ASSERT(id >= 0 && id < size_, fmt::format("token id {} of a vocabulary of {}", id, size_));
+    KVARENA_ASSERT(id >= 0 && id < known_, fmt::format("token id {} of a vocabulary of {}", id, size_));
     const auto it = added_by_id_.find(id);
     return it == added_by_id_.end() ? nullptr : &parts_.added[it->second];
   }
@@ -176,6 +180,7 @@ class PipelineTokenizer final : public Tokenizer {
   AddedTokenMatcher after_normalizer_;
   std::unordered_map<int32_t, size_t> added_by_id_;  // place in parts_.added
   int32_t size_;
+  int32_t known_;  // more where a template puts ids around a text that no token has: they say nothing
 };
 
 }  // namespace
