@@ -195,7 +195,8 @@ class Server {
     const bool path = asked.use == PrefixUse::path;
     const bool local = path && asked.path == Path::local;
     std::optional<size_t>& device = local ? one.local : one.remote;
-    if (!(device = (local ? local_ : remote_).take())) return;
+    device = (local ? local_ : remote_).take();
+    if (!device) return;
     one.stage = Served::Stage::running;
     one.answer.use = asked.use;
     if (asked.use == PrefixUse::recompute) {
@@ -248,9 +249,9 @@ class Server {
     }
     // Whoever drafts wants the full cache as early as the local pool has room for it.
     const bool there = one.session() != nullptr && one.session()->has_full();
-    if (path && drafts(one.asked.path) && !there && !one.full && (one.local = local_.take())) {
-      bring(one.full, local_.link(*one.local));
-    }
+    if (!path || !drafts(one.asked.path) || there || one.full) return;
+    one.local = local_.take();
+    if (one.local) bring(one.full, local_.link(*one.local));
   }
 
   void begin(Served& one, KvCache compressed, const Verifier* verifier) {
@@ -358,7 +359,7 @@ StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, c
           .expected = "at least two: the last one is the request's own"});
   }
   const Prefill known = prefill(model, prompt.first(prompt.size() - 1), method == nullptr ? Needs{} : method->needs(),
-                                kPrefillChunk, facts);
+                                kPrefillChunk, std::move(facts));
   const auto n = static_cast<int64_t>(prompt.size());
   if (const int64_t window = known.model->rotation_window; window > 0 && n > window) {
     fail({.place = "prompt of a stored cache",

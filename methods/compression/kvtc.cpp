@@ -261,10 +261,10 @@ std::vector<float> by_token(const KvChunk& chunk, bool key) {
 
 class KvtcCoder final : public StreamCoder {
  public:
-  KvtcCoder(std::shared_ptr<const FittedWeights> weights, double ratio, Entropy entropy)
-      : width_(weights->at("keys.mean", {-1}).shape[0]),
-        keys_(*weights, "keys", width_, ratio),
-        values_(*weights, "values", width_, ratio),
+  KvtcCoder(const FittedWeights& weights, double ratio, Entropy entropy)
+      : width_(weights.at("keys.mean", {-1}).shape[0]),
+        keys_(weights, "keys", width_, ratio),
+        values_(weights, "values", width_, ratio),
         entropy_(entropy) {}
 
   std::vector<uint8_t> encode(const KvChunk& chunk) const override {
@@ -490,7 +490,7 @@ class Kvtc final : public StreamCodec {
     const Entropy entropy = entropy_ == "none"      ? Entropy::none
                             : entropy_ == "deflate" ? Entropy::deflate
                                                     : Entropy::zstd;
-    return std::make_unique<KvtcCoder>(model->fitted({.method = "kvtc", .variant = basis_, .path = weights_}),
+    return std::make_unique<KvtcCoder>(*model->fitted({.method = "kvtc", .variant = basis_, .path = weights_}),
                                        target_cr_, entropy);
   }
 

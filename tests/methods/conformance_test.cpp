@@ -18,7 +18,6 @@ namespace {
 using nlohmann::json;
 using testing::active_settings;
 using testing::Decoded;
-using testing::tiny_prompt;
 
 /// Settings under which nothing may change; null for methods without a budget.
 json full_budget_settings(const MethodEntry& entry) {
