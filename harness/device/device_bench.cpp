@@ -11,24 +11,22 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <string>
 
 #include "harness/core/random.h"
 #include "harness/device/device_model.h"
+#include "kernels/bench/device_program.h"
 
 namespace kvarena::device {
 namespace {
 
+using kernels::bench::DeviceOptions;
+using kernels::bench::list;
+using kernels::bench::median;
 using Clock = std::chrono::steady_clock;
 using Lists = std::vector<std::vector<int32_t>>;
-
-struct Options {
-  std::string only, out;
-  int64_t samples = 7, shrink = 1;
-};
 
 struct Row {
   std::string name;
@@ -53,14 +51,9 @@ ModelConfig llama8b(bool tiny) {
   return config;
 }
 
-double median(std::vector<double> x) {
-  std::ranges::sort(x);
-  return x[x.size() / 2];
-}
-
 class Bench {
  public:
-  explicit Bench(const Options& options)
+  explicit Bench(const DeviceOptions& options)
       : options_(options),
         model_(DeviceModel::random(llama8b(options.shrink > 1),
                                    {.weights = kernels::DType::bf16, .cache = kernels::DType::bf16}, 1)),
@@ -187,15 +180,6 @@ class Bench {
     return 2.0 * kCopies * static_cast<double>(from_.bytes()) / seconds;
   }
 
-  static std::string list(const std::vector<double>& x) {
-    std::string text = "[";
-    for (size_t i = 0; i < x.size(); ++i) {
-      char number[32];
-      std::snprintf(number, sizeof(number), "%s%.6e", i == 0 ? "" : ", ", x[i]);
-      text += number;
-    }
-    return text + "]";
-  }
   static void print(const Row& row) {
     const double seconds = median(row.seconds);
     std::printf("%-72s batch %3lld %9.3f ms %9.1f tokens/s %5.1f%% of copy %8.1f MB over the bus\n", row.name.c_str(),
@@ -205,57 +189,17 @@ class Bench {
     std::fflush(stdout);
   }
 
-  Options options_;
+  DeviceOptions options_;
   DeviceModel model_;
   kernels::CudaBuffer from_, to_;
   std::vector<Row> rows_;
 };
 
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--only") {
-      options.only = value;
-    } else if (name == "--out") {
-      options.out = value;
-    } else if (name == "--samples") {
-      options.samples = std::max<int64_t>(1, std::stoll(value));
-    } else if (name == "--shrink") {
-      options.shrink = std::max<int64_t>(1, std::stoll(value));
-    } else {
-      throw std::runtime_error("no option " + name + "; there are --only, --samples, --shrink and --out");
-    }
-  }
-  if (argc % 2 == 0) throw std::runtime_error(std::string("an option lacks its value: ") + argv[argc - 1]);
-  return options;
-}
-
-int run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
-  const std::string absent = kernels::cuda_absent();
-  if (!absent.empty()) {
-    std::fprintf(stderr, "kvarena-device-bench: skipped: %s\n", absent.c_str());
-    return 0;
-  }
-  Bench bench(options);
-  bench.run();
-  if (!options.out.empty()) {
-    std::ofstream file(options.out);
-    bench.write(file);
-    if (!file.flush()) throw std::runtime_error("cannot write " + options.out);
-  }
-  return 0;
-}
-
 }  // namespace
 }  // namespace kvarena::device
 
 int main(int argc, char** argv) {
-  try {
-    return kvarena::device::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "kvarena-device-bench: %s\n", error.what());
-    return 1;
-  }
+  using kvarena::device::Bench;
+  return kvarena::kernels::bench::device_program<Bench>("kvarena-device-bench", argc, argv,
+                                                        [](Bench& bench) { bench.run(); });
 }

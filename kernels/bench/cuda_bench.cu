@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <string>
 
 #include "kernels/bench/device_problem.cuh"
+#include "kernels/bench/device_program.h"
 #include "kernels/cells/cells_cuda.h"
 #include "kernels/column_sums/column_sums_cuda.h"
 #include "kernels/hadamard/hadamard_cuda.h"
@@ -25,11 +25,6 @@
 
 namespace kvarena::kernels::bench {
 namespace {
-
-struct Options {
-  std::string only, out;
-  int64_t samples = 7, shrink = 1;
-};
 
 class Timer {
  public:
@@ -64,14 +59,9 @@ struct Row {
   std::vector<double> seconds, limits;  // of one iteration; bytes a second
 };
 
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
 class Bench {
  public:
-  explicit Bench(const Options& options)
+  explicit Bench(const DeviceOptions& options)
       : options_(options), probe_bytes_((int64_t{512} << 20) / options.shrink), from_(probe_bytes_), to_(probe_bytes_) {
     fill(from_.data(), probe_bytes_, Fill::bits, 1, stream());
   }
@@ -127,15 +117,6 @@ class Bench {
     });
     return 2.0 * kCopies * static_cast<double>(probe_bytes_) / seconds;
   }
-  static std::string list(const std::vector<double>& x) {
-    std::string text = "[";
-    for (size_t i = 0; i < x.size(); ++i) {
-      char number[32];
-      std::snprintf(number, sizeof(number), "%s%.6e", i == 0 ? "" : ", ", x[i]);
-      text += number;
-    }
-    return text + "]";
-  }
   static void print(const Row& row) {
     const double seconds = median(row.seconds), limit = median(row.limits);
     const double bandwidth = static_cast<double>(row.bytes) / seconds;
@@ -146,7 +127,7 @@ class Bench {
     std::fflush(stdout);
   }
 
-  Options options_;
+  DeviceOptions options_;
   int64_t probe_bytes_;
   CudaQueue queue_;
   CudaBuffer from_, to_;
@@ -401,34 +382,7 @@ void bench_fetch(Bench& bench) {
              [&] { merge_entries_cuda(merges, scratch, bench.stream()); });
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--only") {
-      options.only = value;
-    } else if (name == "--out") {
-      options.out = value;
-    } else if (name == "--samples") {
-      options.samples = std::max<int64_t>(1, std::stoll(value));
-    } else if (name == "--shrink") {
-      options.shrink = std::max<int64_t>(1, std::stoll(value));
-    } else {
-      throw std::runtime_error("no option " + name + "; there are --only, --samples, --shrink and --out");
-    }
-  }
-  if (argc % 2 == 0) throw std::runtime_error(std::string("an option lacks its value: ") + argv[argc - 1]);
-  return options;
-}
-
-int run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
-  const std::string absent = cuda_absent();
-  if (!absent.empty()) {
-    std::fprintf(stderr, "kvarena-cuda-bench: skipped: %s\n", absent.c_str());
-    return 0;
-  }
-  Bench bench(options);
+void run(Bench& bench) {
   bench_dense(bench);
   bench_packed(bench);
   bench_indexed(bench);
@@ -437,22 +391,12 @@ int run(int argc, char** argv) {
   bench_selection(bench);
   bench_matmul(bench);
   bench_fetch(bench);
-  if (!options.out.empty()) {
-    std::ofstream file(options.out);
-    bench.write(file);
-    if (!file.flush()) throw std::runtime_error("cannot write " + options.out);
-  }
-  return 0;
 }
 
 }  // namespace
 }  // namespace kvarena::kernels::bench
 
 int main(int argc, char** argv) {
-  try {
-    return kvarena::kernels::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "kvarena-cuda-bench: %s\n", error.what());
-    return 1;
-  }
+  using namespace kvarena::kernels::bench;
+  return device_program<Bench>("kvarena-cuda-bench", argc, argv, run);
 }
