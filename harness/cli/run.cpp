@@ -124,8 +124,8 @@ workers::WorkerJudge worker_judge(judge::ModelJudge& here, const Options& option
           {.words = std::move(words),
            .setup = setup_json(setup),
            .limits = limits,
-           .on_line = [&progress, &log](const std::string& line) {
-             progress.message(line);
+           .on_line = [&progress, &log, verbose = options.verbose](const std::string& line) {
+             if (!verbose) progress.message(line);  // verbose shows every event
              log.record("worker_said", {{"line", line}});
            }}};
 }

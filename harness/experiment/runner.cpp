@@ -70,8 +70,8 @@ class Runner {
       progress_.finish();
       results_.finish_run(summary_.run_id,
                           summary_.interrupted ? store::RunState::interrupted : store::RunState::finished);
-    } catch (const std::exception& error) {
-      log_.record("run_failed", {{"run", summary_.run_id}, {"reason", error.what()}});
+    } catch (...) {
+      log_.record("run_failed", {{"run", summary_.run_id}, {"reason", failure_of([] { throw; })}});
       // Where even this cannot be written, the next run finds the state `running` and corrects it.
       failure_of([&] { results_.finish_run(summary_.run_id, store::RunState::failed); });
       throw;

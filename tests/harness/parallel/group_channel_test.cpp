@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/model/ranks/parts.h"
 #include "harness/parallel/meeting.h"
+#include "tests/support/free_port.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/rank_answers.h"
 #include "tests/support/rank_threads.h"
@@ -32,17 +31,6 @@ constexpr TransformerOptions kHalf{.weights = DType::bf16, .cache = DType::bf16}
 
 bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-}
-
-/// One that nobody listens on.
-int64_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 ChannelMaker group_at(const MeetingPlace& place, const GroupOptions& options = {}) {
@@ -80,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Groups,
 TEST(Meeting, OverAPortTakesRanksFromElsewhere) {
   const ModelConfig config = testing::tiny_config();
   const auto make = [&] { return RandomCheckpoint(testing::llama_tensors(config), 1); };
-  const ChannelMaker channels = group_at({.host = "127.0.0.1", .port = free_port()});
+  const ChannelMaker channels = group_at({.host = "127.0.0.1", .port = testing::free_port()});
   RankThreads others(2, channels, config, DType::bf16, make);
   Transformer split(config, make(), kHalf, channels({.rank = 0, .ranks = 2}));
   Transformer alone = testing::tiny_model(1, kHalf);

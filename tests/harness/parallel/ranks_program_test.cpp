@@ -1,7 +1,5 @@
 // A model shared by several processes, through the program as a user runs it.
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -15,6 +13,7 @@
 
 #include "tests/harness/cli/check.h"
 #include "tests/harness/cli/tiny_model_folder.h"
+#include "tests/support/free_port.h"
 
 namespace kvarena::testing {
 namespace {
@@ -42,17 +41,6 @@ std::optional<pid_t> rank_below(const fs::path& folder) {
     }
   }
   return std::nullopt;
-}
-
-/// One that nobody listens on.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 TEST(TensorParallel, LogitsOfTwoAndThreeProcessesAreThoseOfOne) {
