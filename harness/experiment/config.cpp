@@ -137,7 +137,10 @@ std::filesystem::path ModelEntry::file(const std::filesystem::path& home) const 
 void EngineSettings::parameters(ParameterVisitor& p) {
   p("threads", threads)
       .min(0)
-      .doc("0 = one for each core, divided among the ranks of a model that are on this machine");
+      .doc(
+          "at most so many, fewer while others keep cores busy; 0 = one for each core, divided among the ranks of a "
+          "model "
+          "that are on this machine");
   p("deterministic", deterministic).doc("reductions do not depend on batch shape or threads");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
   p("max_prompt_tokens", max_prompt_tokens)

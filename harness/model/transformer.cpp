@@ -250,6 +250,7 @@ std::vector<int64_t> Transformer::rank_bytes() const {
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
   Impl& m = *impl_;
   m.check(batch);
+  const PacedStep paced(m.threads);
   m.a.rows = 0;
   for (const SequencePass& pass : batch) m.a.rows += static_cast<int64_t>(pass.tokens.size());
 

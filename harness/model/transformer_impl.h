@@ -5,6 +5,7 @@
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/ranks/driver.h"
+#include "harness/model/step_threads.h"
 #include "harness/model/transformer.h"
 #include "harness/model/weights.h"
 
@@ -20,6 +21,7 @@ struct Transformer::Impl {
   std::string fingerprint;
   std::vector<LayerShape> shapes;  // [layers]
 
+  StepThreads threads;  // of forward()
   Activations a;
   Workspace attended;              // [R, q_heads * head_dim of the cache]
   Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums

@@ -1,0 +1,53 @@
+#include "harness/model/step_threads.h"
+
+#include <sys/resource.h>
+
+namespace kvarena {
+namespace {
+
+constexpr double kWindow = 0.05;   // seconds over which the system's interventions are counted
+constexpr double kDisturbed = 50;  // of them a second: one busy process beside two threads makes 150, none makes 5
+constexpr double kFirstWait = 1;   // seconds
+constexpr double kLongestWait = 16;
+
+/// How often threads of this process had to leave a core that they could have used.
+int64_t times_put_aside() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
+}  // namespace
+
+void StepThreads::observe(int most, double seconds, int64_t put_aside) {
+  seconds_ += seconds;
+  put_aside_ += put_aside;
+  if (seconds_ < kWindow) return;
+  const bool disturbed = static_cast<double>(put_aside_) > kDisturbed * seconds_;
+  calm_s_ = disturbed ? 0 : calm_s_ + seconds_;
+  seconds_ = 0;
+  put_aside_ = 0;
+  if (disturbed && left_out_ < most - 1) {
+    ++left_out_;
+    wait_s_ = std::clamp(2 * wait_s_, kFirstWait, kLongestWait);
+  } else if (calm_s_ >= wait_s_ && left_out_ > 0) {
+    --left_out_;
+    calm_s_ = 0;
+  } else if (calm_s_ >= kLongestWait) {
+    wait_s_ = 0;  // whoever it was has gone
+  }
+}
+
+PacedStep::PacedStep(StepThreads& threads)
+    : threads_(&threads),
+      most_(omp_get_max_threads()),
+      put_aside_(times_put_aside()),
+      begin_(std::chrono::steady_clock::now()),
+      scope_(threads.count(most_)) {}
+
+PacedStep::~PacedStep() {
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin_;
+  threads_->observe(most_, took.count(), times_put_aside() - put_aside_);
+}
+
+}  // namespace kvarena
