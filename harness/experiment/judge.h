@@ -53,6 +53,10 @@ class Judge {
   /// What it throws fails every cell of the task.
   virtual std::vector<Verdict> judge(const JudgeTask& task) = 0;
 
+  /// Why this judge can judge nothing more, as when a process that holds a share of its model has died; empty while it
+  /// can. What it answered last is then no verdict on the methods.
+  [[nodiscard]] virtual std::string lost() { return {}; }
+
   /// Metrics of a whole cell once all its samples are there (corpus scores, fits). Called again after a kill, so it
   /// depends on what the reader shows alone.
   virtual std::vector<store::MetricValue> cell_values(const PlannedCell& cell, const store::ResultsReader& results) = 0;

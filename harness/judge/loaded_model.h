@@ -41,6 +41,8 @@ class LoadedModel {
   [[nodiscard]] const TokenCounter& tokens() const { return tokens_; }
   [[nodiscard]] const ChatTemplate& chat_template() const { return template_; }
   [[nodiscard]] Transformer& transformer();
+  /// As Transformer::lost().
+  [[nodiscard]] std::string lost() const { return transformer_ ? transformer_->lost() : ""; }
   /// What methods may know of it; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 

@@ -18,6 +18,7 @@
 #include "harness/judge/timing.h"
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
+#include "harness/model/ranks/channel.h"
 #include "harness/parallel/split_model.h"
 #include "harness/tiers/hierarchy.h"
 #include "metrics/registry.h"
@@ -236,12 +237,26 @@ void ModelJudge::begin_model(const ModelEntry& model, const experiment::EngineSe
   const int64_t ranks_here = model.ranks_at.empty() ? model.tensor_parallel : 1;
   omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads)
                                          : parallel::threads_each(threads_, ranks_here));
-  (void)loaded(model).transformer();
+  lost_.clear();
+  try {
+    (void)loaded(model).transformer();
+  } catch (const RankLost& error) {
+    lost_ = error.what();
+    throw;
+  }
 }
 
 void ModelJudge::end_model(const ModelEntry& model) {
   std::erase_if(cursors_, [&](const auto& item) { return item.first.starts_with(model.label + "\n"); });
   models_.erase(model.label);
+}
+
+std::string ModelJudge::lost() {
+  if (!lost_.empty()) return lost_;
+  for (const auto& [label, model] : models_) {
+    if (std::string reason = model->lost(); !reason.empty()) return reason;
+  }
+  return {};
 }
 
 std::vector<store::MetricDefinition> ModelJudge::metric_definitions() const {

@@ -39,6 +39,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   void end_model(const experiment::ModelEntry& model) override;
   [[nodiscard]] std::vector<store::MetricDefinition> metric_definitions() const override;
   std::vector<experiment::Verdict> judge(const experiment::JudgeTask& task) override;
+  [[nodiscard]] std::string lost() override;
   std::vector<store::MetricValue> cell_values(const experiment::PlannedCell& cell,
                                               const store::ResultsReader& results) override;
 
@@ -69,6 +70,7 @@ class ModelJudge final : public experiment::Judge, public experiment::Catalog {
   std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
   Places places_;
   FileHashes hashes_;
+  std::string lost_;                                              // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
   std::map<std::string, store::RunInput> data_inputs_;            // in the same way

@@ -247,6 +247,8 @@ std::vector<int64_t> Transformer::rank_bytes() const {
   return impl_->driver ? impl_->driver->held_bytes() : std::vector<int64_t>{impl_->weights.held_bytes};
 }
 
+std::string Transformer::lost() const { return impl_->driver ? impl_->driver->lost() : ""; }
+
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
   Impl& m = *impl_;
   m.check(batch);

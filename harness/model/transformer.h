@@ -112,6 +112,8 @@ class Transformer {
   [[nodiscard]] int64_t weight_bytes() const;
   /// Those that each rank holds, [ranks].
   [[nodiscard]] std::vector<int64_t> rank_bytes() const;
+  /// Why nothing can be computed any more, a rank that died; empty while all is well.
+  [[nodiscard]] std::string lost() const;
 
   /// What a layer makes of attended values, [hidden_size, q_heads * head_dim of its cache]: the output projection as
   /// stored; of latent attention its product with the matrices from latent to values.

@@ -200,7 +200,7 @@ class GroupChannel final : public RankChannel {
         if (const auto reason = meeting_->heard(failed_key(rank))) {
           throw UserError(fmt::format("{}: {}", rank_name(rank, share().ranks), *reason));
         }
-        if (const std::string said = options_.lost ? options_.lost(kLook) : ""; !said.empty()) throw UserError(said);
+        if (const std::string said = options_.lost ? options_.lost(kLook) : ""; !said.empty()) throw RankLost(said);
         if (!options_.lost) std::this_thread::sleep_for(kLook);
         if (Clock::now() - begin > options_.arrival) {
           fail({.place = rank_name(rank, share().ranks),

@@ -47,6 +47,10 @@ void serve(int channel, const std::function<Bench(const json& setup)>& open) {
         answer = judge(bench, request->at("task"));
       }
     });
+    if (const std::string reason = bench.judge ? bench.judge->lost() : ""; !reason.empty()) {
+      (void)send(channel, {{"lost", reason}});
+      return;
+    }
     if (!send(channel, failure.empty() ? json{{"ok", std::move(answer)}} : json{{"error", failure}})) return;
   }
 }

@@ -16,7 +16,8 @@ struct Bench {
 };
 
 /// Answers what comes on the socket `channel` until the runner closes it. `open` turns the runner's
-/// WorkerSettings::setup into a judge. Whatever is thrown on the way is an answer too.
+/// WorkerSettings::setup into a judge. Whatever is thrown on the way is an answer too. A judge that is lost says so
+/// instead of its answer, and ends this.
 void serve(int channel, const std::function<Bench(const nlohmann::json& setup)>& open);
 
 }  // namespace kvarena::workers

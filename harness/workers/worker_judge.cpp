@@ -15,8 +15,9 @@ using nlohmann::json;
 
 constexpr int kAttempts = 3;  // at a sample whose worker others kill
 
-/// What the worker answered. Throws UserError in its words when that is an error.
+/// What the worker answered. Throws UserError in its words when that is an error, WorkerDied when it can go on no more.
 json checked(json answer) {
+  if (answer.contains("lost")) throw WorkerDied(answer["lost"].get<std::string>(), /*log=*/"", /*by_others=*/true);
   if (answer.contains("error")) throw UserError(answer["error"].get<std::string>());
   return std::move(answer.at("ok"));
 }
@@ -33,6 +34,7 @@ void WorkerJudge::begin_model(const experiment::ModelEntry& model, const experim
       start();
     } catch (const WorkerDied& death) {
       if (!death.by_others() || attempt == kAttempts) throw;
+      settings_.on_line(fmt::format("{}: {}; it is loaded again", model_, death.what()));
     }
   }
 }
@@ -54,14 +56,12 @@ void WorkerJudge::start() {
 
 json WorkerJudge::ask(const json& request) {
   if (worker_ == nullptr) start();
-  json answer;
   try {
-    answer = worker_->ask(request, settings_.limits);
+    return checked(worker_->ask(request, settings_.limits));
   } catch (const WorkerDied&) {
     worker_.reset();
     throw;
   }
-  return checked(std::move(answer));
 }
 
 std::vector<Verdict> WorkerJudge::judge(const JudgeTask& task) {

@@ -5,9 +5,16 @@
 #include <memory>
 #include <span>
 
+#include "harness/core/error.h"
 #include "harness/model/ranks/share.h"
 
 namespace kvarena {
+
+/// A rank died before all had met.
+class RankLost : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 /// A message under way.
 class Transfer {
@@ -30,7 +37,7 @@ class RankChannel {
   virtual ~RankChannel() = default;
   [[nodiscard]] virtual Share share() const = 0;
   /// Called once, when this rank has loaded its share: returns when all ranks have. Throws UserError naming the rank
-  /// that cannot come, with its reason.
+  /// that cannot come, with its reason, RankLost where it died.
   virtual void meet() = 0;
   /// Both begin and return; `data` must stay until the transfer was waited for, or is destroyed.
   [[nodiscard]] virtual std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) = 0;

@@ -90,6 +90,11 @@ void RankDriver::guarded(const std::function<void()>& work) {
   }
 }
 
+std::string RankDriver::lost() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 void RankDriver::order(const Order& order, const Input& input) {
   for (int64_t i = 1; i < ranks_; ++i) {
     const std::span<float> message = floats(orders_[i], order_floats_);

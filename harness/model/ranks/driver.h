@@ -27,6 +27,8 @@ class RankDriver {
   RankDriver(const RankDriver&) = delete;
   RankDriver& operator=(const RankDriver&) = delete;
 
+  /// Why every call fails from now on; empty while all is well.
+  [[nodiscard]] std::string lost();
   /// Bytes of packed weights that each rank holds, [ranks].
   [[nodiscard]] const std::vector<int64_t>& held_bytes() const { return held_bytes_; }
 

@@ -153,6 +153,8 @@ class FakeJudge : public Judge {
     return verdicts;
   }
 
+  std::string lost() override { return lost_reason; }
+
   std::vector<store::MetricValue> cell_values(const PlannedCell& cell, const store::ResultsReader& results) override {
     double sum = 0;
     for (const auto& row : results.values(cell.record.cell_id, "token_f1")) sum += row.value;
@@ -161,6 +163,7 @@ class FakeJudge : public Judge {
 
   int loads = 0, unloads = 0, calls = 0;
   bool fail_loading = false;
+  std::string lost_reason;
   std::function<void(const JudgeTask&)> before_sample;
   std::function<std::string(const JudgeTask&, const PlannedCell&)> failure;
   std::function<bool(const PlannedCell&)> inactive;

@@ -138,6 +138,28 @@ TEST(TensorParallel, ARunGoesOnWithAnyNumberOfRanksBecauseItsCellsAreTheSame) {
   EXPECT_TRUE(contains(alone.out, "0 judged, 1 were there already")) << alone.out;
 }
 
+TEST(TensorParallel, ARankThatIsKilledCostsARunNothing) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  const fs::path config = scratch / "config.json";
+  std::ofstream(config) << R"({"name": "small", "models": [{"name": "smollm2-135m", "tensor_parallel": 2}],
+    "methods": ["full", {"name": "streaming_llm", "keep": 0.5}], "engine": {"max_new_tokens": 4, "noise_floor": 0},
+    "workloads": [{"name": "fact_qa", "things": 4, "filler": 1, "samples": 2}]})";
+  std::optional<pid_t> rank;
+  std::thread killer([&] {
+    rank = rank_below(scratch.path());
+    if (rank) ::kill(*rank, SIGKILL);
+  });
+  const Finished finished =
+      run_kvarena({"run", config.string(), "--verbose"},
+                  {.environment = {{"TMPDIR", scratch.path().string()}}, .folder = scratch.path()});
+  killer.join();
+  ASSERT_TRUE(rank);
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "4 judged, 0 were there already\n")) << finished.out;
+  EXPECT_TRUE(contains(finished.err, "rank 1 of 2 was ended by signal 9 (Killed)")) << finished.err;
+}
+
 TEST(TensorParallel, RanksStartedByHandJoinWhereTheConfigSays) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;

@@ -2,7 +2,8 @@
 //
 //   {"config": text, "breaks": [{"method": label, "sample": id, "how": "segfault", "times": 2, "counter": file}]}
 //
-// With "times" it breaks so often only; the file remembers how often it did.
+// With "times" it breaks so often only; the file remembers how often it did. "lose what it needs" fails all that come
+// after, as a model does whose ranks have died.
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -45,7 +46,10 @@ std::string break_down(const std::string& how) {
   fmt::print(stderr, "about to {}\n", how);
   fmt::print("and this stands on standard output");
   std::fflush(stdout);
-  if (how == "segfault") std::raise(SIGSEGV);
+  if (how == "segfault") {
+    std::signal(SIGSEGV, SIG_DFL);  // sanitizers have plans of their own for it
+    std::raise(SIGSEGV);
+  }
   if (how == "abort") std::abort();
   if (how == "exit") std::_Exit(3);
   if (how == "be killed") std::raise(SIGKILL);
@@ -64,6 +68,8 @@ std::string break_down(const std::string& how) {
   return "failed by itself";
 }
 
+constexpr const char* kLosing = "lose what it needs";
+
 bool still_due(const json& rule) {
   if (!rule.contains("times")) return true;
   std::FILE* file = std::fopen(rule.at("counter").get<std::string>().c_str(), "a+");
@@ -79,12 +85,14 @@ Bench open_bench(const json& setup) {
   bench.config =
       std::make_unique<const experiment::ExperimentConfig>(experiment::parse(setup.at("config").get<std::string>()));
   auto judge = std::make_unique<FakeJudge>();
-  judge->failure = [rules = setup.at("breaks")](const JudgeTask& task, const PlannedCell& cell) -> std::string {
+  judge->failure = [rules = setup.at("breaks"), &lost = judge->lost_reason](const JudgeTask& task,
+                                                                            const PlannedCell& cell) -> std::string {
     for (const json& rule : rules) {
-      if (rule.at("method") != cell.record.method || rule.at("sample") != task.sample_id) continue;
-      if (still_due(rule)) return break_down(rule.at("how"));
+      if (rule.at("method") != cell.record.method || rule.at("sample") != task.sample_id || !still_due(rule)) continue;
+      if (rule.at("how") != kLosing) return break_down(rule.at("how"));
+      lost = "rank 1 of 2 is gone";
     }
-    return "";
+    return lost;
   };
   bench.judge = std::move(judge);
   return bench;

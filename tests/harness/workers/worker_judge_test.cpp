@@ -21,6 +21,11 @@ using store::CellState;
 
 constexpr const char* kGuilty = "kivi bits=2";
 constexpr const char* kPlace = "qasper-2";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kRoomMib = 1024;  // of which the sanitizer takes most
+#else
+constexpr int64_t kRoomMib = 96;
+#endif
 constexpr double kPatience = 1.5;  // seconds: long for a judge that draws numbers
 
 class WorkerJudgeTest : public ::testing::Test {
@@ -28,7 +33,7 @@ class WorkerJudgeTest : public ::testing::Test {
   RunSummary run(const json& breaks, const experiment::RunOptions& options = {}) {
     WorkerJudge judge(rig_.judge, {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
                                    .setup = {{"config", rig_.text}, {"breaks", breaks}},
-                                   .limits = {.seconds = kPatience, .memory_bytes = int64_t{96} << 20U},
+                                   .limits = {.seconds = kPatience, .memory_bytes = kRoomMib << 20U},
                                    .on_line = [this](const std::string& line) { printed_ += line + "\n"; }});
     auto results = store::ResultsStore::open_or_create(rig_.path);
     const experiment::Plan plan = experiment::make_plan(experiment::parse(rig_.text), rig_.catalog);
@@ -133,6 +138,24 @@ TEST_F(WorkerJudgeTest, AWorkerThatOthersKillIsNoFaultOfTheMethod) {
   Rig healthy(folder_ / "healthy.db");
   (void)healthy.run();
   EXPECT_EQ(rig_.digest(), healthy.digest());
+}
+
+TEST_F(WorkerJudgeTest, AWorkerThatLostWhatItNeedsIsReplaced) {
+  json rule = breaks("lose what it needs");
+  rule[0]["times"] = 3;
+  rule[0]["counter"] = (folder_ / "losses").string();
+  const RunSummary summary = run(rule);
+  EXPECT_EQ(summary.failed_cells, 0);
+  EXPECT_EQ(summary.judged, 40);
+  EXPECT_NE(printed_.find("rank 1 of 2 is gone; its 4 methods are judged one by one"), std::string::npos) << printed_;
+  Rig healthy(folder_ / "healthy.db");
+  (void)healthy.run();
+  EXPECT_EQ(rig_.digest(), healthy.digest());
+}
+
+TEST_F(WorkerJudgeTest, WhatIsLostEveryTimeFailsTheCellAndNoOther) {
+  EXPECT_EQ(run(breaks("lose what it needs")).failed_cells, 1);
+  EXPECT_EQ(cells().at(3).reason, "sample qasper-2: rank 1 of 2 is gone");
 }
 
 TEST_F(WorkerJudgeTest, SeveralGuiltyMethodsAreFoundAmongTheInnocent) {
