@@ -76,7 +76,7 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
   temporary += fmt::format(".{}.tmp", ::getpid());
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   if (file == nullptr) fail_io(path, "a place that cannot be written");
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
+  const bool written = content.empty() || std::fwrite(content.data(), 1, content.size(), file) == content.size();
   const bool flushed = std::fflush(file) == 0 && ::fsync(::fileno(file)) == 0;
   const bool closed = std::fclose(file) == 0;
   if (!written || !flushed || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) {

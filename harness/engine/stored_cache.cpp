@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -72,13 +73,19 @@ class Reader {
     return taken;
   }
   void get_numbers(std::vector<float>& xs, DType dtype) {
-    const std::byte* from = take(xs.size() * static_cast<size_t>(kernels::size_of(dtype))).data();
-    for (size_t i = 0; i < xs.size(); ++i) xs[i] = kernels::load_element(from, dtype, static_cast<int64_t>(i));
+    const auto from = take(xs.size() * static_cast<size_t>(kernels::size_of(dtype)));
+    if (from.empty()) return;
+    numbers_.resize(from.size());  // aligned, as what lies behind a mark of one byte is not
+    std::ranges::copy(from, numbers_.begin());
+    for (size_t i = 0; i < xs.size(); ++i) {
+      xs[i] = kernels::load_element(numbers_.data(), dtype, static_cast<int64_t>(i));
+    }
   }
   [[nodiscard]] bool empty() const { return left_.empty(); }
 
  private:
   std::span<const std::byte> left_;
+  std::vector<std::byte> numbers_;
 };
 
 /// Keys and values of entries first .. first+count-1 of a head, one after the other.

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstring>
 
 namespace kvarena::tiers {
 namespace {
@@ -16,11 +16,9 @@ class MemoryBlock final : public Block {
 
   [[nodiscard]] int64_t bytes() const override { return buffer_.bytes(); }
   void read(int64_t at, std::span<std::byte> to) const override {
-    std::memcpy(to.data(), buffer_.data() + at, to.size());
+    std::copy_n(buffer_.data() + at, to.size(), to.data());
   }
-  void write(int64_t at, std::span<const std::byte> from) override {
-    std::memcpy(buffer_.data() + at, from.data(), from.size());
-  }
+  void write(int64_t at, std::span<const std::byte> from) override { std::ranges::copy(from, buffer_.data() + at); }
 
  private:
   Buffer buffer_;

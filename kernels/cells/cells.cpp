@@ -72,7 +72,7 @@ void gather_entries(const Cells& from, const int32_t* index, int64_t count, cons
 void copy_entries(const Cells& from, int64_t from_position, int64_t count, const Cells& to, int64_t to_position) {
   require_alike(from, to);
   int64_t i = 0;
-  if (from_position % kCell == 0 && to_position % kCell == 0) {
+  if (count >= kCell && from_position % kCell == 0 && to_position % kCell == 0) {
     i = count / kCell * kCell;
     std::memmove(cell_at(to, to_position), cell_at(from, from_position),
                  static_cast<size_t>(cell_bytes(i, from.head_dim, from.dtype)));

@@ -1,6 +1,6 @@
 """A sweep with methods that misbehave in every way, whose processes are killed at random, loses nothing.
 
-    python3 tests/end_to_end/torture_test.py build/release/bin/kvarena SOURCE_FOLDER libbreaking_plugin.so [--large]
+    python3 tests/end_to_end/torture_test.py build/release/bin/kvarena SOURCE_FOLDER libbreaking_plugin.so [--large] [--sanitized]
 
 The plugin's methods segfault, abort, exit, leak, hang, throw, return NaN and return wrong shapes, beside healthy ones. The
 runner and its workers get SIGKILL at random moments; at last the same command runs undisturbed. Then every healthy cell must
@@ -26,7 +26,10 @@ KVARENA, SOURCE, PLUGIN = (pathlib.Path(word).resolve() for word in sys.argv[1:4
 LARGE = "--large" in sys.argv
 WORKLOADS, HEALTHY, KILLS = (12, 17, 50) if LARGE else (1, 4, 5)
 SAMPLES = 3
-PATIENCE_S, MEMORY_MIB = 4, 700  # beyond what a sample of the tiny model takes on a loaded machine
+SANITIZED = "--sanitized" in sys.argv
+PATIENCE_S, MEMORY_MIB = (20, 4000) if SANITIZED else (4, 700)  # beyond what a sample takes on a loaded machine
+for options in ("ASAN_OPTIONS", "TSAN_OPTIONS") if SANITIZED else ():  # else a sanitizer ends what meets that signal
+    os.environ[options] = os.environ.get(options, "") + ":handle_segv=0"
 
 # What stands in the reason of each. On a loaded machine a leak may meet the time limit first.
 LATE = f"longer than the {PATIENCE_S} s"

@@ -22,7 +22,7 @@ using store::CellState;
 constexpr const char* kGuilty = "kivi bits=2";
 constexpr const char* kPlace = "qasper-2";
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kRoomMib = 1024;  // of which the sanitizer takes most
+constexpr int64_t kRoomMib = 512;  // of which the sanitizer takes most
 #else
 constexpr int64_t kRoomMib = 96;
 #endif

@@ -19,7 +19,7 @@
 namespace emulated_cuda {
 namespace {
 
-#if defined(KVARENA_FIBER_UCONTEXT)
+#if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kStackBytes = 256 * 1024;
 #else
 constexpr size_t kStackBytes = 64 * 1024;
@@ -190,11 +190,25 @@ const Words* meet(uint32_t mask, const Words& mine, const std::source_location& 
   return brought;
 }
 
+namespace {
+
+/// A thread that gives up leaves its stack as it is: nothing may live there that needs an end.
+void say_error(const std::string& what, const std::source_location& where) {
+  machine.error = text_of(where) + ": thread " + std::to_string(machine.current) + ": " + what;
+}
+[[noreturn]] void give_up() {
+  machine.threads[machine.current].fiber.switch_to(machine.host);
+  std::abort();
+}
+
+}  // namespace
+
 void sync_block(const std::source_location& where) {
   if (!machine.at_barrier.empty()) {
     const std::source_location& other = machine.threads[machine.at_barrier.front()].where;
     if (other.line() != where.line() || other.file_name() != where.file_name()) {
-      fail(("threads of the block wait at another barrier, " + text_of(other)).c_str(), where);
+      say_error("threads of the block wait at another barrier, " + text_of(other), where);
+      give_up();
     }
   }
   machine.at_barrier.push_back(machine.current);
@@ -208,9 +222,8 @@ void* shared_memory() { return machine.shared.data(); }
 uint32_t lane() { return machine.current % kWarp; }
 
 void fail(const char* what, const std::source_location& where) {
-  machine.error = text_of(where) + ": thread " + std::to_string(machine.current) + ": " + what;
-  machine.threads[machine.current].fiber.switch_to(machine.host);
-  std::abort();
+  say_error(what, where);
+  give_up();
 }
 
 void set_seed(uint64_t seed) { machine.random.seed(seed); }
@@ -392,6 +405,7 @@ cudaError_t cudaFreeHost(void* memory) {
 /// What lies in ordinary memory is taken, or has arrived, when the call returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const Lock lock(the_runtime);
+  if (bytes == 0) return cudaSuccess;  // from or to nowhere, perhaps
   const bool recording = stream != nullptr && stream->recording != nullptr;
   if (kind == cudaMemcpyHostToDevice && !recording && !is_pinned(from)) {
     const auto* begin = static_cast<const unsigned char*>(from);
@@ -404,6 +418,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
   start(stream, [=] { std::memset(memory, value, bytes); });
   return cudaSuccess;
 }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__)  // AddressSanitizer follows swapcontext
+#if !defined(__x86_64__)
 #define KVARENA_FIBER_UCONTEXT
 #include <ucontext.h>
 #endif
@@ -23,6 +23,13 @@ class Fiber {
   ucontext_t context_{};
 #else
   void* stack_pointer_ = nullptr;
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  static void begin();
+  static void arrive(void* fake_stack);
+  void (*entry_)() = nullptr;
+  const void* stack_ = nullptr;  // lowest address; of the caller's own, known once it was left
+  size_t stack_bytes_ = 0;
 #endif
 };
 
