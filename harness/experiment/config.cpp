@@ -139,8 +139,7 @@ void EngineSettings::parameters(ParameterVisitor& p) {
       .min(0)
       .doc(
           "at most so many, fewer while others keep cores busy; 0 = one for each core, divided among the ranks of a "
-          "model "
-          "that are on this machine");
+          "model that are on this machine");
   p("deterministic", deterministic).doc("reductions do not depend on batch shape or threads");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
   p("max_prompt_tokens", max_prompt_tokens)
