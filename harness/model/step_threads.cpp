@@ -5,9 +5,9 @@
 namespace kvarena {
 namespace {
 
-constexpr double kWindow = 0.05;   // seconds over which the system's interventions are counted
-constexpr double kDisturbed = 50;  // of them a second; time slices last milliseconds, a quiet system makes few
-constexpr double kFirstWait = 1;   // seconds
+constexpr double kWindow = 0.2;     // seconds over which the system's interventions are counted
+constexpr double kDisturbed = 100;  // of them a second: two threads had 40 alone and 200 beside a busy process
+constexpr double kFirstWait = 1;    // seconds
 constexpr double kLongestWait = 16;
 
 /// How often threads of this process had to leave a core that they could have used.
