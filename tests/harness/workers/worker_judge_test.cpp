@@ -55,6 +55,19 @@ class WorkerJudgeTest : public ::testing::Test {
     return other.digest();
   }
 
+  /// Breaks three times: once with all methods, twice with this one alone; the third attempt succeeds.
+  void expect_healthy_in_the_end(const std::string& how) {
+    json rule = breaks(how);
+    rule[0]["times"] = 3;
+    rule[0]["counter"] = (folder_ / "times").string();
+    const RunSummary summary = run(rule);
+    EXPECT_EQ(summary.failed_cells, 0);
+    EXPECT_EQ(summary.judged, 40);
+    Rig healthy(folder_ / "healthy.db");
+    (void)healthy.run();
+    EXPECT_EQ(rig_.digest(), healthy.digest());
+  }
+
   TemporaryFolder folder_;
   Rig rig_{folder_ / "r.db"};
   std::string printed_;
@@ -127,30 +140,11 @@ TEST_F(WorkerJudgeTest, WhatAJudgeThrowsFailsTheSampleAsItDoesInThisProcess) {
   EXPECT_EQ(cells().at(0).reason, "sample qasper-2: thrown by a method");
 }
 
-TEST_F(WorkerJudgeTest, AWorkerThatOthersKillIsNoFaultOfTheMethod) {
-  // Once with all methods, twice with this one alone, and the third attempt succeeds.
-  json rule = breaks("be killed");
-  rule[0]["times"] = 3;
-  rule[0]["counter"] = (folder_ / "kills").string();
-  const RunSummary summary = run(rule);
-  EXPECT_EQ(summary.failed_cells, 0);
-  EXPECT_EQ(summary.judged, 40);
-  Rig healthy(folder_ / "healthy.db");
-  (void)healthy.run();
-  EXPECT_EQ(rig_.digest(), healthy.digest());
-}
+TEST_F(WorkerJudgeTest, AWorkerThatOthersKillIsNoFaultOfTheMethod) { expect_healthy_in_the_end("be killed"); }
 
 TEST_F(WorkerJudgeTest, AWorkerThatLostWhatItNeedsIsReplaced) {
-  json rule = breaks("lose what it needs");
-  rule[0]["times"] = 3;
-  rule[0]["counter"] = (folder_ / "losses").string();
-  const RunSummary summary = run(rule);
-  EXPECT_EQ(summary.failed_cells, 0);
-  EXPECT_EQ(summary.judged, 40);
+  expect_healthy_in_the_end("lose what it needs");
   EXPECT_NE(printed_.find("rank 1 of 2 is gone; its 4 methods are judged one by one"), std::string::npos) << printed_;
-  Rig healthy(folder_ / "healthy.db");
-  (void)healthy.run();
-  EXPECT_EQ(rig_.digest(), healthy.digest());
 }
 
 TEST_F(WorkerJudgeTest, WhatIsLostEveryTimeFailsTheCellAndNoOther) {

@@ -19,7 +19,7 @@
 namespace emulated_cuda {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(KVARENA_FIBER_UCONTEXT) || defined(__SANITIZE_ADDRESS__)
 constexpr size_t kStackBytes = 256 * 1024;
 #else
 constexpr size_t kStackBytes = 64 * 1024;

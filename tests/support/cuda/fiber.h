@@ -23,13 +23,13 @@ class Fiber {
   ucontext_t context_{};
 #else
   void* stack_pointer_ = nullptr;
-#endif
 #if defined(__SANITIZE_ADDRESS__)
   static void begin();
   static void arrive(void* fake_stack);
   void (*entry_)() = nullptr;
   const void* stack_ = nullptr;  // lowest address; of the caller's own, known once it was left
   size_t stack_bytes_ = 0;
+#endif
 #endif
 };
 
