@@ -85,6 +85,8 @@ bool rans_decode(const uint8_t* data, int64_t bytes, int64_t n, const int16_t* s
   if (bytes < 4 * kRansLanes) return false;
   uint32_t x[kRansLanes];
   for (int64_t lane = 0; lane < kRansLanes; ++lane) x[lane] = get_u32(data + 4 * lane);
+  // The encoder leaves no state this low; words would lift it to one that another block says too.
+  if (std::any_of(x, x + kRansLanes, [](uint32_t state) { return state < kLow; })) return false;
   const uint8_t *from = data + 4 * kRansLanes, *end = data + bytes;
   int64_t step = 0;
   if (const RansTable* fast = KVARENA_ACTIVE_TABLE(rans_table)) {
