@@ -10,11 +10,11 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/method_spec.h"
 #include "harness/cli/model_input.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/texts.h"
 #include "harness/core/error.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -152,7 +152,7 @@ void print_text(const json& audit) {
          parts ? fmt::format("{:.4f}{}", one["gap"].get<double>(), one["within_noise"] ? ", noise" : "") : "",
          one["same_logits"] ? "the same bits" : "differ"});
   }
-  print(columns(rows, line_width(stdout)));
+  print(Page().columns(rows));
   print(fmt::format("\n{} of {} answers are equal, {} of them bit for bit.\n", audit["equal_tokens"].get<int64_t>(),
                     count, audit["equal_logits"].get<int64_t>()));
   print(

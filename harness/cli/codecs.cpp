@@ -8,7 +8,6 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/model_input.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/texts.h"
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
@@ -17,6 +16,7 @@
 #include "harness/experiment/provenance.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
+#include "harness/terminal/page.h"
 #include "kernels/common/parallel.h"
 
 namespace kvarena::cli {
@@ -128,7 +128,7 @@ void print_text(const json& report) {
                     fmt::format("{:.0f}", row["encode_mb_per_s"].get<double>()),
                     fmt::format("{:.0f}", row["decode_mb_per_s"].get<double>())});
   }
-  print(columns(rows, line_width(stdout)));
+  print(Page().columns(rows));
   print(fmt::format(
       "\nErrors are squared, relative to the numbers' own squares. MB are of 16-bit numbers, {} thread{}.\n",
       report["threads"].get<int64_t>(), report["threads"] == 1 ? "" : "s"));

@@ -5,6 +5,7 @@
 
 namespace kvarena::cli {
 
+[[nodiscard]] Command answers_command();
 [[nodiscard]] Command audit_command();
 [[nodiscard]] Command codecs_command();
 [[nodiscard]] Command compare_command();

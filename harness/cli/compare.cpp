@@ -3,9 +3,9 @@
 #include "reports/compare.h"
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/files.h"
 #include "harness/store/results_reader.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {

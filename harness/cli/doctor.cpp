@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
@@ -15,6 +14,8 @@
 #include "harness/model/open_model.h"
 #include "harness/store/results_reader.h"
 #include "harness/store/soundness.h"
+#include "harness/terminal/page.h"
+#include "harness/terminal/terminal.h"
 #include "kernels/common/cpu_path.h"
 
 namespace kvarena::cli {
@@ -135,7 +136,7 @@ int run(const Options& options) {
   if (options.json) {
     print(fmt::format("{}\n", list.dump(2, ' ', false, json::error_handler_t::replace)));
   } else {
-    print(columns(rows, line_width(stdout)));
+    print(Page().columns(rows));
   }
   return good ? 0 : 1;
 }

@@ -15,11 +15,11 @@
 #include "harness/cli/estimate_text.h"
 #include "harness/cli/method_spec.h"
 #include "harness/cli/registry_text.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/core/parameters.h"
 #include "harness/modelled/comparison.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -232,8 +232,10 @@ int run(const Options& options) {
     print(fmt::format("{}\n", out.dump(2)));
     return 0;
   }
-  print(fmt::format("{}\n", bold(fmt::format("Modelled, not measured: {} on {}, {} tokens out", shape.title,
-                                             hardware.title, options.output))));
+  print(Page()
+            .bold(fmt::format("Modelled, not measured: {} on {}, {} tokens out", shape.title, hardware.title,
+                              options.output))
+            .text("\n"));
   print_estimates(rows);
   if (!methods.empty()) print_measured(methods, options.measured_on.model);
   if (options.acceptance) print_plans(plans, acceptance_source);

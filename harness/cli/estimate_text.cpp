@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/terminal.h"
+#include "harness/terminal/page.h"
+#include "harness/terminal/terminal.h"
 
 namespace kvarena::cli {
 namespace {
@@ -31,11 +32,11 @@ void print_estimates(const std::vector<modelled::EstimateRow>& rows) {
     }
     table.push_back(std::move(line));
   }
-  print(columns(table, line_width(stdout)));
+  print(Page().columns(table));
 }
 
 void print_measured(const std::vector<MeasuredMethod>& methods, const std::string& model) {
-  print(fmt::format("\n{}\n", bold(fmt::format("Measured on {}, in entries of full KV", model))));
+  print(Page().text("\n").bold(fmt::format("Measured on {}, in entries of full KV", model)).text("\n"));
   std::vector<std::vector<std::string>> table = {
       {"method", "prompt", "resident", "behind the device", "attended", "fetched a step"}};
   for (const MeasuredMethod& method : methods) {
@@ -45,12 +46,12 @@ void print_measured(const std::vector<MeasuredMethod>& methods, const std::strin
                        fmt::format("{:.1f}", cost.fetched)});
     }
   }
-  print(columns(table, line_width(stdout)));
+  print(Page().columns(table));
   print("  other lengths go on along the line through these\n");
 }
 
 void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source) {
-  print(fmt::format("\n{}\n", bold("Drafting on a compressed cache, verified over the host link")));
+  print(Page().text("\n").bold("Drafting on a compressed cache, verified over the host link").text("\n"));
   if (!source.empty()) print(fmt::format("  acceptance: {}\n", source));
   std::vector<std::vector<std::string>> table = {
       {"context", "keep", "drafts", "accepted", "resident", "offloaded", "ms/pass", "tokens/s", "speed-up"}};
@@ -68,30 +69,31 @@ void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& 
     }
     table.push_back(std::move(line));
   }
-  print(columns(table, line_width(stdout)));
+  print(Page().columns(table));
 }
 
 void print_validation(const Calibration& calibration) {
-  print(fmt::format("{}\n", bold("Modelled against measured, on the benchmarked machine")));
+  print(Page().bold("Modelled against measured, on the benchmarked machine").text("\n"));
   std::vector<std::vector<std::string>> table = {{"benchmark", "measured ms", "modelled ms", "error", ""}};
   for (const throughput::ValidatedRow& row : calibration.rows) {
     table.push_back({row.row.name, fmt::format("{:.2f}", 1000 * row.row.seconds),
                      fmt::format("{:.2f}", 1000 * row.modelled_seconds), fmt::format("{:+.0f}%", 100 * row.error()),
                      row.calibrating ? "calibrates" : ""});
   }
-  print(columns(table, line_width(stdout)));
+  print(Page().columns(table));
   print(fmt::format("  median error where nothing was taken from: {:.0f}%\n", 100 * calibration.median_error()));
 }
 
 void print_inputs(const Hardware& hardware, const ModelShape& shape) {
   const throughput::Efficiency& reached = hardware.efficiency;
+  print(Page().text("\n").bold("Inputs").text("\n"));
   print(fmt::format(
-      "\n{}\n  {}: {} x {:g} GiB at {:g} GB/s, {:g} TFLOP/s\n  {}: {:.2f} GB of weights in 16 bits, {} bytes a cached "
-      "token\n  reached: {:.2f} of memory bandwidth, {:.2f} of FLOP/s, {:.2f} of links; {:.2f} of memory usable\n{}",
-      bold("Inputs"), hardware.title, hardware.accelerators, hardware.memory_gib.value, hardware.memory_gb_per_s.value,
+      "  {}: {} x {:g} GiB at {:g} GB/s, {:g} TFLOP/s\n  {}: {:.2f} GB of weights in 16 bits, {} bytes a cached "
+      "token\n  reached: {:.2f} of memory bandwidth, {:.2f} of FLOP/s, {:.2f} of links; {:.2f} of memory usable\n",
+      hardware.title, hardware.accelerators, hardware.memory_gib.value, hardware.memory_gb_per_s.value,
       hardware.compute_tflop_per_s.value, shape.title, 2e-9 * static_cast<double>(shape.parameter_count()),
-      2 * shape.numbers_per_entry(), reached.memory, reached.compute, reached.link, reached.usable_memory,
-      fmt::format("  {}\n", wrap(reached.source, line_width(stdout), 2, 2))));
+      2 * shape.numbers_per_entry(), reached.memory, reached.compute, reached.link, reached.usable_memory));
+  print(Page().text("  ").wrapped(reached.source, 2, 2).text("\n"));
 }
 
 }  // namespace kvarena::cli

@@ -10,11 +10,11 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/method_spec.h"
 #include "harness/cli/model_input.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/texts.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/registry.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {

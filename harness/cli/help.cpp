@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-
-#include "harness/cli/terminal.h"
+#include <utility>
 
 namespace kvarena::cli {
 namespace {
@@ -33,21 +31,22 @@ std::string described(const Option& option) {
   return text;
 }
 
-/// Side by side where they fit, otherwise each meaning below its line.
-std::string examples_text(const std::vector<Example>& examples, size_t width) {
-  size_t longest = 0;
-  for (const Example& example : examples) longest = std::max(longest, display_width(example.line));
-  std::vector<std::vector<std::string>> rows;
-  std::string below;
-  for (const Example& example : examples) {
-    rows.push_back({example.line, example.meaning});
-    below += fmt::format("  {}\n      {}\n", example.line, wrap(example.meaning, width, 6, 6));
-  }
-  return longest > width / 2 ? below : columns(rows, width);
+Rows example_rows(const std::vector<Example>& examples) {
+  Rows rows;
+  for (const Example& example : examples) rows.push_back({example.line, example.meaning});
+  return rows;
 }
 
-std::vector<std::vector<std::string>> option_rows(const OptionSet& options) {
-  std::vector<std::vector<std::string>> rows;
+Rows command_rows(const std::vector<Command>& commands) {
+  Rows rows;
+  for (const Command& command : commands) {
+    if (!command.hidden) rows.push_back({command.name, command.summary});
+  }
+  return rows;
+}
+
+Rows option_rows(const OptionSet& options, bool of_the_program) {
+  Rows rows;
   for (const bool positional : {true, false}) {
     for (const Option& option : options.all()) {
       if (option.positional != positional) continue;
@@ -56,39 +55,34 @@ std::vector<std::vector<std::string>> option_rows(const OptionSet& options) {
     }
   }
   rows.push_back({"-h, --help", "show this text"});
-  return rows;
-}
-
-}  // namespace
-
-std::string help_text(const Command& command, const std::string& path) {
-  const size_t width = line_width(stdout);
-  const OptionSet options = command.options();
-  std::string text;
-  if (!command.examples.empty()) {
-    text += fmt::format("{}\n{}\n", bold(command.examples.size() == 1 ? "Example" : "Examples"),
-                        examples_text(command.examples, width));
-  }
-  text += fmt::format("{}: {}\n\n", bold(path), command.summary);
-  if (!command.description.empty()) text += wrap(command.description, width, 0, 0) + "\n\n";
-  text += fmt::format("{}\n  {}\n\n", bold("Usage"), wrap(usage(command, options, path), width, 4, 2));
-  if (!command.commands.empty()) {
-    std::vector<std::vector<std::string>> rows;
-    for (const Command& child : command.commands) {
-      if (!child.hidden) rows.push_back({child.name, child.summary});
-    }
-    text += bold("Commands") + "\n" + columns(rows, width) + "\n";
-  }
-  auto rows = option_rows(options);
-  if (path.find(' ') == std::string::npos) {
+  if (of_the_program) {
     rows.push_back({"--version", "show version, revision and libraries"});
     rows.push_back({"--plugin FILE",
                     "methods of a shared library join those of the program; with any command, several times; also "
                     "KVARENA_PLUGINS=FILE:FILE"});
   }
-  text += bold("Options") + "\n" + columns(rows, width);
-  if (!command.commands.empty()) text += fmt::format("\n`{} COMMAND --help` explains a command.\n", path);
-  return text;
+  return rows;
+}
+
+}  // namespace
+
+Page help_page(const Command& command, const std::string& path) {
+  const OptionSet options = command.options();
+  const bool of_the_program = path.find(' ') == std::string::npos;
+  Page page;
+  if (!command.examples.empty()) {
+    page.bold(command.examples.size() == 1 ? "Example" : "Examples").text("\n");
+    page.examples(example_rows(command.examples)).text("\n");
+  }
+  page.bold(path).text(fmt::format(": {}\n\n", command.summary));
+  if (!command.description.empty()) page.wrapped(command.description).text("\n\n");
+  page.bold("Usage").text("\n  ").wrapped(usage(command, options, path), 4, 2).text("\n\n");
+  if (!command.commands.empty()) {
+    page.bold("Commands").text("\n").columns(command_rows(command.commands)).text("\n");
+  }
+  page.bold("Options").text("\n").columns(option_rows(options, of_the_program));
+  if (!command.commands.empty()) page.text(fmt::format("\n`{} COMMAND --help` explains a command.\n", path));
+  return page;
 }
 
 }  // namespace kvarena::cli

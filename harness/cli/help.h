@@ -4,10 +4,11 @@
 #include <string>
 
 #include "harness/cli/command.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 
 /// Examples, then usage, then options or commands. `path` is how the command is called: "kvarena model logits".
-[[nodiscard]] std::string help_text(const Command& command, const std::string& path);
+[[nodiscard]] Page help_page(const Command& command, const std::string& path);
 
 }  // namespace kvarena::cli

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/store/results_store.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {

@@ -9,10 +9,10 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/method_pages.h"
 #include "harness/cli/registry_text.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/budget_rule.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -46,26 +46,29 @@ json entry_json(const MethodEntry& entry) {
 }
 
 void describe_budget_rules() {
-  print(fmt::format("\n{}\n", bold("Budget rules")));
+  print(Page().text("\n").bold("Budget rules").text("\n"));
   for (const BudgetRuleInfo& rule : budget_rules()) {
-    print(fmt::format("{}: {}\n{}", bold(rule.name), rule.summary, parameters_text(rule.parameters)));
+    print(Page().bold(rule.name).text(fmt::format(": {}\n", rule.summary)).columns(parameter_rows(rule.parameters)));
   }
 }
 
 void describe_method(const MethodEntry& entry) {
-  print(fmt::format("{} ({})\n{}\n\n", bold(entry.info.title), entry.info.name,
-                    wrap(entry.info.summary, line_width(stdout), 0, 0)));
+  print(Page()
+            .bold(entry.info.title)
+            .text(fmt::format(" ({})\n", entry.info.name))
+            .wrapped(entry.info.summary)
+            .text("\n\n"));
   const json example = example_settings(entry);
-  print(facts_text({{"family", to_string(entry.family)},
-                    {"paper", entry.info.paper},
-                    {"needs", fmt::format("{}", fmt::join(needs_of(entry), ", "))},
-                    {"in a config", example.is_null() ? "" : config_form(example)},
-                    {"on the command line", example.is_null() ? "" : short_form(example)}}));
+  print(Page().columns(fact_rows({{"family", to_string(entry.family)},
+                                  {"paper", entry.info.paper},
+                                  {"needs", fmt::format("{}", fmt::join(needs_of(entry), ", "))},
+                                  {"in a config", example.is_null() ? "" : config_form(example)},
+                                  {"on the command line", example.is_null() ? "" : short_form(example)}})));
   const auto parameters = entry.parameters();
   if (parameters.empty()) {
     print("\nNo settings.\n");
   } else {
-    print(fmt::format("\n{}\n{}", bold("Settings"), parameters_text(parameters)));
+    print(Page().text("\n").bold("Settings").text("\n").columns(parameter_rows(parameters)));
   }
   const auto ruled = [](const ParameterInfo& info) { return info.name == "budget_rule"; };
   if (std::ranges::any_of(parameters, ruled)) describe_budget_rules();
@@ -79,7 +82,7 @@ void list_methods(const std::vector<const MethodEntry*>& entries) {
       if (entry->family == family) rows.push_back({entry->info.name, entry->info.summary});
     }
     if (rows.empty()) continue;
-    print(fmt::format("{}{}\n{}", first ? "" : "\n", bold(to_string(family)), columns(rows, line_width(stdout))));
+    print(Page().text(first ? "" : "\n").bold(to_string(family)).text("\n").columns(std::move(rows)));
     first = false;
   }
 }

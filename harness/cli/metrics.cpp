@@ -7,7 +7,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
-#include "harness/cli/terminal.h"
+#include "harness/terminal/page.h"
 #include "metrics/registry.h"
 
 namespace kvarena::cli {
@@ -46,15 +46,15 @@ json entry_json(const MetricEntry& entry) {
 }
 
 void describe_metric(const MetricEntry& entry) {
-  print(fmt::format("{} ({})\n{}\n\n", bold(entry.title), entry.id, wrap(entry.summary, line_width(stdout), 0, 0)));
+  print(Page().bold(entry.title).text(fmt::format(" ({})\n", entry.id)).wrapped(entry.summary).text("\n\n"));
   const std::string scale = entry.table_scale == 1 ? "" : fmt::format(", printed times {}", entry.table_scale);
-  print(facts_text(
+  print(Page().columns(fact_rows(
       {{"family", std::string(name_of(entry.kind))},
        {"unit", entry.unit + scale},
        {"better", std::string(name_of(entry.better))},
        {"version", fmt::format("{}", entry.version)},
        {"source", entry.source},
-       {"kvarena score", entry.score == nullptr ? "no: it does not compare a prediction with references" : "yes"}}));
+       {"kvarena score", entry.score == nullptr ? "no: it does not compare a prediction with references" : "yes"}})));
 }
 
 void list_metrics(const std::vector<const MetricEntry*>& entries) {
@@ -65,7 +65,7 @@ void list_metrics(const std::vector<const MetricEntry*>& entries) {
       if (entry->kind == kind) rows.push_back({entry->id, entry->title});
     }
     if (rows.empty()) continue;
-    print(fmt::format("{}{}\n{}", first ? "" : "\n", bold(name_of(kind)), columns(rows, line_width(stdout))));
+    print(Page().text(first ? "" : "\n").bold(name_of(kind)).text("\n").columns(std::move(rows)));
     first = false;
   }
 }

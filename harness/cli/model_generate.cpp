@@ -9,10 +9,11 @@
 #include "harness/cli/method_spec.h"
 #include "harness/cli/model_input.h"
 #include "harness/cli/registry_text.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/engine/session.h"
 #include "harness/method/registry.h"
+#include "harness/terminal/page.h"
+#include "harness/terminal/terminal.h"
 
 namespace kvarena::cli {
 namespace {

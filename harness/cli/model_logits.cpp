@@ -7,11 +7,11 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/model_input.h"
 #include "harness/cli/npy.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/top_tokens.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/prefill.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {

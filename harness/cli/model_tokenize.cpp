@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/model/gguf.h"
 #include "harness/model/open_model.h"
+#include "harness/terminal/page.h"
 #include "metrics/jsonl.h"
 
 namespace kvarena::cli {

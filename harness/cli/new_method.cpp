@@ -6,10 +6,10 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/skeletons.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/registry.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/cli/terminal.h"
 #include "harness/core/files.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 

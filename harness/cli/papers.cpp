@@ -14,11 +14,11 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/experiment/config.h"
 #include "harness/judge/model_judge.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -185,14 +185,14 @@ void print_list(const std::vector<Read>& all) {
   const Paper* paper = nullptr;
   std::vector<std::vector<std::string>> rows;
   const auto flush = [&] {
-    if (paper != nullptr) print(columns(rows, line_width(stdout)) + "\n");
+    if (paper != nullptr) print(Page().columns(rows).text("\n"));
     rows.clear();
   };
   for (const Read& read : all) {
     if (read.paper != paper) {
       flush();
       paper = read.paper;
-      print(fmt::format("{}  {}, {}\n", bold(paper->name), paper->title, paper->source));
+      print(Page().bold(paper->name).text(fmt::format("  {}, {}\n", paper->title, paper->source)));
     }
     rows.push_back({read.item->item, fmt::format("{}; {}", read.item->title, state(read))});
   }
@@ -206,7 +206,7 @@ void print_list(const std::vector<Read>& all) {
 }
 
 /// Where to get what is missing, a line each.
-std::string shopping_list(const Read& read, const Here& here) {
+Rows shopping_list(const Read& read, const Here& here) {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const ModelEntry* model : read.missing.models) {
     lines.emplace_back(model->name, fmt::format("{}, into {}", model->source.empty() ? "yours to bring" : model->source,
@@ -214,11 +214,11 @@ std::string shopping_list(const Read& read, const Here& here) {
   }
   for (const std::string& name : read.missing.data)
     lines.emplace_back(name, find_workload(name, "papers").info.download);
-  return facts_text(lines);
+  return fact_rows(lines);
 }
 
 void describe_item(const Read& read, const Here& here) {
-  print(fmt::format("{}  {}\n{}\n\n", bold(read.name()), read.paper->source, read.item->title));
+  print(Page().bold(read.name()).text(fmt::format("  {}\n{}\n\n", read.paper->source, read.item->title)));
   std::vector<std::pair<std::string, std::string>> facts = {
       {"state", state(read)},
       {"printed by", read.item->command},
@@ -236,11 +236,11 @@ void describe_item(const Read& read, const Here& here) {
     facts.emplace_back("in full", fmt::format("kvarena run {}", shown_path(read.item->config)));
     facts.emplace_back("scaled down", scaled_down(*read.item));
   }
-  print(facts_text(facts));
-  if (const std::string list = shopping_list(read, here); !list.empty())
-    print(fmt::format("\n{}\n{}", bold("Get"), list));
-  if (!read.item->notes.empty()) print(fmt::format("\n{}\n", bold("How it is read")));
-  for (const std::string& note : read.item->notes) print(fmt::format("  - {}\n", wrap(note, line_width(stdout), 4, 4)));
+  print(Page().columns(fact_rows(facts)));
+  if (const Rows list = shopping_list(read, here); !list.empty())
+    print(Page().text("\n").bold("Get").text("\n").columns(list));
+  if (!read.item->notes.empty()) print(Page().text("\n").bold("How it is read").text("\n"));
+  for (const std::string& note : read.item->notes) print(Page().text("  - ").wrapped(note, 4, 4).text("\n"));
 }
 
 /// The items asked for: all, those of a paper, or one.

@@ -13,27 +13,13 @@
 #include "harness/cli/bind.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/help.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/plugins.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
-
-Command root_command() {
-  Command root{.name = "kvarena",
-               .summary = "judges KV-cache methods on equal terms",
-               .examples = {{"kvarena run configs/quickstart.json", "judge methods on a small real model"},
-                            {"kvarena methods", "what can be judged"}}};
-  root.commands = {run_command(),        status_command(),    submit_command(),    merge_command(),  report_command(),
-                   compare_command(),    history_command(),   inspect_command(),   codecs_command(), audit_command(),
-                   reuse_command(),      questions_command(), fit_command(),       score_command(),  model_command(),
-                   methods_command(),    workloads_command(), metrics_command(),   papers_command(), schema_command(),
-                   new_method_command(), estimate_command(),  transfers_command(), doctor_command(), rank_command(),
-                   local_rank_command(), worker_command()};
-  return root;
-}
 
 std::string version_text() {
   const store::RunRecord made = experiment::collect_provenance();
@@ -93,29 +79,41 @@ void print_unexpected(const std::string& what) {
   if (!everything) fmt::print(stderr, "kvarena: KVARENA_DEBUG=1 in the environment shows all of it\n");
 }
 
-int run_command(std::vector<std::string> args) {
-  load_plugins(take_plugins(args));  // before anything looks at the registry
-  const Command root = root_command();
-  const Invocation invocation = cli::bind(root, args);
-  int code = 0;
-  if (invocation.help) {
-    print(help_text(*invocation.command, invocation.path));
-    // A command line without a command is a question, answered; a script that forgot it should notice.
-    code = std::ranges::find(args, "--help") != args.end() || std::ranges::find(args, "-h") != args.end() ? 0 : 1;
-  } else if (invocation.version) {
-    print(version_text());
-  } else {
-    code = invocation.command->run();
-  }
-  flush_output();
-  return code;
+}  // namespace
+
+Command root_command() {
+  Command root{.name = "kvarena",
+               .summary = "judges KV-cache methods on equal terms",
+               .examples = {{"kvarena run configs/quickstart.json", "judge methods on a small real model"},
+                            {"kvarena methods", "what can be judged"}}};
+  root.commands = {run_command(),        status_command(),    submit_command(),    merge_command(),  report_command(),
+                   compare_command(),    history_command(),   inspect_command(),   codecs_command(), audit_command(),
+                   reuse_command(),      questions_command(), fit_command(),       score_command(),  model_command(),
+                   methods_command(),    workloads_command(), metrics_command(),   papers_command(), schema_command(),
+                   new_method_command(), estimate_command(),  transfers_command(), doctor_command(), rank_command(),
+                   local_rank_command(), worker_command(),    answers_command()};
+  return root;
 }
 
-}  // namespace
+int answer(const Command& root, const std::vector<std::string>& args) {
+  const Invocation invocation = cli::bind(root, args);
+  if (invocation.help) {
+    print(help_page(*invocation.command, invocation.path));
+    // A command line without a command is a question, answered; a script that forgot it should notice.
+    return std::ranges::find(args, "--help") != args.end() || std::ranges::find(args, "-h") != args.end() ? 0 : 1;
+  }
+  if (!invocation.version) return invocation.command->run();
+  print(version_text());
+  return 0;
+}
 
 int run_program(const std::vector<std::string>& args) {
   try {
-    return run_command(args);
+    std::vector<std::string> words = args;
+    load_plugins(take_plugins(words));  // before anything looks at the registry
+    const int code = answer(root_command(), words);
+    flush_output();
+    return code;
   } catch (const UserError& error) {
     print_problems(error.what());
   } catch (const std::bad_alloc&) {

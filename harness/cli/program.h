@@ -4,7 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/command.h"
+
 namespace kvarena::cli {
+
+/// The program with all of its commands.
+[[nodiscard]] Command root_command();
+
+/// Prints what `args` ask for, or does it. Returns the exit code. Throws UserError.
+[[nodiscard]] int answer(const Command& root, const std::vector<std::string>& args);
 
 /// Runs `args` (without the program's name). Results go to standard output, everything else to standard error. Returns
 /// 0 only for success; never throws.

@@ -11,10 +11,10 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/method_spec.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/judge/chat_endpoint.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {

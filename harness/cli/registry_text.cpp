@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "harness/cli/terminal.h"
-
 namespace kvarena::cli {
 namespace {
 
@@ -52,22 +50,22 @@ json parameters_json(const std::vector<ParameterInfo>& parameters) {
   return list;
 }
 
-std::string parameters_text(const std::vector<ParameterInfo>& parameters) {
-  std::vector<std::vector<std::string>> rows;
+Rows parameter_rows(const std::vector<ParameterInfo>& parameters) {
+  Rows rows;
   for (const ParameterInfo& info : parameters) {
     std::string what = describe(info);
     if (!info.doc.empty()) what = fmt::format("{} ({})", info.doc, what);
     rows.push_back({info.name, std::move(what)});
   }
-  return columns(rows, line_width(stdout));
+  return rows;
 }
 
-std::string facts_text(const std::vector<std::pair<std::string, std::string>>& facts) {
-  std::vector<std::vector<std::string>> rows;
+Rows fact_rows(const std::vector<std::pair<std::string, std::string>>& facts) {
+  Rows rows;
   for (const auto& [key, value] : facts) {
     if (!value.empty()) rows.push_back({key, value});
   }
-  return columns(rows, line_width(stdout));
+  return rows;
 }
 
 std::vector<std::string> needs_of(const MethodEntry& entry) {

@@ -8,17 +8,18 @@
 
 #include "harness/core/parameters.h"
 #include "harness/method/registry.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 
 /// [{"name", "type", "default", "min", "max", "above", "choices", "doc", "required"}]; what is not set is left out.
 [[nodiscard]] nlohmann::json parameters_json(const std::vector<ParameterInfo>& parameters);
 
-/// A table: name, type with range and default, meaning. "" when there are none.
-[[nodiscard]] std::string parameters_text(const std::vector<ParameterInfo>& parameters);
+/// Name, and meaning with type, range and default.
+[[nodiscard]] Rows parameter_rows(const std::vector<ParameterInfo>& parameters);
 
-/// "key: value" lines, wrapped and aligned; pairs with an empty value are left out.
-[[nodiscard]] std::string facts_text(const std::vector<std::pair<std::string, std::string>>& facts);
+/// Pairs with an empty value are left out.
+[[nodiscard]] Rows fact_rows(const std::vector<std::pair<std::string, std::string>>& facts);
 
 /// In the order in which a reader meets them.
 inline constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,

@@ -9,7 +9,6 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/method_spec.h"
 #include "harness/cli/model_input.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/prefill.h"
@@ -17,6 +16,7 @@
 #include "harness/model/tokenizer/token_ranges.h"
 #include "harness/reuse/deviation.h"
 #include "harness/reuse/speculation.h"
+#include "harness/terminal/page.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/statistics.h"
 

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -14,6 +13,7 @@
 #include "harness/experiment/runner.h"
 #include "harness/judge/model_judge.h"
 #include "harness/method/plugins.h"
+#include "harness/terminal/page.h"
 #include "harness/workers/worker_judge.h"
 
 namespace kvarena::cli {

@@ -8,8 +8,8 @@
 
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/method/registry.h"
+#include "harness/terminal/page.h"
 #include "metrics/registry.h"
 
 namespace kvarena::cli {

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
 #include "harness/judge/chat_endpoint.h"
 #include "harness/judge/local_embedder.h"
+#include "harness/terminal/page.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 #include "metrics/score_files.h"

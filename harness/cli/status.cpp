@@ -8,9 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/file_lock.h"
 #include "harness/core/progress.h"
+#include "harness/terminal/page.h"
+#include "harness/terminal/terminal.h"
 #include "harness/workers/process_memory.h"
 
 namespace kvarena::cli {
@@ -80,10 +81,9 @@ json status_json(const ExperimentStatus& status, const Runner& runner) {
           {"failures", std::move(failures)}};
 }
 
-std::string status_text(const ExperimentStatus& status, const Runner& runner) {
+Page status_page(const ExperimentStatus& status, const Runner& runner) {
   const std::string state = state_text(status, runner);
-  std::string text =
-      fmt::format("{}: {}, {} of {} judgements", bold(status.experiment), state, status.done, status.planned);
+  std::string text = fmt::format(": {}, {} of {} judgements", state, status.done, status.planned);
   if (status.given_up > 0) text += fmt::format(", {} given up", status.given_up);
   if (state == "running" && status.left() > 0 && status.seconds_left() >= 0) {
     text += fmt::format(", {} left", duration_text(status.seconds_left()));
@@ -100,19 +100,23 @@ std::string status_text(const ExperimentStatus& status, const Runner& runner) {
   for (const store::CellRow& row : status.failures) {
     text += fmt::format("  failed: {}, {}, {}: {}\n", row.cell.model, row.cell.workload, row.cell.method, row.reason);
   }
-  return text;
+  return Page().bold(status.experiment).text(text);
 }
 
 int run(const Options& options) {
   const store::ResultsReader results(options.database);
   const Runner runner = runner_of(options.database);
   json list = json::array();
-  std::string text;
+  Page page;
   for (const ExperimentStatus& status : experiment::experiment_status(results, std::time(nullptr))) {
     list.push_back(status_json(status, runner));
-    text += status_text(status, runner);
+    page.append(status_page(status, runner));
   }
-  print(options.as_json ? fmt::format("{}\n", list.dump(2, ' ', false, json::error_handler_t::replace)) : text);
+  if (options.as_json) {
+    print(fmt::format("{}\n", list.dump(2, ' ', false, json::error_handler_t::replace)));
+  } else {
+    print(page);
+  }
   return 0;
 }
 

@@ -10,11 +10,11 @@
 #include <cstring>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/terminal.h"
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/plugins.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -58,9 +58,9 @@ std::string quoted(const std::string& word) {
 
 std::string quoted(const fs::path& path) { return quoted(fs::absolute(path).lexically_normal().string()); }
 
-/// The program with the plugins that were loaded for us.
+/// The program as people start it, beside the one that runs, with the plugins that were loaded for us.
 std::string program() {
-  std::string words = quoted(fs::read_symlink("/proc/self/exe"));
+  std::string words = quoted(fs::read_symlink("/proc/self/exe").parent_path() / "kvarena");
   for (const LoadedPlugin& plugin : loaded_plugins()) words += " --plugin " + quoted(plugin.path);
   return words;
 }

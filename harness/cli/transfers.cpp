@@ -8,9 +8,10 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/device_transfers.h"
 #include "harness/cli/estimate_model.h"
-#include "harness/cli/terminal.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/terminal/page.h"
+#include "harness/terminal/terminal.h"
 #include "harness/tiers/hierarchy.h"
 
 namespace kvarena::cli {
@@ -143,10 +144,12 @@ int run(const Options& options) {
                                   .dump(2)));
     return 0;
   }
-  print(fmt::format("{}\n{}  {}: {}\n",
-                    bold(fmt::format("{}, {} entries behind \"{}\", {:g}% chosen", shape.title, options.context,
-                                     link.name, 100 * options.share)),
-                    columns(table, line_width(stdout)), link.emulated() ? "emulated" : "measured", link.source));
+  print(Page()
+            .bold(fmt::format("{}, {} entries behind \"{}\", {:g}% chosen", shape.title, options.context, link.name,
+                              100 * options.share))
+            .text("\n")
+            .columns(table)
+            .text(fmt::format("  {}: {}\n", link.emulated() ? "emulated" : "measured", link.source)));
   return 0;
 }
 

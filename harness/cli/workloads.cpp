@@ -9,7 +9,7 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
-#include "harness/cli/terminal.h"
+#include "harness/terminal/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -62,20 +62,21 @@ json entry_json(const WorkloadEntry& entry, const WorkloadListing& listing) {
 
 void describe_workload(const WorkloadEntry& entry, const WorkloadListing& listing) {
   const WorkloadInfo& info = entry.info;
-  print(fmt::format("{}\n{}\n\n", bold(info.name), wrap(info.title, line_width(stdout), 0, 0)));
-  print(facts_text({{"family", info.family},
-                    {"source", info.source},
-                    {"licence", info.licence},
-                    {"files", fmt::format("{}", fmt::join(info.files, ", "))},
-                    {"get them with", info.download},
-                    {"here", listing.status == "missing" ? "missing" : listing.status + ": " + listing.place},
-                    {"samples", fmt::format("{}", info.samples)},
-                    {"metrics", fmt::format("{}", fmt::join(info.metrics, ", "))},
-                    {"chat template", info.chat_template ? "yes" : "no: the prompt is plain text"},
-                    {"answer", fmt::format("at most {} tokens", info.generation.max_new_tokens)},
-                    {"long prompts", truncation_text(info.truncation)}}));
+  print(Page().bold(info.name).text("\n").wrapped(info.title).text("\n\n"));
+  print(Page().columns(
+      fact_rows({{"family", info.family},
+                 {"source", info.source},
+                 {"licence", info.licence},
+                 {"files", fmt::format("{}", fmt::join(info.files, ", "))},
+                 {"get them with", info.download},
+                 {"here", listing.status == "missing" ? "missing" : listing.status + ": " + listing.place},
+                 {"samples", fmt::format("{}", info.samples)},
+                 {"metrics", fmt::format("{}", fmt::join(info.metrics, ", "))},
+                 {"chat template", info.chat_template ? "yes" : "no: the prompt is plain text"},
+                 {"answer", fmt::format("at most {} tokens", info.generation.max_new_tokens)},
+                 {"long prompts", truncation_text(info.truncation)}})));
   const auto parameters = workload_parameters(entry);
-  if (!parameters.empty()) print(fmt::format("\n{}\n{}", bold("Settings"), parameters_text(parameters)));
+  if (!parameters.empty()) print(Page().text("\n").bold("Settings").text("\n").columns(parameter_rows(parameters)));
 }
 
 /// What is there of each workload, by name.
@@ -94,7 +95,7 @@ void print_list(const std::vector<const WorkloadEntry*>& entries, const std::map
   }
   bool first = true;
   for (const auto& [family, rows] : families) {
-    print(fmt::format("{}{}\n{}", first ? "" : "\n", bold(family), columns(rows, line_width(stdout))));
+    print(Page().text(first ? "" : "\n").bold(family).text("\n").columns(rows));
     first = false;
   }
   fmt::print(stderr, "Samples are of the official sets; `kvarena workloads NAME` says where its files come from.\n");

@@ -16,6 +16,8 @@ MEASURING = {"datasets", "metrics"}
 ARROWS = {
     "kernels": set(),
     "harness/core": set(),
+    "harness/terminal": {"harness/core"},
+    "harness/launcher": {"harness/core", "harness/terminal"},
     "harness/cache": {"kernels", "harness/core"},
     "harness/tiers": {"kernels", "harness/core", "harness/cache"},
     "harness/throughput": {"harness/core"},
@@ -41,7 +43,7 @@ ARROWS = {
     "harness/workers": {"harness/core", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
     | {"harness/parallel", "harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
-       "harness/throughput", "reports"},
+       "harness/throughput", "harness/terminal", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
     "metrics": {"harness/core"},

@@ -1,5 +1,5 @@
 #pragma once
-// Text for people: widths, wrapping, columns, emphasis where a terminal shows it.
+// How text is laid out for people: widths, wrapping, columns, emphasis where a terminal shows it.
 
 #include <cstdint>
 #include <cstdio>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena::cli {
+namespace kvarena {
 
 /// Characters a line may have: the terminal's width, at most 120; 100 when `stream` is no terminal.
 [[nodiscard]] size_t line_width(std::FILE* stream);
@@ -31,9 +31,4 @@ namespace kvarena::cli {
 /// "1.5 MiB", "320 bytes".
 [[nodiscard]] std::string bytes_text(int64_t bytes);
 
-/// Writes to standard output. Throws UserError when that fails (a full disk).
-void print(std::string_view text);
-/// Pushes out what was printed, at once.
-void flush_output();
-
-}  // namespace kvarena::cli
+}  // namespace kvarena

@@ -1,4 +1,4 @@
-#include "harness/cli/terminal.h"
+#include "harness/terminal/terminal.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -6,13 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
-#include "harness/core/error.h"
-
-namespace kvarena::cli {
+namespace kvarena {
 namespace {
 
 constexpr size_t kWidthElsewhere = 100;
@@ -106,14 +102,4 @@ std::string bytes_text(int64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
 }
 
-void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
-    fail({.place = "standard output", .found = std::strerror(errno)});
-  }
-}
-
-void flush_output() {
-  if (std::fflush(stdout) != 0) fail({.place = "standard output", .found = std::strerror(errno)});
-}
-
-}  // namespace kvarena::cli
+}  // namespace kvarena
