@@ -27,6 +27,12 @@ struct TensorNames {
   std::string_view q_norm = "self_attn.q_norm.weight";
   std::string_view k_norm = "self_attn.k_norm.weight";
   std::string_view output = "self_attn.o_proj";
+  std::string_view expansion = "self_attn.";       // latent attention: before the matrices from latent to heads
+  std::string_view q_down = "self_attn.q_a_proj";  // queries in two steps, when q_lora_rank > 0
+  std::string_view q_down_norm = "self_attn.q_a_layernorm.weight";
+  std::string_view q_up = "self_attn.q_b_proj";
+  std::string_view latent = "self_attn.kv_a_proj_with_mqa";
+  std::string_view latent_norm = "self_attn.kv_a_layernorm.weight";
   std::string_view mlp_norm = "post_attention_layernorm.weight";
   std::string_view mlp = "mlp.";                    // of a dense layer, before the three below
   std::string_view router = "mlp.gate";             // of a sparse layer

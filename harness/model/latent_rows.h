@@ -1,0 +1,42 @@
+#pragma once
+// A checkpoint's tensors of latent attention, as the forward pass multiplies by them.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/model/config.h"
+#include "harness/model/weight_loader.h"
+
+namespace kvarena {
+
+/// Where the rows of a projection to heads of `plain` and then rotated channels go. Where rotation pairs are
+/// neighbours, rows of the rotated part are put in half-split order: channel 2 j + s goes to s * rope / 2 + j. Scores
+/// do not change, since queries and keys are reordered alike. Null: rows stay.
+[[nodiscard]] std::function<int64_t(int64_t row)> latent_row_places(const ModelConfig& config, int64_t plain);
+
+/// The matrices between latent and heads of one layer, over the channels of a cached entry. Stored as one tensor of
+/// both, [q_heads * (nope + value), rank], or, in newer GGUF files, as k_b [q_heads, rank, nope] and v_b
+/// [q_heads, value, rank]; some files have all three. Throws UserError where shapes are not the config's.
+class LatentExpansion {
+ public:
+  /// `attention` is where a layer's attention begins among the names: "model.layers.N.self_attn.". All outlive this.
+  LatentExpansion(WeightLoader& load, const ModelConfig& config, const std::string& attention);
+
+  /// [width, nope]: a head's query as entries see it.
+  [[nodiscard]] std::vector<float> to_latent(int64_t head);
+  /// [v_head_dim, width]: a head's value of what was attended.
+  [[nodiscard]] std::vector<float> to_value(int64_t head);
+
+ private:
+  [[nodiscard]] std::vector<float> key_rows(int64_t head, int64_t heads);    // [heads * nope, rank]
+  [[nodiscard]] std::vector<float> value_rows(int64_t head, int64_t heads);  // [heads * v_head_dim, rank]
+
+  WeightLoader* load_;
+  const ModelConfig* config_;
+  std::string both_, keys_, values_;  // the tensors' names
+  bool split_;                        // into keys_ and values_
+};
+
+}  // namespace kvarena
