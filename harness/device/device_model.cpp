@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/device/device_attention.h"
+#include "harness/device/device_feed_forward.h"
 #include "harness/device/device_weights.h"
 #include "harness/device/step_inputs.h"
+#include "harness/device/workspace.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/pass_checks.h"
 #include "harness/model/rope_frequencies.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/elementwise/elementwise_cuda.h"
-#include "kernels/rope/rope_cuda.h"
 #include "kernels/top_k/top_k_cuda.h"
 
 namespace kvarena::device {
@@ -25,22 +26,6 @@ namespace {
 using kernels::CellKind;
 using kernels::Cells;
 using kernels::CudaStream;
-
-/// Grows to the largest size asked for; `moves` counts how often some address has changed.
-class Workspace {
- public:
-  float* at_least(int64_t floats, int64_t& moves) {
-    if (floats * 4 > memory_.bytes()) {
-      memory_.reserve(floats * 4);
-      ++moves;
-    }
-    return data();
-  }
-  [[nodiscard]] float* data() const { return static_cast<float*>(memory_.data()); }
-
- private:
-  kernels::CudaBuffer memory_;
-};
 
 /// One sequence of a pass under way.
 struct Sequence {
@@ -81,15 +66,15 @@ struct DeviceModel::Impl {
   int64_t rows = 0;          // R, of the pass under way
   Workspace x;               // [R, hidden_size], the residual stream
   Workspace normed;          // [R, hidden_size]
-  Workspace heads;           // [R, (q_heads + 2 kv_heads) * head_dim]
-  Workspace seen;            // [R, q_heads * head_dim]
+  Workspace seen;            // [R, q_heads, head_dim of the cache]
   Workspace running;         // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace inner;           // [R, 2 * intermediate_size]
   Workspace logits;          // [wanted rows, vocab_size]
   kernels::CudaBuffer best;  // [wanted rows] of int32_t
   std::unique_ptr<kernels::PinnedBuffer> answer;
   int64_t answer_bytes = 0;
   std::vector<Sequence> sequences;
+  DeviceAttention attention;
+  DeviceFeedForward feed_forward;
 
   bool recording = true;
   int64_t replayed = 0;
@@ -97,12 +82,18 @@ struct DeviceModel::Impl {
   std::vector<std::unique_ptr<Recorded>> recorded;
 
   Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
-      : config(c), options(o), weights(std::move(w)), rope(rope_frequencies(c)) {
+      : config(c),
+        options(o),
+        weights(std::move(w)),
+        rope(rope_frequencies(c)),
+        attention(config),
+        feed_forward(config) {
     for (int64_t layer = 0; layer < config.layers; ++layer) shapes.push_back(cache_shape(config, layer, options.cache));
+    if (config.is_latent()) rope.magnitude = 1;  // queries take it: stored keys are turned by plain angles
   }
 
-  [[nodiscard]] int64_t head_width() const { return (config.q_heads + 2 * config.kv_heads) * config.head_dim; }
-  [[nodiscard]] float eps() const { return static_cast<float>(config.rms_norm_eps); }
+  /// Of every layer, but for their windows.
+  [[nodiscard]] const LayerShape& shape() const { return shapes.front(); }
 
   void check(std::span<const DevicePass> batch) const;
   void prepare(std::span<const DevicePass> batch);
@@ -112,13 +103,12 @@ struct DeviceModel::Impl {
   void run_or_replay();
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
   void fetch(int64_t layer);
-  void append(int64_t layer, kernels::CudaScratch& with);
-  void attend(int64_t layer, kernels::CudaScratch& with);
+  void append(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with);
+  void attend(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with);
   void attention_block(int64_t layer, kernels::CudaScratch& with);
   void mlp_block(int64_t layer);
   void head();
   void normalise(const float* from, const DeviceVector& weight, float* to, int64_t count);
-  void project(const DeviceProjection& w, const float* from, int64_t stride, float* to, int64_t to_stride, bool add);
   [[nodiscard]] bool any_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });
   }
@@ -131,7 +121,7 @@ struct DeviceModel::Impl {
 void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
   for (const DevicePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty() && pass.cache != nullptr, "a sequence without tokens or cache");
-    KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == config.kv_heads,
+    KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == shape().kv_heads,
                    "a list for each kv head");
     check_tokens(config, pass.tokens);
     check_window(config, pass.cache->length() + std::ssize(pass.tokens));
@@ -184,15 +174,14 @@ void DeviceModel::Impl::tell() {
 
 /// Memory for the pass; returns how many rows of logits are wanted.
 int64_t DeviceModel::Impl::make_room() {
-  const int64_t q = config.q_heads * config.head_dim;
   int64_t wanted = 0;
   for (const Sequence& s : sequences) wanted += wanted_rows(s);
   x.at_least(rows * config.hidden_size, moves);
   normed.at_least(rows * config.hidden_size, moves);
-  heads.at_least(rows * head_width(), moves);
-  seen.at_least(rows * q, moves);
+  attention.make_room(rows, moves);
+  seen.at_least(rows * config.q_heads * shape().head_dim, moves);
   running.at_least(2 * rows * config.q_heads, moves);
-  inner.at_least(2 * rows * config.intermediate_size, moves);
+  feed_forward.make_room(rows, moves);
   logits.at_least(wanted * config.vocab_size, moves);
   return wanted;
 }
@@ -205,21 +194,8 @@ void DeviceModel::Impl::normalise(const float* from, const DeviceVector& weight,
                           .n = config.hidden_size,
                           .x_stride = config.hidden_size,
                           .y_stride = config.hidden_size,
-                          .eps = eps()},
+                          .eps = static_cast<float>(config.rms_norm_eps)},
                          compute.stream());
-}
-
-void DeviceModel::Impl::project(const DeviceProjection& w, const float* from, int64_t stride, float* to,
-                                int64_t to_stride, bool add) {
-  kernels::matmul_cuda({.x = from,
-                        .m = rows,
-                        .x_stride = stride,
-                        .w = &w.matrix,
-                        .bias = w.bias.data(),
-                        .y = to,
-                        .y_stride = to_stride,
-                        .add = add},
-                       compute.stream());
 }
 
 /// Brings what layer `layer` attends to of caches on the host, on the bus' stream.
@@ -232,7 +208,7 @@ void DeviceModel::Impl::fetch(int64_t layer) {
     DeviceCache& cache = *s.pass->cache;
     DeviceCache::Window& to = cache.chosen_ ? cache.windows_.back() : cache.window(layer);
     const int32_t* sources = told.lists + s.first_list;
-    for (int64_t h = 0; h < config.kv_heads; ++h) {
+    for (int64_t h = 0; h < shape().kv_heads; ++h) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         const Cells far = cache.cells(layer, h, kind);
         merges.push_back({.near = cache.chosen_ ? cache.cells(cache.window(layer), h, kind) : far,
@@ -250,19 +226,18 @@ void DeviceModel::Impl::fetch(int64_t layer) {
   fetched[turn].record(bus.stream());
 }
 
-void DeviceModel::Impl::append(int64_t layer, kernels::CudaScratch& with) {
+void DeviceModel::Impl::append(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with) {
   std::vector<kernels::RowStore> stores;
-  const int64_t width = head_width(), d = config.head_dim;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
     DeviceCache& cache = *s.pass->cache;
-    for (int64_t h = 0; h < config.kv_heads; ++h) {
-      const float* key = heads.data() + s.first_row * width + (config.q_heads + h) * d;
+    for (int64_t h = 0; h < shape().kv_heads; ++h) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        const float* first = kind == CellKind::keys ? from.keys : from.values;
         kernels::RowStore store{.to = cache.cells(layer, h, kind),
                                 .count = s.rows,
-                                .rows = kind == CellKind::keys ? key : key + config.kv_heads * d,
-                                .row_stride = width,
+                                .rows = first + s.first_row * from.kv_stride + h * shape().head_dim,
+                                .row_stride = from.kv_stride,
                                 .before = told.before + i};
         stores.push_back(store);
         if (!on_host(s)) continue;
@@ -276,8 +251,8 @@ void DeviceModel::Impl::append(int64_t layer, kernels::CudaScratch& with) {
   kernels::store_rows_cuda(stores, with, compute.stream());
 }
 
-void DeviceModel::Impl::attend(int64_t layer, kernels::CudaScratch& with) {
-  const int64_t width = head_width(), d = config.head_dim, kv_heads = config.kv_heads;
+void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with) {
+  const int64_t d = shape().head_dim, kv_heads = shape().kv_heads;
   std::vector<kernels::HeadRun> runs;
   runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
   std::vector<kernels::AttendProblem> problems;
@@ -302,9 +277,9 @@ void DeviceModel::Impl::attend(int64_t layer, kernels::CudaScratch& with) {
       index += listed;
     }
     const int64_t first = s.first_row * config.q_heads;
-    problems.push_back({.q = heads.data() + s.first_row * width,
+    problems.push_back({.q = from.q + s.first_row * from.q_stride,
                         .q_len = s.rows,
-                        .q_token_stride = width,
+                        .q_token_stride = from.q_stride,
                         .q_head_stride = d,
                         .runs = runs.data() + static_cast<int64_t>(i) * kv_heads,
                         .dtype = options.cache,
@@ -318,61 +293,29 @@ void DeviceModel::Impl::attend(int64_t layer, kernels::CudaScratch& with) {
                         .q_heads = config.q_heads,
                         .kv_heads = kv_heads,
                         .head_dim = d,
-                        .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)))},
+                        .scale = attention.scale()},
                        before, with, compute.stream());
   kernels::finish_attention_cuda(all, rows, config.q_heads, d, nullptr, compute.stream());
 }
 
 void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& with) {
   const DeviceLayerWeights& w = weights.layers[layer];
-  const int64_t width = head_width(), d = config.head_dim, hidden = config.hidden_size;
+  const PassRows pass{.rows = rows, .cos = told.cos, .sin = told.sin, .stream = compute.stream()};
   normalise(x.data(), w.attention_norm, normed.data(), rows);
-  project(w.qkv, normed.data(), hidden, heads.data(), width, /*add=*/false);
-  const auto norm_heads = [&](const DeviceVector& weight, int64_t first, int64_t count) {
-    if (weight.data() == nullptr) return;
-    kernels::head_norm_cuda({.x = heads.data() + first * d,
-                             .weight = weight.data(),
-                             .tokens = rows,
-                             .heads = count,
-                             .n = d,
-                             .token_stride = width,
-                             .head_stride = d,
-                             .eps = eps()},
-                            compute.stream());
-  };
-  norm_heads(w.q_norm, 0, config.q_heads);
-  norm_heads(w.k_norm, config.q_heads, config.kv_heads);
-  // Queries and keys stand side by side in a row: one rotation serves both.
-  kernels::rotate_cuda({.x = heads.data(),
-                        .tokens = rows,
-                        .heads = config.q_heads + config.kv_heads,
-                        .head_dim = d,
-                        .token_stride = width,
-                        .head_stride = d,
-                        .rotary = d,
-                        .cos = told.cos,
-                        .sin = told.sin},
-                       compute.stream());
-  append(layer, with);
-  attend(layer, with);
-  project(w.output, seen.data(), config.q_heads * d, x.data(), hidden, /*add=*/true);
+  std::visit(
+      [&](const auto& kind) {
+        const DeviceAttentionRows from = attention.input(kind, normed.data(), pass);
+        append(layer, from, with);
+        attend(layer, from, with);
+        attention.output(kind, seen.data(), x.data(), pass);
+      },
+      w.attention);
 }
 
 void DeviceModel::Impl::mlp_block(int64_t layer) {
   const DeviceLayerWeights& w = weights.layers[layer];
-  const int64_t size = config.intermediate_size;
   normalise(x.data(), w.mlp_norm, normed.data(), rows);
-  project(w.gate_up, normed.data(), config.hidden_size, inner.data(), 2 * size, /*add=*/false);
-  kernels::silu_mul_cuda({.gate = inner.data(),
-                          .up = inner.data() + size,
-                          .out = inner.data(),
-                          .rows = rows,
-                          .n = size,
-                          .gate_stride = 2 * size,
-                          .up_stride = 2 * size,
-                          .out_stride = 2 * size},
-                         compute.stream());
-  project(w.down, inner.data(), 2 * size, x.data(), config.hidden_size, /*add=*/true);
+  std::visit([&](const auto& mlp) { feed_forward.add(mlp, normed.data(), rows, x.data(), compute.stream()); }, w.mlp);
 }
 
 /// Final norm and head over the rows whose logits are wanted; neighbours go through the norm together.
@@ -425,6 +368,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
 
 /// What a recorded step may be replayed for; empty when the pass is not one.
 std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
+  if (config.expert.experts > 0) return {};
   std::vector<int64_t> key{moves, inputs.moves()};
   for (const Sequence& s : sequences) {
     const DeviceCache& cache = *s.pass->cache;

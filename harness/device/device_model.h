@@ -1,5 +1,5 @@
 #pragma once
-// The forward pass on a CUDA device: Transformer::forward for dense decoders, over the device's kernels.
+// The forward pass on a CUDA device: Transformer::forward over the device's kernels.
 
 #include <memory>
 #include <span>
@@ -15,8 +15,8 @@ struct DevicePass {
   std::span<const int32_t> tokens;  // at least one; the first has position cache->length()
   DeviceCache* cache = nullptr;     // receives the new entries
   LogitsRows logits = LogitsRows::last;
-  /// Null: every entry is attended. Otherwise [kv_heads] ascending positions below cache->length(), the same in all
-  /// layers, to which the pass's own tokens are added: a choice that is known before the pass (SpeContext,
+  /// Null: every entry is attended. Otherwise [kv_heads of the cache] ascending positions below cache->length(), the
+  /// same in all layers, to which the pass's own tokens are added: a choice that is known before the pass (SpeContext,
   /// arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such pass did not
   /// attend to, on a stream of their own, while the layer before computes.
   const std::vector<std::vector<int32_t>>* attended = nullptr;
@@ -33,8 +33,7 @@ struct DeviceLogits {
 /// One thread at a time. Errors of CUDA are std::runtime_error.
 class DeviceModel {
  public:
-  /// Uploads all weights, a block of rows at a time. Throws UserError as Transformer does, and for models whose layers
-  /// the device does not run (experts, latent attention).
+  /// Uploads all weights, a block of rows at a time. Throws UserError as Transformer does.
   DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options);
   /// Random weights of the config's shapes, for measuring.
   [[nodiscard]] static DeviceModel random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed);
@@ -46,8 +45,9 @@ class DeviceModel {
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
   [[nodiscard]] int64_t weight_bytes() const;
 
-  /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens. A step of single tokens over caches
-  /// on the device is recorded when its shape comes for the second time and replayed as a graph from then on. Throws
+  /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens, and in a layer with experts for the
+  /// router. Where there are none, a step of single tokens over caches on the device is recorded when its shape comes
+  /// for the second time and replayed as a graph from then on. Throws
   /// UserError when a token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are
   /// chosen of a layer with a sliding window; then no cache has changed.
   DeviceLogits forward(std::span<const DevicePass> batch);

@@ -2,159 +2,200 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <functional>
-#include <map>
+#include <span>
 
 #include "harness/core/error.h"
-#include "harness/core/random.h"
+#include "harness/device/weight_source.h"
 #include "harness/model/architectures/architecture.h"
-#include "harness/model/weight_loader.h"
+#include "harness/model/attention_projections.h"
+#include "harness/model/latent_rows.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena::device {
 namespace {
 
 using kernels::DeviceMatrix;
-constexpr int64_t kStagedRows = 512;
 
 /// A matrix of a tensor's name, or of several under each other.
 struct Part {
   std::string stem;  // the tensor's name without ".weight" and ".bias"
   int64_t rows = 0;
-};
-
-/// Takes rows first .. first+count-1, [count, k].
-using RowBlocks = std::function<void(int64_t first, int64_t count, const float* rows)>;
-
-/// Where numbers come from: a checkpoint's tensors or a generator.
-class Source {
- public:
-  virtual ~Source() = default;
-  [[nodiscard]] virtual std::vector<float> vector(const std::string& name, int64_t size) = 0;
-  /// Calls body for blocks of up to kStagedRows rows of a matrix [n, k].
-  virtual void read_blocks(const std::string& name, int64_t n, int64_t k, const RowBlocks& body) = 0;
-  /// After a layer whose tensors' names begin with `prefix`.
-  virtual void layer_done(const std::string& prefix) = 0;
-};
-
-class CheckpointSource final : public Source {
- public:
-  CheckpointSource(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype)
-      : config_(config), load_(checkpoint, dtype, Share{}) {}
-  [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) override {
-    return load_.vector(name, size);
-  }
-  void read_blocks(const std::string& name, int64_t n, int64_t k, const RowBlocks& body) override {
-    for (int64_t first = 0; first < n; first += kStagedRows) {
-      const int64_t count = std::min(kStagedRows, n - first);
-      body(first, count, load_.rows(name, {n, k}, first, count).data());
-    }
-  }
-  void layer_done(const std::string& prefix) override { load_.expect_all_read(prefix, config_.architecture); }
-
- private:
-  const ModelConfig& config_;
-  WeightLoader load_;
-};
-
-class RandomSource final : public Source {
- public:
-  explicit RandomSource(uint64_t seed) : seed_(seed) {}
-  [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) override {
-    return std::vector<float>(static_cast<size_t>(size), name.ends_with("bias") ? 0.0F : 1.0F);
-  }
-  void read_blocks(const std::string& /*name*/, int64_t n, int64_t k, const RowBlocks& body) override {
-    std::vector<float>& block = blocks_[k];  // [kStagedRows, k] of variance 1 / k
-    if (block.empty()) {
-      const RandomStream stream(seed_, fmt::format("weights of {} columns", k));
-      const double width = 2 * std::sqrt(3 / static_cast<double>(k));
-      block.resize(static_cast<size_t>(kStagedRows * k));
-      for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<float>(width * (stream.uniform(i) - 0.5));
-    }
-    for (int64_t first = 0; first < n; first += kStagedRows)
-      body(first, std::min(kStagedRows, n - first), block.data());
-  }
-  void layer_done(const std::string& /*prefix*/) override {}
-
- private:
-  uint64_t seed_;
-  std::map<int64_t, std::vector<float>> blocks_;  // by columns
+  std::function<int64_t(int64_t row)> place = nullptr;  // where each of its rows goes; null: in order
 };
 
 /// Makes weights of what a source gives.
 class Uploader {
  public:
-  Uploader(const ModelConfig& config, Source& source, kernels::DType dtype)
+  Uploader(const ModelConfig& config, WeightSource& source, kernels::DType dtype)
       : config_(config), names_(architecture_of(config).tensors), source_(source), dtype_(dtype) {}
 
   [[nodiscard]] DeviceWeights weights() {
     DeviceWeights all;
-    all.embedding = matrix({{std::string(names_.embedding), config_.vocab_size}}, config_.hidden_size);
+    all.embedding = matrix({{std::string(names_.embedding), config_.vocab_size}}, config_.hidden_size, dtype_);
     for (int64_t layer = 0; layer < config_.layers; ++layer) {
       const std::string base = fmt::format("{}{}.", names_.layer, layer);
-      all.layers.push_back(layer_weights(base));
+      all.layers.push_back(layer_weights(base, config_.is_sparse_layer(layer)));
       source_.layer_done(base);
     }
     all.final_norm = vector(std::string(names_.final_norm), config_.hidden_size);
     if (!config_.tie_embeddings) {
-      all.lm_head = matrix({{std::string(names_.head), config_.vocab_size}}, config_.hidden_size);
+      all.lm_head = matrix({{std::string(names_.head), config_.vocab_size}}, config_.hidden_size, dtype_);
     }
     all.matrix_bytes = matrix_bytes_;
     return all;
   }
 
  private:
-  [[nodiscard]] DeviceLayerWeights layer_weights(const std::string& base) {
+  [[nodiscard]] DeviceLayerWeights layer_weights(const std::string& base, bool sparse) {
+    const auto name = [&](std::string_view part) { return base + std::string(part); };
+    DeviceLayerWeights layer;
+    layer.attention_norm = vector(name(names_.attention_norm), config_.hidden_size);
+    if (config_.is_latent()) {
+      layer.attention = latent_weights(base);
+    } else {
+      layer.attention = head_weights(base);
+    }
+    layer.mlp_norm = vector(name(names_.mlp_norm), config_.hidden_size);
+    if (sparse) {
+      layer.mlp = sparse_weights(base);
+    } else {
+      layer.mlp = dense_weights(name(names_.mlp), config_.intermediate_size, config_.mlp_bias);
+    }
+    return layer;
+  }
+
+  [[nodiscard]] DeviceHeadAttention head_weights(const std::string& base) {
     const auto name = [&](std::string_view part) { return base + std::string(part); };
     const int64_t q = config_.q_heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
-    const int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
-    DeviceLayerWeights layer;
-    layer.attention_norm = vector(name(names_.attention_norm), hidden);
-    layer.qkv = projection({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}}, hidden, config_.qkv_bias);
+    const int64_t hidden = config_.hidden_size;
+    DeviceHeadAttention attention;
+    attention.qkv =
+        projection({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}}, hidden, config_.qkv_bias);
     if (config_.qk_norm) {
-      layer.q_norm = vector(name(names_.q_norm), config_.head_dim);
-      layer.k_norm = vector(name(names_.k_norm), config_.head_dim);
+      attention.q_norm = vector(name(names_.q_norm), config_.head_dim);
+      attention.k_norm = vector(name(names_.k_norm), config_.head_dim);
     }
-    layer.output = projection({{name(names_.output), hidden}}, q, config_.output_bias);
-    layer.mlp_norm = vector(name(names_.mlp_norm), hidden);
-    const std::string mlp = name(names_.mlp);
-    layer.gate_up = projection({{mlp + std::string(names_.gate), inner}, {mlp + std::string(names_.up), inner}}, hidden,
-                               config_.mlp_bias);
-    layer.down = projection({{mlp + std::string(names_.down), hidden}}, inner, config_.mlp_bias);
-    return layer;
+    attention.output = projection({{name(names_.output), hidden}}, q, config_.output_bias);
+    return attention;
+  }
+
+  [[nodiscard]] DeviceLatentAttention latent_weights(const std::string& base) {
+    const LatentAttentionConfig& latent = config_.latent;
+    const int64_t hidden = config_.hidden_size, rank = latent.q_lora_rank;
+    const auto name = [&](std::string_view part) { return base + std::string(part); };
+    const auto heads = [&](const std::string& stem, int64_t count, int64_t plain) {
+      return Part{stem, count * (plain + latent.rope_head_dim), latent_row_places(config_, plain)};
+    };
+    DeviceLatentAttention attention;
+    if (rank > 0) {
+      attention.q_down = projection({{name(names_.q_down), rank}}, hidden, config_.qkv_bias);
+      attention.q_norm = vector(name(names_.q_down_norm), rank);
+    }
+    const std::string q = name(rank > 0 ? names_.q_up : names_.q);
+    attention.q =
+        projection({heads(q, config_.q_heads, latent.nope_head_dim)}, rank > 0 ? rank : hidden, /*bias=*/false);
+    attention.latent = projection({heads(name(names_.latent), 1, latent.kv_lora_rank)}, hidden, config_.qkv_bias);
+    attention.latent_norm = vector(name(names_.latent_norm), latent.kv_lora_rank);
+    source_.read_expansion(name(names_.expansion), [&](auto to_latent, auto to_value) {
+      attention.to_latent.push_back(head_matrix(to_latent, latent.nope_head_dim));
+      attention.to_value.push_back(head_matrix(to_value, latent.width()));
+    });
+    attention.output =
+        projection({{name(names_.output), hidden}}, config_.q_heads * latent.v_head_dim, config_.output_bias);
+    return attention;
+  }
+
+  [[nodiscard]] DeviceDense dense_weights(const std::string& stem, int64_t size, bool bias) {
+    const std::string gate = stem + std::string(names_.gate), up = stem + std::string(names_.up);
+    return {.gate_up = projection({{gate, size}, {up, size}}, config_.hidden_size, bias),
+            .down = projection({{stem + std::string(names_.down), config_.hidden_size}}, size, bias)};
+  }
+
+  [[nodiscard]] DeviceSparse sparse_weights(const std::string& base) {
+    const ExpertConfig& expert = config_.expert;
+    const std::string router = base + std::string(names_.router);
+    DeviceSparse sparse{.router = matrix({{router, expert.experts}}, config_.hidden_size, kernels::DType::f32)};
+    if (expert.sigmoid_scores) {
+      sparse.correction = source_.vector(router + ".e_score_correction_bias", expert.experts);
+    }
+    for (int64_t i = 0; i < expert.experts; ++i) {
+      sparse.experts.push_back(
+          dense_weights(fmt::format("{}{}{}.", base, names_.experts, i), expert.intermediate_size, /*bias=*/false));
+    }
+    if (expert.shared_intermediate_size > 0) {
+      sparse.shared = dense_weights(base + std::string(names_.shared), expert.shared_intermediate_size, /*bias=*/false);
+    }
+    return sparse;
   }
 
   [[nodiscard]] DeviceVector vector(const std::string& name, int64_t size) {
     return DeviceVector(source_.vector(name, size));
   }
 
-  [[nodiscard]] DeviceMatrix matrix(const std::vector<Part>& parts, int64_t k) {
+  [[nodiscard]] DeviceMatrix matrix(const std::vector<Part>& parts, int64_t k, kernels::DType dtype) {
     int64_t total = 0;
     for (const Part& part : parts) total += part.rows;
-    DeviceMatrix made(total, k, dtype_);
+    DeviceMatrix made(total, k, dtype);
     matrix_bytes_ += made.bytes();
     staged_.reserve(kStagedRows * k * 4);
-    auto* staged = static_cast<float*>(staged_.data());
     int64_t begin = 0;
     for (const Part& part : parts) {
-      source_.read_blocks(part.stem + ".weight", part.rows, k, [&](int64_t first, int64_t count, const float* rows) {
-        kernels::cuda_upload(staged, rows, count * k * 4, nullptr);
-        made.store_rows(begin + first, count, staged, k, nullptr);
-        kernels::cuda_synchronize(nullptr);
-      });
+      const auto store = [&](int64_t first, int64_t count, const float* rows) {
+        store_rows(made, begin + first, count, rows);
+      };
+      if (part.place) {
+        const std::vector<float> placed = placed_rows(part, k);
+        for (int64_t first = 0; first < part.rows; first += kStagedRows) {
+          store(first, std::min(kStagedRows, part.rows - first), placed.data() + first * k);
+        }
+      } else {
+        source_.read_blocks(part.stem + ".weight", part.rows, k, store);
+      }
       begin += part.rows;
     }
     return made;
   }
 
+  /// All rows of a part, each in its place.
+  [[nodiscard]] std::vector<float> placed_rows(const Part& part, int64_t k) {
+    std::vector<float> placed(static_cast<size_t>(part.rows * k));
+    source_.read_blocks(part.stem + ".weight", part.rows, k, [&](int64_t first, int64_t count, const float* rows) {
+      for (int64_t i = 0; i < count; ++i) std::copy_n(rows + i * k, k, placed.data() + part.place(first + i) * k);
+    });
+    return placed;
+  }
+
+  /// A matrix of a head, [rows.size() / k, k].
+  [[nodiscard]] DeviceMatrix head_matrix(std::span<const float> rows, int64_t k) {
+    const int64_t n = std::ssize(rows) / k;
+    DeviceMatrix made(n, k, dtype_);
+    matrix_bytes_ += made.bytes();
+    staged_.reserve(kStagedRows * k * 4);
+    for (int64_t first = 0; first < n; first += kStagedRows) {
+      store_rows(made, first, std::min(kStagedRows, n - first), rows.data() + first * k);
+    }
+    return made;
+  }
+
+  /// Up to kStagedRows rows by way of staged_.
+  void store_rows(DeviceMatrix& to, int64_t begin, int64_t count, const float* rows) {
+    auto* staged = static_cast<float*>(staged_.data());
+    kernels::cuda_upload(staged, rows, count * to.k() * 4, nullptr);
+    to.store_rows(begin, count, staged, to.k(), nullptr);
+    kernels::cuda_synchronize(nullptr);
+  }
+
   [[nodiscard]] DeviceProjection projection(const std::vector<Part>& parts, int64_t k, bool bias) {
-    DeviceProjection made{.matrix = matrix(parts, k)};
+    DeviceProjection made{.matrix = matrix(parts, k, dtype_)};
     if (!bias) return made;
     std::vector<float> all;
     for (const Part& part : parts) {
-      const std::vector<float> one = source_.vector(part.stem + ".bias", part.rows);
-      all.insert(all.end(), one.begin(), one.end());
+      const std::vector<float> stored = source_.vector(part.stem + ".bias", part.rows);
+      std::vector<float> placed = stored;
+      for (int64_t row = 0; part.place && row < part.rows; ++row) placed[part.place(row)] = stored[row];
+      all.insert(all.end(), placed.begin(), placed.end());
     }
     made.bias = DeviceVector(all);
     return made;
@@ -162,7 +203,7 @@ class Uploader {
 
   const ModelConfig& config_;
   const TensorNames& names_;
-  Source& source_;
+  WeightSource& source_;
   kernels::DType dtype_;
   kernels::CudaBuffer staged_;  // [kStagedRows, k] of float32
   int64_t matrix_bytes_ = 0;
@@ -176,29 +217,22 @@ DeviceVector::DeviceVector(const std::vector<float>& host) : data_(static_cast<i
 }
 
 void require_runs_on_device(const ModelConfig& config) {
-  const auto refuse = [&](std::string found, std::string expected) {
-    fail({.place = fmt::format("{} on the device", config.name),
-          .found = std::move(found),
-          .expected = std::move(expected),
-          .action = "run this model on the host"});
-  };
-  if (config.is_latent()) refuse("latent attention", "keys and values of heads");
-  if (config.expert.experts > 0) refuse(fmt::format("{} experts", config.expert.experts), "dense feed-forward layers");
-  if (config.head_dim % kernels::kCell != 0) {
-    refuse(fmt::format("head_dim {}", config.head_dim), fmt::format("a multiple of {}", kernels::kCell));
-  }
+  const int64_t head_dim = cache_shape(config, 0, kernels::DType::f32).head_dim;
+  if (head_dim % kernels::kCell == 0) return;
+  fail({.place = fmt::format("{} on the device", config.name),
+        .found = fmt::format("head_dim {}", head_dim),
+        .expected = fmt::format("a multiple of {}", kernels::kCell),
+        .action = "run this model on the host"});
 }
 
 DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
   require_runs_on_device(config);
-  CheckpointSource source(config, checkpoint, dtype);
-  return Uploader(config, source, dtype).weights();
+  return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype).weights();
 }
 
 DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed) {
   require_runs_on_device(config);
-  RandomSource source(seed);
-  return Uploader(config, source, dtype).weights();
+  return Uploader(config, *random_source(config, seed), dtype).weights();
 }
 
 }  // namespace kvarena::device

@@ -1,6 +1,8 @@
 #pragma once
-// A dense decoder's weights on a device.
+// A decoder's weights on a device.
 
+#include <optional>
+#include <variant>
 #include <vector>
 
 #include "harness/model/checkpoint.h"
@@ -26,14 +28,42 @@ struct DeviceProjection {
   DeviceVector bias;             // [out] or none
 };
 
-struct DeviceLayerWeights {
-  DeviceVector attention_norm;  // [hidden_size]
+/// HeadAttention on the device.
+struct DeviceHeadAttention {
   DeviceProjection qkv;         // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
   DeviceVector q_norm, k_norm;  // [head_dim] or none
   DeviceProjection output;      // [hidden_size, q_heads * head_dim]
-  DeviceVector mlp_norm;        // [hidden_size]
-  DeviceProjection gate_up;     // [2 * intermediate_size, hidden_size]: gates, then ups
-  DeviceProjection down;        // [hidden_size, intermediate_size]
+};
+
+/// LatentAttention on the device, with its orders of rows and channels.
+struct DeviceLatentAttention {
+  std::optional<DeviceProjection> q_down;        // [q_lora_rank, hidden_size]
+  DeviceVector q_norm;                           // [q_lora_rank] or none
+  DeviceProjection q;                            // [q_heads * (nope + rope), q_lora_rank or hidden_size]
+  DeviceProjection latent;                       // [kv_lora_rank + rope, hidden_size]
+  DeviceVector latent_norm;                      // [kv_lora_rank]
+  std::vector<kernels::DeviceMatrix> to_latent;  // [q_heads] of [width, nope]
+  std::vector<kernels::DeviceMatrix> to_value;   // [q_heads] of [v_head_dim, width]
+  DeviceProjection output;                       // [hidden_size, q_heads * v_head_dim]
+};
+
+struct DeviceDense {
+  DeviceProjection gate_up;  // [2 * size, hidden_size]: gates, then ups
+  DeviceProjection down;     // [hidden_size, size]
+};
+
+struct DeviceSparse {
+  kernels::DeviceMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen
+  std::vector<float> correction;  // [experts] on the host, where experts are chosen; empty without
+  std::vector<DeviceDense> experts;
+  std::optional<DeviceDense> shared;
+};
+
+struct DeviceLayerWeights {
+  DeviceVector attention_norm;  // [hidden_size]
+  std::variant<DeviceHeadAttention, DeviceLatentAttention> attention;
+  DeviceVector mlp_norm;  // [hidden_size]
+  std::variant<DeviceDense, DeviceSparse> mlp;
 };
 
 struct DeviceWeights {
@@ -46,7 +76,7 @@ struct DeviceWeights {
   [[nodiscard]] const kernels::DeviceMatrix& head() const { return lm_head.n() == 0 ? embedding : lm_head; }
 };
 
-/// Throws UserError with a sentence when the device has no pass for such a model: experts, a latent, odd heads.
+/// Throws UserError with a sentence when the device has no pass for such a model: odd heads.
 void require_runs_on_device(const ModelConfig& config);
 
 /// Reads everything the config's architecture needs and uploads it, a block of rows at a time. Throws UserError as

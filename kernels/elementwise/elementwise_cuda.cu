@@ -48,6 +48,28 @@ __global__ void __launch_bounds__(kThreads) add_kernel(float* x, const float* y,
   if (i < count) x[i] += y[i];
 }
 
+/// Grid: listed rows.
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(const float* x, int64_t x_stride, const WeightedRow* rows, int64_t n, float* to) {
+  const float* from = x + rows[blockIdx.x].row * x_stride;
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) to[blockIdx.x * n + i] = from[i];
+}
+
+/// Grid: listed rows.
+__global__ void __launch_bounds__(kThreads)
+    add_rows_kernel(const float* x, const WeightedRow* rows, int64_t n, float* to, int64_t to_stride) {
+  const WeightedRow listed = rows[blockIdx.x];
+  float* sum = to + listed.row * to_stride;
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) sum[i] += listed.weight * x[blockIdx.x * n + i];
+}
+
+/// Grid: rows.
+__global__ void __launch_bounds__(kThreads) move_kernel(ChannelMove args) {
+  const float* x = args.x + blockIdx.x * args.x_stride;
+  float* to = args.to + blockIdx.x * args.to_stride;
+  for (int64_t i = threadIdx.x; i < args.n; i += kThreads) to[args.place[i]] = args.factor * x[i];
+}
+
 }  // namespace
 
 void rms_norm_cuda(const RmsNormArgs& args, CudaStream stream) {
@@ -64,6 +86,20 @@ void silu_mul_cuda(const SiluMulArgs& args, CudaStream stream) {
 
 void add_into_cuda(float* x, const float* y, int64_t count, CudaStream stream) {
   launch(add_kernel, blocks_for(count, kThreads), kThreads, 0, stream, x, y, count);
+}
+
+void gather_rows_cuda(const float* x, int64_t x_stride, const WeightedRow* rows, int64_t count, int64_t n, float* to,
+                      CudaStream stream) {
+  launch(gather_kernel, static_cast<unsigned>(count), kThreads, 0, stream, x, x_stride, rows, n, to);
+}
+
+void add_rows_cuda(const float* x, const WeightedRow* rows, int64_t count, int64_t n, float* to, int64_t to_stride,
+                   CudaStream stream) {
+  launch(add_rows_kernel, static_cast<unsigned>(count), kThreads, 0, stream, x, rows, n, to, to_stride);
+}
+
+void move_channels_cuda(const ChannelMove& args, CudaStream stream) {
+  launch(move_kernel, static_cast<unsigned>(args.rows), kThreads, 0, stream, args);
 }
 
 }  // namespace kvarena::kernels

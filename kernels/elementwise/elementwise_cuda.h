@@ -21,4 +21,28 @@ void head_norm_cuda(const HeadNorm& args, CudaStream stream);
 void silu_mul_cuda(const SiluMulArgs& args, CudaStream stream);
 void add_into_cuda(float* x, const float* y, int64_t count, CudaStream stream);
 
+/// A row among others, and what a sum takes of it: a token that visits an expert.
+struct WeightedRow {
+  int32_t row = 0;
+  float weight = 0;
+};
+/// to[i] = x[rows[i].row], rows of n elements: to [count, n], those of x at distance x_stride.
+void gather_rows_cuda(const float* x, int64_t x_stride, const WeightedRow* rows, int64_t count, int64_t n, float* to,
+                      CudaStream stream);
+/// to[rows[i].row] += rows[i].weight * x[i], rows of n elements: x [count, n], those of `to` at distance to_stride. No
+/// row is listed twice.
+void add_rows_cuda(const float* x, const WeightedRow* rows, int64_t count, int64_t n, float* to, int64_t to_stride,
+                   CudaStream stream);
+
+/// to[r, place[c]] = factor * x[r, c]: the channels of some rows in another order, or among others.
+struct ChannelMove {
+  const float* x = nullptr;        // [rows, n]
+  float* to = nullptr;             // [rows, ...]; must not overlap x
+  const int32_t* place = nullptr;  // [n], no place twice
+  int64_t rows = 0, n = 0;
+  int64_t x_stride = 0, to_stride = 0;  // in elements
+  float factor = 1;
+};
+void move_channels_cuda(const ChannelMove& args, CudaStream stream);
+
 }  // namespace kvarena::kernels

@@ -109,12 +109,13 @@ std::vector<float> fed(const testing::GoldenModel& golden, const TransformerOpti
   return all;
 }
 
-constexpr std::array kDenseFamilies = {"llama2",          "llama31", "llama_biased",  "llama_dynamic",
-                                       "llama_yarn",      "mistral", "mistral_small", "qwen2",
-                                       "longchat_linear", "qwen3",   "qwen2_sliding", "yi"};
+constexpr std::array kFamilies = {
+    "llama2",        "llama31",         "llama_biased", "llama_dynamic",    "llama_yarn",  "mistral",
+    "mistral_small", "qwen2",           "qwen3",        "qwen2_sliding",    "yi",          "longchat_linear",
+    "qwen3_moe",     "qwen3_moe_mixed", "deepseek_v2",  "deepseek_v2_lite", "deepseek_v3", "deepseek_v3_flat"};
 
-TEST_F(DeviceModelTest, LogitsOfEveryDenseFamilyAreTheHosts) {
-  for (const char* name : kDenseFamilies) {
+TEST_F(DeviceModelTest, LogitsOfEveryFamilyAreTheHosts) {
+  for (const char* name : kFamilies) {
     const testing::GoldenModel golden = testing::golden_model(name);
     for (const DType weights : {DType::f32, DType::bf16, DType::f16}) {
       const TransformerOptions options{.weights = weights, .cache = DType::f32};
@@ -133,7 +134,7 @@ double mean_difference(const std::vector<float>& a, const std::vector<float>& b)
 /// Where entries are rounded, the last bits of a sum decide now and then which way, and sharp attention makes much of
 /// it. Any one of these may cost what a rounding costs; together they must cost less than the rounding of every entry.
 TEST_F(DeviceModelTest, LogitsOverRoundedEntriesAreTheHostsButForAFewRoundings) {
-  for (const char* name : kDenseFamilies) {
+  for (const char* name : kFamilies) {
     const testing::GoldenModel golden = testing::golden_model(name);
     const std::vector<float> want = fed(golden, kBf16, false);
     const TransformerOptions exact{.weights = DType::bf16, .cache = DType::f32};
@@ -281,6 +282,41 @@ TEST_F(DeviceModelTest, WhatIsChosenComesOverTheBusOnceAndIsAttendedAsByAnIndex)
                    feed(model, near, std::span(prompt).last(1), &last), "after taking back");
 }
 
+/// Single steps of a sequence beside another's have the bits of its prefill.
+void expect_bits_of_its_own(const std::string& family) {
+  const testing::GoldenModel golden = testing::golden_model(family);
+  DeviceModel model(golden.config, golden.checkpoint(), kBf16);
+  const auto vocabulary = static_cast<size_t>(golden.config.vocab_size);
+  const std::vector<int32_t> prompt = range(3, 40), other = range(10, 33, 2);
+  DeviceCache whole = model.make_cache(), cut = model.make_cache(), beside = model.make_cache();
+  const std::vector<float> want = feed(model, whole, prompt);
+  (void)feed(model, cut, std::span(prompt).first(30));
+  for (size_t at = 30; at < prompt.size(); ++at) {
+    const std::vector<DevicePass> batch = {{.tokens = std::span(other).subspan(at - 30, 1), .cache = &beside},
+                                           {.tokens = std::span(prompt).subspan(at, 1), .cache = &cut}};
+    const std::vector<float> got = copied(model.download(model.forward(batch)));
+    expect_same_bits(std::span(got).last(vocabulary), std::span(want).subspan(at * vocabulary, vocabulary),
+                     family + ", token " + std::to_string(at));
+  }
+  EXPECT_EQ(model.replayed() > 0, golden.config.expert.experts == 0);  // experts are chosen on the host
+}
+
+TEST_F(DeviceModelTest, ExpertsAndLatentsDoNotDependOnTheRestOfThePass) {
+  for (const char* family : {"qwen3_moe_mixed", "deepseek_v2", "deepseek_v3", "qwen3"}) expect_bits_of_its_own(family);
+}
+
+TEST_F(DeviceModelTest, ALatentsCacheOnTheHostHasTheBitsOfOneOnTheDevice) {
+  const testing::GoldenModel golden = testing::golden_model("deepseek_v2");
+  DeviceModel model(golden.config, golden.checkpoint(), kBf16);
+  DeviceCache near = model.make_cache(), far = model.make_cache(Placement::host);
+  const std::vector<int32_t> prompt = range(3, 60);
+  for (const auto& [at, count] : {std::pair<size_t, size_t>{0, 50}, {50, 1}, {51, 3}}) {
+    const std::vector<float> want = feed(model, near, std::span(prompt).subspan(at, count));
+    expect_same_bits(feed(model, far, std::span(prompt).subspan(at, count)), want, "from " + std::to_string(at));
+  }
+  EXPECT_EQ(far.fetched_entries(), golden.config.layers * 51);  // one latent serves all heads
+}
+
 TEST_F(DeviceModelTest, RandomWeightsGiveFiniteLogits) {
   ModelConfig config = testing::tiny_config();
   config.qkv_bias = true;
@@ -303,12 +339,11 @@ std::string refusal(const std::function<void()>& act) {
 }
 
 TEST_F(DeviceModelTest, WhatTheDeviceDoesNotRunIsRefusedWithASentence) {
-  for (const auto& [name, word] : {std::pair{"qwen3_moe", "experts"}, {"deepseek_v3", "latent attention"}}) {
-    const testing::GoldenModel golden = testing::golden_model(name);
-    const std::string said = refusal([&] { DeviceModel(golden.config, golden.checkpoint(), kBf16); });
-    EXPECT_NE(said.find(word), std::string::npos) << said;
-    EXPECT_NE(said.find("on the host"), std::string::npos) << said;
-  }
+  ModelConfig odd = testing::tiny_config();
+  odd.head_dim = 24;
+  const std::string refused = refusal([&] { (void)DeviceModel::random(odd, kBf16, 1); });
+  EXPECT_NE(refused.find("head_dim 24"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("on the host"), std::string::npos) << refused;
   const testing::GoldenModel sliding = testing::golden_model("mistral");
   DeviceModel model(sliding.config, sliding.checkpoint(), kBf16);
   DeviceCache cache = model.make_cache();
@@ -317,6 +352,15 @@ TEST_F(DeviceModelTest, WhatTheDeviceDoesNotRunIsRefusedWithASentence) {
   const std::string said = refusal([&] { (void)feed(model, cache, token, &none); });
   EXPECT_NE(said.find("sliding window"), std::string::npos) << said;
   EXPECT_EQ(cache.length(), 0);
+}
+
+TEST_F(DeviceModelTest, RandomLatentsAndExpertsGiveFiniteLogits) {
+  const testing::GoldenModel golden = testing::golden_model("deepseek_v3");
+  DeviceModel model = DeviceModel::random(golden.config, kBf16, 4);
+  DeviceCache cache = model.make_cache();
+  const std::vector<float> logits = feed(model, cache, tiny_prompt(5));
+  EXPECT_TRUE(std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }));
+  EXPECT_NE(std::ranges::max(logits), std::ranges::min(logits));
 }
 
 TEST_F(DeviceModelTest, TokensAndWindowsAreCheckedBeforeAnythingChanges) {

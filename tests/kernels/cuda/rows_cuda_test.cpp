@@ -100,6 +100,41 @@ TEST_F(RowsCuda, NormsAndGatesAgreeWithTheReference) {
   }
 }
 
+TEST_F(RowsCuda, ListedRowsAreGatheredAndAddedBack) {
+  const int64_t rows = 5, n = 300, stride = 303;
+  const std::vector<float> x = normal(rows * stride, 13), sum = normal(rows * stride, 14);
+  const std::vector<WeightedRow> list = {{4, 0.25f}, {0, -1.5f}, {3, 0.0f}};
+  OnDevice device;
+  const float* device_x = device.copy(x);
+  const WeightedRow* device_list = device.copy(list);
+  float* gathered = device.memory<float>(std::ssize(list) * n);
+  gather_rows_cuda(device_x, stride, device_list, std::ssize(list), n, gathered, nullptr);
+  float* got = device.copy(sum);
+  add_rows_cuda(gathered, device_list, std::ssize(list), n, got, stride, nullptr);
+  std::vector<float> want_rows, want = sum;
+  for (const WeightedRow& listed : list) {
+    const auto row = std::span(x).subspan(static_cast<size_t>(listed.row * stride), n);
+    want_rows.insert(want_rows.end(), row.begin(), row.end());
+    for (int64_t i = 0; i < n; ++i) want[listed.row * stride + i] += listed.weight * row[i];
+  }
+  expect_same_bits(test::from_device(gathered, std::ssize(want_rows)), want_rows, "gathered");
+  expect_same_bits(test::from_device(got, rows * stride), want, "added");
+}
+
+TEST_F(RowsCuda, ChannelsMoveToTheirPlaces) {
+  const int64_t rows = 3, n = 5, x_stride = 7, to_stride = 9;
+  const std::vector<float> x = normal(rows * x_stride, 15), held = normal(rows * to_stride, 16);
+  const std::vector<int32_t> place = {8, 0, 3, 2, 5};
+  OnDevice device;
+  float* got = device.copy(held);
+  move_channels_cuda({device.copy(x), got, device.copy(place), rows, n, x_stride, to_stride, 2.0f}, nullptr);
+  std::vector<float> want = held;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < n; ++c) want[r * to_stride + place[c]] = 2 * x[r * x_stride + c];
+  }
+  expect_same_bits(test::from_device(got, rows * to_stride), want, "moved");
+}
+
 TEST_F(RowsCuda, HeadsOfATokenAreNormalisedWhereTheyLie) {
   const int64_t tokens = 3, heads = 2, n = 48, stride = 200;
   const std::vector<float> x = normal(tokens * stride, 11), weight = normal(n, 12);
