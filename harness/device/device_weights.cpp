@@ -137,21 +137,15 @@ class Uploader {
   [[nodiscard]] DeviceMatrix matrix(const std::vector<Part>& parts, int64_t k, kernels::DType dtype) {
     int64_t total = 0;
     for (const Part& part : parts) total += part.rows;
-    DeviceMatrix made(total, k, dtype);
-    matrix_bytes_ += made.bytes();
-    staged_.reserve(kStagedRows * k * 4);
+    DeviceMatrix made = make(total, k, dtype);
     int64_t begin = 0;
     for (const Part& part : parts) {
-      const auto store = [&](int64_t first, int64_t count, const float* rows) {
-        store_rows(made, begin + first, count, rows);
-      };
       if (part.place) {
-        const std::vector<float> placed = placed_rows(part, k);
-        for (int64_t first = 0; first < part.rows; first += kStagedRows) {
-          store(first, std::min(kStagedRows, part.rows - first), placed.data() + first * k);
-        }
+        store_rows(made, begin, part.rows, placed_rows(part, k).data());
       } else {
-        source_.read_blocks(part.stem + ".weight", part.rows, k, store);
+        source_.read_blocks(part.stem + ".weight", part.rows, k, [&](int64_t first, int64_t count, const float* rows) {
+          store_rows(made, begin + first, count, rows);
+        });
       }
       begin += part.rows;
     }
@@ -170,21 +164,27 @@ class Uploader {
   /// A matrix of a head, [rows.size() / k, k].
   [[nodiscard]] DeviceMatrix head_matrix(std::span<const float> rows, int64_t k) {
     const int64_t n = std::ssize(rows) / k;
-    DeviceMatrix made(n, k, dtype_);
-    matrix_bytes_ += made.bytes();
-    staged_.reserve(kStagedRows * k * 4);
-    for (int64_t first = 0; first < n; first += kStagedRows) {
-      store_rows(made, first, std::min(kStagedRows, n - first), rows.data() + first * k);
-    }
+    DeviceMatrix made = make(n, k, dtype_);
+    store_rows(made, 0, n, rows.data());
     return made;
   }
 
-  /// Up to kStagedRows rows by way of staged_.
+  [[nodiscard]] DeviceMatrix make(int64_t n, int64_t k, kernels::DType dtype) {
+    DeviceMatrix made(n, k, dtype);
+    matrix_bytes_ += made.bytes();
+    staged_.reserve(kStagedRows * k * 4);
+    return made;
+  }
+
+  /// Rows begin .. begin+count-1, by way of staged_.
   void store_rows(DeviceMatrix& to, int64_t begin, int64_t count, const float* rows) {
     auto* staged = static_cast<float*>(staged_.data());
-    kernels::cuda_upload(staged, rows, count * to.k() * 4, nullptr);
-    to.store_rows(begin, count, staged, to.k(), nullptr);
-    kernels::cuda_synchronize(nullptr);
+    for (int64_t first = 0; first < count; first += kStagedRows) {
+      const int64_t some = std::min(kStagedRows, count - first);
+      kernels::cuda_upload(staged, rows + first * to.k(), some * to.k() * 4, nullptr);
+      to.store_rows(begin + first, some, staged, to.k(), nullptr);
+      kernels::cuda_synchronize(nullptr);
+    }
   }
 
   [[nodiscard]] DeviceProjection projection(const std::vector<Part>& parts, int64_t k, bool bias) {
