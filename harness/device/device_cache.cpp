@@ -32,6 +32,7 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, Placement placement, in
     KVARENA_ASSERT(layer.kv_heads == first.kv_heads && layer.head_dim == first.head_dim && layer.dtype == first.dtype,
                    "layers of different shapes");
   }
+  dropped_.resize(layers_.size() * static_cast<size_t>(layers_.front().kv_heads));
   if (entries > 0) reserve(entries, nullptr);
 }
 
@@ -39,8 +40,23 @@ int64_t DeviceCache::head_bytes(int64_t room) const {
   return kernels::cell_bytes(room, layers_.front().head_dim, layers_.front().dtype);
 }
 
+std::span<const int64_t> DeviceCache::dropped(int64_t layer) const {
+  const int64_t kv_heads = layers_.front().kv_heads;
+  return std::span(dropped_).subspan(static_cast<size_t>(layer * kv_heads), static_cast<size_t>(kv_heads));
+}
+
+int64_t DeviceCache::first_byte(int64_t layer, int64_t head, int64_t tokens) const {
+  int64_t at = 0;
+  for (const int64_t missing : dropped(layer).first(static_cast<size_t>(head))) at += 2 * head_bytes(tokens - missing);
+  return at;
+}
+
 int64_t DeviceCache::bytes() const {
-  return std::ssize(memory_) * layers_.front().kv_heads * 2 * head_bytes(capacity_);
+  int64_t total = 0;
+  for (int64_t layer = 0; layer < std::ssize(memory_); ++layer) {
+    total += first_byte(layer, layers_.front().kv_heads, capacity_);
+  }
+  return total;
 }
 
 int64_t DeviceCache::device_bytes() const {
@@ -55,19 +71,21 @@ int64_t DeviceCache::fetched_bytes() const {
 }
 
 /// Half again as much at least, in blocks of cells: what is there moves seldom.
-void DeviceCache::reserve(int64_t entries, kernels::CudaStream stream) {
-  if (entries <= capacity_) return;
+void DeviceCache::reserve(int64_t tokens, kernels::CudaStream stream) {
+  if (tokens <= capacity_) return;
   constexpr int64_t kBlock = 256;
-  const int64_t wanted = memory_.empty() ? entries : std::max(entries, capacity_ + capacity_ / 2);
-  const int64_t capacity = (wanted + kBlock - 1) / kBlock * kBlock;
-  const int64_t runs = 2 * layers_.front().kv_heads, from = head_bytes(capacity_), to = head_bytes(capacity);
+  const int64_t wanted = memory_.empty() ? tokens : std::max(tokens, capacity_ + capacity_ / 2);
+  const int64_t capacity = (wanted + kBlock - 1) / kBlock * kBlock, kv_heads = layers_.front().kv_heads;
   std::vector<PlacedMemory> grown;
-  for (size_t layer = 0; layer < layers_.size(); ++layer) {
-    grown.emplace_back(placement_, runs * to);
-    if (length_ == 0) continue;
-    for (int64_t run = 0; run < runs; ++run) {
-      kernels::cuda_copy(grown[layer].data() + run * to, memory_[layer].data() + run * from, head_bytes(length_),
-                         stream);
+  for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    grown.emplace_back(placement_, first_byte(layer, kv_heads, capacity));
+    if (memory_.empty() || length_ == 0) continue;
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      const char* from = memory_[layer].data() + first_byte(layer, head, capacity_);
+      char* to = grown.back().data() + first_byte(layer, head, capacity);
+      const int64_t held = head_bytes(entries(layer, head)), missing = dropped(layer)[head];
+      kernels::cuda_copy(to, from, held, stream);
+      kernels::cuda_copy(to + head_bytes(capacity - missing), from + head_bytes(capacity_ - missing), held, stream);
     }
     kernels::cuda_synchronize(stream);
     memory_[layer] = {};  // a layer at a time is held twice
@@ -79,11 +97,11 @@ void DeviceCache::reserve(int64_t entries, kernels::CudaStream stream) {
 
 Cells DeviceCache::cells(int64_t layer, int64_t head, CellKind kind) const {
   const LayerShape& shape = layers_.front();
-  const int64_t run = 2 * head + (kind == CellKind::keys ? 0 : 1);
+  const int64_t values = kind == CellKind::keys ? 0 : head_bytes(capacity_ - dropped(layer)[head]);
   return {.kind = placement_ == Placement::host ? CellKind::values : kind,
           .dtype = shape.dtype,
           .head_dim = shape.head_dim,
-          .data = memory_[layer].data() + run * head_bytes(capacity_)};
+          .data = memory_[layer].data() + first_byte(layer, head, capacity_) + values};
 }
 
 Cells DeviceCache::cells(const Window& window, int64_t head, CellKind kind) const {
@@ -118,7 +136,8 @@ void DeviceCache::fill(int64_t entries) {
 }
 
 void DeviceCache::truncate(int64_t length) {
-  KVARENA_ASSERT(length >= 0 && length <= length_, fmt::format("{} of {}", length, length_));
+  KVARENA_ASSERT(length >= first_kept_ && length <= length_,
+                 fmt::format("{} of {}, entries dropped before {}", length, length_, first_kept_));
   length_ = length;
   for (std::vector<int32_t>& head : held_) std::erase_if(head, [&](int32_t position) { return position >= length; });
 }

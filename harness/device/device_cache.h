@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "harness/cache/segment.h"
+#include "harness/cache/layer_cache.h"
 #include "kernels/cells/cells_cuda.h"
 
 namespace kvarena::device {
@@ -29,27 +31,36 @@ class PlacedMemory {
   std::unique_ptr<kernels::PinnedBuffer> pinned_;
 };
 
-/// Entries in positions 0 .. length-1 of each layer and kv head. Keys lie in cells, in host memory entry by entry, so
-/// that single entries are single pieces on the bus. Used by one DeviceModel at a time; not thread-safe.
+/// The entries of each layer and kv head, one for every token unless some were dropped before the cache came to the
+/// device. Keys lie in cells, in host memory entry by entry, so that single entries are single pieces on the bus. Used
+/// by one DeviceModel at a time; not thread-safe.
 class DeviceCache {
  public:
   /// Room for `entries` of each head from the start.
   DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
+  /// Why a cache of such layers on the device cannot hold what `host` holds, in words; empty when it can.
+  [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host);
+  /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
+  /// own. Bits are unchanged. Throws UserError where it cannot.
+  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens);
   DeviceCache(DeviceCache&&) = default;
   DeviceCache& operator=(DeviceCache&&) = default;
 
   [[nodiscard]] Placement placement() const { return placement_; }
   /// Tokens whose entries were appended = position of the next token.
   [[nodiscard]] int64_t length() const { return length_; }
-  /// Entries of a head that there is room for.
+  /// Tokens that there is room for.
   [[nodiscard]] int64_t capacity() const { return capacity_; }
+  [[nodiscard]] int64_t entries(int64_t layer, int64_t kv_head) const { return length_ - dropped(layer)[kv_head]; }
+  /// Whether every token has its entry in all layers and heads.
+  [[nodiscard]] bool full() const { return first_kept_ == 0; }
   /// Bytes of entries' memory; in host placement of pinned memory, beside device_bytes() of what lies on the device
   /// too.
   [[nodiscard]] int64_t bytes() const;
   [[nodiscard]] int64_t device_bytes() const;
   /// Makes an empty cache one of `entries` tokens whose keys and values are 0: for measuring.
   void fill(int64_t entries);
-  /// Forgets the entries from position `length` on.
+  /// Forgets the entries from position `length` on; where some were dropped, none of those that came from the host.
   void truncate(int64_t length);
   /// Tokens of the prompt when they are known before its first pass, else 0 (dynamic rope scaling).
   int64_t prompt_length = 0;
@@ -65,8 +76,13 @@ class DeviceCache {
     kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
   };
 
-  void reserve(int64_t entries, kernels::CudaStream stream);
+  /// Room for so many tokens.
+  void reserve(int64_t tokens, kernels::CudaStream stream);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
+  /// [kv_heads] tokens that have no entry in a layer's heads.
+  [[nodiscard]] std::span<const int64_t> dropped(int64_t layer) const;
+  /// Where a head's memory begins in its layer's when there is room for `tokens`; of head kv_heads, where all ends.
+  [[nodiscard]] int64_t first_byte(int64_t layer, int64_t head, int64_t tokens) const;
   [[nodiscard]] kernels::Cells cells(int64_t layer, int64_t head, kernels::CellKind kind) const;
   [[nodiscard]] kernels::Cells cells(const Window& window, int64_t head, kernels::CellKind kind) const;
 
@@ -85,7 +101,9 @@ class DeviceCache {
   int64_t id_;         // of this cache alone
   int64_t moves_ = 0;  // how often entries have got other addresses
   int64_t length_ = 0, capacity_ = 0;
-  std::vector<PlacedMemory> memory_;  // [layers]: [kv_heads][keys, values][capacity]
+  std::vector<int64_t> dropped_;      // [layers, kv_heads]
+  int64_t first_kept_ = 0;            // no token from this one on was dropped
+  std::vector<PlacedMemory> memory_;  // [layers]: [kv_heads][keys, values][capacity - dropped]
 
   // Of the pass to come.
   bool chosen_ = false;

@@ -130,6 +130,11 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
             .found = "chosen positions and a sliding window",
             .expected = "layers that see every entry"});
     }
+    if (pass.attended != nullptr && !pass.cache->full()) {
+      fail({.place = fmt::format("{} on the device", config.name),
+            .found = "chosen positions of a cache from which entries were dropped",
+            .expected = "a cache with every token's entry"});
+    }
   }
 }
 
@@ -239,6 +244,7 @@ void DeviceModel::Impl::append(int64_t layer, const DeviceAttentionRows& from, k
                                 .rows = first + s.first_row * from.kv_stride + h * shape().head_dim,
                                 .row_stride = from.kv_stride,
                                 .before = told.before + i};
+        store.position = -cache.dropped(layer)[h];
         stores.push_back(store);
         if (!on_host(s)) continue;
         store.to = cache.cells(cache.window(layer), h, kind);
@@ -256,7 +262,7 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
   std::vector<kernels::HeadRun> runs;
   runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
   std::vector<kernels::AttendProblem> problems;
-  std::vector<const int32_t*> before;
+  std::vector<kernels::RunGrowth> growth;
   const kernels::AttentionState all{
       .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -271,7 +277,7 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
       const int64_t listed = std::ssize(cache.lists_[h]);
       runs.push_back({.keys = data(CellKind::keys),
                       .values = data(CellKind::values),
-                      .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most,
+                      .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most - cache.dropped(layer)[h],
                       .index = indexed ? index : nullptr,
                       .index_count = indexed ? listed : 0});
       index += listed;
@@ -286,7 +292,8 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
                         .causal = true,
                         .window = shapes[layer].window,
                         .state = {.out = all.out + first * d, .max = all.max + first, .sum = all.sum + first}});
-    before.push_back(on_host(s) || indexed ? nullptr : told.before + i);
+    const bool grows = !on_host(s) && !indexed;
+    growth.push_back(grows ? kernels::RunGrowth{told.before + i, cache.dropped(layer).data()} : kernels::RunGrowth{});
   }
   kernels::init_attention_cuda(all, rows, config.q_heads, d, compute.stream());
   kernels::attend_cuda({.problems = problems,
@@ -294,7 +301,7 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
                         .kv_heads = kv_heads,
                         .head_dim = d,
                         .scale = attention.scale()},
-                       before, with, compute.stream());
+                       growth, with, compute.stream());
   kernels::finish_attention_cuda(all, rows, config.q_heads, d, nullptr, compute.stream());
 }
 
@@ -412,6 +419,9 @@ DeviceModel::DeviceModel(DeviceModel&&) noexcept = default;
 const ModelConfig& DeviceModel::config() const { return impl_->config; }
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
+}
+DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens) const {
+  return {impl_->shapes, cache, tokens};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { kernels::cuda_synchronize(impl_->compute.stream()); }

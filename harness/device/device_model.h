@@ -43,13 +43,16 @@ class DeviceModel {
   [[nodiscard]] const ModelConfig& config() const;
   /// An empty cache of this model's shape, with room for `entries` tokens from the start.
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
+  /// A cache on the device of what the host's holds, full or as a method left it, with room for `tokens` more. Throws
+  /// UserError as DeviceCache does.
+  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0) const;
   [[nodiscard]] int64_t weight_bytes() const;
 
   /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens, and in a layer with experts for the
   /// router. Where there are none, a step of single tokens over caches on the device is recorded when its shape comes
   /// for the second time and replayed as a graph from then on. Throws
   /// UserError when a token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are
-  /// chosen of a layer with a sliding window; then no cache has changed.
+  /// chosen of a layer with a sliding window or of a cache that is not full; then no cache has changed.
   DeviceLogits forward(std::span<const DevicePass> batch);
   /// [rows * vocab_size]; waits for the pass. Valid until the next call.
   [[nodiscard]] std::span<const float> download(const DeviceLogits& logits);

@@ -13,13 +13,19 @@ struct AttendWork {
   AttendProblem problem;  // `runs` is the host's and not followed
   int64_t first_run;      // of its kv_heads in AttendCall::runs
   int64_t partials;       // where [chunks][rows][value_dim + 2] begin in AttendCall::partials
-  int64_t chunks;         // of its longest run
-  const int32_t* before;  // null, or where the number of entries before the queries' own lies
+  int64_t chunks;         // of its longest run, at most
+  const int32_t* before;  // null, or where the number of tokens in front of the queries' own lies
+  int64_t least_dropped;  // of a run that grows: its longest lacks so many of them
 };
 
 /// Entries of a problem's run, as it was described or as it has grown.
-__device__ inline int64_t entries_of(const AttendWork& work, const HeadRun& run) {
-  return work.before == nullptr ? run.entries : *work.before + work.problem.q_len;
+__device__ inline int64_t entries_of(const AttendWork& work, const DeviceRun& run) {
+  return work.before == nullptr ? run.run.entries : *work.before - run.dropped + work.problem.q_len;
+}
+/// Chunks of its longest run.
+__device__ inline int64_t chunks_of(const AttendWork& work) {
+  if (work.before == nullptr) return work.chunks;
+  return (*work.before - work.least_dropped + work.problem.q_len + kChunk - 1) / kChunk;
 }
 
 struct AttendCall {

@@ -75,10 +75,10 @@ __global__ void __launch_bounds__(kAttendThreads) attend_kernel(const __grid_con
   if (rows.first >= all_rows) return;
   rows.count = all_rows - rows.first < ROWS ? all_rows - rows.first : ROWS;
   const DeviceRun& run = call.runs[work.first_run + rows.head];
-  const int64_t entries = entries_of(work, run.run), listed = run.run.index != nullptr ? run.run.index_count : entries;
+  const int64_t entries = entries_of(work, run), listed = run.run.index != nullptr ? run.run.index_count : entries;
   const int64_t chunks = (listed + kChunk - 1) / kChunk;
   const bool split = call.partials != nullptr;
-  if (split && blockIdx.y >= (work.before == nullptr ? work.chunks : chunks)) return;
+  if (split && blockIdx.y >= chunks_of(work)) return;
   const int64_t begin = split ? blockIdx.y : 0, end = split ? begin + 1 : chunks;
 
   AttendChunk<ROWS> chunk{call, run, entries};
@@ -126,8 +126,7 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
   const int dim = call.value_dim, thread = static_cast<int>(threadIdx.x);
   const float* partials = call.partials + work.partials + row * (dim + 2);
   const int64_t stride = rows * (dim + 2);
-  const int64_t chunks =
-      work.before == nullptr ? work.chunks : (*work.before + work.problem.q_len + kChunk - 1) / kChunk;
+  const int64_t chunks = chunks_of(work);
   for (int c = thread; c <= dim; c += kFoldThreads) {  // the sum is merged like a channel
     float max = state.max[row];
     float mine = c < dim ? state.out[row * dim + c] : state.sum[row];
@@ -209,11 +208,18 @@ void require_valid(const AttendArgs& args, int64_t value_dim) {
   }
 }
 
-void add_problem(const AttendArgs& args, const AttendProblem& problem, const int32_t* before, int64_t value_dim,
+void add_problem(const AttendArgs& args, const AttendProblem& problem, const RunGrowth& growth, int64_t value_dim,
                  Batch& batch) {
-  AttendWork work{problem, static_cast<int64_t>(batch.runs.size()), batch.partial_floats, 0, before};
+  const std::span dropped(growth.dropped, growth.dropped == nullptr ? 0 : static_cast<size_t>(args.kv_heads));
+  AttendWork work{problem,
+                  static_cast<int64_t>(batch.runs.size()),
+                  batch.partial_floats,
+                  0,
+                  growth.before,
+                  dropped.empty() ? 0 : *std::min_element(dropped.begin(), dropped.end())};
   for (int64_t h = 0; h < args.kv_heads; ++h) {
     batch.runs.push_back(describe(problem.runs[h]));
+    if (!dropped.empty()) batch.runs.back().dropped = dropped[static_cast<size_t>(h)];
     work.chunks = std::max(work.chunks, (listed_entries(problem.runs[h]) + kChunk - 1) / kChunk);
   }
   batch.chunks = std::max(batch.chunks, work.chunks);
@@ -266,9 +272,8 @@ void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream
   attend_cuda(args, {}, scratch, stream);
 }
 
-void attend_cuda(const AttendArgs& args, std::span<const int32_t* const> before, CudaScratch& scratch,
-                 CudaStream stream) {
-  require(before.empty() || before.size() == args.problems.size(), "attend: a length for each problem, or none");
+void attend_cuda(const AttendArgs& args, std::span<const RunGrowth> growth, CudaScratch& scratch, CudaStream stream) {
+  require(growth.empty() || growth.size() == args.problems.size(), "attend: a growth for each problem, or none");
   const int64_t value_dim = args.value_dim == 0 ? args.head_dim : args.value_dim;
   require_valid(args, value_dim);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -281,7 +286,7 @@ void attend_cuda(const AttendArgs& args, std::span<const int32_t* const> before,
         return run.packed_key_count > 0 || run.packed_value_count > 0;
       });
       const bool split = problem.q_len * (args.q_heads / args.kv_heads) <= kSplitRows;
-      add_problem(args, problem, before.empty() ? nullptr : before[i], value_dim,
+      add_problem(args, problem, growth.empty() ? RunGrowth{} : growth[i], value_dim,
                   batches[split ? 1 : 0][packed ? 1 : 0]);
     }
     with_format(dtype, [&](auto format) {

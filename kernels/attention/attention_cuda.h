@@ -42,11 +42,15 @@ void init_attention_cuda(const AttentionState& state, int64_t q_len, int64_t q_h
 /// Folds one segment into every problem's state. head_dim and value_dim up to 1024.
 void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream);
 
-/// The same where runs grow between launches of a recorded step: those of problem i have *before[i] + q_len entries
-/// when the work runs, HeadRun::entries at most; before[i] lies on the device. Null: as described. No indexes and no
-/// packed entries.
-void attend_cuda(const AttendArgs& args, std::span<const int32_t* const> before, CudaScratch& scratch,
-                 CudaStream stream);
+/// How the runs of a problem grow between launches of a recorded step: run h has *before - dropped[h] + q_len entries
+/// when the work runs, HeadRun::entries at most. No indexes and no packed entries.
+struct RunGrowth {
+  const int32_t* before = nullptr;   // on the device: tokens in front of the queries'; null: runs are as described
+  const int64_t* dropped = nullptr;  // [kv_heads], free on return: those of them that have no entry; null: none
+};
+
+/// The same with a growth for each problem.
+void attend_cuda(const AttendArgs& args, std::span<const RunGrowth> growth, CudaScratch& scratch, CudaStream stream);
 
 /// Folds `from` into `into` (rows = q_len * q_heads).
 void merge_attention_cuda(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim,

@@ -14,10 +14,11 @@ namespace kvarena::kernels {
 struct DeviceRun {
   HeadRun run;  // its pointers to PackedEntries are the host's and not followed
   PackedEntries packed_keys, packed_values;
+  int64_t dropped = 0;  // tokens that have no entry, of a run that grows
 };
 
 [[nodiscard]] inline DeviceRun describe(const HeadRun& run) {
-  DeviceRun device{run, {}, {}};
+  DeviceRun device{run, {}, {}, 0};
   if (run.packed_keys != nullptr) device.packed_keys = *run.packed_keys;
   if (run.packed_values != nullptr) device.packed_values = *run.packed_values;
   return device;

@@ -400,32 +400,39 @@ TEST_F(AttentionCuda, AGraphGivesTheBitsOfTheCallsItRecorded) {
   }
 }
 
-/// The same step recorded once and launched with other lengths.
+/// The same step recorded once and launched with other lengths; runs lack what was `dropped` of them.
+void expect_bits_of_described_runs(DType dtype, int64_t q_len, const std::vector<int64_t>& dropped,
+                                   std::initializer_list<int32_t> lengths) {
+  const Shape shape{4, 2, 32, 32, dtype};
+  const Layer layer(shape, 1100, 9);
+  const std::vector<float> q = normal(q_len * 4 * 32, 10);
+  const Sight sight{.window = q_len == 1 ? 600 : 0};
+  DeviceProblem one(shape, q, q_len, layer.runs(), sight);
+  int32_t* before = one.device.memory<int32_t>(1);
+  const RunGrowth growth{.before = before, .dropped = dropped.data()};
+  CudaScratch scratch;
+  const CudaQueue queue;
+  const CudaGraph graph(queue.stream(), [&] {
+    init_attention_cuda(one.problem.state, q_len, 4, 32, queue.stream());
+    attend_cuda({{&one.problem, 1}, 4, 2, 32, 32, scale_of(shape)}, {&growth, 1}, scratch, queue.stream());
+  });
+  for (const int32_t length : lengths) {
+    cuda_upload(before, &length, 4, queue.stream());
+    graph.launch(queue.stream());
+    cuda_synchronize(queue.stream());
+    std::vector<HeadRun> runs = layer.runs();
+    for (size_t h = 0; h < runs.size(); ++h) runs[h].entries = length + q_len - (dropped.empty() ? 0 : dropped[h]);
+    const Result got = one.finish(), want = on_device(shape, q, q_len, runs, sight);
+    expect_same_bits(got.out, want.out, describe(shape, q_len, length));
+    expect_same_bits(got.lse, want.lse, describe(shape, q_len, length));
+  }
+}
+
 TEST_F(AttentionCuda, RunsThatGrowInAGraphHaveTheBitsOfDescribedOnes) {
   for (const DType dtype : test::kDTypes) {
-    const Shape shape{4, 2, 32, 32, dtype};
-    const Layer layer(shape, 1100, 9);
     for (const int64_t q_len : {1, 70}) {  // 140 rows of a head: blocks walk the chunks
-      const std::vector<float> q = normal(q_len * 4 * 32, 10);
-      const Sight sight{.window = q_len == 1 ? 600 : 0};
-      DeviceProblem one(shape, q, q_len, layer.runs(), sight);
-      int32_t* before = one.device.memory<int32_t>(1);
-      CudaScratch scratch;
-      const CudaQueue queue;
-      const CudaGraph graph(queue.stream(), [&] {
-        init_attention_cuda(one.problem.state, q_len, 4, 32, queue.stream());
-        attend_cuda({{&one.problem, 1}, 4, 2, 32, 32, scale_of(shape)}, {&before, 1}, scratch, queue.stream());
-      });
-      for (const int32_t length : {1030, 440, 0}) {
-        cuda_upload(before, &length, 4, queue.stream());
-        graph.launch(queue.stream());
-        cuda_synchronize(queue.stream());
-        std::vector<HeadRun> runs = layer.runs();
-        for (HeadRun& run : runs) run.entries = length + q_len;
-        const Result got = one.finish(), want = on_device(shape, q, q_len, runs, sight);
-        expect_same_bits(got.out, want.out, describe(shape, q_len, length));
-        expect_same_bits(got.lse, want.lse, describe(shape, q_len, length));
-      }
+      expect_bits_of_described_runs(dtype, q_len, {}, {1030, 440, 0});
+      expect_bits_of_described_runs(dtype, q_len, {590, 70}, {1030, 620, 590});  // heads of 1 to 3 chunks
     }
   }
 }

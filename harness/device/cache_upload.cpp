@@ -1,0 +1,95 @@
+// Caches that go from the host to the device: whole ones, and what methods left.
+
+#include <fmt/format.h>
+
+#include "harness/core/error.h"
+#include "harness/device/device_cache.h"
+
+namespace kvarena::device {
+namespace {
+
+using kernels::CellKind;
+using kernels::Cells;
+
+Cells cells_of(const LayerShape& shape, CellKind kind, const void* data) {
+  // What is only read takes the same struct.
+  return {.kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<void*>(data)};
+}
+
+/// Of a layer that the device can hold.
+std::vector<const EntrySegment*> segments_of(const LayerCache& layer) {
+  std::vector<const EntrySegment*> segments;
+  for (const auto& segment : layer.segments()) segments.push_back(dynamic_cast<const EntrySegment*>(segment.get()));
+  return segments;
+}
+
+/// One kind of one head's entries, one behind the other in cells of their own.
+std::vector<std::byte> joined(const std::vector<const EntrySegment*>& segments, const LayerShape& shape, int64_t head,
+                              CellKind kind, int64_t entries) {
+  std::vector<std::byte> bytes(static_cast<size_t>(kernels::cell_bytes(entries, shape.head_dim, shape.dtype)));
+  int64_t at = 0;
+  for (const EntrySegment* segment : segments) {
+    const kernels::HeadRun run = segment->run(head);
+    if (run.entries == 0) continue;
+    const Cells from = cells_of(shape, kind, kind == CellKind::keys ? run.keys : run.values);
+    kernels::copy_entries(from, 0, run.entries, cells_of(shape, kind, bytes.data()), at);
+    at += run.entries;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const KvCache& host) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerCache& layer = host.layers[i];
+    if (layer.shape().dtype != layers[i].dtype) {
+      return fmt::format("entries in {} for a cache of {}", kernels::name_of(layer.shape().dtype),
+                         kernels::name_of(layers[i].dtype));
+    }
+    for (const auto& segment : layer.segments()) {
+      if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
+      return fmt::format("entries in {} form", to_string(segment->form()));
+    }
+    for (int64_t head = 0; layers[i].window > 0 && head < layers[i].kv_heads; ++head) {
+      if (layer.entries(head) == host.length) continue;
+      return fmt::format("{} entries of {} tokens under a sliding window", layer.entries(head), host.length);
+    }
+  }
+  return {};
+}
+
+DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens)
+    : DeviceCache(std::move(layers), Placement::device) {
+  if (const std::string why = cannot_hold(layers_, host); !why.empty()) {
+    fail({.place = "a cache that goes to the device",
+          .found = why,
+          .expected = "16 or 32 bits a number as the device keeps them, and under a sliding window every token's entry",
+          .action = "run this method on the host"});
+  }
+  prompt_length = host.prompt_length;
+  const int64_t kv_heads = layers_.front().kv_heads;
+  for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      const int64_t missing = host.length - host.layers[layer].entries(head);
+      KVARENA_ASSERT(missing >= 0, fmt::format("{} entries too many", -missing));
+      dropped_[static_cast<size_t>(layer * kv_heads + head)] = missing;
+      if (missing > 0) first_kept_ = host.length;
+    }
+  }
+  reserve(host.length + tokens, nullptr);
+  length_ = host.length;
+  for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    const std::vector<const EntrySegment*> segments = segments_of(host.layers[layer]);
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        const std::vector<std::byte> bytes = joined(segments, layers_[layer], head, kind, entries(layer, head));
+        if (bytes.empty()) continue;
+        kernels::cuda_upload(cells(layer, head, kind).data, bytes.data(), std::ssize(bytes), nullptr);
+        kernels::cuda_synchronize(nullptr);
+      }
+    }
+  }
+}
+
+}  // namespace kvarena::device
