@@ -17,3 +17,5 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "cmake/json_instances.h"

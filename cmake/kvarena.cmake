@@ -53,7 +53,7 @@ endfunction()
 # For tests over the emulated device, whose threads are fibers: the address sanitizer would keep memory for returned
 # frames of every one.
 function(kvarena_test_runs_fibers name)
-  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0:handle_sigill=1)
 endfunction()
 
 # kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL slow]) -> one CTest entry per program:

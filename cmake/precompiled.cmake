@@ -10,6 +10,9 @@
 # every warning. With these headers the overlap that GCC 12 imagines in "," + string() (bug 105651) may come out as
 # -Wstringop-overflow: say fmt::format(",{}", ...) there.
 
+# Without a precompiled header itself: it has what theirs leave out.
+kvarena_library(json_instances SOURCES ${CMAKE_SOURCE_DIR}/cmake/json_instances.cpp PUBLIC nlohmann_json::nlohmann_json)
+
 function(kvarena_shared_header name header)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   target_link_libraries(${name} PRIVATE OpenMP::OpenMP_CXX ${ARGN})
@@ -36,9 +39,9 @@ function(kvarena_use_aten target)
 endfunction()
 
 function(kvarena_use_json target)
-  kvarena_use_header(${target} kvarena_json_pch nlohmann_json::nlohmann_json fmt::fmt)
+  kvarena_use_header(${target} kvarena_json_pch kvarena::json_instances fmt::fmt)
 endfunction()
 
 function(kvarena_use_gtest target)
-  kvarena_use_header(${target} kvarena_test_pch nlohmann_json::nlohmann_json fmt::fmt)
+  kvarena_use_header(${target} kvarena_test_pch kvarena::json_instances fmt::fmt)
 endfunction()

@@ -211,7 +211,8 @@ Error check_call(const json& description, const PythonCall& call, const json& an
 
 const json& description_of(const json& functions, const std::string& name) {
   for (const json& function : functions) {
-    if (function.at("name") == name) return function;
+    const auto* const its_name = function.at("name").get_ptr<const std::string*>();
+    if (its_name != nullptr && *its_name == name) return function;
   }
   fail({.place = "BFCL entry",
         .found = fmt::format("an answer that calls \"{}\"", name),

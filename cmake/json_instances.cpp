@@ -1,0 +1,2 @@
+#define KVARENA_JSON_INSTANCE template
+#include "cmake/json_instances.h"

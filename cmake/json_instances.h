@@ -1,0 +1,38 @@
+// What nlohmann/json generates again in every file that uses it, and what json_instances.cpp has once: with sanitizers
+// a third of such a file's time. Part of the precompiled headers; a file without it generates its own.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#if NLOHMANN_JSON_VERSION_MAJOR == 3 && NLOHMANN_JSON_VERSION_MINOR == 11  // of whose parser the names below are
+
+#ifndef KVARENA_JSON_INSTANCE
+#define KVARENA_JSON_INSTANCE extern template
+#endif
+
+KVARENA_JSON_INSTANCE class nlohmann::basic_json<>;
+KVARENA_JSON_INSTANCE class std::vector<nlohmann::json>;
+
+namespace nlohmann::detail {
+
+using DomParser = json_sax_dom_parser<json>;
+using CallbackParser = json_sax_dom_callback_parser<json>;
+using Characters = iterator_input_adapter<const char*>;
+using StringCharacters = iterator_input_adapter<std::string::const_iterator>;
+
+KVARENA_JSON_INSTANCE class json_sax_dom_parser<json>;
+KVARENA_JSON_INSTANCE class json_sax_dom_callback_parser<json>;
+KVARENA_JSON_INSTANCE class lexer<json, Characters>;
+KVARENA_JSON_INSTANCE class lexer<json, StringCharacters>;
+KVARENA_JSON_INSTANCE class parser<json, Characters>;
+KVARENA_JSON_INSTANCE class parser<json, StringCharacters>;
+KVARENA_JSON_INSTANCE bool parser<json, Characters>::sax_parse_internal(DomParser*);
+KVARENA_JSON_INSTANCE bool parser<json, Characters>::sax_parse_internal(CallbackParser*);
+KVARENA_JSON_INSTANCE bool parser<json, StringCharacters>::sax_parse_internal(DomParser*);
+KVARENA_JSON_INSTANCE bool parser<json, StringCharacters>::sax_parse_internal(CallbackParser*);
+
+}  // namespace nlohmann::detail
+
+#endif
