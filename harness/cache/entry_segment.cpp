@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -41,6 +42,12 @@ void resize(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
 
 EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : shape_(shape), ledger_(std::move(ledger)) {
   for (int64_t head = 0; head < shape_.kv_heads; ++head) heads_.emplace_back(ledger_);
+  change_version();
+}
+
+void EntrySegment::change_version() {
+  static std::atomic<uint64_t> versions{0};
+  version_ = ++versions;
 }
 
 int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape_.head_dim, shape_.dtype); }
@@ -79,6 +86,7 @@ void EntrySegment::append(const float* keys, const float* values, int64_t n, int
 }
 
 void EntrySegment::replace(int64_t first, const float* keys, const float* values, int64_t n, int64_t stride) {
+  change_version();
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     Head& head = heads_[h];
     KVARENA_ASSERT(first >= 0 && first + n <= head.entries, fmt::format("{} at {} of {}", n, first, head.entries));
@@ -89,6 +97,7 @@ void EntrySegment::replace(int64_t first, const float* keys, const float* values
 }
 
 void EntrySegment::turn_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin) {
+  change_version();
   for (Head& head : heads_) {
     kernels::rotate_cells(cells(shape_, CellKind::keys, head.keys), first, count, cos.data(), sin.data(),
                           static_cast<int64_t>(cos.size()), /*table_stride=*/0);
@@ -118,6 +127,7 @@ void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64
 void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> positions, const float* keys,
                                   const float* values, int64_t stride) {
   become_ragged();
+  change_version();
   Head& head = heads_[kv_head];
   const auto n = static_cast<int64_t>(positions.size());
   reserve(head, head.entries + n);
@@ -129,6 +139,8 @@ void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> posi
 }
 
 void EntrySegment::truncate(int64_t n) {
+  if (ragged_) change_version();  // heads lose differently many
+  intact_ = std::min(intact_, n);
   for (Head& head : heads_) {
     if (head.entries <= n) continue;
     head.entries = n;
@@ -153,6 +165,7 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
   KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape_.kv_heads,
                  fmt::format("lists for {} heads, the layer has {}", kept.size(), shape_.kv_heads));
   become_ragged();
+  change_version();
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     Head& head = heads_[h];
     const auto count = static_cast<int64_t>(kept[h].size());
@@ -173,6 +186,7 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
 }
 
 void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value) {
+  change_version();
   Head& head = heads_[kv_head];
   KVARENA_ASSERT(entry >= 0 && entry < head.entries, fmt::format("entry {} of {}", entry, head.entries));
   const auto store = [&](CellKind kind, Buffer& buffer, const float* row) {
@@ -184,6 +198,7 @@ void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, c
 
 void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& from, int64_t from_entry) {
   become_ragged();
+  change_version();
   Head& head = heads_[kv_head];
   KVARENA_ASSERT(entry >= 0 && entry <= head.entries && remembered_width_ == 0,
                  fmt::format("entry {} of {}, {} numbers remembered", entry, head.entries, remembered_width_));
@@ -200,6 +215,7 @@ void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& f
 }
 
 void EntrySegment::drop_front(int64_t n) {
+  change_version();
   for (Head& head : heads_) {
     const int64_t left = head.entries - n;
     for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {

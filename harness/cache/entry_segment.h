@@ -44,6 +44,14 @@ class EntrySegment final : public Segment {
   /// Removes the first n entries of every head.
   void drop_front(int64_t n);
 
+  /// What a copy of the entries elsewhere (on a device) is a copy of: a number that no other content of any segment
+  /// has. Appending to all heads and taking the newest back from a dense segment leave it as it is.
+  [[nodiscard]] uint64_t version() const { return version_; }
+  /// Such a copy was made: intact() counts from now on.
+  void mark() { intact_ = entries(0); }
+  /// Of a head's entries at the last mark(), those that were never taken back since.
+  [[nodiscard]] int64_t intact() const { return intact_; }
+
   /// Remembers `width` numbers with every entry from now on (running scores of a method), gathered with the entries and
   /// counted as memory. They start at 0, also those of new entries.
   void remember(int64_t width);
@@ -90,6 +98,7 @@ class EntrySegment final : public Segment {
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);
   void become_ragged();
+  void change_version();
 
   LayerShape shape_;
   LedgerPtr ledger_;
@@ -97,6 +106,8 @@ class EntrySegment final : public Segment {
   int64_t first_position_ = 0;  // of a dense segment
   bool ragged_ = false;
   int64_t remembered_width_ = 0;
+  uint64_t version_ = 0;
+  int64_t intact_ = 0;
 };
 
 }  // namespace kvarena

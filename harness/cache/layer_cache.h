@@ -57,6 +57,12 @@ class LayerCache {
   std::vector<std::unique_ptr<Segment>> segments_;
 };
 
+/// A copy of a cache's entries elsewhere, on a device: kept by whoever made it, gone with the cache.
+class CacheTwin {
+ public:
+  virtual ~CacheTwin() = default;
+};
+
 /// One request's cache.
 struct KvCache {
   std::vector<LayerCache> layers;
@@ -66,6 +72,7 @@ struct KvCache {
   int64_t prompt_length = 0;
   LedgerPtr ledger;
   std::unique_ptr<LayerIndex> index;  // what a method keeps for all layers together
+  std::unique_ptr<CacheTwin> twin;    // not cloned
 
   explicit KvCache(std::span<const LayerShape> layers);
   KvCache(int64_t layers, const LayerShape& shape);
@@ -84,10 +91,18 @@ struct KvCache {
   KvCache() = default;  // for clone
 };
 
+/// How far hooks reach into a pass, which decides where it may be computed (harness/model/offload.h).
+enum class HookReach : uint8_t {
+  nothing,    // none of them does anything
+  rows,       // they and their readers look at what they are shown, and change nothing
+  attention,  // they choose what is attended to, or change the cache
+};
+
 /// What wants to see or steer the attention of a pass: methods, through the engine. Called for each layer in order.
 class AttentionHooks {
  public:
   virtual ~AttentionHooks() = default;
+  [[nodiscard]] virtual HookReach reach() const { return HookReach::attention; }
   /// Before the pass's first layer. tokens: what the cache is about to take, the first at position cache.length.
   virtual void before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) {}
   /// After the pass's keys and values were appended, before attention. May set `cache.view`.

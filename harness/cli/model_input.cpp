@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/device/open_device.h"
 #include "harness/engine/model_facts.h"
 #include "harness/parallel/split_model.h"
 
@@ -74,6 +75,9 @@ void ModelOptions::declare(OptionSet& o) {
       .help("of cache entries")
       .default_text("as --dtype");
   o.option("tensor-parallel", "N", tensor_parallel).help("processes on this machine that share the weights");
+  o.option("device", "NAME", device)
+      .choices({"cpu", "cuda"})
+      .help("computes passes that leave the cache to themselves");
 }
 
 OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
@@ -84,10 +88,19 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
   if (options.tensor_parallel < 1) {
     fail({.place = "--tensor-parallel", .found = fmt::format("{}", options.tensor_parallel), .expected = "at least 1"});
   }
+  const bool on_device = options.device != "cpu";
+  if (on_device && options.tensor_parallel > 1) {
+    fail({.place = "--device", .found = options.device + " beside --tensor-parallel", .expected = "one of the two"});
+  }
   omp_set_num_threads(parallel::threads_each(omp_get_max_threads(), options.tensor_parallel));
-  return {model.config, *model.checkpoint, types,
-          parallel::gather_ranks(
-              {.ranks = options.tensor_parallel, .checkpoint = find_model(options.model), .weights = types.weights})};
+  Transformer transformer(
+      model.config, *model.checkpoint, types,
+      parallel::gather_ranks(
+          {.ranks = options.tensor_parallel, .checkpoint = find_model(options.model), .weights = types.weights}));
+  if (on_device) {
+    transformer.offload_to(device::open_device("--device " + options.device, model.config, *model.checkpoint, types));
+  }
+  return transformer;
 }
 
 std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer) {

@@ -15,12 +15,13 @@
 
 namespace kvarena::cli {
 
-/// --model, --dtype, --kv-dtype, --tensor-parallel.
+/// --model, --dtype, --kv-dtype, --tensor-parallel, --device.
 struct ModelOptions {
   std::string model = kDefaultModel;
   std::string dtype = "bf16";
   std::optional<std::string> kv_dtype;
   int64_t tensor_parallel = 1;
+  std::string device = "cpu";
 
   void declare(OptionSet& o);
 };

@@ -80,6 +80,27 @@ float DeviceAttention::scale() const {
   return static_cast<float>(factor / std::sqrt(static_cast<double>(config_->head_dim)));
 }
 
+AttentionLayout DeviceAttention::layout() const {
+  const int64_t d = config_->head_dim, q_heads = config_->q_heads, kv_heads = config_->kv_heads;
+  if (config_->is_latent()) {
+    const int64_t width = config_->latent.width();
+    return {.q_stride = q_heads * width, .kv_stride = width};
+  }
+  const int64_t stride = (q_heads + 2 * kv_heads) * d;
+  return {.q_stride = stride,
+          .kv_stride = stride,
+          .together = true,
+          .keys = q_heads * d,
+          .values_behind_keys = kv_heads * d};
+}
+
+/// As layout() says, from where queries, keys and values begin.
+DeviceAttentionRows DeviceAttention::rows_at(const float* q, const float* keys) const {
+  const AttentionLayout at = layout();
+  return {
+      .q = q, .q_stride = at.q_stride, .keys = keys, .values = keys + at.values_behind_keys, .kv_stride = at.kv_stride};
+}
+
 void DeviceAttention::make_room(int64_t rows, int64_t& moves) {
   const int64_t q_width = config_->q_heads * config_->head_dim;
   if (!config_->is_latent()) {
@@ -130,11 +151,9 @@ DeviceAttentionRows DeviceAttention::input(const DeviceHeadAttention& weights, c
   project(weights.qkv, in, q, /*add=*/false, pass);
   normalise_heads(weights.q_norm, 0, q_heads, pass);
   normalise_heads(weights.k_norm, q_heads, kv_heads, pass);
-  const int64_t stride = (q_heads + 2 * kv_heads) * d;
   // Queries and keys stand side by side in a row: one rotation serves both.
-  turn(q, stride, q_heads + kv_heads, d, d, pass);
-  const float* keys = q + q_heads * d;
-  return {.q = q, .q_stride = stride, .keys = keys, .values = keys + kv_heads * d, .kv_stride = stride};
+  turn(q, layout().q_stride, q_heads + kv_heads, d, d, pass);
+  return rows_at(q, q + layout().keys);
 }
 
 /// [rows, width], normalised, rotated and in the order of cached channels.
@@ -188,7 +207,7 @@ DeviceAttentionRows DeviceAttention::input(const DeviceLatentAttention& weights,
                                .to_stride = width,
                                .factor = rotated_scale_},
                               pass.stream);
-  return {.q = absorbed_.data(), .q_stride = q_heads * width, .keys = keys, .values = keys, .kv_stride = width};
+  return rows_at(absorbed_.data(), keys);
 }
 
 void DeviceAttention::output(const DeviceHeadAttention& weights, const float* attended, float* x,

@@ -25,12 +25,23 @@ struct DeviceAttentionRows {
   int64_t kv_stride = 0;
 };
 
+/// How they stand in memory, in floats.
+struct AttentionLayout {
+  int64_t q_stride = 0, kv_stride = 0;
+  bool together = false;  // keys and values stand in the rows of queries, `keys` behind these
+  int64_t keys = 0;
+  int64_t values_behind_keys = 0;  // 0: they are the same numbers
+  bool operator==(const AttentionLayout&) const = default;
+};
+
 class DeviceAttention {
  public:
   explicit DeviceAttention(const ModelConfig& config);
 
   /// Factor on a query's products with keys.
   [[nodiscard]] float scale() const;
+  /// Of what input() gives.
+  [[nodiscard]] AttentionLayout layout() const;
   /// Memory for a pass of `rows` rows; `moves` counts how often some address has changed.
   void make_room(int64_t rows, int64_t& moves);
 
@@ -44,6 +55,7 @@ class DeviceAttention {
   void output(const DeviceLatentAttention& weights, const float* attended, float* x, const PassRows& pass);
 
  private:
+  [[nodiscard]] DeviceAttentionRows rows_at(const float* q, const float* keys) const;
   [[nodiscard]] const float* latent_keys(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
   [[nodiscard]] float* head_queries(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
   void normalise(float* x, const DeviceVector& weight, int64_t rows, int64_t n, int64_t stride,

@@ -136,7 +136,7 @@ void DeviceCache::fill(int64_t entries) {
 }
 
 void DeviceCache::truncate(int64_t length) {
-  KVARENA_ASSERT(length >= first_kept_ && length <= length_,
+  KVARENA_ASSERT(may_truncate(length),
                  fmt::format("{} of {}, entries dropped before {}", length, length_, first_kept_));
   length_ = length;
   for (std::vector<int32_t>& head : held_) std::erase_if(head, [&](int32_t position) { return position >= length; });

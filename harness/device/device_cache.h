@@ -62,6 +62,7 @@ class DeviceCache {
   void fill(int64_t entries);
   /// Forgets the entries from position `length` on; where some were dropped, none of those that came from the host.
   void truncate(int64_t length);
+  [[nodiscard]] bool may_truncate(int64_t length) const { return length >= first_kept_ && length <= length_; }
   /// Tokens of the prompt when they are known before its first pass, else 0 (dynamic rope scaling).
   int64_t prompt_length = 0;
 

@@ -62,12 +62,14 @@ struct DeviceModel::Impl {
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
   InputBuffer inputs;
   StepInputs told;
+  BroughtRows brought;
   int64_t moves = 0;
   int64_t rows = 0;          // R, of the pass under way
   Workspace x;               // [R, hidden_size], the residual stream
   Workspace normed;          // [R, hidden_size]
   Workspace seen;            // [R, q_heads, head_dim of the cache]
   Workspace running;         // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;             // [R, q_heads], when it is brought to the host
   Workspace logits;          // [wanted rows, vocab_size]
   kernels::CudaBuffer best;  // [wanted rows] of int32_t
   std::unique_ptr<kernels::PinnedBuffer> answer;
@@ -98,7 +100,7 @@ struct DeviceModel::Impl {
   void check(std::span<const DevicePass> batch) const;
   void prepare(std::span<const DevicePass> batch);
   void tell();
-  int64_t make_room();
+  int64_t make_room(Bring bring);
   void run(kernels::CudaScratch& with);
   void run_or_replay();
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
@@ -178,7 +180,7 @@ void DeviceModel::Impl::tell() {
 }
 
 /// Memory for the pass; returns how many rows of logits are wanted.
-int64_t DeviceModel::Impl::make_room() {
+int64_t DeviceModel::Impl::make_room(Bring bring) {
   int64_t wanted = 0;
   for (const Sequence& s : sequences) wanted += wanted_rows(s);
   x.at_least(rows * config.hidden_size, moves);
@@ -186,6 +188,14 @@ int64_t DeviceModel::Impl::make_room() {
   attention.make_room(rows, moves);
   seen.at_least(rows * config.q_heads * shape().head_dim, moves);
   running.at_least(2 * rows * config.q_heads, moves);
+  if (bring == Bring::everything) lse.at_least(rows * config.q_heads, moves);
+  brought.make_room(bring,
+                    {.layers = config.layers,
+                     .rows = rows,
+                     .q_heads = config.q_heads,
+                     .hidden_size = config.hidden_size,
+                     .attention = attention.layout()},
+                    moves);
   feed_forward.make_room(rows, moves);
   logits.at_least(wanted * config.vocab_size, moves);
   return wanted;
@@ -302,7 +312,8 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
                         .head_dim = d,
                         .scale = attention.scale()},
                        growth, with, compute.stream());
-  kernels::finish_attention_cuda(all, rows, config.q_heads, d, nullptr, compute.stream());
+  float* const denominators = brought.what() == Bring::everything ? lse.data() : nullptr;
+  kernels::finish_attention_cuda(all, rows, config.q_heads, d, denominators, compute.stream());
 }
 
 void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& with) {
@@ -314,6 +325,7 @@ void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& wit
         const DeviceAttentionRows from = attention.input(kind, normed.data(), pass);
         append(layer, from, with);
         attend(layer, from, with);
+        brought.bring_attention(layer, from, normed.data(), lse.data(), compute.stream());
         attention.output(kind, seen.data(), x.data(), pass);
       },
       w.attention);
@@ -369,6 +381,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
     attention_block(layer, with);
     if (over_the_bus) attended[static_cast<size_t>(layer % 2)].record(compute.stream());
     mlp_block(layer);
+    brought.bring_residual(layer, x.data(), compute.stream());
   }
   head();
 }
@@ -376,7 +389,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
 /// What a recorded step may be replayed for; empty when the pass is not one.
 std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   if (config.expert.experts > 0) return {};
-  std::vector<int64_t> key{moves, inputs.moves()};
+  std::vector<int64_t> key{moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     const DeviceCache& cache = *s.pass->cache;
     if (s.rows != 1 || on_host(s) || cache.chosen_) return {};
@@ -397,7 +410,7 @@ void DeviceModel::Impl::run_or_replay() {
       kernels::cuda_synchronize(compute.stream());
       recorded.erase(recorded.begin());
     }
-    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].most = key[2 + 4 * i + 2];
+    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].most = key[3 + 4 * i + 2];
     auto step = std::make_unique<Recorded>();
     step->key = key;
     step->graph = std::make_unique<kernels::CudaGraph>(compute.stream(), [&] { run(step->scratch); });
@@ -417,6 +430,7 @@ DeviceModel::~DeviceModel() = default;
 DeviceModel::DeviceModel(DeviceModel&&) noexcept = default;
 
 const ModelConfig& DeviceModel::config() const { return impl_->config; }
+const std::vector<LayerShape>& DeviceModel::shapes() const { return impl_->shapes; }
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
 }
@@ -429,17 +443,22 @@ CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->replayed; }
 
-DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch) {
+DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring) {
   Impl& m = *impl_;
   m.check(batch);
   if (batch.empty()) return {};
   m.prepare(batch);
   m.tell();
-  const int64_t wanted = m.make_room();
+  const int64_t wanted = m.make_room(bring);
   m.run_or_replay();
   for (const Sequence& s : m.sequences) s.pass->cache->advance(s.rows);
   return {m.logits.data(), wanted};
 }
+
+float DeviceModel::query_factor() const {
+  return impl_->config.is_latent() ? impl_->attention.scale() / attention_scale(impl_->shape()) : 1.0F;
+}
+LayerRows DeviceModel::brought(int64_t layer) const { return impl_->brought.layer(layer); }
 
 std::span<const float> DeviceModel::download(const DeviceLogits& logits) {
   Impl& m = *impl_;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/device/brought_rows.h"
 #include "harness/device/device_cache.h"
 #include "harness/model/transformer.h"
 
@@ -41,6 +42,8 @@ class DeviceModel {
   DeviceModel(DeviceModel&&) noexcept;
 
   [[nodiscard]] const ModelConfig& config() const;
+  /// [layers], how entries look in a cache.
+  [[nodiscard]] const std::vector<LayerShape>& shapes() const;
   /// An empty cache of this model's shape, with room for `entries` tokens from the start.
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
   /// A cache on the device of what the host's holds, full or as a method left it, with room for `tokens` more. Throws
@@ -53,7 +56,13 @@ class DeviceModel {
   /// for the second time and replayed as a graph from then on. Throws
   /// UserError when a token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are
   /// chosen of a layer with a sliding window or of a cache that is not full; then no cache has changed.
-  DeviceLogits forward(std::span<const DevicePass> batch);
+  /// `bring`: what comes to the host behind it.
+  DeviceLogits forward(std::span<const DevicePass> batch, Bring bring = Bring::nothing);
+  /// What the last pass brought of a layer, all its rows in the batch's order; after synchronize().
+  [[nodiscard]] LayerRows brought(int64_t layer) const;
+  /// What queries brought of a latent's heads want to be those of the host, where scores are scaled by its width; 1 for
+  /// other attention.
+  [[nodiscard]] float query_factor() const;
   /// [rows * vocab_size]; waits for the pass. Valid until the next call.
   [[nodiscard]] std::span<const float> download(const DeviceLogits& logits);
   /// The largest logit's token of each row, the first of equals; waits for the pass. Throws UserError where one is not

@@ -6,12 +6,10 @@
 #include <functional>
 #include <span>
 
-#include "harness/core/error.h"
 #include "harness/device/weight_source.h"
 #include "harness/model/architectures/architecture.h"
-#include "harness/model/attention_projections.h"
 #include "harness/model/latent_rows.h"
-#include "kernels/cells/cells.h"
+#include "harness/model/pass_checks.h"
 
 namespace kvarena::device {
 namespace {
@@ -216,22 +214,13 @@ DeviceVector::DeviceVector(const std::vector<float>& host) : data_(static_cast<i
   kernels::cuda_synchronize(nullptr);
 }
 
-void require_runs_on_device(const ModelConfig& config) {
-  const int64_t head_dim = cache_shape(config, 0, kernels::DType::f32).head_dim;
-  if (head_dim % kernels::kCell == 0) return;
-  fail({.place = fmt::format("{} on the device", config.name),
-        .found = fmt::format("head_dim {}", head_dim),
-        .expected = fmt::format("a multiple of {}", kernels::kCell),
-        .action = "run this model on the host"});
-}
-
 DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
-  require_runs_on_device(config);
+  check_entries(config);
   return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype).weights();
 }
 
 DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed) {
-  require_runs_on_device(config);
+  check_entries(config);
   return Uploader(config, *random_source(config, seed), dtype).weights();
 }
 

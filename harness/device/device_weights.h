@@ -76,9 +76,6 @@ struct DeviceWeights {
   [[nodiscard]] const kernels::DeviceMatrix& head() const { return lm_head.n() == 0 ? embedding : lm_head; }
 };
 
-/// Throws UserError with a sentence when the device has no pass for such a model: odd heads.
-void require_runs_on_device(const ModelConfig& config);
-
 /// Reads everything the config's architecture needs and uploads it, a block of rows at a time. Throws UserError as
 /// load_weights() does.
 [[nodiscard]] DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint,

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "harness/core/error.h"
+#include "harness/method/prompt_attention.h"
 #include "kernels/attention_sums/attention_sums.h"
 #include "kernels/common/parallel.h"
 
@@ -23,6 +24,12 @@ PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_
     for (const int64_t left_out : needs.query_moments) seen.query_moments.push_back({.left_out = left_out});
     for (const auto& each : needs.statistics) seen.statistics.push_back({.id = each->id(), .width = each->width()});
   }
+}
+
+HookReach PromptObserver::reach() const {
+  const bool reads = needs_.prompt_attention || !needs_.statistics.empty();
+  const bool looks = needs_.window > 0 || needs_.hidden || !needs_.query_moments.empty() || !needs_.taps.empty();
+  return reads || looks ? HookReach::rows : HookReach::nothing;
 }
 
 std::vector<LayerObservations> PromptObserver::take() {
@@ -102,6 +109,12 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
           .prompt_tokens = prompt_tokens_,
           .model = model_,
           .request = cache_};
+}
+
+/// A method that attends to prompts in its own way acts in their passes.
+HookReach MethodHooks::reach() const {
+  const bool acts = method_->acts_in_passes() || prompt_attention(*method_) != nullptr;
+  return acts ? HookReach::attention : HookReach::nothing;
 }
 
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {

@@ -17,6 +17,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
  public:
   PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
 
+  [[nodiscard]] HookReach reach() const override;
   [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
                                                  const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
@@ -59,6 +60,7 @@ class MethodHooks : public AttentionHooks {
         model_(model),
         wants_hidden_(method.needs().step_hidden) {}
 
+  [[nodiscard]] HookReach reach() const override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;

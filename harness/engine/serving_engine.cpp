@@ -24,6 +24,7 @@ class ServingEngine::GuardedHooks final : public AttentionHooks {
  public:
   explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
 
+  [[nodiscard]] HookReach reach() const override { return hooks_->reach(); }
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override {
     guard([&] { hooks_->before_pass(cache, tokens); });
   }

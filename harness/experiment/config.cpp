@@ -116,6 +116,12 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("kv_dtype", kv_dtype).one_of({"", "bf16", "f16", "f32"}).doc("entries of the full cache; empty = dtype");
   p("window", window).min(16).doc("longest prompt and output together, in tokens; absent = the checkpoint's own");
   p("template", chat_template).doc("chat template: auto (the checkpoint's own), none, or a name");
+  p("device", device)
+      .one_of({"cpu", "cuda"})
+      .doc(
+          "where passes are computed that leave the cache to themselves: prompts, and decoding behind methods that "
+          "drop "
+          "entries of the prompt; all else is the processor's");
   p("tensor_parallel", tensor_parallel)
       .min(1)
       .max(1024)
@@ -128,6 +134,7 @@ std::string ModelEntry::parameters_json(bool placement) const {
   ModelEntry copy = *this;
   json values = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
   if (!placement || tensor_parallel == 1) values.erase("tensor_parallel");
+  if (device == "cpu") values.erase("device");
   values.erase("ranks_at");
   return values.dump();
 }

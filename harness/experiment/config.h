@@ -24,6 +24,7 @@ struct ModelEntry {
   std::string kv_dtype;                // of the full cache; "" = dtype
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
+  std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
   int64_t tensor_parallel = 1;         // ranks that share the weights; changes times and memory, no result
   std::string ranks_at;                // HOST:PORT where ranks started elsewhere join; "" = they are started here
   std::string source;                  // where people get it, as configs/models says; decides nothing

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/device/open_device.h"
 #include "harness/model/tokenizer/token_ranges.h"
 #include "harness/parallel/split_model.h"
 
@@ -87,6 +88,10 @@ Transformer& LoadedModel::transformer() {
                                                                          .listen = entry_.ranks_at,
                                                                          .checkpoint = file_,
                                                                          .weights = options.weights}));
+    if (entry_.device != "cpu") {
+      const std::string place = fmt::format("model {}: device \"{}\"", entry_.name, entry_.device);
+      transformer_->offload_to(device::open_device(place, opened_.config, *opened_.checkpoint, options));
+    }
   }
   return *transformer_;
 }

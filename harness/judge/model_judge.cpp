@@ -215,6 +215,7 @@ std::vector<store::RunInput> ModelJudge::inputs(const ModelEntry& model) {
   for (const auto& file : loaded(model).opened().checkpoint->files()) {
     json detail = {{"bytes", std::filesystem::file_size(file)}};
     if (model.tensor_parallel > 1) detail["ranks"] = model.tensor_parallel;
+    if (model.device != "cpu") detail["device"] = model.device;
     inputs.push_back({.kind = "model",
                       .name = file.filename().string(),
                       .sha256 = hashes_.of(file),

@@ -3,8 +3,20 @@
 #include <fmt/format.h>
 
 #include "harness/core/error.h"
+#include "harness/model/attention_projections.h"
+#include "kernels/cells/cells.h"
 
 namespace kvarena {
+
+void check_entries(const ModelConfig& config) {
+  const int64_t head_dim = cache_shape(config, 0, kernels::DType::f32).head_dim;
+  if (head_dim % kernels::kCell == 0) return;
+  fail({.place = config.name,
+        .found = config.is_latent() ? fmt::format("a latent of {} and {} rotated channels", config.latent.kv_lora_rank,
+                                                  config.latent.rope_head_dim)
+                                    : fmt::format("head_dim {}", head_dim),
+        .expected = fmt::format("a multiple of {}", kernels::kCell)});
+}
 
 void check_tokens(const ModelConfig& config, std::span<const int32_t> tokens) {
   for (const int32_t token : tokens) {

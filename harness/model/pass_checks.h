@@ -1,5 +1,5 @@
 #pragma once
-// What a pass asks of a model, checked before anything changes.
+// What a pass asks of a model and of its tokens, checked before anything changes.
 
 #include <cstdint>
 #include <span>
@@ -7,6 +7,9 @@
 #include "harness/model/config.h"
 
 namespace kvarena {
+
+/// Throws UserError when entries of the cache do not fill the lanes of their cells.
+void check_entries(const ModelConfig& config);
 
 /// Throws UserError when an id is outside the vocabulary.
 void check_tokens(const ModelConfig& config, std::span<const int32_t> tokens);

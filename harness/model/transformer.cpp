@@ -14,23 +14,8 @@
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/transformer_impl.h"
 #include "kernels/attention/attention.h"
-#include "kernels/cells/cells.h"
 
 namespace kvarena {
-namespace {
-
-/// Cache entries lie in cells whose lanes the kernels fill.
-void check_supported(const ModelConfig& config, const LayerShape& shape) {
-  if (shape.head_dim % kernels::kCell == 0) return;
-  fail({.place = config.name,
-        .found = config.is_latent() ? fmt::format("a latent of {} and {} rotated channels", config.latent.kv_lora_rank,
-                                                  config.latent.rope_head_dim)
-                                    : fmt::format("head_dim {}", shape.head_dim),
-        .expected = fmt::format("a multiple of {}", kernels::kCell)});
-}
-
-}  // namespace
-
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
@@ -207,7 +192,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     impl_->shapes.push_back(cache_shape(config, layer, options.cache));
   }
-  check_supported(config, impl_->shapes.front());
+  check_entries(config);
   impl_->weights = load_weights(config, checkpoint, options.weights, ranks ? ranks->share() : Share{});
   impl_->rope = rope_frequencies(config);
   if (config.is_latent()) {  // so that stored keys are turned by plain angles
@@ -250,25 +235,28 @@ std::vector<int64_t> Transformer::rank_bytes() const {
 std::string Transformer::lost() const { return impl_->driver ? impl_->driver->lost() : ""; }
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
-  Impl& m = *impl_;
-  m.check(batch);
-  const PacedStep paced(m.threads);
-  m.a.rows = 0;
-  for (const SequencePass& pass : batch) m.a.rows += static_cast<int64_t>(pass.tokens.size());
+  impl_->check(batch);
+  return impl_->forward(batch);
+}
+
+std::span<const float> Transformer::Impl::run(std::span<const SequencePass> batch) {
+  const PacedStep paced(threads);
+  a.rows = 0;
+  for (const SequencePass& pass : batch) a.rows += static_cast<int64_t>(pass.tokens.size());
 
   for (const SequencePass& pass : batch) {
     if (pass.hooks != nullptr) pass.hooks->before_pass(*pass.cache, pass.tokens);
   }
-  m.embed(batch);
-  m.make_rotations(batch);
-  if (std::ranges::any_of(batch, [&](const SequencePass& pass) { return m.last_layer(pass) + 1 < m.config.layers; })) {
-    m.run_layers_with_exits(batch);
+  embed(batch);
+  make_rotations(batch);
+  if (std::ranges::any_of(batch, [&](const SequencePass& pass) { return last_layer(pass) + 1 < config.layers; })) {
+    run_layers_with_exits(batch);
   } else {
-    for (int64_t layer = 0; layer < m.config.layers; ++layer) m.run_layer(layer, batch);
+    for (int64_t layer = 0; layer < config.layers; ++layer) run_layer(layer, batch);
   }
   for (const SequencePass& pass : batch) pass.cache->length += static_cast<int64_t>(pass.tokens.size());
 
-  return m.head(m.collect_wanted(batch));
+  return head(collect_wanted(batch));
 }
 
 }  // namespace kvarena

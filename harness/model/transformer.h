@@ -84,6 +84,8 @@ struct Recomputed {
   std::vector<int32_t> positions;  // of those that all layers computed
 };
 
+class Offload;
+
 /// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
 /// each token's logits are the same bits alone, in a batch, or inside a verification run.
 /// One thread at a time may call forward(); kernels use OpenMP threads inside.
@@ -96,6 +98,9 @@ class Transformer {
               std::unique_ptr<RankChannel> ranks = nullptr);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
+
+  /// From now on `device` computes the passes that it takes; everything else stays with the processor.
+  void offload_to(std::unique_ptr<Offload> device);
 
   [[nodiscard]] const ModelConfig& config() const;
   [[nodiscard]] const TransformerOptions& options() const;

@@ -4,6 +4,7 @@
 
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
+#include "harness/model/offload.h"
 #include "harness/model/ranks/driver.h"
 #include "harness/model/step_threads.h"
 #include "harness/model/transformer.h"
@@ -16,6 +17,7 @@ struct Transformer::Impl {
   TransformerOptions options;
   ModelWeights weights;
   std::unique_ptr<RankDriver> driver;  // of the other ranks; null: all weights are here
+  std::unique_ptr<Offload> device;     // null: everything is computed here
   RopeFrequencies rope;                // of the channels that are rotated
   RopeFrequencies rotation;            // of a whole head in the cache
   std::string fingerprint;
@@ -28,12 +30,17 @@ struct Transformer::Impl {
   Workspace lse;                   // [R, q_heads]
   Workspace logits;                // [wanted rows, vocab_size]
   Workspace left;                  // [R, hidden_size], residuals of sequences that left early
+  Workspace together;              // [wanted rows, vocab_size], of passes that were computed in two places
   std::vector<int32_t> positions;  // [R]
   std::vector<int64_t> lengths;    // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
   Workspace stream;                // recompute(): residuals of all rows
   Workspace stream_turn;           // recompute(): cos of all rows, then sin
 
   void check(std::span<const SequencePass> batch) const;
+  /// One pass here.
+  std::span<const float> run(std::span<const SequencePass> batch);
+  /// The same, parts of it on the device (offload.cpp).
+  std::span<const float> forward(std::span<const SequencePass> batch);
   void embed(std::span<const SequencePass> batch);
   void make_rotations(std::span<const SequencePass> batch);
   void fill_rotations(float* cos, float* sin);  // of all `positions`

@@ -4,7 +4,10 @@ namespace kvarena {
 namespace {
 
 /// Full KV: every entry stays, in the cache's dtype. What all other methods are compared with.
-class Full final : public Method {};
+class Full final : public Method {
+ public:
+  [[nodiscard]] bool acts_in_passes() const override { return false; }
+};
 
 KVARENA_METHOD(Full, Family::reference,
                {.name = "full",

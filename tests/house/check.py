@@ -37,12 +37,12 @@ ARROWS = {
     "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store"},
     # Judges a request for the experiment, through the interface that the experiment declares.
     "harness/judge": BELOW_ENGINE | MEASURING
-    | {"harness/parallel", "harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/contexts",
+    | {"harness/device", "harness/parallel", "harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/contexts",
        "harness/library",
        "harness/store", "harness/experiment"},
     "harness/workers": {"harness/core", "harness/store", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/parallel", "harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
+    | {"harness/device", "harness/parallel", "harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
        "harness/throughput", "harness/terminal", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},

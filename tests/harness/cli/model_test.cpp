@@ -142,6 +142,21 @@ TEST(ModelGenerate, WrongSettingsAreRefusedBeforeTheModelIsRead) {
   expect_refused(with({}), "there/is/none: found nothing there");
 }
 
+TEST(Models, ADeviceThatIsNotThereIsNamed) {
+  const std::vector<std::string> words{"model", "generate", "--model",          tiny().path(),
+                                       "--ids", kIds,       "--max-new-tokens", "3"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    auto all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_kvarena(all);
+  };
+  expect_refused(with({"--device", "gpu"}), "gpu");
+  expect_refused(with({"--device", "cuda", "--tensor-parallel", "2"}), "--device: found cuda beside --tensor-parallel");
+  const Finished finished = with({"--device", "cuda"});
+  if (finished.code != 0) expect_refused(finished, "--device cuda: found ");
+  EXPECT_EQ(with({"--device", "cpu"}).code, 0);
+}
+
 TEST(Models, APromptLongerThanTheWindowIsRefused) {
   for (const std::string command : {"logits", "generate"}) {
     expect_refused(run_kvarena({"model", command, "--model", tiny().path(), "--ids", many_ids(257)}), "256");

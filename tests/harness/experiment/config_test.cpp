@@ -69,7 +69,7 @@ TEST(Config, EveryProblemComesAtOnceWithItsPlace) {
   EXPECT_NE(problems.find("did you mean \"smollm2-135m\"?"), std::string::npos);
 }
 
-TEST(Config, RanksThatJoinNeedAModelThatIsShared) {
+TEST(Config, WhereAModelIsComputedIsChecked) {
   const auto problems = [](const std::string& entry) {
     return problems_of(R"({"name": "x", "workloads": ["qasper"], "methods": ["full"],
                            "models": [{"name": "smollm2-135m", )" +
@@ -79,6 +79,10 @@ TEST(Config, RanksThatJoinNeedAModelThatIsShared) {
   EXPECT_NE(problems(R"("ranks_at": "node1:80")").find("models[0].ranks_at: found \"node1:80\" for one rank"),
             std::string::npos);
   EXPECT_NE(problems(R"("tensor_parallel": 0)").find("models[0].tensor_parallel: found 0"), std::string::npos);
+  EXPECT_EQ(problems(R"("device": "cuda")"), "");
+  EXPECT_NE(problems(R"("device": "gpu")").find("models[0].device: found \"gpu\""), std::string::npos);
+  EXPECT_NE(problems(R"("device": "cuda", "tensor_parallel": 2)").find("models[0].device: found \"cuda\" for 2 ranks"),
+            std::string::npos);
 }
 
 TEST(Config, MissingListsAreNamed) {

@@ -70,6 +70,8 @@ TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   EXPECT_FALSE(same({.set = {"engine.seed=1"}}));
   EXPECT_FALSE(same({.set = {"engine.max_new_tokens=9"}}));
   EXPECT_FALSE(same({.set = {"models[0].dtype=f32"}}));
+  EXPECT_TRUE(same({.set = {"models[0].device=cpu"}}));
+  EXPECT_FALSE(same({.set = {"models[0].device=cuda"}})) << "a device rounds in its own way";
   EXPECT_FALSE(same({.set = {"name=other"}}));
   EXPECT_NE(ids_of(plan_of(kSmallConfig, {}, "none")), ids) << "another protocol is another cell";
   // Setting one method leaves the others alone.

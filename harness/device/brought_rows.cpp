@@ -1,0 +1,69 @@
+#include "harness/device/brought_rows.h"
+
+namespace kvarena::device {
+
+/// Keys and values that stand in the rows of queries come with these.
+BroughtRows::Places BroughtRows::places() const {
+  const AttentionLayout& layout = shape_.attention;
+  const bool everything = what_ == Bring::everything;
+  const int64_t rows = shape_.rows;
+  const int64_t q = everything || layout.together ? rows * layout.q_stride : 0;
+  const int64_t entries = q + (layout.together ? 0 : rows * layout.kv_stride);
+  const int64_t lse = entries + (everything ? rows * shape_.q_heads : 0);
+  const int64_t stream = everything ? rows * shape_.hidden_size : 0;
+  return {.entries = q, .lse = entries, .hidden = lse, .residual = lse + stream, .end = lse + 2 * stream};
+}
+
+void BroughtRows::make_room(Bring what, const Shape& shape, int64_t& moves) {
+  what_ = what;
+  shape_ = shape;
+  if (what == Bring::nothing) return;
+  const int64_t bytes = shape.layers * places().end * 4;
+  if (bytes <= bytes_) return;
+  pinned_.reset();
+  pinned_ = std::make_unique<kernels::PinnedBuffer>(bytes);
+  bytes_ = bytes;
+  ++moves;
+}
+
+float* BroughtRows::memory(int64_t layer) const { return static_cast<float*>(pinned_->data()) + layer * places().end; }
+
+void BroughtRows::bring_attention(int64_t layer, const DeviceAttentionRows& from, const float* hidden, const float* lse,
+                                  kernels::CudaStream stream) {
+  if (what_ == Bring::nothing) return;
+  const Places at = places();
+  float* const to = memory(layer);
+  const auto copy = [&](int64_t begin, int64_t end, const float* rows) {
+    if (end > begin) kernels::cuda_download(to + begin, rows, (end - begin) * 4, stream);
+  };
+  copy(0, at.entries, from.q);
+  copy(at.entries, at.lse, from.keys);
+  copy(at.lse, at.hidden, lse);
+  copy(at.hidden, at.residual, hidden);
+}
+
+void BroughtRows::bring_residual(int64_t layer, const float* residual, kernels::CudaStream stream) {
+  const Places at = places();
+  if (what_ != Bring::everything) return;
+  kernels::cuda_download(memory(layer) + at.residual, residual, (at.end - at.residual) * 4, stream);
+}
+
+LayerRows BroughtRows::layer(int64_t layer) const {
+  const AttentionLayout& layout = shape_.attention;
+  const Places at = places();
+  const float* const rows = memory(layer);
+  const float* const keys = layout.together ? rows + layout.keys : rows + at.entries;
+  LayerRows brought{.attention = {.q = nullptr,
+                                  .q_stride = layout.q_stride,
+                                  .keys = keys,
+                                  .values = keys + layout.values_behind_keys,
+                                  .kv_stride = layout.kv_stride}};
+  if (what_ != Bring::everything) return brought;
+  brought.attention.q = rows;
+  brought.lse = rows + at.lse;
+  brought.hidden = rows + at.hidden;
+  brought.residual = rows + at.residual;
+  return brought;
+}
+
+}  // namespace kvarena::device

@@ -1,0 +1,61 @@
+#pragma once
+// What a pass computed of its rows, brought to the host: entries for the host's cache, and what methods look at.
+
+#include <cstdint>
+#include <memory>
+
+#include "harness/device/device_attention.h"
+#include "kernels/cuda/device.h"
+
+namespace kvarena::device {
+
+/// Which rows come to the host behind a pass.
+enum class Bring : uint8_t {
+  nothing,
+  entries,     // keys and values
+  everything,  // also queries, denominators, attention inputs and the residual stream
+};
+
+/// Of one layer and all rows of a pass, on the host; valid until the next pass.
+struct LayerRows {
+  DeviceAttentionRows attention;    // pointers to the host's copies; q is null unless everything was asked for
+  const float* lse = nullptr;       // [rows, q_heads], natural logarithm of the softmax denominators
+  const float* hidden = nullptr;    // [rows, hidden_size], the layer's attention input
+  const float* residual = nullptr;  // [rows, hidden_size], behind the layer
+};
+
+/// Pinned memory for them. Recorded passes write to the same places again.
+class BroughtRows {
+ public:
+  struct Shape {
+    int64_t layers = 0, rows = 0;
+    int64_t q_heads = 0, hidden_size = 0;
+    AttentionLayout attention;
+    bool operator==(const Shape&) const = default;
+  };
+  /// Room for a pass of this shape; `moves` counts how often addresses have changed.
+  void make_room(Bring what, const Shape& shape, int64_t& moves);
+  /// Queues the copies of one layer behind what `stream` was given; those that nobody asked for are none.
+  void bring_attention(int64_t layer, const DeviceAttentionRows& from, const float* hidden, const float* lse,
+                       kernels::CudaStream stream);
+  void bring_residual(int64_t layer, const float* residual, kernels::CudaStream stream);
+
+  [[nodiscard]] Bring what() const { return what_; }
+  /// Once the stream has come as far.
+  [[nodiscard]] LayerRows layer(int64_t layer) const;
+
+ private:
+  /// Where the parts of a layer behind its queries begin, in floats.
+  struct Places {
+    int64_t entries, lse, hidden, residual, end;
+  };
+  [[nodiscard]] Places places() const;
+  [[nodiscard]] float* memory(int64_t layer) const;
+
+  Bring what_ = Bring::nothing;
+  Shape shape_;
+  std::unique_ptr<kernels::PinnedBuffer> pinned_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace kvarena::device

@@ -1,0 +1,73 @@
+#pragma once
+// Copies on the device of caches that live on the host.
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "harness/device/device_model.h"
+
+namespace kvarena::device {
+
+class CacheTwins;
+
+/// A cache's copy on the device, as of the last pass that ran there. Lives in KvCache::twin; when memory is short its
+/// entries go and it stays empty.
+class DeviceTwin final : public CacheTwin {
+ public:
+  explicit DeviceTwin(std::shared_ptr<CacheTwins> all);
+  ~DeviceTwin() override;
+  DeviceTwin(const DeviceTwin&) = delete;
+  DeviceTwin& operator=(const DeviceTwin&) = delete;
+
+ private:
+  friend class CacheTwins;
+  /// Takes back on the device what was taken back on the host; false when the host's cache has become another one.
+  [[nodiscard]] bool follow(const KvCache& host);
+  void remember(const KvCache& host);
+
+  /// What a layer of the host was when the copy was made.
+  struct Layer {
+    std::vector<uint64_t> versions;  // of its segments
+    int64_t newest = 0;              // entries in its tail
+  };
+  std::shared_ptr<CacheTwins> all_;
+  std::optional<DeviceCache> cache_;
+  std::vector<Layer> layers_;
+};
+
+/// All of one model's. The least recently used ones go when there is no room for another. Thread-safe but for the
+/// caches themselves, each of which one thread uses at a time.
+class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
+ public:
+  /// At most `bytes` on the device; the model must outlive the calls, not the twins.
+  explicit CacheTwins(int64_t bytes) : most_(bytes) {}
+
+  /// The device's copies of the caches, up to date and with room for so many more tokens each. They are not given away
+  /// before the next call.
+  [[nodiscard]] std::vector<DeviceCache*> of(DeviceModel& model, std::span<KvCache* const> hosts,
+                                             std::span<const int64_t> tokens);
+  /// The device appended to the copy what the host has got too.
+  static void appended(KvCache& host);
+
+  /// Caches that were copied whole, and copies that made room for others.
+  [[nodiscard]] int64_t uploads() const { return uploads_; }
+  [[nodiscard]] int64_t evictions() const { return evictions_; }
+
+ private:
+  friend class DeviceTwin;
+  DeviceTwin& twin_of(KvCache& host);
+  void make_room(int64_t bytes, std::span<DeviceTwin* const> needed);
+  [[nodiscard]] int64_t held() const;
+
+  int64_t most_;
+  int64_t uploads_ = 0, evictions_ = 0;
+  mutable std::mutex mutex_;
+  std::list<DeviceTwin*> used_;  // least recently used first
+};
+
+}  // namespace kvarena::device

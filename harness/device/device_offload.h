@@ -1,0 +1,46 @@
+#pragma once
+// A Transformer's passes on a device: caches and methods stay on the host, what they leave is attended to there.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/device/cache_twins.h"
+#include "harness/device/device_model.h"
+#include "harness/model/offload.h"
+
+namespace kvarena::device {
+
+/// Takes the passes of whole models over caches whose entries are not packed, unless hooks choose what is attended to
+/// or change the cache: prompts that methods observe, decoding behind methods that drop entries of the prompt,
+/// verification. Views of retrieving methods, packed entries and trees of drafts are the host's.
+///
+/// The host's cache gets every entry that the device computes. Readers of a prompt's attention are shown that of the
+/// host, computed again from the device's queries.
+class DeviceOffload final : public Offload {
+ public:
+  /// Caches may take `cache_bytes` on the device; 0: most of what is free once the weights are there.
+  explicit DeviceOffload(DeviceModel model, int64_t cache_bytes = 0);
+
+  [[nodiscard]] bool takes(const SequencePass& pass) const override;
+  std::span<const float> forward(std::span<const SequencePass> batch) override;
+
+  [[nodiscard]] const DeviceModel& model() const { return model_; }
+  [[nodiscard]] const CacheTwins& twins() const { return *twins_; }
+  /// Tokens that went through the device.
+  [[nodiscard]] int64_t tokens() const { return tokens_; }
+
+ private:
+  [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
+  void finish(std::span<const SequencePass> batch);
+  void show(int64_t layer, const SequencePass& pass, const LayerRows& rows, int64_t first_row);
+
+  DeviceModel model_;
+  std::vector<LayerShape> shapes_;  // [layers]
+  std::shared_ptr<CacheTwins> twins_;
+  // Of what is shown: queries as the host has them, and attention that is computed again for readers.
+  std::vector<float> queries_, attended_, running_;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace kvarena::device

@@ -1,0 +1,14 @@
+#include "harness/core/error.h"
+#include "harness/device/open_device.h"
+
+namespace kvarena::device {
+
+std::unique_ptr<Offload> open_device(const std::string& place, const ModelConfig& /*config*/,
+                                     const Checkpoint& /*checkpoint*/, const TransformerOptions& /*options*/) {
+  fail({.place = place,
+        .found = "a program that was built without CUDA",
+        .expected = "one built with -DKVARENA_CUDA=ON",
+        .action = "build the preset \"cuda\""});
+}
+
+}  // namespace kvarena::device

@@ -1,0 +1,256 @@
+// A Transformer whose passes run on a device (emulated here), with methods on the host: against the host alone, and
+// that a request's bits are its own.
+#include "harness/device/device_offload.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/decoding.h"
+#include "tests/support/golden_model.h"
+#include "tests/support/registered_method.h"
+
+namespace kvarena::device {
+namespace {
+
+using kernels::DType;
+using nlohmann::json;
+using testing::decode;
+using testing::Decoded;
+using testing::RandomCheckpoint;
+using testing::tiny_prompt;
+
+constexpr TransformerOptions kF32{.weights = DType::f32, .cache = DType::f32};
+const Needs kEverything{
+    .prompt_attention = true, .window = 64, .hidden = true, .query_moments = {4}, .taps = {Tap::low}};
+
+/// The tiny model with a device beside it.
+class Offloaded {
+ public:
+  explicit Offloaded(int64_t cache_bytes = 1 << 30) : model_(testing::tiny_model(1, kF32)) {
+    const ModelConfig config = testing::tiny_config();
+    const RandomCheckpoint checkpoint(testing::llama_tensors(config), 1);
+    auto device = std::make_unique<DeviceOffload>(DeviceModel(config, checkpoint, kF32), cache_bytes);
+    device_ = device.get();
+    model_.offload_to(std::move(device));
+  }
+  [[nodiscard]] Transformer& model() { return model_; }
+  [[nodiscard]] const DeviceOffload& device() const { return *device_; }
+
+ private:
+  Transformer model_;
+  DeviceOffload* device_;
+};
+
+/// Largest difference over the largest number.
+double relative_error(std::span<const float> got, std::span<const float> want) {
+  EXPECT_EQ(got.size(), want.size());
+  double difference = 0, largest = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
+    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
+  }
+  return largest == 0 ? difference : difference / largest;
+}
+
+std::vector<float> fed(Transformer& model, KvCache& cache, std::span<const int32_t> tokens) {
+  const SequencePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all};
+  const std::span<const float> logits = model.forward({&pass, 1});
+  return {logits.begin(), logits.end()};
+}
+
+TEST(DeviceOffload, WhatIsObservedOfAPromptIsWhatTheHostSees) {
+  Transformer host = testing::tiny_model(1, kF32);
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(90);
+  const Prefill want = prefill(host, tokens, kEverything), got = prefill(offloaded.model(), tokens, kEverything, 40);
+  EXPECT_EQ(offloaded.device().tokens(), 90);
+  EXPECT_LT(relative_error(got.logits, want.logits), 1e-4);
+  for (size_t layer = 0; layer < want.observations.size(); ++layer) {
+    const LayerObservations &a = got.observations[layer], &b = want.observations[layer];
+    EXPECT_LT(relative_error(a.prompt_attention, b.prompt_attention), 1e-4);
+    EXPECT_LT(relative_error(a.window_queries, b.window_queries), 1e-4);
+    EXPECT_LT(relative_error(a.window_lse, b.window_lse), 1e-4);
+    EXPECT_LT(relative_error(a.hidden, b.hidden), 1e-4);
+    ASSERT_EQ(a.residual.size(), b.residual.size());
+    EXPECT_LE(relative_error(a.residual, b.residual), b.residual.empty() ? 0 : 1e-4);
+    for (size_t i = 0; i < b.query_moments.at(0).mean.size(); ++i)
+      EXPECT_NEAR(a.query_moments.at(0).mean[i], b.query_moments.at(0).mean[i], 1e-4);
+  }
+}
+
+TEST(DeviceOffload, ALatentsQueriesAreShownAsTheHostHasThem) {
+  const testing::GoldenModel golden = testing::golden_model("deepseek_v2");
+  Transformer host = golden.transformer(kF32), model = golden.transformer(kF32);
+  model.offload_to(std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kF32), 1 << 30));
+  std::vector<int32_t> tokens;
+  for (int32_t i = 3; i < 40; ++i) tokens.push_back(i);
+  const Needs needs{.prompt_attention = true, .window = 8};
+  const Prefill want = prefill(host, tokens, needs), got = prefill(model, tokens, needs);
+  for (size_t layer = 0; layer < want.observations.size(); ++layer) {
+    const LayerObservations &a = got.observations[layer], &b = want.observations[layer];
+    EXPECT_LT(relative_error(a.window_queries, b.window_queries), 1e-4);
+    EXPECT_LT(relative_error(a.window_lse, b.window_lse), 1e-4);
+    EXPECT_LT(relative_error(a.prompt_attention, b.prompt_attention), 1e-4);
+  }
+}
+
+TEST(DeviceOffload, TheHostsCacheHoldsWhatTheDeviceComputedBitForBit) {
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(80);
+  KvCache cache = offloaded.model().make_cache();
+  const std::vector<float> first = fed(offloaded.model(), cache, std::span(tokens).first(60));
+  EXPECT_EQ(cache.length, 60);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // it grew where it was computed
+  KvCache copy = cache.clone();
+  const std::vector<float> want = fed(offloaded.model(), cache, std::span(tokens).last(20));
+  EXPECT_EQ(fed(offloaded.model(), copy, std::span(tokens).last(20)), want);  // brought from the host
+  EXPECT_EQ(offloaded.device().twins().uploads(), 1);
+}
+
+TEST(DeviceOffload, WhatWasTakenBackOrChangedIsNotAttendedTo) {
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(80), other = tiny_prompt(20, 3);
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, std::span(tokens).first(60));
+  const std::vector<float> want = fed(offloaded.model(), cache, std::span(tokens).last(20));
+  cache.truncate(60);
+  (void)fed(offloaded.model(), cache, other);
+  cache.truncate(60);
+  EXPECT_EQ(fed(offloaded.model(), cache, std::span(tokens).last(20)), want);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // the device took back what the host did
+
+  cache.truncate(60);
+  const std::vector<float> zeros(32);
+  cache.layers[1].tail().overwrite(1, 17, zeros.data(), nullptr);
+  EXPECT_NE(fed(offloaded.model(), cache, std::span(tokens).last(20)), want);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 1);
+}
+
+TEST(DeviceOffload, CachesThatMadeRoomForOthersComeBack) {
+  Offloaded roomy;
+  const int64_t one = DeviceCache(roomy.device().model().shapes(), Placement::device, 512).bytes();
+  Offloaded tight(one + one / 2);
+  const std::vector<int32_t> tokens = tiny_prompt(60);
+  std::vector<std::vector<float>> logits[2];
+  for (Offloaded* each : {&roomy, &tight}) {
+    KvCache a = each->model().make_cache(), b = each->model().make_cache();
+    for (size_t at = 0; at < 60; at += 20) {
+      for (KvCache* cache : {&a, &b})
+        logits[each == &tight].push_back(fed(each->model(), *cache, std::span(tokens).subspan(at, 20)));
+    }
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+  EXPECT_EQ(roomy.device().twins().evictions(), 0);
+  EXPECT_GE(tight.device().twins().evictions(), 4);
+  EXPECT_GE(tight.device().twins().uploads(), 4);
+}
+
+TEST(DeviceOffload, WhatTheDeviceDoesNotTakeIsTheHosts) {
+  Offloaded offloaded;
+  const DeviceOffload& device = offloaded.device();
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, tiny_prompt(40));
+  const std::vector<int32_t> token{1}, parents{-1};
+  EXPECT_TRUE(device.takes({.tokens = token, .cache = &cache}));
+  EXPECT_FALSE(device.takes({.tokens = token, .cache = &cache, .exit_after = 1}));
+  EXPECT_FALSE(device.takes({.tokens = token, .cache = &cache, .parents = parents}));
+  AttentionHooks steering;
+  EXPECT_FALSE(device.takes({.tokens = token, .cache = &cache, .hooks = &steering}));
+  KvCache narrow = testing::tiny_model().make_cache();  // of 16 bits a number
+  EXPECT_FALSE(device.takes({.tokens = token, .cache = &narrow}));
+}
+
+/// Requests of the device, of the host, and one whose prompt is read, in the same passes.
+TEST(DeviceOffload, BitsDoNotDependOnWhoElseIsInAPassWhereverThatIsComputed) {
+  Offloaded offloaded;
+  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), kEverything);
+  const std::vector<json> specs = {{{"name", "full"}},
+                                   {{"name", "snapkv"}, {"keep", 0.5}},
+                                   {{"name", "quest"}, {"keep", 0.5}},
+                                   {{"name", "kivi"}, {"bits", 4}, {"group_size", 32}}};
+  std::vector<std::unique_ptr<Method>> methods;
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<Session*> running;
+  std::vector<testing::Logits> logits(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    methods.push_back(make_method(specs[i], "test"));
+    sessions.push_back(
+        testing::start_noted(offloaded.model(), prompt, *methods[i], logits[i], {.stop = {.max_new_tokens = 6}}));
+    running.push_back(sessions.back().get());
+  }
+  run_together(offloaded.model(), running);
+  for (size_t i = 0; i < specs.size(); ++i)
+    EXPECT_EQ(logits[i], decode(offloaded.model(), prompt, specs[i], 6).logits) << specs[i];
+}
+
+TEST(DeviceOffload, VerificationIsLosslessBitForBit) {
+  Offloaded offloaded;
+  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), kEverything);
+  const Decoded full = decode(offloaded.model(), prompt, {{"name", "full"}}, 16);
+  const int64_t plain = offloaded.device().tokens();
+  const json drafter{{"name", "snapkv"}, {"keep", 0.5}};
+  const Decoded verified = decode(offloaded.model(), prompt, {{"name", "vericache"}, {"drafter", drafter}}, 16);
+  EXPECT_EQ(verified.tokens, full.tokens);
+  EXPECT_EQ(verified.logits, full.logits);
+  EXPECT_GT(verified.activity.tokens_drafted, 0);
+  EXPECT_GE(offloaded.device().tokens() - plain, 15);
+}
+
+/// Any method gives on a device what it gives on the host, within rounding: its own part is the host's anyway. Where it
+/// packs entries, the last bit of a number decides now and then which code it gets: together that must cost less than
+/// packing does.
+class EveryMethodOnADevice : public testing::RegisteredMethod {
+ protected:
+  using Forced = std::optional<std::vector<int32_t>>;
+
+  [[nodiscard]] Decoded answer(Transformer& model, const json& spec, Forced forced) const {
+    const Needs needs = make_method(testing::active_settings(entry()), "test")->needs();
+    const Prefill prompt = prefill(model, tiny_prompt(96), needs, kPrefillChunk, model_facts(model, {fitted_folder()}));
+    const int64_t count = forced ? static_cast<int64_t>(forced->size()) : 8;
+    return decode(model, prompt, spec, count, {.forced = std::move(forced)});
+  }
+};
+
+double mean_difference(const testing::Logits& a, const testing::Logits& b) {
+  double sum = 0;
+  for (size_t row = 0; row < a.size(); ++row) {
+    for (size_t i = 0; i < a[row].size(); ++i) sum += std::fabs(static_cast<double>(a[row][i]) - b.at(row).at(i));
+  }
+  return sum / static_cast<double>(a.size());
+}
+
+constexpr double kRounding = 2e-3;  // of float32 sums in another order, over the largest logit
+
+TEST_P(EveryMethodOnADevice, AnswersAsOnTheHost) {
+  const json spec = testing::active_settings(entry());
+  Transformer host = testing::tiny_model(1, kF32);
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = answer(host, spec, std::nullopt).tokens;
+  const bool drafts = make_method(spec, "test")->verifier() != nullptr;
+  const Forced forced = drafts ? std::nullopt : Forced(tokens);
+  const Decoded want = answer(host, spec, forced), got = answer(offloaded.model(), spec, forced);
+  EXPECT_GE(offloaded.device().tokens(), 96);
+  EXPECT_EQ(got.failure, want.failure);
+  EXPECT_EQ(got.tokens, want.tokens);
+  ASSERT_EQ(got.logits.size(), want.logits.size());
+  double error = 0;
+  for (size_t i = 0; i < want.logits.size(); ++i)
+    error = std::max(error, relative_error(got.logits[i], want.logits[i]));
+  if (error > kRounding && want.activity.entries_packed > 0) {
+    const Decoded full = answer(host, {{"name", "full"}}, forced);
+    EXPECT_LT(mean_difference(got.logits, want.logits), mean_difference(want.logits, full.logits));
+    EXPECT_NEAR(static_cast<double>(got.resident_bytes), static_cast<double>(want.resident_bytes),
+                .01 * static_cast<double>(want.resident_bytes));
+    return;
+  }
+  EXPECT_LT(error, kRounding);
+  EXPECT_EQ(got.resident_bytes, want.resident_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, EveryMethodOnADevice, ::testing::ValuesIn(testing::method_names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace kvarena::device
