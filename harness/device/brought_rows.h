@@ -31,7 +31,6 @@ class BroughtRows {
     int64_t layers = 0, rows = 0;
     int64_t q_heads = 0, hidden_size = 0;
     AttentionLayout attention;
-    bool operator==(const Shape&) const = default;
   };
   /// Room for a pass of this shape; `moves` counts how often addresses have changed.
   void make_room(Bring what, const Shape& shape, int64_t& moves);

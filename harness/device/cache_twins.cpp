@@ -49,13 +49,14 @@ bool DeviceTwin::follow(const KvCache& host) {
   return true;
 }
 
-void DeviceTwin::remember(const KvCache& host) {
+void DeviceTwin::remember(KvCache& host) {
   layers_.assign(host.layers.size(), {});
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (const auto& segment : host.layers[i].segments()) {
       layers_[i].versions.push_back(static_cast<const EntrySegment&>(*segment).version());
     }
     layers_[i].newest = host.layers[i].tail().entries(0);
+    host.layers[i].tail().mark();
   }
 }
 
@@ -101,7 +102,6 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
       make_room(bytes_of(host, expected), twins);
       twins[i]->cache_.emplace(model.to_device(host, expected - host.length));
       twins[i]->remember(host);
-      for (LayerCache& layer : host.layers) layer.tail().mark();
       uploads_ += host.length > 0 ? 1 : 0;
     } else if (needed > twins[i]->cache_->capacity()) {
       make_room(bytes_of(host, needed), twins);  // it moves: old and new at once
@@ -111,9 +111,6 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
   return caches;
 }
 
-void CacheTwins::appended(KvCache& host) {
-  static_cast<DeviceTwin&>(*host.twin).remember(host);
-  for (LayerCache& layer : host.layers) layer.tail().mark();
-}
+void CacheTwins::appended(KvCache& host) { static_cast<DeviceTwin&>(*host.twin).remember(host); }
 
 }  // namespace kvarena::device

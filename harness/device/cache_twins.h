@@ -28,7 +28,8 @@ class DeviceTwin final : public CacheTwin {
   friend class CacheTwins;
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one.
   [[nodiscard]] bool follow(const KvCache& host);
-  void remember(const KvCache& host);
+  /// Copy and host are alike now.
+  void remember(KvCache& host);
 
   /// What a layer of the host was when the copy was made.
   struct Layer {

@@ -31,7 +31,6 @@ struct AttentionLayout {
   bool together = false;  // keys and values stand in the rows of queries, `keys` behind these
   int64_t keys = 0;
   int64_t values_behind_keys = 0;  // 0: they are the same numbers
-  bool operator==(const AttentionLayout&) const = default;
 };
 
 class DeviceAttention {

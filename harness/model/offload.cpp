@@ -5,19 +5,6 @@
 #include "harness/model/transformer_impl.h"
 
 namespace kvarena {
-namespace {
-
-int64_t wanted_rows(const SequencePass& pass) {
-  switch (pass.logits) {
-    case LogitsRows::none: return 0;
-    case LogitsRows::last: return 1;
-    case LogitsRows::all: return static_cast<int64_t>(pass.tokens.size());
-  }
-  return 0;
-}
-
-}  // namespace
-
 void Transformer::offload_to(std::unique_ptr<Offload> device) { impl_->device = std::move(device); }
 
 std::span<const float> Transformer::Impl::forward(std::span<const SequencePass> batch) {

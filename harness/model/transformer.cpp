@@ -120,7 +120,7 @@ int64_t Transformer::Impl::collect_wanted(std::span<const SequencePass> batch) {
   int64_t row = 0;
   for (const SequencePass& pass : batch) {
     const auto count = static_cast<int64_t>(pass.tokens.size());
-    const int64_t taken = pass.logits == LogitsRows::all ? count : pass.logits == LogitsRows::last ? 1 : 0;
+    const int64_t taken = wanted_rows(pass);
     std::copy_n(stream + (row + count - taken) * hidden, taken * hidden, stream + wanted * hidden);
     wanted += taken;
     row += count;

@@ -47,6 +47,11 @@ struct Transformer::Impl {
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
   void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
   void mlp_block(const LayerWeights& layer);
+  /// Rows of a sequence whose logits are wanted.
+  [[nodiscard]] static int64_t wanted_rows(const SequencePass& pass) {
+    const auto count = static_cast<int64_t>(pass.tokens.size());
+    return pass.logits == LogitsRows::all ? count : pass.logits == LogitsRows::last ? 1 : 0;
+  }
   int64_t collect_wanted(std::span<const SequencePass> batch);
   /// The layer after which a sequence leaves.
   [[nodiscard]] int64_t last_layer(const SequencePass& pass) const {
