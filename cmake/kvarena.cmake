@@ -56,10 +56,11 @@ function(kvarena_test_runs_fibers name)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0:handle_sigill=1)
 endfunction()
 
-# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL slow]) -> one CTest entry per program:
-# a program linked to libtorch takes a fifth of a second just to start.
+# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL slow] [SHARDS 4]) -> one CTest entry per
+# program: a program linked to libtorch takes a fifth of a second just to start. Where a program runs for many minutes,
+# SHARDS entries share its cases, each on one thread beside the others.
 function(kvarena_test name)
-  cmake_parse_arguments(ARG "ATEN" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "ATEN" "LABEL;TIMEOUT;SHARDS" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE KVARENA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
@@ -70,16 +71,29 @@ function(kvarena_test name)
   else()
     kvarena_use_gtest(${name})
   endif()
-  add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
   if(KVARENA_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
-  # Threads that wait for each other give up their core soon: tests run beside other work, on few cores.
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT GOMP_SPINCOUNT=1000)
-  if(ARG_LABEL)
-    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL})
+  if(NOT ARG_SHARDS)
+    kvarena_test_entry(${name} ${name} ${ARG_TIMEOUT} "${ARG_LABEL}")
+    return()
   endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    math(EXPR index "${shard} - 1")
+    kvarena_test_entry(${name}_${shard} ${name} ${ARG_TIMEOUT} "${ARG_LABEL}" OMP_NUM_THREADS=1
+                       GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index}
+                       GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${name}_${shard}.xml)
+  endforeach()
+endfunction()
+
+# A CTest entry that runs a GoogleTest program, with variables as given. What might run longest is started first.
+function(kvarena_test_entry entry program timeout label)
+  add_test(NAME ${entry} COMMAND ${program})
+  # Threads that wait for each other give up their core soon: tests run beside other work, on few cores.
+  set_tests_properties(${entry} PROPERTIES
+    TIMEOUT ${timeout} COST ${timeout} LABELS "${label}"
+    ENVIRONMENT "GOMP_SPINCOUNT=1000;${ARGN}")
 endfunction()

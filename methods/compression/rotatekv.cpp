@@ -48,14 +48,21 @@ class Rotated final : public Supplement {
 
   void restore(RestoredChunk& chunk) const override {
     const int64_t d = chunk.head_dim;
-    std::vector<float> row(static_cast<size_t>(width_));
+    const int64_t cells = kernels::cells_for(chunk.count);
+    std::vector<float> rows(static_cast<size_t>(kernels::kCell * width_));  // a cell's entries, each in one piece
+    const auto column = [&](int64_t cell, int64_t c) {
+      return chunk.key_cells(c / d) + (cell * d + c % d) * kernels::kCell;
+    };
     for (int64_t base = 0; base < chunk.kv_heads * d; base += width_) {
-      for (int64_t i = 0; i < chunk.count; ++i) {
-        for (int64_t k = 0; k < width_; ++k) row[k] = chunk.key((base + k) / d, i, (base + k) % d);
-        rotate(row.data());
+      for (int64_t cell = 0; cell < cells; ++cell) {
         for (int64_t k = 0; k < width_; ++k) {
-          const int64_t c = base + order_[base + k];
-          chunk.key(c / d, i, c % d) = row[k];
+          const float* from = column(cell, base + k);
+          for (int64_t i = 0; i < kernels::kCell; ++i) rows[i * width_ + k] = from[i];
+        }
+        for (int64_t i = 0; i < kernels::kCell; ++i) rotate(&rows[i * width_]);
+        for (int64_t k = 0; k < width_; ++k) {
+          float* to = column(cell, base + order_[base + k]);
+          for (int64_t i = 0; i < kernels::kCell; ++i) to[i] = rows[i * width_ + k];
         }
       }
     }
