@@ -95,6 +95,17 @@ void DeviceCache::reserve(int64_t tokens, kernels::CudaStream stream) {
   ++moves_;
 }
 
+std::vector<kernels::HeadRun> DeviceCache::runs(int64_t layer) const {
+  KVARENA_ASSERT(placement_ == Placement::device, "entries that are not on the device");
+  std::vector<kernels::HeadRun> runs;
+  for (int64_t h = 0; h < layers_[layer].kv_heads; ++h) {
+    runs.push_back({.keys = cells(layer, h, CellKind::keys).data,
+                    .values = cells(layer, h, CellKind::values).data,
+                    .entries = entries(layer, h)});
+  }
+  return runs;
+}
+
 Cells DeviceCache::cells(int64_t layer, int64_t head, CellKind kind) const {
   const LayerShape& shape = layers_.front();
   const int64_t values = kind == CellKind::keys ? 0 : head_bytes(capacity_ - dropped(layer)[head]);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
+#include "kernels/attention/attention.h"
 #include "kernels/cells/cells_cuda.h"
 
 namespace kvarena::device {
@@ -38,6 +39,9 @@ class DeviceCache {
  public:
   /// Room for `entries` of each head from the start.
   DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
+  [[nodiscard]] const LayerShape& shape(int64_t layer) const { return layers_[layer]; }
+  /// [kv_heads]: everything that queries of a layer may attend to, of a cache on the device.
+  [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
   /// Why a cache of such layers on the device cannot hold what `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host);
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its

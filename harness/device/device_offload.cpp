@@ -55,10 +55,10 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
     tokens.push_back(static_cast<int64_t>(pass.tokens.size()));
     if (reach_of(pass) == HookReach::rows) bring = Bring::everything;
   }
-  const std::vector<DeviceCache*> caches = twins_->of(model_, hosts, tokens);
+  caches_ = twins_->of(model_, hosts, tokens);
   std::vector<DevicePass> passes;
   for (size_t i = 0; i < batch.size(); ++i) {
-    passes.push_back({.tokens = batch[i].tokens, .cache = caches[i], .logits = batch[i].logits});
+    passes.push_back({.tokens = batch[i].tokens, .cache = caches_[i], .logits = batch[i].logits});
   }
   return model_.forward(passes, bring);
 }
@@ -72,11 +72,12 @@ void DeviceOffload::finish(std::span<const SequencePass> batch) {
     const LayerRows rows = model_.brought(layer);
     const int64_t stride = rows.attention.kv_stride;
     int64_t first = 0;
-    for (const SequencePass& pass : batch) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const SequencePass& pass = batch[i];
       const auto count = static_cast<int64_t>(pass.tokens.size());
       pass.cache->layers[layer].append(rows.attention.keys + first * stride, rows.attention.values + first * stride,
                                        count, stride, pass.cache->length);
-      if (reach_of(pass) == HookReach::rows) show(layer, pass, rows, first);
+      if (reach_of(pass) == HookReach::rows) show(layer, i, pass, rows, first);
       first += count;
     }
   }
@@ -87,7 +88,8 @@ void DeviceOffload::finish(std::span<const SequencePass> batch) {
   }
 }
 
-void DeviceOffload::show(int64_t layer, const SequencePass& pass, const LayerRows& rows, int64_t first_row) {
+void DeviceOffload::show(int64_t layer, size_t place, const SequencePass& pass, const LayerRows& rows,
+                         int64_t first_row) {
   const LayerShape& shape = shapes_[layer];
   LayerCache& cache = pass.cache->layers[layer];
   const int64_t hidden_size = model_.config().hidden_size;
@@ -105,16 +107,27 @@ void DeviceOffload::show(int64_t layer, const SequencePass& pass, const LayerRow
                              .hidden = pass.hooks->wants_hidden() ? rows.hidden + first_row * hidden_size : nullptr,
                              .tokens = pass.tokens.data()};
   pass.hooks->before_attention(layer, cache, queries);
+  const float* lse = rows.lse + first_row * shape.q_heads;
   if (kernels::AttentionReader* reader = pass.hooks->reader(layer, cache, queries)) {
-    const int64_t q_rows = queries.q_len * shape.q_heads;
-    attended_.resize(static_cast<size_t>(q_rows * shape.head_dim));
-    running_.resize(static_cast<size_t>(2 * q_rows));
-    kernels::AttentionState state{.out = attended_.data(), .max = running_.data(), .sum = running_.data() + q_rows};
-    kernels::init_attention(state, queries.q_len, shape.q_heads, shape.head_dim);
-    cache.attend(queries, state, reader);
+    if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
+      sums_.add(*caches_[place], {.layer = layer, .count = queries.q_len, .q = q, .q_stride = q_stride, .lse = lse},
+                sums, model_.stream());
+    } else {
+      read(*reader, cache, queries);
+    }
   }
-  pass.hooks->after_attention(layer, cache, queries, rows.lse + first_row * shape.q_heads);
+  pass.hooks->after_attention(layer, cache, queries, lse);
   pass.hooks->after_layer(layer, rows.residual + first_row * hidden_size, queries.q_len, hidden_size);
+}
+
+void DeviceOffload::read(kernels::AttentionReader& reader, const LayerCache& cache, const LayerQueries& queries) {
+  const LayerShape& shape = cache.shape();
+  const int64_t q_rows = queries.q_len * shape.q_heads;
+  attended_.resize(static_cast<size_t>(q_rows * shape.head_dim));
+  running_.resize(static_cast<size_t>(2 * q_rows));
+  kernels::AttentionState state{.out = attended_.data(), .max = running_.data(), .sum = running_.data() + q_rows};
+  kernels::init_attention(state, queries.q_len, shape.q_heads, shape.head_dim);
+  cache.attend(queries, state, &reader);
 }
 
 }  // namespace kvarena::device

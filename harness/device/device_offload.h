@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/device/attention_sums.h"
 #include "harness/device/cache_twins.h"
 #include "harness/device/device_model.h"
 #include "harness/model/offload.h"
@@ -15,8 +16,8 @@ namespace kvarena::device {
 /// or change the cache: prompts that methods observe, decoding behind methods that drop entries of the prompt,
 /// verification. Views of retrieving methods, packed entries and trees of drafts are the host's.
 ///
-/// The host's cache gets every entry that the device computes. Readers of a prompt's attention are shown that of the
-/// host, computed again from the device's queries.
+/// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
+/// who want more of it are shown the host's, computed again from the device's queries.
 class DeviceOffload final : public Offload {
  public:
   /// Caches may take `cache_bytes` on the device; 0: most of what is free once the weights are there.
@@ -33,11 +34,14 @@ class DeviceOffload final : public Offload {
  private:
   [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
   void finish(std::span<const SequencePass> batch);
-  void show(int64_t layer, const SequencePass& pass, const LayerRows& rows, int64_t first_row);
+  void show(int64_t layer, size_t place, const SequencePass& pass, const LayerRows& rows, int64_t first_row);
+  void read(kernels::AttentionReader& reader, const LayerCache& cache, const LayerQueries& queries);
 
   DeviceModel model_;
   std::vector<LayerShape> shapes_;  // [layers]
   std::shared_ptr<CacheTwins> twins_;
+  std::vector<DeviceCache*> caches_;  // of the pass under way
+  AttentionSums sums_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.
   std::vector<float> queries_, attended_, running_;
   int64_t tokens_ = 0;

@@ -79,6 +79,11 @@ void PromptObserver::read(const kernels::AttentionRows& rows) {
   reading_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count() / threads_;
 }
 
+kernels::ProbabilitySums PromptObserver::only_sums() {
+  if (!needs_.statistics.empty()) return {};
+  return {.data = seen_[layer_].prompt_attention.data(), .stride = prompt_tokens_};
+}
+
 void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
   const auto start = std::chrono::steady_clock::now();
   observe(seen_[layer], cache.shape(), queries, lse);

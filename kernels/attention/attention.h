@@ -93,6 +93,13 @@ struct AttentionRows {
   }
 };
 
+/// Where sums of probabilities are kept, a row for each query head: row h has a number for each list position of its
+/// head's run.
+struct ProbabilitySums {
+  float* data = nullptr;  // [q_heads, stride]
+  int64_t stride = 0;
+};
+
 /// Is shown the probabilities while they are at hand: looking costs little, computing them again half of the attention.
 class AttentionReader {
  public:
@@ -100,6 +107,9 @@ class AttentionReader {
   /// Tokens of a kv head come in ascending order, one call after the other; different heads may come from different
   /// threads at once. Must not throw.
   virtual void read(const AttentionRows& rows) = 0;
+  /// Where read() does nothing but add_probabilities() of attention_sums.h: the sums it adds to. Whoever has these
+  /// otherwise may add them there and show nothing. Without data: read() keeps more.
+  [[nodiscard]] virtual ProbabilitySums only_sums() { return {}; }
 };
 
 /// One sequence's queries against one segment.

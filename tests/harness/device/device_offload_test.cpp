@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tests/support/decoding.h"
 #include "tests/support/golden_model.h"
@@ -77,6 +78,54 @@ TEST(DeviceOffload, WhatIsObservedOfAPromptIsWhatTheHostSees) {
     EXPECT_LE(relative_error(a.residual, b.residual), b.residual.empty() ? 0 : 1e-4);
     for (size_t i = 0; i < b.query_moments.at(0).mean.size(); ++i)
       EXPECT_NEAR(a.query_moments.at(0).mean[i], b.query_moments.at(0).mean[i], 1e-4);
+  }
+}
+
+TEST(DeviceOffload, SumsOverAPromptDoNotDependOnHowItWasCut) {
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(90);
+  const Needs needs{.prompt_attention = true};
+  const Prefill whole = prefill(offloaded.model(), tokens, needs), cut = prefill(offloaded.model(), tokens, needs, 32);
+  for (size_t layer = 0; layer < whole.observations.size(); ++layer)
+    EXPECT_EQ(cut.observations[layer].prompt_attention, whole.observations[layer].prompt_attention);
+}
+
+/// Wants the last layer's sums and would notice being shown anything.
+class SumsAlone final : public AttentionHooks, private kernels::AttentionReader {
+ public:
+  explicit SumsAlone(int64_t q_heads, int64_t entries) : entries_(entries), sums(q_heads * entries) {}
+
+  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& /*cache*/,
+                                                 const LayerQueries& /*queries*/) override {
+    return layer == 1 ? this : nullptr;
+  }
+
+ private:
+  void read(const kernels::AttentionRows& /*rows*/) override { ADD_FAILURE() << "shown though sums are all it wants"; }
+  [[nodiscard]] kernels::ProbabilitySums only_sums() override { return {.data = sums.data(), .stride = entries_}; }
+
+  int64_t entries_;
+
+ public:
+  std::vector<float> sums;  // [q_heads, entries]
+};
+
+TEST(DeviceOffload, EveryQueryGivesOneInAllToTheEntriesThatItSees) {
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(50);
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, std::span(tokens).first(30));
+  const LayerShape& shape = cache.layers[1].shape();
+  SumsAlone hooks(shape.q_heads, 64);
+  const SequencePass pass{.tokens = std::span(tokens).last(20), .cache = &cache, .hooks = &hooks};
+  (void)offloaded.model().forward({&pass, 1});
+  EXPECT_EQ(offloaded.device().tokens(), 50);
+  for (int64_t h = 0; h < shape.q_heads; ++h) {
+    const std::span<const float> row = std::span(hooks.sums).subspan(h * 64, 64);
+    EXPECT_NEAR(std::accumulate(row.begin(), row.begin() + 50, 0.0), 20, 1e-4);
+    EXPECT_EQ(std::ranges::count(row.last(14), 0.0F), 14);
+    EXPECT_LE(row[49], 1);  // the last query alone sees the last entry
   }
 }
 

@@ -1,0 +1,42 @@
+#include "harness/device/attention_sums.h"
+
+#include "kernels/column_sums/column_sums_cuda.h"
+
+namespace kvarena::device {
+
+void AttentionSums::add(const DeviceCache& cache, const WatchedQueries& queries, const kernels::ProbabilitySums& sums,
+                        kernels::CudaStream stream) {
+  const LayerShape& shape = cache.shape(queries.layer);
+  const int64_t floats = (queries.count - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
+  const int64_t denominators = queries.count * shape.q_heads;
+  const int64_t sums_bytes = shape.q_heads * sums.stride * 4;
+  queries_.reserve((floats + denominators) * 4);
+  sums_.reserve(sums_bytes);
+  auto* const q = static_cast<float*>(queries_.data());
+  kernels::cuda_upload(q, queries.q, floats * 4, stream);
+  kernels::cuda_upload(q + floats, queries.lse, denominators * 4, stream);
+  kernels::cuda_upload(sums_.data(), sums.data, sums_bytes, stream);
+
+  const std::vector<kernels::HeadRun> runs = cache.runs(queries.layer);
+  const kernels::ColumnSumsProblem problem{.q = q,
+                                           .q_len = queries.count,
+                                           .q_token_stride = queries.q_stride,
+                                           .q_head_stride = shape.head_dim,
+                                           .lse = q + floats,
+                                           .runs = runs.data(),
+                                           .dtype = shape.dtype,
+                                           .causal = true,
+                                           .window = shape.window,
+                                           .sums = static_cast<float*>(sums_.data()),
+                                           .sums_stride = sums.stride};
+  kernels::column_sums_cuda({.problems = {&problem, 1},
+                             .q_heads = shape.q_heads,
+                             .kv_heads = shape.kv_heads,
+                             .head_dim = shape.head_dim,
+                             .scale = attention_scale(shape)},
+                            scratch_, stream);
+  kernels::cuda_download(sums.data, sums_.data(), sums_bytes, stream);
+  kernels::cuda_synchronize(stream);
+}
+
+}  // namespace kvarena::device
