@@ -4,22 +4,22 @@
 
 namespace kvarena::device {
 
-void AttentionSums::add(const DeviceCache& cache, const WatchedQueries& queries, const kernels::ProbabilitySums& sums,
-                        kernels::CudaStream stream) {
-  const LayerShape& shape = cache.shape(queries.layer);
-  const int64_t floats = (queries.count - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
-  const int64_t denominators = queries.count * shape.q_heads;
+void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
+                        const kernels::ProbabilitySums& sums, kernels::CudaStream stream) {
+  const LayerShape& shape = cache.shape(layer);
+  const int64_t floats = (queries.q_len - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
+  const int64_t denominators = queries.q_len * shape.q_heads;
   const int64_t sums_bytes = shape.q_heads * sums.stride * 4;
   queries_.reserve((floats + denominators) * 4);
   sums_.reserve(sums_bytes);
   auto* const q = static_cast<float*>(queries_.data());
   kernels::cuda_upload(q, queries.q, floats * 4, stream);
-  kernels::cuda_upload(q + floats, queries.lse, denominators * 4, stream);
+  kernels::cuda_upload(q + floats, lse, denominators * 4, stream);
   kernels::cuda_upload(sums_.data(), sums.data, sums_bytes, stream);
 
-  const std::vector<kernels::HeadRun> runs = cache.runs(queries.layer);
+  const std::vector<kernels::HeadRun> runs = cache.runs(layer);
   const kernels::ColumnSumsProblem problem{.q = q,
-                                           .q_len = queries.count,
+                                           .q_len = queries.q_len,
                                            .q_token_stride = queries.q_stride,
                                            .q_head_stride = shape.head_dim,
                                            .lse = q + floats,

@@ -18,17 +18,12 @@ void BroughtRows::make_room(Bring what, const Shape& shape, int64_t& moves) {
   what_ = what;
   shape_ = shape;
   if (what == Bring::nothing) return;
-  const int64_t bytes = shape.layers * places().end * 4;
-  if (bytes <= bytes_) return;
-  pinned_.reset();
-  pinned_ = std::make_unique<kernels::PinnedBuffer>(bytes);
-  bytes_ = bytes;
-  ++moves;
+  if (pinned_.at_least(shape.layers * places().end)) ++moves;
 }
 
-float* BroughtRows::memory(int64_t layer) const { return static_cast<float*>(pinned_->data()) + layer * places().end; }
+float* BroughtRows::memory(int64_t layer) const { return pinned_.data() + layer * places().end; }
 
-void BroughtRows::bring_attention(int64_t layer, const DeviceAttentionRows& from, const float* hidden, const float* lse,
+void BroughtRows::bring_attention(int64_t layer, const AttentionRows& from, const float* hidden, const float* lse,
                                   kernels::CudaStream stream) {
   if (what_ == Bring::nothing) return;
   const Places at = places();
@@ -48,21 +43,22 @@ void BroughtRows::bring_residual(int64_t layer, const float* residual, kernels::
   kernels::cuda_download(memory(layer) + at.residual, residual, (at.end - at.residual) * 4, stream);
 }
 
-LayerRows BroughtRows::layer(int64_t layer) const {
+LayerRows BroughtRows::layer(int64_t layer, int64_t first) const {
   const AttentionLayout& layout = shape_.attention;
   const Places at = places();
   const float* const rows = memory(layer);
   const float* const keys = layout.together ? rows + layout.keys : rows + at.entries;
-  LayerRows brought{.attention = {.q = nullptr,
-                                  .q_stride = layout.q_stride,
-                                  .keys = keys,
-                                  .values = keys + layout.values_behind_keys,
-                                  .kv_stride = layout.kv_stride}};
-  if (what_ != Bring::everything) return brought;
-  brought.attention.q = rows;
-  brought.lse = rows + at.lse;
-  brought.hidden = rows + at.hidden;
-  brought.residual = rows + at.residual;
+  const bool everything = what_ == Bring::everything;
+  const AttentionRows attention{.q = everything ? rows : nullptr,
+                                .q_stride = layout.q_stride,
+                                .keys = keys,
+                                .values = keys + layout.values_behind_keys,
+                                .kv_stride = layout.kv_stride};
+  LayerRows brought{.attention = attention.from(first)};
+  if (!everything) return brought;
+  brought.lse = rows + at.lse + first * shape_.q_heads;
+  brought.hidden = rows + at.hidden + first * shape_.hidden_size;
+  brought.residual = rows + at.residual + first * shape_.hidden_size;
   return brought;
 }
 

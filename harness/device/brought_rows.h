@@ -2,7 +2,6 @@
 // What a pass computed of its rows, brought to the host: entries for the host's cache, and what methods look at.
 
 #include <cstdint>
-#include <memory>
 
 #include "harness/device/device_attention.h"
 #include "kernels/cuda/device.h"
@@ -16,9 +15,9 @@ enum class Bring : uint8_t {
   everything,  // also queries, denominators, attention inputs and the residual stream
 };
 
-/// Of one layer and all rows of a pass, on the host; valid until the next pass.
+/// Of one layer and rows of a pass, on the host; valid until the next pass.
 struct LayerRows {
-  DeviceAttentionRows attention;    // pointers to the host's copies; q is null unless everything was asked for
+  AttentionRows attention;          // without q unless everything was asked for
   const float* lse = nullptr;       // [rows, q_heads], natural logarithm of the softmax denominators
   const float* hidden = nullptr;    // [rows, hidden_size], the layer's attention input
   const float* residual = nullptr;  // [rows, hidden_size], behind the layer
@@ -35,13 +34,13 @@ class BroughtRows {
   /// Room for a pass of this shape; `moves` counts how often addresses have changed.
   void make_room(Bring what, const Shape& shape, int64_t& moves);
   /// Queues the copies of one layer behind what `stream` was given; those that nobody asked for are none.
-  void bring_attention(int64_t layer, const DeviceAttentionRows& from, const float* hidden, const float* lse,
+  void bring_attention(int64_t layer, const AttentionRows& from, const float* hidden, const float* lse,
                        kernels::CudaStream stream);
   void bring_residual(int64_t layer, const float* residual, kernels::CudaStream stream);
 
   [[nodiscard]] Bring what() const { return what_; }
-  /// Once the stream has come as far.
-  [[nodiscard]] LayerRows layer(int64_t layer) const;
+  /// From row `first` on, once the stream has come as far.
+  [[nodiscard]] LayerRows layer(int64_t layer, int64_t first) const;
 
  private:
   /// Where the parts of a layer behind its queries begin, in floats.
@@ -53,8 +52,7 @@ class BroughtRows {
 
   Bring what_ = Bring::nothing;
   Shape shape_;
-  std::unique_ptr<kernels::PinnedBuffer> pinned_;
-  int64_t bytes_ = 0;
+  PinnedWorkspace pinned_;
 };
 
 }  // namespace kvarena::device

@@ -5,6 +5,7 @@
 
 #include "harness/device/device_weights.h"
 #include "harness/device/workspace.h"
+#include "harness/model/attention_rows.h"
 
 namespace kvarena::device {
 
@@ -16,16 +17,7 @@ struct PassRows {
   kernels::CudaStream stream = nullptr;
 };
 
-/// Queries, keys and values of a pass's rows, rotated; valid until the next layer.
-struct DeviceAttentionRows {
-  const float* q = nullptr;  // [rows, q_heads, head_dim of the cache]
-  int64_t q_stride = 0;
-  const float* keys = nullptr;    // [rows, kv_heads of the cache, head_dim of the cache]
-  const float* values = nullptr;  // the same
-  int64_t kv_stride = 0;
-};
-
-/// How they stand in memory, in floats.
+/// How queries, keys and values stand in memory, in floats.
 struct AttentionLayout {
   int64_t q_stride = 0, kv_stride = 0;
   bool together = false;  // keys and values stand in the rows of queries, `keys` behind these
@@ -45,16 +37,16 @@ class DeviceAttention {
   void make_room(int64_t rows, int64_t& moves);
 
   /// From `in` [rows, hidden_size].
-  [[nodiscard]] DeviceAttentionRows input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass);
+  [[nodiscard]] AttentionRows input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass);
   /// Queries are taken to the latent, so that one latent serves all heads.
-  [[nodiscard]] DeviceAttentionRows input(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
+  [[nodiscard]] AttentionRows input(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
 
   /// x [rows, hidden_size] += the output of attended [rows, q_heads, head_dim of the cache].
   void output(const DeviceHeadAttention& weights, const float* attended, float* x, const PassRows& pass);
   void output(const DeviceLatentAttention& weights, const float* attended, float* x, const PassRows& pass);
 
  private:
-  [[nodiscard]] DeviceAttentionRows rows_at(const float* q, const float* keys) const;
+  [[nodiscard]] AttentionRows rows_at(const float* q, const float* keys) const;
   [[nodiscard]] const float* latent_keys(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
   [[nodiscard]] float* head_queries(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
   void normalise(float* x, const DeviceVector& weight, int64_t rows, int64_t n, int64_t stride,

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/device/device_attention.h"
 #include "harness/device/device_feed_forward.h"
 #include "harness/device/device_weights.h"
+#include "harness/device/recorded_steps.h"
 #include "harness/device/step_inputs.h"
 #include "harness/device/workspace.h"
 #include "harness/model/attention_projections.h"
@@ -30,21 +30,14 @@ using kernels::CudaStream;
 /// One sequence of a pass under way.
 struct Sequence {
   const DevicePass* pass = nullptr;
+  DeviceCache* cache = nullptr;  // null where the host attends
   int64_t first_row = 0, rows = 0;
   int64_t most = 0;        // entries that a run may come to have while the pass is replayed
   int64_t first_list = 0;  // where its lists begin among all
 };
 
-/// A step that was recorded.
-struct Recorded {
-  std::vector<int64_t> key;
-  kernels::CudaScratch scratch;  // holds what the graph reads
-  std::unique_ptr<kernels::CudaGraph> graph;
-};
-
 /// Lengths are recorded in steps of so many entries: what a graph's launches are made for.
 constexpr int64_t kRecordedLengths = 4096;
-constexpr size_t kMostRecorded = 8;
 
 }  // namespace
 
@@ -72,16 +65,14 @@ struct DeviceModel::Impl {
   Workspace lse;             // [R, q_heads], when it is brought to the host
   Workspace logits;          // [wanted rows, vocab_size]
   kernels::CudaBuffer best;  // [wanted rows] of int32_t
-  std::unique_ptr<kernels::PinnedBuffer> answer;
-  int64_t answer_bytes = 0;
+  PinnedWorkspace answer;
+  PinnedWorkspace host_seen;  // [R, q_heads, head_dim of the cache], of rows that attended on the host
   std::vector<Sequence> sequences;
   DeviceAttention attention;
   DeviceFeedForward feed_forward;
 
   bool recording = true;
-  int64_t replayed = 0;
-  std::vector<int64_t> last_key;
-  std::vector<std::unique_ptr<Recorded>> recorded;
+  RecordedSteps steps;
 
   Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
       : config(c),
@@ -105,8 +96,9 @@ struct DeviceModel::Impl {
   void run_or_replay();
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
   void fetch(int64_t layer);
-  void append(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with);
-  void attend(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with);
+  void append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
+  void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
+  void attend_on_host(int64_t layer);
   void attention_block(int64_t layer, kernels::CudaScratch& with);
   void mlp_block(int64_t layer);
   void head();
@@ -114,7 +106,17 @@ struct DeviceModel::Impl {
   [[nodiscard]] bool any_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });
   }
-  [[nodiscard]] static bool on_host(const Sequence& s) { return s.pass->cache->placement() == Placement::host; }
+  /// Whether its entries come over the bus.
+  [[nodiscard]] static bool on_host(const Sequence& s) {
+    return s.cache != nullptr && s.cache->placement() == Placement::host;
+  }
+  /// Positions that it attends to, [kv_heads]; nothing where these are not chosen.
+  [[nodiscard]] static std::span<const std::vector<int32_t>> lists(const Sequence& s) {
+    return s.cache != nullptr ? s.cache->lists_ : std::span<const std::vector<int32_t>>{};
+  }
+  [[nodiscard]] bool any_attends_on_host() const {
+    return std::ranges::any_of(sequences, [](const Sequence& s) { return s.cache == nullptr; });
+  }
   [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
     return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
   }
@@ -122,10 +124,15 @@ struct DeviceModel::Impl {
 
 void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
   for (const DevicePass& pass : batch) {
-    KVARENA_ASSERT(!pass.tokens.empty() && pass.cache != nullptr, "a sequence without tokens or cache");
+    KVARENA_ASSERT(!pass.tokens.empty() && (pass.cache != nullptr) != (pass.host != nullptr),
+                   "a sequence without tokens, or without one cache");
     KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == shape().kv_heads,
                    "a list for each kv head");
     check_tokens(config, pass.tokens);
+    if (pass.host != nullptr) {
+      check_window(config, std::ranges::max(pass.host->positions()) + 1);
+      continue;
+    }
     check_window(config, pass.cache->length() + std::ssize(pass.tokens));
     if (pass.attended != nullptr && std::ranges::any_of(shapes, [](const LayerShape& s) { return s.window > 0; })) {
       fail({.place = fmt::format("{} on the device", config.name),
@@ -145,13 +152,15 @@ void DeviceModel::Impl::prepare(std::span<const DevicePass> batch) {
   rows = 0;
   int64_t listed = 0;
   for (const DevicePass& pass : batch) {
-    DeviceCache& cache = *pass.cache;
     const int64_t fresh = std::ssize(pass.tokens);
-    cache.reserve(cache.length() + fresh, compute.stream());
-    cache.choose(pass.attended, fresh);
-    sequences.push_back({&pass, rows, fresh, cache.length() + fresh, listed});
+    const int64_t before = pass.cache != nullptr ? pass.cache->length() : 0;
+    if (pass.cache != nullptr) {
+      pass.cache->reserve(before + fresh, compute.stream());
+      pass.cache->choose(pass.attended, fresh);
+    }
+    sequences.push_back({&pass, pass.cache, rows, fresh, before + fresh, listed});
     rows += fresh;
-    for (const std::vector<int32_t>& list : cache.lists_) listed += std::ssize(list);
+    for (const std::vector<int32_t>& list : lists(sequences.back())) listed += std::ssize(list);
   }
 }
 
@@ -159,7 +168,7 @@ void DeviceModel::Impl::prepare(std::span<const DevicePass> batch) {
 void DeviceModel::Impl::tell() {
   const Sequence& last = sequences.back();
   int64_t listed = last.first_list;
-  for (const std::vector<int32_t>& list : last.pass->cache->lists_) listed += std::ssize(list);
+  for (const std::vector<int32_t>& list : lists(last)) listed += std::ssize(list);
   const InputBuffer::Host to = inputs.room(
       {.rows = rows, .sequences = std::ssize(sequences), .half = config.rotary_dim() / 2, .listed = listed});
   std::vector<int32_t> positions;
@@ -167,6 +176,11 @@ void DeviceModel::Impl::tell() {
   for (size_t s = 0; s < sequences.size(); ++s) {
     const DevicePass& pass = *sequences[s].pass;
     std::ranges::copy(pass.tokens, to.tokens.begin() + sequences[s].first_row);
+    if (pass.host != nullptr) {
+      positions.insert(positions.end(), pass.host->positions().begin(), pass.host->positions().end());
+      prompts.insert(prompts.end(), pass.tokens.size(), pass.host->prompt_length());
+      continue;
+    }
     to.before[s] = static_cast<int32_t>(pass.cache->length());
     for (int64_t i = 0; i < sequences[s].rows; ++i) {
       positions.push_back(static_cast<int32_t>(pass.cache->length() + i));
@@ -189,6 +203,7 @@ int64_t DeviceModel::Impl::make_room(Bring bring) {
   seen.at_least(rows * config.q_heads * shape().head_dim, moves);
   running.at_least(2 * rows * config.q_heads, moves);
   if (bring == Bring::everything) lse.at_least(rows * config.q_heads, moves);
+  if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
                     {.layers = config.layers,
                      .rows = rows,
@@ -220,7 +235,7 @@ void DeviceModel::Impl::fetch(int64_t layer) {
   std::vector<kernels::EntryMerge> merges;
   for (const Sequence& s : sequences) {
     if (!on_host(s)) continue;
-    DeviceCache& cache = *s.pass->cache;
+    DeviceCache& cache = *s.cache;
     DeviceCache::Window& to = cache.chosen_ ? cache.windows_.back() : cache.window(layer);
     const int32_t* sources = told.lists + s.first_list;
     for (int64_t h = 0; h < shape().kv_heads; ++h) {
@@ -241,11 +256,12 @@ void DeviceModel::Impl::fetch(int64_t layer) {
   fetched[turn].record(bus.stream());
 }
 
-void DeviceModel::Impl::append(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with) {
+void DeviceModel::Impl::append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
   std::vector<kernels::RowStore> stores;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
-    DeviceCache& cache = *s.pass->cache;
+    if (s.cache == nullptr) continue;
+    DeviceCache& cache = *s.cache;
     for (int64_t h = 0; h < shape().kv_heads; ++h) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         const float* first = kind == CellKind::keys ? from.keys : from.values;
@@ -264,10 +280,10 @@ void DeviceModel::Impl::append(int64_t layer, const DeviceAttentionRows& from, k
       }
     }
   }
-  kernels::store_rows_cuda(stores, with, compute.stream());
+  if (!stores.empty()) kernels::store_rows_cuda(stores, with, compute.stream());
 }
 
-void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, kernels::CudaScratch& with) {
+void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
   const int64_t d = shape().head_dim, kv_heads = shape().kv_heads;
   std::vector<kernels::HeadRun> runs;
   runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
@@ -277,7 +293,9 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
       .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
-    DeviceCache& cache = *s.pass->cache;
+    if (s.cache == nullptr) continue;
+    DeviceCache& cache = *s.cache;
+    const kernels::HeadRun* const first_run = runs.data() + runs.size();
     const bool indexed = cache.chosen_ && !on_host(s);
     const int32_t* index = told.lists + s.first_list;
     for (int64_t h = 0; h < kv_heads; ++h) {
@@ -297,7 +315,7 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
                         .q_len = s.rows,
                         .q_token_stride = from.q_stride,
                         .q_head_stride = d,
-                        .runs = runs.data() + static_cast<int64_t>(i) * kv_heads,
+                        .runs = first_run,
                         .dtype = options.cache,
                         .causal = true,
                         .window = shapes[layer].window,
@@ -305,6 +323,7 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
     const bool grows = !on_host(s) && !indexed;
     growth.push_back(grows ? kernels::RunGrowth{told.before + i, cache.dropped(layer).data()} : kernels::RunGrowth{});
   }
+  if (problems.empty()) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, d, compute.stream());
   kernels::attend_cuda({.problems = problems,
                         .q_heads = config.q_heads,
@@ -316,16 +335,30 @@ void DeviceModel::Impl::attend(int64_t layer, const DeviceAttentionRows& from, k
   kernels::finish_attention_cuda(all, rows, config.q_heads, d, denominators, compute.stream());
 }
 
+/// Rows of sequences without a cache go to the host; what it attended takes the place of what was not.
+void DeviceModel::Impl::attend_on_host(int64_t layer) {
+  if (!any_attends_on_host()) return;
+  kernels::cuda_synchronize(compute.stream());
+  const int64_t width = config.q_heads * shape().head_dim;
+  for (const Sequence& s : sequences) {
+    if (s.cache != nullptr) continue;
+    float* const attended = host_seen.data() + s.first_row * width;
+    s.pass->host->attend(layer, brought.layer(layer, s.first_row), attended);
+    kernels::cuda_upload(seen.data() + s.first_row * width, attended, s.rows * width * 4, compute.stream());
+  }
+}
+
 void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& with) {
   const DeviceLayerWeights& w = weights.layers[layer];
   const PassRows pass{.rows = rows, .cos = told.cos, .sin = told.sin, .stream = compute.stream()};
   normalise(x.data(), w.attention_norm, normed.data(), rows);
   std::visit(
       [&](const auto& kind) {
-        const DeviceAttentionRows from = attention.input(kind, normed.data(), pass);
+        const AttentionRows from = attention.input(kind, normed.data(), pass);
         append(layer, from, with);
         attend(layer, from, with);
         brought.bring_attention(layer, from, normed.data(), lse.data(), compute.stream());
+        attend_on_host(layer);
         attention.output(kind, seen.data(), x.data(), pass);
       },
       w.attention);
@@ -391,8 +424,8 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   if (config.expert.experts > 0) return {};
   std::vector<int64_t> key{moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
-    const DeviceCache& cache = *s.pass->cache;
-    if (s.rows != 1 || on_host(s) || cache.chosen_) return {};
+    if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_) return {};
+    const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s)});
   }
@@ -401,23 +434,10 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
 
 void DeviceModel::Impl::run_or_replay() {
   const std::vector<int64_t> key = recording ? key_of_step() : std::vector<int64_t>{};
-  const bool again = !key.empty() && key == last_key;
-  last_key = key;
-  auto found = std::ranges::find_if(recorded, [&](const auto& step) { return step->key == key; });
-  if (key.empty() || (found == recorded.end() && !again)) return run(scratch);
-  if (found == recorded.end()) {
-    if (recorded.size() == kMostRecorded) {
-      kernels::cuda_synchronize(compute.stream());
-      recorded.erase(recorded.begin());
-    }
-    for (size_t i = 0; i < sequences.size(); ++i) sequences[i].most = key[3 + 4 * i + 2];
-    auto step = std::make_unique<Recorded>();
-    step->key = key;
-    step->graph = std::make_unique<kernels::CudaGraph>(compute.stream(), [&] { run(step->scratch); });
-    found = recorded.insert(recorded.end(), std::move(step));
-  }
-  (*found)->graph->launch(compute.stream());
-  ++replayed;
+  steps.run(key, scratch, compute.stream(), [&](kernels::CudaScratch& with, bool recorded) {
+    for (size_t i = 0; recorded && i < sequences.size(); ++i) sequences[i].most = key[3 + 4 * i + 2];
+    run(with);
+  });
 }
 
 DeviceModel::DeviceModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -441,7 +461,7 @@ int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; 
 void DeviceModel::synchronize() const { kernels::cuda_synchronize(impl_->compute.stream()); }
 CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
-int64_t DeviceModel::replayed() const { return impl_->replayed; }
+int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }
 
 DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring) {
   Impl& m = *impl_;
@@ -449,28 +469,28 @@ DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring
   if (batch.empty()) return {};
   m.prepare(batch);
   m.tell();
+  KVARENA_ASSERT(bring == Bring::everything || !m.any_attends_on_host(), "rows that the host was not brought");
   const int64_t wanted = m.make_room(bring);
   m.run_or_replay();
-  for (const Sequence& s : m.sequences) s.pass->cache->advance(s.rows);
+  for (const Sequence& s : m.sequences) {
+    if (s.cache != nullptr) s.cache->advance(s.rows);
+  }
   return {m.logits.data(), wanted};
 }
 
 float DeviceModel::query_factor() const {
   return impl_->config.is_latent() ? impl_->attention.scale() / attention_scale(impl_->shape()) : 1.0F;
 }
-LayerRows DeviceModel::brought(int64_t layer) const { return impl_->brought.layer(layer); }
+LayerRows DeviceModel::brought(int64_t layer, int64_t first) const { return impl_->brought.layer(layer, first); }
 
 std::span<const float> DeviceModel::download(const DeviceLogits& logits) {
   Impl& m = *impl_;
   const int64_t floats = logits.rows * m.config.vocab_size;
-  if (floats * 4 > m.answer_bytes) {
-    m.answer = std::make_unique<kernels::PinnedBuffer>(floats * 4);
-    m.answer_bytes = floats * 4;
-  }
   if (floats == 0) return {};
-  kernels::cuda_download(m.answer->data(), logits.data, floats * 4, m.compute.stream());
+  m.answer.at_least(floats);
+  kernels::cuda_download(m.answer.data(), logits.data, floats * 4, m.compute.stream());
   synchronize();
-  return {static_cast<const float*>(m.answer->data()), static_cast<size_t>(floats)};
+  return {m.answer.data(), static_cast<size_t>(floats)};
 }
 
 std::vector<int32_t> DeviceModel::largest(const DeviceLogits& logits) {

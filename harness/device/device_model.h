@@ -7,6 +7,7 @@
 
 #include "harness/device/brought_rows.h"
 #include "harness/device/device_cache.h"
+#include "harness/device/host_attention.h"
 #include "harness/model/transformer.h"
 
 namespace kvarena::device {
@@ -14,13 +15,15 @@ namespace kvarena::device {
 /// One sequence's part of a pass.
 struct DevicePass {
   std::span<const int32_t> tokens;  // at least one; the first has position cache->length()
-  DeviceCache* cache = nullptr;     // receives the new entries
+  DeviceCache* cache = nullptr;     // receives the new entries; null where `host` attends
   LogitsRows logits = LogitsRows::last;
   /// Null: every entry is attended. Otherwise [kv_heads of the cache] ascending positions below cache->length(), the
   /// same in all layers, to which the pass's own tokens are added: a choice that is known before the pass (SpeContext,
   /// arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such pass did not
   /// attend to, on a stream of their own, while the layer before computes.
   const std::vector<std::vector<int32_t>>* attended = nullptr;
+  /// In place of the cache. Of such passes everything has to be brought to the host.
+  HostAttention* host = nullptr;
 };
 
 /// Logits on the device, sequences in the order given; valid until the next pass.
@@ -58,8 +61,8 @@ class DeviceModel {
   /// chosen of a layer with a sliding window or of a cache that is not full; then no cache has changed.
   /// `bring`: what comes to the host behind it.
   DeviceLogits forward(std::span<const DevicePass> batch, Bring bring = Bring::nothing);
-  /// What the last pass brought of a layer, all its rows in the batch's order; after synchronize().
-  [[nodiscard]] LayerRows brought(int64_t layer) const;
+  /// What the last pass brought of a layer, its rows in the batch's order from `first` on; after synchronize().
+  [[nodiscard]] LayerRows brought(int64_t layer, int64_t first) const;
   /// What queries brought of a latent's heads want to be those of the host, where scores are scaled by its width; 1 for
   /// other attention.
   [[nodiscard]] float query_factor() const;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
-#include "harness/model/attention_projections.h"
 
 namespace kvarena::device {
 namespace {
@@ -23,8 +22,10 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
   twins_ = std::make_shared<CacheTwins>(cache_bytes > 0 ? cache_bytes : free);
 }
 
-bool DeviceOffload::takes(const SequencePass& pass) const {
-  return pass.exit_after == 0 && pass.parents.empty() && reach_of(pass) != HookReach::attention &&
+bool DeviceOffload::takes(const SequencePass& pass) const { return pass.exit_after == 0; }
+
+bool DeviceOffload::attends(const SequencePass& pass) const {
+  return pass.parents.empty() && reach_of(pass) != HookReach::attention &&
          DeviceCache::cannot_hold(shapes_, *pass.cache).empty();
 }
 
@@ -33,7 +34,7 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
     const DeviceLogits logits = start(batch);
     const std::span<const float> rows = model_.download(logits);
     model_.synchronize();
-    finish(batch);
+    finish();
     return rows;
   } catch (const UserError&) {
     throw;
@@ -47,77 +48,86 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
 }
 
 DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
+  sequences_.clear();
   std::vector<KvCache*> hosts;
   std::vector<int64_t> tokens;
   Bring bring = Bring::entries;
-  for (const SequencePass& pass : batch) {
-    hosts.push_back(pass.cache);
-    tokens.push_back(static_cast<int64_t>(pass.tokens.size()));
-    if (reach_of(pass) == HookReach::rows) bring = Bring::everything;
+  for (int64_t first = 0; const SequencePass& pass : batch) {
+    Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .first_row = first});
+    const int64_t count = std::ssize(pass.tokens);
+    first += count;
+    if (attends(pass)) {
+      hosts.push_back(pass.cache);
+      tokens.push_back(count);
+    } else {
+      sequence.host = std::make_unique<HostSequence>(pass, model_);
+    }
+    if (sequence.host != nullptr || reach_of(pass) == HookReach::rows) bring = Bring::everything;
   }
-  caches_ = twins_->of(model_, hosts, tokens);
+  const std::vector<DeviceCache*> caches = twins_->of(model_, hosts, tokens);
   std::vector<DevicePass> passes;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    passes.push_back({.tokens = batch[i].tokens, .cache = caches_[i], .logits = batch[i].logits});
+  auto next = caches.begin();
+  for (Sequence& sequence : sequences_) {
+    const SequencePass& pass = *sequence.pass;
+    if (sequence.host == nullptr) {
+      sequence.cache = *next++;
+    } else if (pass.hooks != nullptr) {
+      pass.hooks->before_pass(*pass.cache, pass.tokens);
+    }
+    passes.push_back(
+        {.tokens = pass.tokens, .cache = sequence.cache, .logits = pass.logits, .host = sequence.host.get()});
   }
   return model_.forward(passes, bring);
 }
 
 /// What the device computed goes into the host's caches and to those who look at it, in the order of a pass.
-void DeviceOffload::finish(std::span<const SequencePass> batch) {
-  for (const SequencePass& pass : batch) {
-    if (reach_of(pass) == HookReach::rows) pass.hooks->before_pass(*pass.cache, pass.tokens);
+void DeviceOffload::finish() {
+  for (const Sequence& s : sequences_) {
+    if (s.cache != nullptr && reach_of(*s.pass) == HookReach::rows)
+      s.pass->hooks->before_pass(*s.pass->cache, s.pass->tokens);
   }
   for (int64_t layer = 0; layer < std::ssize(shapes_); ++layer) {
-    const LayerRows rows = model_.brought(layer);
-    const int64_t stride = rows.attention.kv_stride;
-    int64_t first = 0;
-    for (size_t i = 0; i < batch.size(); ++i) {
-      const SequencePass& pass = batch[i];
-      const auto count = static_cast<int64_t>(pass.tokens.size());
-      pass.cache->layers[layer].append(rows.attention.keys + first * stride, rows.attention.values + first * stride,
-                                       count, stride, pass.cache->length);
-      if (reach_of(pass) == HookReach::rows) show(layer, i, pass, rows, first);
-      first += count;
-    }
+    for (const Sequence& s : sequences_) finish(layer, s);
   }
-  for (const SequencePass& pass : batch) {
-    pass.cache->length += static_cast<int64_t>(pass.tokens.size());
-    CacheTwins::appended(*pass.cache);
-    tokens_ += static_cast<int64_t>(pass.tokens.size());
+  for (const Sequence& s : sequences_) {
+    s.pass->cache->length += std::ssize(s.pass->tokens);
+    if (s.cache != nullptr) CacheTwins::appended(*s.pass->cache);
+    tokens_ += std::ssize(s.pass->tokens);
   }
 }
 
-void DeviceOffload::show(int64_t layer, size_t place, const SequencePass& pass, const LayerRows& rows,
-                         int64_t first_row) {
-  const LayerShape& shape = shapes_[layer];
-  LayerCache& cache = pass.cache->layers[layer];
-  const int64_t hidden_size = model_.config().hidden_size;
-  const int64_t q_stride = rows.attention.q_stride;
-  const float* q = rows.attention.q + first_row * q_stride;
-  if (const float factor = model_.query_factor(); factor != 1) {
-    queries_.assign(q, q + std::ssize(pass.tokens) * q_stride);
-    for (float& number : queries_) number *= factor;
-    q = queries_.data();
+void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
+  const SequencePass& pass = *sequence.pass;
+  const LayerRows rows = model_.brought(layer, sequence.first_row);
+  const int64_t count = std::ssize(pass.tokens);
+  if (sequence.cache != nullptr) {
+    const AttentionRows& from = rows.attention;
+    pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
+    if (reach_of(pass) == HookReach::rows) show(layer, sequence, rows);
   }
-  const LayerQueries queries{.q = q,
+  if (reach_of(pass) != HookReach::nothing)
+    pass.hooks->after_layer(layer, rows.residual, count, model_.config().hidden_size);
+}
+
+void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRows& rows) {
+  const SequencePass& pass = *sequence.pass;
+  LayerCache& cache = pass.cache->layers[layer];
+  const AttentionRows& from = rows.attention;
+  const LayerQueries queries{.q = host_queries(model_, from, std::ssize(pass.tokens), queries_),
                              .q_len = std::ssize(pass.tokens),
-                             .q_stride = q_stride,
+                             .q_stride = from.q_stride,
                              .position = pass.cache->length,
-                             .hidden = pass.hooks->wants_hidden() ? rows.hidden + first_row * hidden_size : nullptr,
+                             .hidden = pass.hooks->wants_hidden() ? rows.hidden : nullptr,
                              .tokens = pass.tokens.data()};
   pass.hooks->before_attention(layer, cache, queries);
-  const float* lse = rows.lse + first_row * shape.q_heads;
   if (kernels::AttentionReader* reader = pass.hooks->reader(layer, cache, queries)) {
     if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
-      sums_.add(*caches_[place], {.layer = layer, .count = queries.q_len, .q = q, .q_stride = q_stride, .lse = lse},
-                sums, model_.stream());
+      sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());
     } else {
       read(*reader, cache, queries);
     }
   }
-  pass.hooks->after_attention(layer, cache, queries, lse);
-  pass.hooks->after_layer(layer, rows.residual + first_row * hidden_size, queries.q_len, hidden_size);
+  pass.hooks->after_attention(layer, cache, queries, rows.lse);
 }
 
 void DeviceOffload::read(kernels::AttentionReader& reader, const LayerCache& cache, const LayerQueries& queries) {

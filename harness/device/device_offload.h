@@ -8,13 +8,15 @@
 #include "harness/device/attention_sums.h"
 #include "harness/device/cache_twins.h"
 #include "harness/device/device_model.h"
+#include "harness/device/host_sequence.h"
 #include "harness/model/offload.h"
 
 namespace kvarena::device {
 
-/// Takes the passes of whole models over caches whose entries are not packed, unless hooks choose what is attended to
-/// or change the cache: prompts that methods observe, decoding behind methods that drop entries of the prompt,
-/// verification. Views of retrieving methods, packed entries and trees of drafts are the host's.
+/// Takes all passes but those that leave after some layer. The device attends where nobody chooses what is attended to
+/// and entries are not packed: prompts that methods observe, decoding behind methods that drop entries of the prompt,
+/// verification. Elsewhere (views of retrieving methods, packed entries, methods that evict while they decode, trees of
+/// drafts) it computes everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
 /// who want more of it are shown the host's, computed again from the device's queries.
@@ -32,15 +34,26 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] int64_t tokens() const { return tokens_; }
 
  private:
+  /// Of the pass under way.
+  struct Sequence {
+    const SequencePass* pass = nullptr;
+    int64_t first_row = 0;
+    DeviceCache* cache = nullptr;        // where the device attends
+    std::unique_ptr<HostSequence> host;  // where it does not
+  };
+
+  /// Whether the device attends, too.
+  [[nodiscard]] bool attends(const SequencePass& pass) const;
   [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
-  void finish(std::span<const SequencePass> batch);
-  void show(int64_t layer, size_t place, const SequencePass& pass, const LayerRows& rows, int64_t first_row);
+  void finish();
+  void finish(int64_t layer, const Sequence& sequence);
+  void show(int64_t layer, const Sequence& sequence, const LayerRows& rows);
   void read(kernels::AttentionReader& reader, const LayerCache& cache, const LayerQueries& queries);
 
   DeviceModel model_;
   std::vector<LayerShape> shapes_;  // [layers]
   std::shared_ptr<CacheTwins> twins_;
-  std::vector<DeviceCache*> caches_;  // of the pass under way
+  std::vector<Sequence> sequences_;
   AttentionSums sums_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.
   std::vector<float> queries_, attended_, running_;

@@ -6,6 +6,7 @@
 
 #include "harness/cache/segment.h"
 #include "harness/model/activations.h"
+#include "harness/model/attention_rows.h"
 #include "harness/model/config.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/weights.h"
@@ -18,15 +19,6 @@ namespace kvarena {
 
 /// The rotation of a whole head of the cache: `rope`, and nothing for channels of a latent that are not rotated.
 [[nodiscard]] RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies& rope);
-
-/// Queries, keys and values of a pass's rows, rotated; valid until the next block.
-struct AttentionRows {
-  const float* q = nullptr;  // [R, q_heads, head_dim of the cache]
-  int64_t q_stride = 0;
-  const float* keys = nullptr;    // [R, kv_heads, head_dim of the cache]
-  const float* values = nullptr;  // the same
-  int64_t kv_stride = 0;
-};
 
 /// From `in` [R, hidden_size].
 [[nodiscard]] AttentionRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,

@@ -7,13 +7,14 @@
 
 #include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
+#include "harness/model/attend_sequence.h"
 #include "harness/model/feed_forward.h"
 #include "harness/model/pass_checks.h"
 #include "harness/model/products.h"
 #include "harness/model/ranks/driver.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/transformer_impl.h"
-#include "kernels/attention/attention.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace kvarena {
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
@@ -54,35 +55,6 @@ void Transformer::Impl::fill_rotations(float* cos, float* sin) {
   rotation_rows(config, rope, positions, lengths, cos, sin);
 }
 
-void Transformer::Impl::attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows,
-                                        int64_t first_row) {
-  const auto q_len = static_cast<int64_t>(pass.tokens.size());
-  const LayerShape& shape = shapes[layer];
-  LayerCache& cache = pass.cache->layers[layer];
-  cache.append(rows.keys + first_row * rows.kv_stride, rows.values + first_row * rows.kv_stride, q_len, rows.kv_stride,
-               pass.cache->length);
-
-  const bool hidden_wanted = pass.hooks != nullptr && pass.hooks->wants_hidden();
-  const LayerQueries queries{.q = rows.q + first_row * rows.q_stride,
-                             .q_len = q_len,
-                             .q_stride = rows.q_stride,
-                             .position = pass.cache->length,
-                             .hidden = hidden_wanted ? a.normed.at_least(0) + first_row * a.hidden : nullptr,
-                             .tokens = pass.tokens.data()};
-  if (!pass.parents.empty()) cache.view = std::make_unique<TreeView>(cache.tail(), pass.parents);
-  if (pass.hooks != nullptr) pass.hooks->before_attention(layer, cache, queries);
-
-  kernels::AttentionState state{.out = attended.at_least(0) + first_row * shape.q_heads * shape.head_dim,
-                                .max = running.at_least(0),
-                                .sum = running.at_least(0) + q_len * shape.q_heads};
-  float* denominators = lse.at_least(q_len * shape.q_heads);
-  kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
-  cache.attend(queries, state, pass.hooks != nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr);
-  kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, denominators);
-  if (!pass.parents.empty()) cache.view.reset();
-  if (pass.hooks != nullptr) pass.hooks->after_attention(layer, cache, queries, denominators);
-}
-
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
   const LayerWeights& w = weights.layers[layer];
   const float* in = a.normalise_stream(w.attention_norm, a.rows);
@@ -91,10 +63,14 @@ void Transformer::Impl::attention_block(int64_t layer, std::span<const SequenceP
 
   float* seen = attended.at_least(a.rows * shapes[layer].q_heads * shapes[layer].head_dim);
   running.at_least(2 * a.rows * shapes[layer].q_heads);
-  int64_t first_row = 0;
+  int64_t first = 0;
   for (const SequencePass& pass : batch) {
-    attend_sequence(layer, pass, heads, first_row);
-    first_row += static_cast<int64_t>(pass.tokens.size());
+    const int64_t rows = std::ssize(pass.tokens), width = shapes[layer].q_heads * shapes[layer].head_dim;
+    attend_sequence(layer, pass, heads.from(first), in + first * a.hidden,
+                    {.attended = seen + first * width,
+                     .running = running.at_least(0),
+                     .lse = lse.at_least(rows * shapes[layer].q_heads)});
+    first += rows;
   }
   float* out = a.projected.at_least(a.rows * a.hidden);
   std::visit([&](const auto& kind) { attention_output(kind, config, seen, out, a); }, w.attention);

@@ -45,7 +45,6 @@ struct Transformer::Impl {
   void make_rotations(std::span<const SequencePass> batch);
   void fill_rotations(float* cos, float* sin);  // of all `positions`
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
-  void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, int64_t first_row);
   void mlp_block(const LayerWeights& layer);
   /// Rows of a sequence whose logits are wanted.
   [[nodiscard]] static int64_t wanted_rows(const SequencePass& pass) {

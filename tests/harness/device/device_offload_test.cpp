@@ -196,22 +196,83 @@ TEST(DeviceOffload, CachesThatMadeRoomForOthersComeBack) {
   EXPECT_GE(tight.device().twins().uploads(), 4);
 }
 
-TEST(DeviceOffload, WhatTheDeviceDoesNotTakeIsTheHosts) {
+TEST(DeviceOffload, WhatLeavesEarlyIsTheHosts) {
   Offloaded offloaded;
-  const DeviceOffload& device = offloaded.device();
   KvCache cache = offloaded.model().make_cache();
-  (void)fed(offloaded.model(), cache, tiny_prompt(40));
-  const std::vector<int32_t> token{1}, parents{-1};
-  EXPECT_TRUE(device.takes({.tokens = token, .cache = &cache}));
-  EXPECT_FALSE(device.takes({.tokens = token, .cache = &cache, .exit_after = 1}));
-  EXPECT_FALSE(device.takes({.tokens = token, .cache = &cache, .parents = parents}));
-  AttentionHooks steering;
-  EXPECT_FALSE(device.takes({.tokens = token, .cache = &cache, .hooks = &steering}));
-  KvCache narrow = testing::tiny_model().make_cache();  // of 16 bits a number
-  EXPECT_FALSE(device.takes({.tokens = token, .cache = &narrow}));
+  const std::vector<int32_t> tokens = tiny_prompt(40);
+  const SequencePass pass{.tokens = tokens, .cache = &cache, .exit_after = 1};
+  (void)offloaded.model().forward({&pass, 1});
+  EXPECT_EQ(offloaded.device().tokens(), 0);
 }
 
-/// Requests of the device, of the host, and one whose prompt is read, in the same passes.
+/// Wants to be asked before attention and after, of every layer in order.
+class Steering final : public AttentionHooks {
+ public:
+  void before_pass(KvCache& /*cache*/, std::span<const int32_t> tokens) override {
+    EXPECT_TRUE(calls.empty() || calls.back() == -1);
+    calls = {static_cast<int64_t>(tokens.size())};
+  }
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+    EXPECT_EQ(calls.back(), layer == 0 ? queries.q_len : 2 * layer - 1);
+    EXPECT_EQ(cache.entries(0), queries.position + queries.q_len);
+    calls.push_back(2 * layer);
+  }
+  void after_attention(int64_t layer, LayerCache& /*cache*/, const LayerQueries& /*queries*/,
+                       const float* lse) override {
+    EXPECT_EQ(calls.back(), 2 * layer);
+    EXPECT_TRUE(std::isfinite(lse[0]));
+    calls.push_back(2 * layer + 1);
+  }
+  void after_layer(int64_t layer, const float* /*rows*/, int64_t /*count*/, int64_t /*hidden_size*/) override {
+    layers.push_back(layer);
+  }
+  std::vector<int64_t> calls, layers;
+};
+
+TEST(DeviceOffload, AttentionThatHooksSteerIsTheHostsWithinTheDevicesPass) {
+  for (const std::string& name : testing::golden_model_names()) {
+    SCOPED_TRACE(name);
+    const testing::GoldenModel golden = testing::golden_model(name);
+    Transformer host = golden.transformer(kF32), model = golden.transformer(kF32);
+    auto owned =
+        std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kF32), int64_t{1} << 30);
+    const DeviceOffload& device = *owned;
+    model.offload_to(std::move(owned));
+    std::vector<int32_t> tokens;
+    for (int32_t i = 3; i < 40; ++i) tokens.push_back(i);
+    KvCache near = host.make_cache(), far = model.make_cache();
+    for (const auto& [first, count] : {std::pair{0, 20}, {20, 16}, {36, 1}}) {
+      Steering hooks;
+      const std::span<const int32_t> some = std::span(tokens).subspan(first, count);
+      const SequencePass pass{.tokens = some, .cache = &far, .hooks = &hooks, .logits = LogitsRows::all};
+      const std::span<const float> got = model.forward({&pass, 1});
+      EXPECT_LT(relative_error(got, fed(host, near, some)), 1e-4);
+      EXPECT_EQ(std::ssize(hooks.calls), 1 + 2 * golden.config.layers);
+      EXPECT_EQ(std::ssize(hooks.layers), golden.config.layers);
+    }
+    EXPECT_EQ(far.length, 37);
+    EXPECT_EQ(device.tokens(), 37);
+    EXPECT_EQ(device.twins().uploads(), 0);
+  }
+}
+
+TEST(DeviceOffload, TreesOfTokensAttendOnTheHost) {
+  Transformer host = testing::tiny_model(1, kF32);
+  Offloaded offloaded;
+  const std::vector<int32_t> prompt = tiny_prompt(40), tokens{5, 9, 11, 7, 3}, parents{-1, 0, 0, 2, -1};
+  std::vector<std::vector<float>> logits;
+  for (Transformer* model : {&host, &offloaded.model()}) {
+    KvCache cache = model->make_cache();
+    (void)fed(*model, cache, prompt);
+    const SequencePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all, .parents = parents};
+    const std::span<const float> rows = model->forward({&pass, 1});
+    logits.emplace_back(rows.begin(), rows.end());
+  }
+  EXPECT_LT(relative_error(logits[1], logits[0]), 1e-4);
+  EXPECT_EQ(offloaded.device().tokens(), 45);
+}
+
+/// Requests that attend on the device and on the host, and one whose prompt is read, in the same passes.
 TEST(DeviceOffload, BitsDoNotDependOnWhoElseIsInAPassWhereverThatIsComputed) {
   Offloaded offloaded;
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), kEverything);
