@@ -108,13 +108,16 @@ void mma_16x8x16(float (&d)[4], const uint32_t (&fragments)[6], const Widen& wid
   const auto half = [&](uint32_t word, uint32_t i) {
     return widen(static_cast<uint16_t>(i % 2 == 0 ? word : word >> 16));
   };
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t row = lane() / 4 + (i < 2 ? 0 : 8), column = lane() % 4 * 2 + i % 2;
+  float a[2][16], b[2][16];  // the two rows and two columns that meet in this lane's results
+  for (uint32_t side = 0; side < 2; ++side) {
     for (uint32_t k = 0; k < 16; ++k) {
-      const float a = half(all[row % 8 * 4 + k % 8 / 2].w[(row < 8 ? 0 : 1) + (k < 8 ? 0 : 2)], k);
-      const float b = half(all[column * 4 + k % 8 / 2].w[k < 8 ? 4 : 5], k);
-      d[i] = std::fma(a, b, d[i]);
+      const uint32_t far = k < 8 ? 0 : 1;
+      a[side][k] = half(all[lane() / 4 * 4 + k % 8 / 2].w[side + 2 * far], k);
+      b[side][k] = half(all[(lane() % 4 * 2 + side) * 4 + k % 8 / 2].w[4 + far], k);
     }
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    for (uint32_t k = 0; k < 16; ++k) d[i] = std::fma(a[i / 2][k], b[i % 2][k], d[i]);
   }
 }
 
