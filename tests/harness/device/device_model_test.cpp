@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <numeric>
 
 #include "harness/cache/quantized_segment.h"
 #include "harness/core/error.h"
 #include "harness/model/attention_projections.h"
 #include "kernels/cuda/device.h"
+#include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/tiny_model.h"
 
@@ -21,7 +21,9 @@ namespace kvarena::device {
 namespace {
 
 using kernels::DType;
+using testing::mean_difference;
 using testing::RandomCheckpoint;
+using testing::relative_error;
 using testing::tiny_prompt;
 
 using Lists = std::vector<std::vector<int32_t>>;
@@ -70,16 +72,6 @@ std::vector<int32_t> range(int32_t begin, int32_t end, int32_t step = 1) {
   return numbers;
 }
 
-/// Largest difference over the largest logit.
-double relative_error(const std::vector<float>& got, std::span<const float> want) {
-  double difference = 0, largest = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
-    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
-  }
-  return difference / largest;
-}
-
 /// Logits of all tokens fed in passes of 20, 1 and 3, by the host or a device.
 std::vector<float> fed(const testing::GoldenModel& golden, const TransformerOptions& options, bool on_device) {
   std::vector<int32_t> tokens;
@@ -125,12 +117,6 @@ TEST_F(DeviceModelTest, LogitsOfEveryFamilyAreTheHosts) {
           << name << " weights " << kernels::name_of(weights);
     }
   }
-}
-
-double mean_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += std::fabs(static_cast<double>(a[i]) - b[i]);
-  return sum / static_cast<double>(a.size());
 }
 
 /// Where entries are rounded, the last bits of a sum decide now and then which way, and sharp attention makes much of

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "tests/support/decoding.h"
+#include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/registered_method.h"
 
@@ -20,6 +20,7 @@ using nlohmann::json;
 using testing::decode;
 using testing::Decoded;
 using testing::RandomCheckpoint;
+using testing::relative_error;
 using testing::tiny_prompt;
 
 constexpr TransformerOptions kF32{.weights = DType::f32, .cache = DType::f32};
@@ -43,17 +44,6 @@ class Offloaded {
   Transformer model_;
   DeviceOffload* device_;
 };
-
-/// Largest difference over the largest number.
-double relative_error(std::span<const float> got, std::span<const float> want) {
-  EXPECT_EQ(got.size(), want.size());
-  double difference = 0, largest = 0;
-  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    difference = std::max(difference, std::fabs(static_cast<double>(got[i]) - want[i]));
-    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
-  }
-  return largest == 0 ? difference : difference / largest;
-}
 
 std::vector<float> fed(Transformer& model, KvCache& cache, std::span<const int32_t> tokens) {
   const SequencePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all};
@@ -323,11 +313,10 @@ class EveryMethodOnADevice : public testing::RegisteredMethod {
   }
 };
 
+/// Of all rows, which are equally long.
 double mean_difference(const testing::Logits& a, const testing::Logits& b) {
   double sum = 0;
-  for (size_t row = 0; row < a.size(); ++row) {
-    for (size_t i = 0; i < a[row].size(); ++i) sum += std::fabs(static_cast<double>(a[row][i]) - b.at(row).at(i));
-  }
+  for (size_t row = 0; row < a.size(); ++row) sum += testing::mean_difference(a[row], b.at(row));
   return sum / static_cast<double>(a.size());
 }
 
