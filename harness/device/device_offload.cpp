@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
 namespace {
@@ -112,13 +113,9 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
 void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRows& rows) {
   const SequencePass& pass = *sequence.pass;
   LayerCache& cache = pass.cache->layers[layer];
-  const AttentionRows& from = rows.attention;
-  const LayerQueries queries{.q = host_queries(model_, from, std::ssize(pass.tokens), queries_),
-                             .q_len = std::ssize(pass.tokens),
-                             .q_stride = from.q_stride,
-                             .position = pass.cache->length,
-                             .hidden = pass.hooks->wants_hidden() ? rows.hidden : nullptr,
-                             .tokens = pass.tokens.data()};
+  AttentionRows from = rows.attention;
+  from.q = host_queries(model_, from, std::ssize(pass.tokens), queries_);
+  const LayerQueries queries = queries_of(pass, from, rows.hidden);
   pass.hooks->before_attention(layer, cache, queries);
   if (kernels::AttentionReader* reader = pass.hooks->reader(layer, cache, queries)) {
     if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {

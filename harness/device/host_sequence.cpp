@@ -1,8 +1,5 @@
 #include "harness/device/host_sequence.h"
 
-#include <numeric>
-
-#include "harness/cache/tree_view.h"
 #include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
@@ -16,13 +13,8 @@ const float* host_queries(const DeviceModel& model, const AttentionRows& brought
   return memory.data();
 }
 
-HostSequence::HostSequence(const SequencePass& pass, const DeviceModel& model)
-    : pass_(&pass), model_(&model), positions_(tree_depths(pass.parents)) {
-  if (positions_.empty()) {
-    positions_.resize(pass.tokens.size());
-    std::iota(positions_.begin(), positions_.end(), 0);
-  }
-  for (int32_t& position : positions_) position += static_cast<int32_t>(pass.cache->length);
+HostSequence::HostSequence(const SequencePass& pass, const DeviceModel& model) : pass_(&pass), model_(&model) {
+  append_positions(pass, positions_);
 }
 
 void HostSequence::attend(int64_t layer, const LayerRows& rows, float* attended) {

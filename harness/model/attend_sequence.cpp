@@ -5,6 +5,24 @@
 
 namespace kvarena {
 
+void append_positions(const SequencePass& pass, std::vector<int32_t>& positions) {
+  const std::vector<int32_t> depths = tree_depths(pass.parents);
+  for (size_t i = 0; i < pass.tokens.size(); ++i) {
+    const int64_t ahead = depths.empty() ? static_cast<int64_t>(i) : depths[i];
+    positions.push_back(static_cast<int32_t>(pass.cache->length + ahead));
+  }
+}
+
+LayerQueries queries_of(const SequencePass& pass, const AttentionRows& rows, const float* hidden) {
+  const bool hidden_wanted = pass.hooks != nullptr && pass.hooks->wants_hidden();
+  return {.q = rows.q,
+          .q_len = std::ssize(pass.tokens),
+          .q_stride = rows.q_stride,
+          .position = pass.cache->length,
+          .hidden = hidden_wanted ? hidden : nullptr,
+          .tokens = pass.tokens.data()};
+}
+
 void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, const float* hidden,
                      const AttentionMemory& memory) {
   const auto q_len = static_cast<int64_t>(pass.tokens.size());
@@ -12,13 +30,7 @@ void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRow
   const LayerShape& shape = cache.shape();
   cache.append(rows.keys, rows.values, q_len, rows.kv_stride, pass.cache->length);
 
-  const bool hidden_wanted = pass.hooks != nullptr && pass.hooks->wants_hidden();
-  const LayerQueries queries{.q = rows.q,
-                             .q_len = q_len,
-                             .q_stride = rows.q_stride,
-                             .position = pass.cache->length,
-                             .hidden = hidden_wanted ? hidden : nullptr,
-                             .tokens = pass.tokens.data()};
+  const LayerQueries queries = queries_of(pass, rows, hidden);
   if (!pass.parents.empty()) cache.view = std::make_unique<TreeView>(cache.tail(), pass.parents);
   if (pass.hooks != nullptr) pass.hooks->before_attention(layer, cache, queries);
 

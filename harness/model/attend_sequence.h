@@ -3,11 +3,19 @@
 // attend.
 
 #include <cstdint>
+#include <vector>
 
 #include "harness/model/attention_rows.h"
 #include "harness/model/transformer.h"
 
 namespace kvarena {
+
+/// Positions of a pass's rows, behind those that are there: its tokens follow the cache, as a chain or as a tree.
+void append_positions(const SequencePass& pass, std::vector<int32_t>& positions);
+
+/// What hooks and views are told of a layer's queries. hidden [q_len, hidden_size]: the layer's attention input, passed
+/// on to hooks that want it.
+[[nodiscard]] LayerQueries queries_of(const SequencePass& pass, const AttentionRows& rows, const float* hidden);
 
 /// Where that is done and kept, for q_len tokens.
 struct AttentionMemory {
@@ -16,8 +24,8 @@ struct AttentionMemory {
   float* lse = nullptr;       // [q_len, q_heads], natural logarithm of the softmax denominators
 };
 
-/// `rows`: of the pass's tokens. hidden [q_len, hidden_size]: the layer's attention input, for hooks that want it.
-/// Appends to the layer's cache, lets hooks select, attends, and lets hooks observe.
+/// `rows`: of the pass's tokens; hidden as queries_of() takes it. Appends to the layer's cache, lets hooks select,
+/// attends, and lets hooks observe.
 void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, const float* hidden,
                      const AttentionMemory& memory);
 

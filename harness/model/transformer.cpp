@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <ranges>
 
-#include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/model/attend_sequence.h"
 #include "harness/model/feed_forward.h"
@@ -39,12 +38,8 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   positions.clear();
   lengths.clear();
   for (const SequencePass& pass : batch) {
-    const std::vector<int32_t> depths = tree_depths(pass.parents);
-    for (size_t i = 0; i < pass.tokens.size(); ++i) {
-      const int64_t ahead = depths.empty() ? static_cast<int64_t>(i) : depths[i];
-      positions.push_back(static_cast<int32_t>(pass.cache->length + ahead));
-      lengths.push_back(pass.cache->prompt_length);
-    }
+    append_positions(pass, positions);
+    lengths.insert(lengths.end(), pass.tokens.size(), pass.cache->prompt_length);
   }
   const int64_t half = config.rotary_dim() / 2;
   float* cos = a.turn.at_least(2 * a.rows * half);
