@@ -1,6 +1,6 @@
 #include "kernels/matmul/matmul.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "kernels/common/parallel.h"
 #include "kernels/matmul/matmul_paths.h"
@@ -37,56 +37,80 @@ void stream_rows(const MatmulTable& fast, const MatmulArgs& args) {
   }
 }
 
-/// Adds the bias and writes the part of a tile that exists.
-void write_tile(const MatmulArgs& args, int64_t row, int64_t rows, int64_t panel, const float* c) {
-  const int64_t column = panel * kPanel, columns = std::min(kPanel, args.w->n() - column);
+/// Where a step of a panel is stored.
+const char* stored_at(const PackedMatrix& w, int64_t panel, int64_t depth) {
+  return static_cast<const char*>(w.data()) + (panel * w.k() + depth) * kPanel * size_of(w.dtype());
+}
+
+/// Rows of x in tiles, as the table's pack_tile() lays them out: [tiles][k][tile_rows].
+struct Tiles {
+  const float* data;
+  int64_t rows, count;  // rows of a tile; tiles
+};
+
+Tiles pack(const MatmulTable& fast, const MatmulArgs& args) {
+  const int64_t k = args.w->k(), rows = fast.tile_rows, count = (args.m + rows - 1) / rows;
+  static thread_local Scratch<float> scratch;
+  float* data = scratch.get(count * rows * k);
+  parallel_for(count, args.m * k, [&](int64_t t) {
+    const int64_t row = t * rows;
+    fast.pack_tile(args.x + row * args.x_stride, args.x_stride, std::min(rows, args.m - row), k, data + row * k);
+  });
+  return {data, rows, count};
+}
+
+/// Asks for the lines that a later part of the work touches first, while this one computes: part i of `parts` of
+/// `bytes` from p on.
+void fetch_part(const char* p, int64_t bytes, int64_t i, int64_t parts) {
+  constexpr int64_t kLine = 64;
+  const int64_t lines = (bytes + kLine - 1) / kLine;
+  for (int64_t line = lines * i / parts; line < lines * (i + 1) / parts; ++line) {
+    __builtin_prefetch(p + line * kLine, 0, 2);
+  }
+}
+
+/// Asks for rows of y that are written next.
+void fetch_rows(const float* y, int64_t rows, int64_t y_stride) {
   for (int64_t i = 0; i < rows; ++i) {
-    float* y = args.y + (row + i) * args.y_stride + column;
-    if (args.bias == nullptr) {
-      std::memcpy(y, c + i * kPanel, static_cast<size_t>(columns) * sizeof(float));
-    } else {
-      for (int64_t j = 0; j < columns; ++j) y[j] = c[i * kPanel + j] + args.bias[column + j];
+    __builtin_prefetch(y + i * y_stride, 1, 3);
+    __builtin_prefetch(y + i * y_stride + kPanel / 2, 1, 3);
+  }
+}
+
+/// Tiles first .. last-1 times one panel, in cache blocks of its depth.
+void block_panel(const MatmulTable& fast, const MatmulArgs& args, const Tiles& tiles, int64_t first, int64_t last,
+                 int64_t panel) {
+  static thread_local Scratch<float> wide_scratch, c_scratch;
+  const PackedMatrix& w = *args.w;
+  const int64_t k = w.k();
+  const int64_t column = panel * kPanel, columns = std::min(kPanel, w.n() - column);
+  float* wide = wide_scratch.get(kDepth * kPanel);
+  float* c = c_scratch.get((last - first) * tiles.rows * kPanel);
+  for (int64_t depth = 0; depth < k; depth += kDepth) {
+    const int64_t steps = std::min(kDepth, k - depth);
+    const float* weights = widened(fast, w, panel, depth, steps, wide);
+    const char* next = stored_at(w, panel, depth + steps);
+    const bool ends = depth + steps == k;
+    for (int64_t t = first; t < last; ++t) {
+      const int64_t row = t * tiles.rows, rows = std::min(tiles.rows, args.m - row);
+      float* sums = c + (t - first) * tiles.rows * kPanel;
+      float* y = args.y + row * args.y_stride + column;
+      fetch_part(next, kDepth * kPanel * size_of(w.dtype()), t - first, last - first);
+      if (ends) fetch_rows(y, rows, args.y_stride);
+      fast.tile(tiles.data + (t * k + depth) * tiles.rows, weights, rows, steps, depth == 0, sums);
+      if (ends) fast.write(sums, rows, columns, args.bias == nullptr ? nullptr : args.bias + column, y, args.y_stride);
     }
   }
 }
 
-/// Many rows: x is packed in tiles once; a work item is (block of rows, panel) and walks the depth in cache blocks.
+/// Many rows: x is packed in tiles once; a work item is a panel for a block of rows.
 void block_rows(const MatmulTable& fast, const MatmulArgs& args) {
-  const PackedMatrix& w = *args.w;
-  const int64_t k = w.k(), tile_rows = fast.tile_rows;
-  const int64_t tiles = (args.m + tile_rows - 1) / tile_rows;
-  static thread_local Scratch<float> packed_scratch;
-  float* packed = packed_scratch.get(tiles * tile_rows * k);
-  parallel_for(tiles, args.m * k, [&](int64_t t) {
-    const int64_t row = t * tile_rows;
-    fast.pack_tile(args.x + row * args.x_stride, args.x_stride, std::min(tile_rows, args.m - row), k, packed + row * k);
-  });
-  const int64_t block_tiles = kBlockRows / tile_rows;
-  const int64_t blocks = (tiles + block_tiles - 1) / block_tiles;
-  parallel_for(blocks * w.panels(), args.m * k * w.n(), [&](int64_t item) {
-    static thread_local Scratch<float> wide_scratch, c_scratch;
-    const int64_t block = item / w.panels(), panel = item % w.panels();
-    const int64_t first = block * block_tiles, last = std::min(tiles, first + block_tiles);
-    float* wide = wide_scratch.get(kDepth * kPanel);
-    float* c = c_scratch.get(block_tiles * tile_rows * kPanel);
-    const char* stored = static_cast<const char*>(w.data()) + panel * k * kPanel * size_of(w.dtype());
-    for (int64_t depth = 0; depth < k; depth += kDepth) {
-      const int64_t steps = std::min(kDepth, k - depth);
-      const void* source = stored + depth * kPanel * size_of(w.dtype());
-      const float* weights = static_cast<const float*>(source);
-      if (w.dtype() != DType::f32) {
-        fast.widen(source, w.dtype(), steps, wide);
-        weights = wide;
-      }
-      for (int64_t t = first; t < last; ++t) {
-        fast.tile(packed + (t * k + depth) * tile_rows, weights, std::min(tile_rows, args.m - t * tile_rows), steps,
-                  depth == 0, c + (t - first) * tile_rows * kPanel);
-      }
-    }
-    for (int64_t t = first; t < last; ++t) {
-      const int64_t row = t * tile_rows;
-      write_tile(args, row, std::min(tile_rows, args.m - row), panel, c + (t - first) * tile_rows * kPanel);
-    }
+  const Tiles tiles = pack(fast, args);
+  const int64_t panels = args.w->panels(), block_tiles = kBlockRows / tiles.rows;
+  const int64_t blocks = (tiles.count + block_tiles - 1) / block_tiles;
+  parallel_for(blocks * panels, args.m * args.w->k() * args.w->n(), [&](int64_t item) {
+    const int64_t first = item / panels * block_tiles;
+    block_panel(fast, args, tiles, first, std::min(tiles.count, first + block_tiles), item % panels);
   });
 }
 
@@ -100,6 +124,14 @@ void write_empty(const MatmulArgs& args) {
 }
 
 }  // namespace
+
+const float* widened(const MatmulTable& fast, const PackedMatrix& w, int64_t panel, int64_t depth, int64_t steps,
+                     float* wide) {
+  const void* stored = stored_at(w, panel, depth);
+  if (w.dtype() == DType::f32) return static_cast<const float*>(stored);
+  fast.widen(stored, w.dtype(), steps, wide);
+  return wide;
+}
 
 void matmul(const MatmulArgs& args) {
   require(args.w != nullptr && args.m >= 0, "matmul: no weights or negative m");

@@ -8,8 +8,9 @@ namespace kvarena::kernels {
 
 /// Rows that one pass over the weights serves when there are few rows.
 inline constexpr int64_t kStreamRows = 12;
-/// Depth of a cache block when there are many rows: kDepth * 32 floats of weights fit the first-level cache.
-inline constexpr int64_t kDepth = 256;
+/// Depth of a cache block when there are many rows: kDepth * 32 floats of weights and a tile of rows fit the
+/// first-level cache, of 32 KiB with six rows to a tile and of 48 KiB with twelve.
+inline constexpr int64_t kDepth = 192;
 
 /// MatmulArgs without classes: what the per-path files may touch (see simd.h on shared inline functions).
 struct StreamArgs {
@@ -34,12 +35,19 @@ struct MatmulTable {
   /// c [rows, 32] (+)= tile * panel over `depth` steps for the first `rows` rows of the tile; starts from zero when
   /// `first`.
   void (*tile)(const float* tile, const float* panel, int64_t rows, int64_t depth, bool first, float* c);
+  /// y [rows, columns] = c [rows, 32] + bias [columns], which may be null; columns <= 32.
+  void (*write)(const float* c, int64_t rows, int64_t columns, const float* bias, float* y, int64_t y_stride);
   /// lanes [rows, 32] += |c [rows, 32]|.
   void (*add_magnitudes)(const float* c, int64_t rows, float* lanes);
   /// Where c [rows, 32] is larger than best, it takes best's place and `panel` that of panels.
   void (*take_larger)(const float* c, int64_t rows, float panel, float* best, float* panels);
 };
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
+
+/// Steps depth .. depth+steps-1 of a panel, steps <= kDepth, as floats [steps, 32]: where they are stored, or widened
+/// into `wide`.
+[[nodiscard]] const float* widened(const MatmulTable& fast, const PackedMatrix& w, int64_t panel, int64_t depth,
+                                   int64_t steps, float* wide);
 
 /// One element per (i, j), accumulated in double.
 void matmul_reference(const MatmulArgs& args, int64_t row);

@@ -121,9 +121,27 @@ void stream(const StreamArgs& args, int64_t begin, int64_t end) {
   }
 }
 
+/// Four columns of four rows from x on, turned.
+KVARENA_INLINE void pack_four(const float* x, int64_t x_stride, float* tile) {
+  __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + x_stride);
+  __m128 c = _mm_loadu_ps(x + 2 * x_stride), d = _mm_loadu_ps(x + 3 * x_stride);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(tile, a);
+  _mm_storeu_ps(tile + kTileRows, b);
+  _mm_storeu_ps(tile + 2 * kTileRows, c);
+  _mm_storeu_ps(tile + 3 * kTileRows, d);
+}
+
 void pack_tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile) {
-  for (int64_t i = 0; i < kTileRows; ++i) {
-    for (int64_t c = 0; c < k; ++c) tile[c * kTileRows + i] = i < rows ? x[i * x_stride + c] : 0.0f;
+  int64_t c = 0;
+  for (; rows == kTileRows && c + 4 <= k; c += 4) {
+    // Of six rows the middle two are turned twice: that costs less than an instruction for each number.
+    constexpr int kStep = kTileRows % 4 == 0 ? 4 : kTileRows - 4;
+#pragma GCC unroll 3
+    for (int i = 0; i + 4 <= kTileRows; i += kStep) pack_four(x + i * x_stride + c, x_stride, tile + c * kTileRows + i);
+  }
+  for (; c < k; ++c) {
+    for (int64_t i = 0; i < kTileRows; ++i) tile[c * kTileRows + i] = i < rows ? x[i * x_stride + c] : 0.0f;
   }
 }
 
@@ -155,7 +173,6 @@ void tile_rows(const float* x, const float* panel, int64_t depth, bool first, fl
 #pragma GCC unroll 2
       for (int v = 0; v < kTileVecs; ++v) {
         w[v] = load16(b + v * kLanes);
-        fetch(b + v * kLanes + kAhead * kPanel);
       }
 #pragma GCC unroll 12
       for (int i = 0; i < ROWS; ++i) {
@@ -178,6 +195,17 @@ void tile(const float* x, const float* panel, int64_t rows, int64_t depth, bool 
   tile_rows<kTileRows>(x, panel, depth, first, c);
 }
 
+void write(const float* c, int64_t rows, int64_t columns, const float* bias, float* y, int64_t y_stride) {
+  for (int v = 0; v < 2; ++v) {
+    const Mask16 lanes = first_lanes(columns - v * kLanes);
+    const F32x16 shift = bias == nullptr ? zero16() : load16(bias + v * kLanes, lanes);
+    for (int64_t i = 0; i < rows; ++i) {
+      const F32x16 sum = load16(c + i * kPanel + v * kLanes);
+      store16(y + i * y_stride + v * kLanes, bias == nullptr ? sum : add(sum, shift), lanes);
+    }
+  }
+}
+
 void add_magnitudes(const float* c, int64_t rows, float* lanes) {
   for (int64_t i = 0; i < rows * kPanel; i += kLanes) store16(lanes + i, add(load16(lanes + i), abs16(load16(c + i))));
 }
@@ -195,7 +223,7 @@ void take_larger(const float* c, int64_t rows, float panel, float* best, float* 
 
 namespace KVARENA_SIMD_PATH {
 extern const MatmulTable matmul_table;
-const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile, add_magnitudes, take_larger};
+const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile, write, add_magnitudes, take_larger};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

@@ -29,12 +29,7 @@ void panel_product(const MatmulTable& fast, const float* tile, int64_t rows, con
   std::fill_n(c, fast.tile_rows * kPanel, 0.0F);  // the sum over no depth at all
   for (int64_t depth = 0; depth < w.k(); depth += kDepth) {
     const int64_t steps = std::min(kDepth, w.k() - depth);
-    const void* stored = static_cast<const char*>(w.data()) + (panel * w.k() + depth) * kPanel * size_of(w.dtype());
-    const auto* weights = static_cast<const float*>(stored);
-    if (w.dtype() != DType::f32) {
-      fast.widen(stored, w.dtype(), steps, wide);
-      weights = wide;
-    }
+    const float* weights = widened(fast, w, panel, depth, steps, wide);
     fast.tile(tile + depth * fast.tile_rows, weights, rows, steps, depth == 0, c);
   }
 }
