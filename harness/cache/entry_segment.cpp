@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <numeric>
 
 #include "harness/cache/run_attention.h"
+#include "harness/cache/versions.h"
 #include "harness/core/error.h"
 #include "kernels/cells/cells.h"
 #include "kernels/rope/rope.h"
@@ -45,10 +45,7 @@ EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : shape_(s
   change_version();
 }
 
-void EntrySegment::change_version() {
-  static std::atomic<uint64_t> versions{0};
-  version_ = ++versions;
-}
+void EntrySegment::change_version() { version_ = new_version(); }
 
 int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape_.head_dim, shape_.dtype); }
 

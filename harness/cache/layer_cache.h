@@ -94,7 +94,7 @@ struct KvCache {
 /// How far hooks reach into a pass, which decides where it may be computed (harness/model/offload.h).
 enum class HookReach : uint8_t {
   nothing,    // none of them does anything
-  rows,       // they and their readers look at what they are shown, and change nothing
+  rows,       // they and their readers look at what they are shown; after_attention() may pack or drop entries
   attention,  // they choose what is attended to, or change the cache
 };
 

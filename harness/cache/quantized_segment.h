@@ -3,6 +3,7 @@
 
 #include "harness/cache/packed_segment.h"
 #include "harness/cache/row_transform.h"
+#include "harness/cache/versions.h"
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena {
@@ -37,6 +38,14 @@ class QuantizedSegment final : public PackedSegment {
 
   /// One side of a head as it lies, for who stores more beside it.
   [[nodiscard]] kernels::PackedEntries packed(int64_t kv_head, kernels::CellKind kind) const;
+
+  /// The values of a head that are still in 16 bits (or 32).
+  [[nodiscard]] kernels::Cells recent_values(int64_t kv_head) const { return recent(heads_[kv_head]); }
+  /// Whether keys or values are packed under a transform, which queries or what is attended must take too.
+  [[nodiscard]] bool is_transformed() const { return format_.key_transform || format_.value_transform; }
+  /// What a copy of the codes elsewhere (on a device) is a copy of: a number that no other segment has. Codes that are
+  /// there stay as they are, others only come behind them.
+  [[nodiscard]] uint64_t version() const { return version_; }
 
   /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
@@ -104,6 +113,7 @@ class QuantizedSegment final : public PackedSegment {
   int64_t packed_values_ = 0;
   int64_t first_position_ = 0;
   bool contiguous_ = true;
+  uint64_t version_ = new_version();
 };
 
 }  // namespace kvarena

@@ -1,12 +1,26 @@
 #include "harness/device/cache_twins.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "harness/cache/quantized_segment.h"
 
 namespace kvarena::device {
 namespace {
 
 /// Tokens that a new copy has room for beyond those that are known to come, so that answers seldom move it.
 constexpr int64_t kAnswer = 256;
+
+/// Of a layer that the device can hold.
+std::vector<uint64_t> versions_of(const LayerCache& layer) {
+  std::vector<uint64_t> versions;
+  for (const auto& segment : layer.segments()) {
+    const auto* entries = dynamic_cast<const EntrySegment*>(segment.get());
+    versions.push_back(entries != nullptr ? entries->version()
+                                          : dynamic_cast<const QuantizedSegment&>(*segment).version());
+  }
+  return versions;
+}
 
 /// Of all layers' entries of `tokens` tokens.
 int64_t bytes_of(const KvCache& host, int64_t tokens) {
@@ -31,11 +45,7 @@ bool DeviceTwin::follow(const KvCache& host) {
   if (!cache_ || layers_.size() != host.layers.size()) return false;
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    std::vector<uint64_t> versions;
-    for (const auto& segment : host.layers[i].segments()) {
-      versions.push_back(static_cast<const EntrySegment&>(*segment).version());  // takes() has seen to it
-    }
-    if (versions != layers_[i].versions) return false;
+    if (versions_of(host.layers[i]) != layers_[i].versions) return false;
     taken_back = std::max(taken_back, layers_[i].newest - host.layers[i].tail().intact());
   }
   const int64_t length = cache_->length() - taken_back;
@@ -43,21 +53,18 @@ bool DeviceTwin::follow(const KvCache& host) {
   cache_->truncate(length);
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (int64_t head = 0; head < host.layers[i].shape().kv_heads; ++head) {
-      if (cache_->entries(static_cast<int64_t>(i), head) != host.layers[i].entries(head)) return false;
+      const int64_t entries = cache_->entries(static_cast<int64_t>(i), head);
+      if (entries != DeviceCache::entries_in_run(host.layers[i], head)) return false;
     }
   }
+  cache_->follow_packed(host);
   return true;
 }
 
-void DeviceTwin::remember(KvCache& host) {
-  layers_.assign(host.layers.size(), {});
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    for (const auto& segment : host.layers[i].segments()) {
-      layers_[i].versions.push_back(static_cast<const EntrySegment&>(*segment).version());
-    }
-    layers_[i].newest = host.layers[i].tail().entries(0);
-    host.layers[i].tail().mark();
-  }
+void DeviceTwin::remember(KvCache& host, size_t layer) {
+  EntrySegment& tail = host.layers[layer].tail();
+  layers_[layer] = {.versions = versions_of(host.layers[layer]), .newest = tail.entries(0)};
+  tail.mark();
 }
 
 DeviceTwin& CacheTwins::twin_of(KvCache& host) {
@@ -97,11 +104,12 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
     KvCache& host = *hosts[i];
     const int64_t needed = host.length + tokens[i];
     if (!twins[i]->follow(host)) {
-      twins[i]->cache_.reset();
+      std::optional<DeviceCache> former = std::exchange(twins[i]->cache_, std::nullopt);
       const int64_t expected = std::max(needed, host.prompt_length) + kAnswer;
       make_room(bytes_of(host, expected), twins);
-      twins[i]->cache_.emplace(model.to_device(host, expected - host.length));
-      twins[i]->remember(host);
+      twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former)));
+      twins[i]->layers_.resize(host.layers.size());
+      for (size_t layer = 0; layer < host.layers.size(); ++layer) twins[i]->remember(host, layer);
       uploads_ += host.length > 0 ? 1 : 0;
     } else if (needed > twins[i]->cache_->capacity()) {
       make_room(bytes_of(host, needed), twins);  // it moves: old and new at once
@@ -111,6 +119,8 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
   return caches;
 }
 
-void CacheTwins::appended(KvCache& host) { static_cast<DeviceTwin&>(*host.twin).remember(host); }
+void CacheTwins::appended(KvCache& host, int64_t layer) {
+  static_cast<DeviceTwin&>(*host.twin).remember(host, static_cast<size_t>(layer));
+}
 
 }  // namespace kvarena::device

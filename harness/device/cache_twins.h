@@ -28,8 +28,8 @@ class DeviceTwin final : public CacheTwin {
   friend class CacheTwins;
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one.
   [[nodiscard]] bool follow(const KvCache& host);
-  /// Copy and host are alike now.
-  void remember(KvCache& host);
+  /// Copy and host are alike in a layer now.
+  void remember(KvCache& host, size_t layer);
 
   /// What a layer of the host was when the copy was made.
   struct Layer {
@@ -52,8 +52,8 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   /// before the next call.
   [[nodiscard]] std::vector<DeviceCache*> of(DeviceModel& model, std::span<KvCache* const> hosts,
                                              std::span<const int64_t> tokens);
-  /// The device appended to the copy what the host has got too.
-  static void appended(KvCache& host);
+  /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
+  static void appended(KvCache& host, int64_t layer);
 
   /// Caches that were copied whole, and copies that made room for others.
   [[nodiscard]] int64_t uploads() const { return uploads_; }

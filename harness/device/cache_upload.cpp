@@ -16,10 +16,12 @@ Cells cells_of(const LayerShape& shape, CellKind kind, const void* data) {
   return {.kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<void*>(data)};
 }
 
-/// Of a layer that the device can hold.
+/// What becomes a layer's runs.
 std::vector<const EntrySegment*> segments_of(const LayerCache& layer) {
   std::vector<const EntrySegment*> segments;
-  for (const auto& segment : layer.segments()) segments.push_back(dynamic_cast<const EntrySegment*>(segment.get()));
+  for (const auto& segment : layer.segments()) {
+    if (const auto* entries = dynamic_cast<const EntrySegment*>(segment.get())) segments.push_back(entries);
+  }
   return segments;
 }
 
@@ -40,6 +42,12 @@ std::vector<std::byte> joined(const std::vector<const EntrySegment*>& segments, 
 
 }  // namespace
 
+int64_t DeviceCache::entries_in_run(const LayerCache& host, int64_t kv_head) {
+  int64_t entries = 0;
+  for (const EntrySegment* segment : segments_of(host)) entries += segment->entries(kv_head);
+  return entries;
+}
+
 std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const KvCache& host) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerCache& layer = host.layers[i];
@@ -49,7 +57,7 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
     }
     for (const auto& segment : layer.segments()) {
       if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
-      return fmt::format("entries in {} form", to_string(segment->form()));
+      if (std::string why = PackedFront::cannot_hold(*segment); !why.empty()) return why;
     }
     for (int64_t head = 0; layers[i].window > 0 && head < layers[i].kv_heads; ++head) {
       if (layer.entries(head) == host.length) continue;
@@ -59,19 +67,50 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
   return {};
 }
 
-DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens)
+void DeviceCache::follow_packed(const KvCache& host) {
+  bool changed = false;
+  for (size_t layer = 0; layer < fronts_.size(); ++layer) {
+    std::vector<PackedFront>& fronts = fronts_[layer];
+    size_t count = 0;
+    for (const auto& segment : host.layers[layer].segments()) {
+      const auto* packed = dynamic_cast<const QuantizedSegment*>(segment.get());
+      if (packed == nullptr) continue;
+      if (count == fronts.size()) {
+        fronts.emplace_back(*packed);
+        changed = true;
+      } else if (!fronts[count].is_of(*packed)) {
+        fronts[count] = PackedFront(*packed);
+        changed = true;
+      } else {
+        changed = fronts[count].follow(*packed) || changed;
+      }
+      ++count;
+    }
+    changed = changed || count < fronts.size();
+    fronts.erase(fronts.begin() + static_cast<int64_t>(count), fronts.end());
+  }
+  if (changed) ++moves_;
+}
+
+DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens,
+                         std::optional<DeviceCache> former)
     : DeviceCache(std::move(layers), Placement::device) {
   if (const std::string why = cannot_hold(layers_, host); !why.empty()) {
     fail({.place = "a cache that goes to the device",
           .found = why,
-          .expected = "16 or 32 bits a number as the device keeps them, and under a sliding window every token's entry",
+          .expected =
+              "16 or 32 bits a number as the device keeps them or codes as they are, and under a sliding window "
+              "every token's entry",
           .action = "run this method on the host"});
   }
   prompt_length = host.prompt_length;
+  if (former) fronts_ = std::move(former->fronts_);
+  former.reset();  // its memory is free for this one's
+  follow_packed(host);
   const int64_t kv_heads = layers_.front().kv_heads;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
     for (int64_t head = 0; head < kv_heads; ++head) {
-      const int64_t missing = host.length - host.layers[layer].entries(head);
+      const int64_t missing = host.length - entries_in_run(host.layers[layer], head);
       KVARENA_ASSERT(missing >= 0, fmt::format("{} entries too many", -missing));
       dropped_[static_cast<size_t>(layer * kv_heads + head)] = missing;
       if (missing > 0) first_kept_ = host.length;

@@ -32,6 +32,7 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, Placement placement, in
     KVARENA_ASSERT(layer.kv_heads == first.kv_heads && layer.head_dim == first.head_dim && layer.dtype == first.dtype,
                    "layers of different shapes");
   }
+  fronts_.resize(layers_.size());
   dropped_.resize(layers_.size() * static_cast<size_t>(layers_.front().kv_heads));
   if (entries > 0) reserve(entries, nullptr);
 }
@@ -53,8 +54,9 @@ int64_t DeviceCache::first_byte(int64_t layer, int64_t head, int64_t tokens) con
 
 int64_t DeviceCache::bytes() const {
   int64_t total = 0;
-  for (int64_t layer = 0; layer < std::ssize(memory_); ++layer) {
-    total += first_byte(layer, layers_.front().kv_heads, capacity_);
+  for (size_t layer = 0; layer < memory_.size(); ++layer) {
+    total += first_byte(static_cast<int64_t>(layer), layers_.front().kv_heads, capacity_);
+    for (const PackedFront& front : fronts_[layer]) total += front.bytes();
   }
   return total;
 }

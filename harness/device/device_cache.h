@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
+#include "harness/device/packed_front.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cells/cells_cuda.h"
 
@@ -33,20 +35,27 @@ class PlacedMemory {
 };
 
 /// The entries of each layer and kv head, one for every token unless some were dropped before the cache came to the
-/// device. Keys lie in cells, in host memory entry by entry, so that single entries are single pieces on the bus. Used
-/// by one DeviceModel at a time; not thread-safe.
+/// device. Those that came packed stay so, in front of a run of the others, which takes what is new. Keys lie in cells,
+/// in host memory entry by entry, so that single entries are single pieces on the bus. Used by one DeviceModel at a
+/// time; not thread-safe.
 class DeviceCache {
  public:
   /// Room for `entries` of each head from the start.
   DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
   [[nodiscard]] const LayerShape& shape(int64_t layer) const { return layers_[layer]; }
-  /// [kv_heads]: everything that queries of a layer may attend to, of a cache on the device.
+  /// [kv_heads]: everything that queries of a layer may attend to and that is not packed, of a cache on the device.
   [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
   /// Why a cache of such layers on the device cannot hold what `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host);
+  /// Of a layer of the host's, those that are not packed.
+  [[nodiscard]] static int64_t entries_in_run(const LayerCache& host, int64_t kv_head);
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
-  /// own. Bits are unchanged. Throws UserError where it cannot.
-  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens);
+  /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same packed segments is taken over.
+  /// Throws UserError where it cannot.
+  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens,
+              std::optional<DeviceCache> former = {});
+  /// Takes over what the host's packed segments have got since they came here.
+  void follow_packed(const KvCache& host);
   DeviceCache(DeviceCache&&) = default;
   DeviceCache& operator=(DeviceCache&&) = default;
 
@@ -55,8 +64,9 @@ class DeviceCache {
   [[nodiscard]] int64_t length() const { return length_; }
   /// Tokens that there is room for.
   [[nodiscard]] int64_t capacity() const { return capacity_; }
+  /// Of a head's run.
   [[nodiscard]] int64_t entries(int64_t layer, int64_t kv_head) const { return length_ - dropped(layer)[kv_head]; }
-  /// Whether every token has its entry in all layers and heads.
+  /// Whether every token has its entry in the runs of all layers and heads.
   [[nodiscard]] bool full() const { return first_kept_ == 0; }
   /// Bytes of entries' memory; in host placement of pinned memory, beside device_bytes() of what lies on the device
   /// too.
@@ -64,7 +74,8 @@ class DeviceCache {
   [[nodiscard]] int64_t device_bytes() const;
   /// Makes an empty cache one of `entries` tokens whose keys and values are 0: for measuring.
   void fill(int64_t entries);
-  /// Forgets the entries from position `length` on; where some were dropped, none of those that came from the host.
+  /// Forgets the entries from position `length` on; where some were dropped or packed, none of those that came from the
+  /// host.
   void truncate(int64_t length);
   [[nodiscard]] bool may_truncate(int64_t length) const { return length >= first_kept_ && length <= length_; }
   /// Tokens of the prompt when they are known before its first pass, else 0 (dynamic rope scaling).
@@ -84,7 +95,7 @@ class DeviceCache {
   /// Room for so many tokens.
   void reserve(int64_t tokens, kernels::CudaStream stream);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
-  /// [kv_heads] tokens that have no entry in a layer's heads.
+  /// [kv_heads] tokens that have no entry in the run of a layer's heads: dropped ones and packed ones.
   [[nodiscard]] std::span<const int64_t> dropped(int64_t layer) const;
   /// Where a head's memory begins in its layer's when there is room for `tokens`; of head kv_heads, where all ends.
   [[nodiscard]] int64_t first_byte(int64_t layer, int64_t head, int64_t tokens) const;
@@ -106,9 +117,10 @@ class DeviceCache {
   int64_t id_;         // of this cache alone
   int64_t moves_ = 0;  // how often entries have got other addresses
   int64_t length_ = 0, capacity_ = 0;
-  std::vector<int64_t> dropped_;      // [layers, kv_heads]
-  int64_t first_kept_ = 0;            // no token from this one on was dropped
-  std::vector<PlacedMemory> memory_;  // [layers]: [kv_heads][keys, values][capacity - dropped]
+  std::vector<int64_t> dropped_;                  // [layers, kv_heads]
+  int64_t first_kept_ = 0;                        // every token from this one on is in the runs
+  std::vector<PlacedMemory> memory_;              // [layers]: [kv_heads][keys, values][capacity - dropped]
+  std::vector<std::vector<PackedFront>> fronts_;  // [layers], oldest first
 
   // Of the pass to come.
   bool chosen_ = false;

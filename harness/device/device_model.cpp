@@ -98,6 +98,11 @@ struct DeviceModel::Impl {
   void fetch(int64_t layer);
   void append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
   void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
+  void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+                     kernels::CudaScratch& with);
+  [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
+  [[nodiscard]] kernels::AttendProblem problem_of(const Sequence& s, const AttentionRows& from,
+                                                  const kernels::AttentionState& all) const;
   void attend_on_host(int64_t layer);
   void attention_block(int64_t layer, kernels::CudaScratch& with);
   void mlp_block(int64_t layer);
@@ -141,8 +146,8 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
     }
     if (pass.attended != nullptr && !pass.cache->full()) {
       fail({.place = fmt::format("{} on the device", config.name),
-            .found = "chosen positions of a cache from which entries were dropped",
-            .expected = "a cache with every token's entry"});
+            .found = "chosen positions of a cache from which entries were dropped, or in which some are packed",
+            .expected = "a cache with every token's entry in 16 or 32 bits"});
     }
   }
 }
@@ -283,8 +288,43 @@ void DeviceModel::Impl::append(int64_t layer, const AttentionRows& from, kernels
   if (!stores.empty()) kernels::store_rows_cuda(stores, with, compute.stream());
 }
 
+/// A sequence's queries and its part of the state of all rows.
+kernels::AttendProblem DeviceModel::Impl::problem_of(const Sequence& s, const AttentionRows& from,
+                                                     const kernels::AttentionState& all) const {
+  const int64_t d = shape().head_dim, first = s.first_row * config.q_heads;
+  return {.q = from.q + s.first_row * from.q_stride,
+          .q_len = s.rows,
+          .q_token_stride = from.q_stride,
+          .q_head_stride = d,
+          .dtype = options.cache,
+          .state = {.out = all.out + first * d, .max = all.max + first, .sum = all.sum + first}};
+}
+
+kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
+  return {.problems = problems,
+          .q_heads = config.q_heads,
+          .kv_heads = shape().kv_heads,
+          .head_dim = shape().head_dim,
+          .scale = attention.scale()};
+}
+
+/// The packed entries of all sequences; a sequence's own one after the other, since they go to one state.
+void DeviceModel::Impl::attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+                                      kernels::CudaScratch& with) {
+  for (size_t turn = 0;; ++turn) {
+    std::vector<kernels::AttendProblem> problems;
+    for (const Sequence& s : sequences) {
+      if (s.cache == nullptr || turn >= s.cache->fronts_[layer].size()) continue;
+      problems.push_back(problem_of(s, from, all));
+      problems.back().runs = s.cache->fronts_[layer][turn].runs();
+    }
+    if (problems.empty()) return;
+    kernels::attend_cuda(attend_args(problems), with, compute.stream());
+  }
+}
+
 void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
-  const int64_t d = shape().head_dim, kv_heads = shape().kv_heads;
+  const int64_t kv_heads = shape().kv_heads;
   std::vector<kernels::HeadRun> runs;
   runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
   std::vector<kernels::AttendProblem> problems;
@@ -310,29 +350,19 @@ void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels
                       .index_count = indexed ? listed : 0});
       index += listed;
     }
-    const int64_t first = s.first_row * config.q_heads;
-    problems.push_back({.q = from.q + s.first_row * from.q_stride,
-                        .q_len = s.rows,
-                        .q_token_stride = from.q_stride,
-                        .q_head_stride = d,
-                        .runs = first_run,
-                        .dtype = options.cache,
-                        .causal = true,
-                        .window = shapes[layer].window,
-                        .state = {.out = all.out + first * d, .max = all.max + first, .sum = all.sum + first}});
+    kernels::AttendProblem& problem = problems.emplace_back(problem_of(s, from, all));
+    problem.runs = first_run;
+    problem.causal = true;
+    problem.window = shapes[layer].window;
     const bool grows = !on_host(s) && !indexed;
     growth.push_back(grows ? kernels::RunGrowth{told.before + i, cache.dropped(layer).data()} : kernels::RunGrowth{});
   }
   if (problems.empty()) return;
-  kernels::init_attention_cuda(all, rows, config.q_heads, d, compute.stream());
-  kernels::attend_cuda({.problems = problems,
-                        .q_heads = config.q_heads,
-                        .kv_heads = kv_heads,
-                        .head_dim = d,
-                        .scale = attention.scale()},
-                       growth, with, compute.stream());
+  kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
+  attend_fronts(layer, from, all, with);
+  kernels::attend_cuda(attend_args(problems), growth, with, compute.stream());
   float* const denominators = brought.what() == Bring::everything ? lse.data() : nullptr;
-  kernels::finish_attention_cuda(all, rows, config.q_heads, d, denominators, compute.stream());
+  kernels::finish_attention_cuda(all, rows, config.q_heads, shape().head_dim, denominators, compute.stream());
 }
 
 /// Rows of sequences without a cache go to the host; what it attended takes the place of what was not.
@@ -454,8 +484,8 @@ const std::vector<LayerShape>& DeviceModel::shapes() const { return impl_->shape
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
 }
-DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens) const {
-  return {impl_->shapes, cache, tokens};
+DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, std::optional<DeviceCache> former) const {
+  return {impl_->shapes, cache, tokens, std::move(former)};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { kernels::cuda_synchronize(impl_->compute.stream()); }

@@ -49,9 +49,10 @@ class DeviceModel {
   [[nodiscard]] const std::vector<LayerShape>& shapes() const;
   /// An empty cache of this model's shape, with room for `entries` tokens from the start.
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
-  /// A cache on the device of what the host's holds, full or as a method left it, with room for `tokens` more. Throws
-  /// UserError as DeviceCache does.
-  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0) const;
+  /// A cache on the device of what the host's holds, full or as a method left or packed it, with room for `tokens`
+  /// more. `former`, which went there earlier, spares what both hold packed. Throws UserError as DeviceCache does.
+  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0,
+                                      std::optional<DeviceCache> former = {}) const;
   [[nodiscard]] int64_t weight_bytes() const;
 
   /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens, and in a layer with experts for the

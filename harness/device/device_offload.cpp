@@ -92,7 +92,6 @@ void DeviceOffload::finish() {
   }
   for (const Sequence& s : sequences_) {
     s.pass->cache->length += std::ssize(s.pass->tokens);
-    if (s.cache != nullptr) CacheTwins::appended(*s.pass->cache);
     tokens_ += std::ssize(s.pass->tokens);
   }
 }
@@ -104,6 +103,7 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
   if (sequence.cache != nullptr) {
     const AttentionRows& from = rows.attention;
     pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
+    CacheTwins::appended(*pass.cache, layer);
     if (reach_of(pass) == HookReach::rows) show(layer, sequence, rows);
   }
   if (reach_of(pass) != HookReach::nothing)
@@ -117,6 +117,7 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
   from.q = host_queries(model_, from, std::ssize(pass.tokens), queries_);
   const LayerQueries queries = queries_of(pass, from, rows.hidden);
   pass.hooks->before_attention(layer, cache, queries);
+  KVARENA_ASSERT(cache.view == nullptr, "a view of what the device has attended to");
   if (kernels::AttentionReader* reader = pass.hooks->reader(layer, cache, queries)) {
     if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
       sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());

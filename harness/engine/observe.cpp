@@ -116,10 +116,9 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
           .request = cache_};
 }
 
-/// A method that attends to prompts in its own way acts in their passes.
+/// A method may attend to prompts in its own way.
 HookReach MethodHooks::reach() const {
-  const bool acts = method_->acts_in_passes() || prompt_attention(*method_) != nullptr;
-  return acts ? HookReach::attention : HookReach::nothing;
+  return prompt_attention(*method_) != nullptr ? HookReach::attention : method_->reach();
 }
 
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {

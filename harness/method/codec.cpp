@@ -131,7 +131,7 @@ PackedSegment* CodecMethod::start_packing(LayerContext& layer) const {
 }
 
 void CodecMethod::select(LayerContext& layer, const LayerQueries& queries) const {
-  if (queries.q_len == 1) layer.cache.view = codec_->view(layer.cache);
+  if (queries.q_len == 1 && codec_->has_views()) layer.cache.view = codec_->view(layer.cache);
 }
 
 void CodecMethod::settle(LayerContext& layer) const {

@@ -41,7 +41,8 @@ class Codec {
   [[nodiscard]] virtual int64_t key_residual() const { return 0; }
   /// Exactly this many newest values stay in 16 bits (all while there are fewer).
   [[nodiscard]] virtual int64_t value_residual() const { return 0; }
-  /// What a single query attends to in place of the layer's segments; null: the segments.
+  /// Whether a single query attends to view() in place of the layer's segments.
+  [[nodiscard]] virtual bool has_views() const { return false; }
   [[nodiscard]] virtual std::unique_ptr<Segment> view(const LayerCache& /*cache*/) const { return nullptr; }
   /// What the prefill must observe for exempt().
   [[nodiscard]] virtual Needs needs() const { return {}; }
@@ -84,6 +85,9 @@ class CodecMethod final : public Method {
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void settle(LayerContext& layer) const override;
+  [[nodiscard]] HookReach reach() const override {
+    return codec_->has_views() ? HookReach::attention : HookReach::rows;
+  }
 
  private:
   [[nodiscard]] std::unique_ptr<Method> over() const;

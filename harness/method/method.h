@@ -184,8 +184,10 @@ class Method {
   /// Whether compress() is all that the method does: later entries stay as they are, so that another method may pack
   /// what it leaves ("over").
   [[nodiscard]] virtual bool only_compresses() const { return false; }
-  /// Whether the method does anything in decoding passes. One that does not leaves them to a device.
-  [[nodiscard]] virtual bool acts_in_passes() const { return !only_compresses(); }
+  /// How far the method reaches into decoding passes: a device computes what it leaves alone.
+  [[nodiscard]] virtual HookReach reach() const {
+    return only_compresses() ? HookReach::nothing : HookReach::attention;
+  }
 
   /// How the method's weights are fitted, null for a method without any.
   [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;

@@ -34,9 +34,8 @@ class QuantSpecKv final : public Codec {
     const int64_t value_group = shape.head_dim % kChannels == 0 ? kChannels : shape.head_dim;
     return std::make_unique<HierarchicalSegment>(shape, group_size_, value_group, layer.cache.ledger());
   }
-  std::unique_ptr<Segment> view(const LayerCache& cache) const override {
-    return read_ == "upper" ? std::make_unique<UpperView>(cache) : nullptr;
-  }
+  bool has_views() const override { return read_ == "upper"; }
+  std::unique_ptr<Segment> view(const LayerCache& cache) const override { return std::make_unique<UpperView>(cache); }
   int64_t key_block() const override { return group_size_; }
   int64_t key_residual() const override { return buffer_; }
 

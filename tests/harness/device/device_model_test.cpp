@@ -430,9 +430,10 @@ TEST_F(DeviceModelTest, CachesThatTheDeviceCannotHoldAreRefusedWithASentence) {
   KvCache packed = filled(config, DType::bf16, 40);
   LayerCache& layer = packed.layers[1];
   const kernels::QuantFormat format{.bits = 4, .group_size = 16, .token_groups = true};
-  layer.insert_before_tail(std::make_unique<QuantizedSegment>(
-      layer.shape(), QuantizedFormat{.keys = format, .values = format}, layer.ledger()));
-  EXPECT_NE(refusal([&] { (void)model.to_device(packed); }).find("packed form"), std::string::npos);
+  const QuantizedFormat turned{
+      .keys = format, .values = format, .key_transform = hadamard_transform(layer.shape().head_dim, std::nullopt)};
+  layer.insert_before_tail(std::make_unique<QuantizedSegment>(layer.shape(), turned, layer.ledger()));
+  EXPECT_NE(refusal([&] { (void)model.to_device(packed); }).find("under a transform"), std::string::npos);
 
   const testing::GoldenModel sliding = testing::golden_model("mistral");
   const DeviceModel narrow(sliding.config, sliding.checkpoint(), kBf16);

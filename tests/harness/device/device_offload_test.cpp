@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/cache/quantized_segment.h"
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
@@ -168,6 +169,57 @@ TEST(DeviceOffload, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   EXPECT_EQ(offloaded.device().twins().uploads(), 1);
 }
 
+/// Packs all but fewer than 16 of the newest keys of every layer, and all but the 20 newest values. Whether keys were
+/// packed.
+bool pack(KvCache& cache, const QuantizedFormat& format) {
+  constexpr int64_t kBlock = 16, kResidual = 20;
+  bool keys = false;
+  for (LayerCache& layer : cache.layers) {
+    if (layer.segments().size() == 1)
+      layer.insert_before_tail(std::make_unique<QuantizedSegment>(layer.shape(), format, layer.ledger()));
+    auto& packed = dynamic_cast<QuantizedSegment&>(*layer.segments().front());
+    const int64_t due = layer.tail().entries(0) / kBlock * kBlock;
+    if (due > 0) packed.take(layer.tail(), due);
+    keys = due > 0;
+    const int64_t exact = packed.unpacked_values() + layer.tail().entries(0);
+    packed.pack_values(std::clamp<int64_t>(exact - kResidual, 0, packed.unpacked_values()));
+  }
+  return keys;
+}
+
+TEST(DeviceOffload, WhatACodecPacksIsAttendedToWhereItLiesAndFollowsStepByStep) {
+  const kernels::QuantFormat two{.bits = 2, .group_size = 16};
+  const kernels::QuantFormat listed{
+      .bits = 3, .group_size = 16, .rule = kernels::QuantRule::absmax, .levels = kernels::Levels::codebook};
+  kernels::QuantFormat listed_keys = listed;
+  listed_keys.token_groups = true;
+  const std::vector<float> levels{-1, -0.6F, -0.3F, -0.1F, 0.1F, 0.3F, 0.6F, 1};
+  const QuantizedFormat formats[] = {
+      {.keys = two, .values = two},
+      {.keys = listed_keys, .values = listed, .key_levels = levels, .value_levels = levels}};
+  const std::vector<int32_t> tokens = tiny_prompt(340);
+  constexpr int64_t kPrompt = 300, kSteps = 40;  // a front outgrows its room
+  for (const QuantizedFormat& format : formats) {
+    Transformer host = testing::tiny_model(1, kF32);
+    Offloaded offloaded;
+    KvCache cache = offloaded.model().make_cache();
+    (void)fed(offloaded.model(), cache, std::span(tokens).first(kPrompt / 3));
+    int64_t repacked = pack(cache, format) ? 1 : 0;
+    (void)fed(offloaded.model(), cache, std::span(tokens).subspan(kPrompt / 3, 2 * kPrompt / 3));
+    repacked += pack(cache, format) ? 1 : 0;
+    for (int64_t step = kPrompt; step < kPrompt + kSteps; ++step) {
+      const std::span<const int32_t> token = std::span(tokens).subspan(step, 1);
+      KvCache there = cache.clone(), fresh = cache.clone();
+      const std::vector<float> want = fed(host, there, token), whole = fed(offloaded.model(), fresh, token);
+      const std::vector<float> got = fed(offloaded.model(), cache, token);
+      ASSERT_EQ(got, whole) << step;
+      ASSERT_LT(relative_error(got, want), 1e-4) << step;
+      repacked += pack(cache, format) && step + 1 < kPrompt + kSteps ? 1 : 0;
+    }
+    EXPECT_EQ(offloaded.device().twins().uploads(), repacked + kSteps);  // packing values alone moves no run
+  }
+}
+
 TEST(DeviceOffload, CachesThatMadeRoomForOthersComeBack) {
   Offloaded roomy;
   const int64_t one = DeviceCache(roomy.device().model().shapes(), Placement::device, 512).bytes();
@@ -194,6 +246,17 @@ TEST(DeviceOffload, WhatLeavesEarlyIsTheHosts) {
   const SequencePass pass{.tokens = tokens, .cache = &cache, .exit_after = 1};
   (void)offloaded.model().forward({&pass, 1});
   EXPECT_EQ(offloaded.device().tokens(), 0);
+}
+
+TEST(DeviceOffload, WhatKiviPacksWhileItDecodesStaysWithTheDevice) {
+  Offloaded offloaded;
+  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(96), Needs{});
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);
+  const json spec{{"name", "kivi"}, {"group_size", 16}, {"residual_length", 32}};
+  const Decoded answer = decode(offloaded.model(), prompt, spec, 40);
+  EXPECT_GT(answer.activity.entries_packed, 0);
+  const int64_t keys_packed = 1 + 40 / 32;  // at first, and each time that a residual is full
+  EXPECT_EQ(offloaded.device().twins().uploads(), keys_packed);
 }
 
 /// Wants to be asked before attention and after, of every layer in order.
