@@ -115,7 +115,7 @@ class DeviceCache {
   std::vector<LayerShape> layers_;
   Placement placement_;
   int64_t id_;         // of this cache alone
-  int64_t moves_ = 0;  // how often entries have got other addresses
+  int64_t moves_ = 0;  // how often entries have got other addresses, or packed ones have changed
   int64_t length_ = 0, capacity_ = 0;
   std::vector<int64_t> dropped_;                  // [layers, kv_heads]
   int64_t first_kept_ = 0;                        // every token from this one on is in the runs

@@ -3,129 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 
 #include "harness/core/error.h"
-#include "harness/device/device_attention.h"
-#include "harness/device/device_feed_forward.h"
-#include "harness/device/device_weights.h"
-#include "harness/device/recorded_steps.h"
-#include "harness/device/step_inputs.h"
-#include "harness/device/workspace.h"
+#include "harness/device/device_model_impl.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/pass_checks.h"
-#include "harness/model/rope_frequencies.h"
-#include "kernels/attention/attention_cuda.h"
 #include "kernels/elementwise/elementwise_cuda.h"
 #include "kernels/top_k/top_k_cuda.h"
 
 namespace kvarena::device {
 namespace {
 
-using kernels::CellKind;
-using kernels::Cells;
-using kernels::CudaStream;
-
-/// One sequence of a pass under way.
-struct Sequence {
-  const DevicePass* pass = nullptr;
-  DeviceCache* cache = nullptr;  // null where the host attends
-  int64_t first_row = 0, rows = 0;
-  int64_t most = 0;        // entries that a run may come to have while the pass is replayed
-  int64_t first_list = 0;  // where its lists begin among all
-};
-
 /// Lengths are recorded in steps of so many entries: what a graph's launches are made for.
 constexpr int64_t kRecordedLengths = 4096;
 
 }  // namespace
 
-struct DeviceModel::Impl {
-  ModelConfig config;
-  TransformerOptions options;
-  DeviceWeights weights;
-  RopeFrequencies rope;
-  std::vector<LayerShape> shapes;  // [layers]
-
-  kernels::CudaQueue compute, bus;
-  kernels::CudaScratch scratch, bus_scratch;
-  kernels::CudaMark begun;                    // of a pass, on `compute`
-  std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
-  std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
-  InputBuffer inputs;
-  StepInputs told;
-  BroughtRows brought;
-  int64_t moves = 0;
-  int64_t rows = 0;          // R, of the pass under way
-  Workspace x;               // [R, hidden_size], the residual stream
-  Workspace normed;          // [R, hidden_size]
-  Workspace seen;            // [R, q_heads, head_dim of the cache]
-  Workspace running;         // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace lse;             // [R, q_heads], when it is brought to the host
-  Workspace logits;          // [wanted rows, vocab_size]
-  kernels::CudaBuffer best;  // [wanted rows] of int32_t
-  PinnedWorkspace answer;
-  PinnedWorkspace host_seen;  // [R, q_heads, head_dim of the cache], of rows that attended on the host
-  std::vector<Sequence> sequences;
-  DeviceAttention attention;
-  DeviceFeedForward feed_forward;
-
-  bool recording = true;
-  RecordedSteps steps;
-
-  Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
-      : config(c),
-        options(o),
-        weights(std::move(w)),
-        rope(rope_frequencies(c)),
-        attention(config),
-        feed_forward(config) {
-    for (int64_t layer = 0; layer < config.layers; ++layer) shapes.push_back(cache_shape(config, layer, options.cache));
-    if (config.is_latent()) rope.magnitude = 1;  // queries take it: stored keys are turned by plain angles
-  }
-
-  /// Of every layer, but for their windows.
-  [[nodiscard]] const LayerShape& shape() const { return shapes.front(); }
-
-  void check(std::span<const DevicePass> batch) const;
-  void prepare(std::span<const DevicePass> batch);
-  void tell();
-  int64_t make_room(Bring bring);
-  void run(kernels::CudaScratch& with);
-  void run_or_replay();
-  [[nodiscard]] std::vector<int64_t> key_of_step() const;
-  void fetch(int64_t layer);
-  void append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
-  void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
-  void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
-                     kernels::CudaScratch& with);
-  [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
-  [[nodiscard]] kernels::AttendProblem problem_of(const Sequence& s, const AttentionRows& from,
-                                                  const kernels::AttentionState& all) const;
-  void attend_on_host(int64_t layer);
-  void attention_block(int64_t layer, kernels::CudaScratch& with);
-  void mlp_block(int64_t layer);
-  void head();
-  void normalise(const float* from, const DeviceVector& weight, float* to, int64_t count);
-  [[nodiscard]] bool any_on_host() const {
-    return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });
-  }
-  /// Whether its entries come over the bus.
-  [[nodiscard]] static bool on_host(const Sequence& s) {
-    return s.cache != nullptr && s.cache->placement() == Placement::host;
-  }
-  /// Positions that it attends to, [kv_heads]; nothing where these are not chosen.
-  [[nodiscard]] static std::span<const std::vector<int32_t>> lists(const Sequence& s) {
-    return s.cache != nullptr ? s.cache->lists_ : std::span<const std::vector<int32_t>>{};
-  }
-  [[nodiscard]] bool any_attends_on_host() const {
-    return std::ranges::any_of(sequences, [](const Sequence& s) { return s.cache == nullptr; });
-  }
-  [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
-    return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
-  }
-};
+DeviceModel::Impl::Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
+    : config(c), options(o), weights(std::move(w)), rope(rope_frequencies(c)), attention(config), feed_forward(config) {
+  for (int64_t layer = 0; layer < config.layers; ++layer) shapes.push_back(cache_shape(config, layer, options.cache));
+  if (config.is_latent()) rope.magnitude = 1;  // queries take it: stored keys are turned by plain angles
+}
 
 void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
   for (const DevicePass& pass : batch) {
@@ -233,167 +131,6 @@ void DeviceModel::Impl::normalise(const float* from, const DeviceVector& weight,
                          compute.stream());
 }
 
-/// Brings what layer `layer` attends to of caches on the host, on the bus' stream.
-void DeviceModel::Impl::fetch(int64_t layer) {
-  const size_t turn = static_cast<size_t>(layer % 2);
-  if (layer >= 2) attended[turn].hold(bus.stream());  // layers share windows two by two when everything comes
-  std::vector<kernels::EntryMerge> merges;
-  for (const Sequence& s : sequences) {
-    if (!on_host(s)) continue;
-    DeviceCache& cache = *s.cache;
-    DeviceCache::Window& to = cache.chosen_ ? cache.windows_.back() : cache.window(layer);
-    const int32_t* sources = told.lists + s.first_list;
-    for (int64_t h = 0; h < shape().kv_heads; ++h) {
-      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
-        const Cells far = cache.cells(layer, h, kind);
-        merges.push_back({.near = cache.chosen_ ? cache.cells(cache.window(layer), h, kind) : far,
-                          .far = far,
-                          .source = cache.chosen_ ? sources : nullptr,
-                          .count = cache.counts_[h],
-                          .to = cache.cells(to, h, kind)});
-      }
-      sources += std::ssize(cache.lists_[h]);
-    }
-    // The spare takes the layer's place and the layer's memory is the next spare: the bus comes to it after this.
-    if (cache.chosen_) std::swap(cache.window(layer), cache.windows_.back());
-  }
-  kernels::merge_entries_cuda(merges, bus_scratch, bus.stream());
-  fetched[turn].record(bus.stream());
-}
-
-void DeviceModel::Impl::append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
-  std::vector<kernels::RowStore> stores;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const Sequence& s = sequences[i];
-    if (s.cache == nullptr) continue;
-    DeviceCache& cache = *s.cache;
-    for (int64_t h = 0; h < shape().kv_heads; ++h) {
-      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
-        const float* first = kind == CellKind::keys ? from.keys : from.values;
-        kernels::RowStore store{.to = cache.cells(layer, h, kind),
-                                .count = s.rows,
-                                .rows = first + s.first_row * from.kv_stride + h * shape().head_dim,
-                                .row_stride = from.kv_stride,
-                                .before = told.before + i};
-        store.position = -cache.dropped(layer)[h];
-        stores.push_back(store);
-        if (!on_host(s)) continue;
-        store.to = cache.cells(cache.window(layer), h, kind);
-        store.position = cache.counts_[h];
-        store.before = nullptr;
-        stores.push_back(store);
-      }
-    }
-  }
-  if (!stores.empty()) kernels::store_rows_cuda(stores, with, compute.stream());
-}
-
-/// A sequence's queries and its part of the state of all rows.
-kernels::AttendProblem DeviceModel::Impl::problem_of(const Sequence& s, const AttentionRows& from,
-                                                     const kernels::AttentionState& all) const {
-  const int64_t d = shape().head_dim, first = s.first_row * config.q_heads;
-  return {.q = from.q + s.first_row * from.q_stride,
-          .q_len = s.rows,
-          .q_token_stride = from.q_stride,
-          .q_head_stride = d,
-          .dtype = options.cache,
-          .state = {.out = all.out + first * d, .max = all.max + first, .sum = all.sum + first}};
-}
-
-kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
-  return {.problems = problems,
-          .q_heads = config.q_heads,
-          .kv_heads = shape().kv_heads,
-          .head_dim = shape().head_dim,
-          .scale = attention.scale()};
-}
-
-/// The packed entries of all sequences; a sequence's own one after the other, since they go to one state.
-void DeviceModel::Impl::attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
-                                      kernels::CudaScratch& with) {
-  for (size_t turn = 0;; ++turn) {
-    std::vector<kernels::AttendProblem> problems;
-    for (const Sequence& s : sequences) {
-      if (s.cache == nullptr || turn >= s.cache->fronts_[layer].size()) continue;
-      problems.push_back(problem_of(s, from, all));
-      problems.back().runs = s.cache->fronts_[layer][turn].runs();
-    }
-    if (problems.empty()) return;
-    kernels::attend_cuda(attend_args(problems), with, compute.stream());
-  }
-}
-
-void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
-  const int64_t kv_heads = shape().kv_heads;
-  std::vector<kernels::HeadRun> runs;
-  runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
-  std::vector<kernels::AttendProblem> problems;
-  std::vector<kernels::RunGrowth> growth;
-  const kernels::AttentionState all{
-      .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const Sequence& s = sequences[i];
-    if (s.cache == nullptr) continue;
-    DeviceCache& cache = *s.cache;
-    const kernels::HeadRun* const first_run = runs.data() + runs.size();
-    const bool indexed = cache.chosen_ && !on_host(s);
-    const int32_t* index = told.lists + s.first_list;
-    for (int64_t h = 0; h < kv_heads; ++h) {
-      const auto data = [&](CellKind kind) {
-        return on_host(s) ? cache.cells(cache.window(layer), h, kind).data : cache.cells(layer, h, kind).data;
-      };
-      const int64_t listed = std::ssize(cache.lists_[h]);
-      runs.push_back({.keys = data(CellKind::keys),
-                      .values = data(CellKind::values),
-                      .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most - cache.dropped(layer)[h],
-                      .index = indexed ? index : nullptr,
-                      .index_count = indexed ? listed : 0});
-      index += listed;
-    }
-    kernels::AttendProblem& problem = problems.emplace_back(problem_of(s, from, all));
-    problem.runs = first_run;
-    problem.causal = true;
-    problem.window = shapes[layer].window;
-    const bool grows = !on_host(s) && !indexed;
-    growth.push_back(grows ? kernels::RunGrowth{told.before + i, cache.dropped(layer).data()} : kernels::RunGrowth{});
-  }
-  if (problems.empty()) return;
-  kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
-  attend_fronts(layer, from, all, with);
-  kernels::attend_cuda(attend_args(problems), growth, with, compute.stream());
-  float* const denominators = brought.what() == Bring::everything ? lse.data() : nullptr;
-  kernels::finish_attention_cuda(all, rows, config.q_heads, shape().head_dim, denominators, compute.stream());
-}
-
-/// Rows of sequences without a cache go to the host; what it attended takes the place of what was not.
-void DeviceModel::Impl::attend_on_host(int64_t layer) {
-  if (!any_attends_on_host()) return;
-  kernels::cuda_synchronize(compute.stream());
-  const int64_t width = config.q_heads * shape().head_dim;
-  for (const Sequence& s : sequences) {
-    if (s.cache != nullptr) continue;
-    float* const attended = host_seen.data() + s.first_row * width;
-    s.pass->host->attend(layer, brought.layer(layer, s.first_row), attended);
-    kernels::cuda_upload(seen.data() + s.first_row * width, attended, s.rows * width * 4, compute.stream());
-  }
-}
-
-void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& with) {
-  const DeviceLayerWeights& w = weights.layers[layer];
-  const PassRows pass{.rows = rows, .cos = told.cos, .sin = told.sin, .stream = compute.stream()};
-  normalise(x.data(), w.attention_norm, normed.data(), rows);
-  std::visit(
-      [&](const auto& kind) {
-        const AttentionRows from = attention.input(kind, normed.data(), pass);
-        append(layer, from, with);
-        attend(layer, from, with);
-        brought.bring_attention(layer, from, normed.data(), lse.data(), compute.stream());
-        attend_on_host(layer);
-        attention.output(kind, seen.data(), x.data(), pass);
-      },
-      w.attention);
-}
-
 void DeviceModel::Impl::mlp_block(int64_t layer) {
   const DeviceLayerWeights& w = weights.layers[layer];
   normalise(x.data(), w.mlp_norm, normed.data(), rows);
@@ -489,7 +226,7 @@ DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, std::op
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { kernels::cuda_synchronize(impl_->compute.stream()); }
-CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
+kernels::CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }
 
@@ -502,7 +239,7 @@ DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring
   KVARENA_ASSERT(bring == Bring::everything || !m.any_attends_on_host(), "rows that the host was not brought");
   const int64_t wanted = m.make_room(bring);
   m.run_or_replay();
-  for (const Sequence& s : m.sequences) {
+  for (const Impl::Sequence& s : m.sequences) {
     if (s.cache != nullptr) s.cache->advance(s.rows);
   }
   return {m.logits.data(), wanted};

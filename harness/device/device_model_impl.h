@@ -1,0 +1,110 @@
+#pragma once
+// What DeviceModel consists of, for the files that make it up.
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "harness/device/device_attention.h"
+#include "harness/device/device_feed_forward.h"
+#include "harness/device/device_model.h"
+#include "harness/device/device_weights.h"
+#include "harness/device/recorded_steps.h"
+#include "harness/device/step_inputs.h"
+#include "harness/device/workspace.h"
+#include "harness/model/rope_frequencies.h"
+#include "kernels/attention/attention.h"
+
+namespace kvarena::device {
+
+struct DeviceModel::Impl {
+  /// One sequence of a pass under way.
+  struct Sequence {
+    const DevicePass* pass = nullptr;
+    DeviceCache* cache = nullptr;  // null where the host attends
+    int64_t first_row = 0, rows = 0;
+    int64_t most = 0;        // entries that a run may come to have while the pass is replayed
+    int64_t first_list = 0;  // where its lists begin among all
+  };
+
+  ModelConfig config;
+  TransformerOptions options;
+  DeviceWeights weights;
+  RopeFrequencies rope;
+  std::vector<LayerShape> shapes;  // [layers]
+
+  kernels::CudaQueue compute, bus;
+  kernels::CudaScratch scratch, bus_scratch;
+  kernels::CudaMark begun;                    // of a pass, on `compute`
+  std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
+  std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
+  InputBuffer inputs;
+  StepInputs told;
+  BroughtRows brought;
+  int64_t moves = 0;
+  int64_t rows = 0;          // R, of the pass under way
+  Workspace x;               // [R, hidden_size], the residual stream
+  Workspace normed;          // [R, hidden_size]
+  Workspace seen;            // [R, q_heads, head_dim of the cache]
+  Workspace running;         // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;             // [R, q_heads], when it is brought to the host
+  Workspace logits;          // [wanted rows, vocab_size]
+  kernels::CudaBuffer best;  // [wanted rows] of int32_t
+  PinnedWorkspace answer;
+  PinnedWorkspace host_seen;  // [R, q_heads, head_dim of the cache], of rows that attended on the host
+  std::vector<Sequence> sequences;
+  DeviceAttention attention;
+  DeviceFeedForward feed_forward;
+
+  bool recording = true;
+  RecordedSteps steps;
+
+  Impl(const ModelConfig& config, const TransformerOptions& options, DeviceWeights weights);
+
+  /// Of every layer, but for their windows.
+  [[nodiscard]] const LayerShape& shape() const { return shapes.front(); }
+
+  void check(std::span<const DevicePass> batch) const;
+  void prepare(std::span<const DevicePass> batch);
+  void tell();
+  int64_t make_room(Bring bring);
+  void run(kernels::CudaScratch& with);
+  void run_or_replay();
+  [[nodiscard]] std::vector<int64_t> key_of_step() const;
+  void mlp_block(int64_t layer);
+  void head();
+  void normalise(const float* from, const DeviceVector& weight, float* to, int64_t count);
+
+  // device_model_attention.cpp
+  void attention_block(int64_t layer, kernels::CudaScratch& with);
+  void fetch(int64_t layer);
+  void append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
+  void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
+  void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+                     kernels::CudaScratch& with);
+  [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
+  [[nodiscard]] kernels::AttendProblem problem_of(const Sequence& s, const AttentionRows& from,
+                                                  const kernels::AttentionState& all) const;
+  void attend_on_host(int64_t layer);
+
+  [[nodiscard]] bool any_on_host() const {
+    return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });
+  }
+  /// Whether its entries come over the bus.
+  [[nodiscard]] static bool on_host(const Sequence& s) {
+    return s.cache != nullptr && s.cache->placement() == Placement::host;
+  }
+  /// Positions that it attends to, [kv_heads]; nothing where these are not chosen.
+  [[nodiscard]] static std::span<const std::vector<int32_t>> lists(const Sequence& s) {
+    return s.cache != nullptr ? s.cache->lists_ : std::span<const std::vector<int32_t>>{};
+  }
+  [[nodiscard]] bool any_attends_on_host() const {
+    return std::ranges::any_of(sequences, [](const Sequence& s) { return s.cache == nullptr; });
+  }
+  [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
+    return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
+  }
+};
+
+}  // namespace kvarena::device
