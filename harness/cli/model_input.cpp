@@ -74,10 +74,11 @@ void ModelOptions::declare(OptionSet& o) {
       .choices({"f32", "f16", "bf16"})
       .help("of cache entries")
       .default_text("as --dtype");
-  o.option("tensor-parallel", "N", tensor_parallel).help("processes on this machine that share the weights");
+  o.option("tensor-parallel", "N", tensor_parallel)
+      .help("processes on this machine that share the weights, each with a device beside --device cuda");
   o.option("device", "NAME", device)
       .choices({"cpu", "cuda"})
-      .help("computes passes that leave the cache to themselves");
+      .help("computes passes; methods, and attention where they steer it, stay with the processor");
 }
 
 OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
@@ -89,16 +90,15 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
     fail({.place = "--tensor-parallel", .found = fmt::format("{}", options.tensor_parallel), .expected = "at least 1"});
   }
   const bool on_device = options.device != "cpu";
-  if (on_device && options.tensor_parallel > 1) {
-    fail({.place = "--device", .found = options.device + " beside --tensor-parallel", .expected = "one of the two"});
-  }
   omp_set_num_threads(parallel::threads_each(omp_get_max_threads(), options.tensor_parallel));
-  Transformer transformer(
-      model.config, *model.checkpoint, types,
-      parallel::gather_ranks(
-          {.ranks = options.tensor_parallel, .checkpoint = find_model(options.model), .weights = types.weights}));
+  Transformer transformer(model.config, *model.checkpoint, types,
+                          parallel::gather_ranks({.ranks = options.tensor_parallel,
+                                                  .checkpoint = find_model(options.model),
+                                                  .weights = types.weights,
+                                                  .devices = on_device}));
   if (on_device) {
-    transformer.offload_to(device::open_device("--device " + options.device, model.config, *model.checkpoint, types));
+    transformer.offload_to(
+        device::open_device("--device " + options.device, model.config, *model.checkpoint, types, transformer.ranks()));
   }
   return transformer;
 }

@@ -6,6 +6,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
+#include "harness/device/open_device.h"
 #include "harness/parallel/rank_processes.h"
 #include "harness/parallel/split_model.h"
 
@@ -49,7 +50,8 @@ int run(const Options& options) {
   parallel::run_rank({.share = parse_share(options.rank),
                       .join = options.join,
                       .checkpoint = options.model,
-                      .threads = options.threads});
+                      .threads = options.threads,
+                      .open_device = device::open_rank_device});
   return 0;
 }
 
@@ -67,7 +69,8 @@ struct LocalOptions {
 
 int run_local(const LocalOptions& options) {
   parallel::die_with(static_cast<pid_t>(options.driver));
-  parallel::run_rank({.share = parse_share(options.rank), .meet = options.meet});
+  parallel::run_rank(
+      {.share = parse_share(options.rank), .meet = options.meet, .open_device = device::open_rank_device});
   return 0;
 }
 
@@ -84,7 +87,9 @@ Command rank_command() {
                       "only, and ends when the model's cells are done or the process that runs it is gone; the "
                       "one that takes its place waits for ranks anew, so start them in a loop. Whoever can "
                       "reach the port can join: use it in a network that is trusted. GLOO_SOCKET_IFNAME names "
-                      "the interface where the host name does not.",
+                      "the interface where the host name does not. Where the entry says `\"device\": \"cuda\"` each "
+                      "rank needs a device: those of a machine take its devices in turn, and rows go between them by "
+                      "NCCL where the loader finds libnccl.so.2.",
        .examples = {{"kvarena rank --join node1:29500 --rank 1/4", "the second of four"},
                     {"kvarena rank --join node1:29500 --rank 1/4 --model llama-3.3-70b-instruct",
                      "a folder of KVARENA_HOME/models"}}},

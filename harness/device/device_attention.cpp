@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/device/device_products.h"
 #include "harness/model/rope_frequencies.h"
 #include "kernels/elementwise/elementwise_cuda.h"
 #include "kernels/rope/rope_cuda.h"
@@ -10,20 +11,7 @@
 namespace kvarena::device {
 namespace {
 
-/// y [rows, n] = x [rows, k] * w^T + bias, or added to what y holds; rows close together.
-void project(const DeviceProjection& w, const float* x, float* y, bool add, const PassRows& pass) {
-  kernels::matmul_cuda({.x = x,
-                        .m = pass.rows,
-                        .x_stride = w.matrix.k(),
-                        .w = &w.matrix,
-                        .bias = w.bias.data(),
-                        .y = y,
-                        .y_stride = w.matrix.n(),
-                        .add = add},
-                       pass.stream);
-}
-
-/// The same of every head: x [rows, ...] has a head's k inputs at multiples of head_stride; y [rows, heads, n].
+/// y = x * w^T of every head: x [rows, ...] has a head's k inputs at multiples of head_stride; y [rows, heads, n].
 void project_heads(const std::vector<kernels::DeviceMatrix>& heads, const float* x, int64_t x_stride,
                    int64_t head_stride, float* y, const PassRows& pass) {
   const int64_t n = heads.front().n();
@@ -148,7 +136,7 @@ void DeviceAttention::normalise_heads(const DeviceVector& weight, int64_t first,
 AttentionRows DeviceAttention::input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass) {
   const int64_t d = config_->head_dim, q_heads = config_->q_heads, kv_heads = config_->kv_heads;
   float* q = heads_.data();
-  project(weights.qkv, in, q, /*add=*/false, pass);
+  project(weights.qkv, in, pass.rows, q, /*add=*/false, pass.stream);
   normalise_heads(weights.q_norm, 0, q_heads, pass);
   normalise_heads(weights.k_norm, q_heads, kv_heads, pass);
   // Queries and keys stand side by side in a row: one rotation serves both.
@@ -161,7 +149,7 @@ const float* DeviceAttention::latent_keys(const DeviceLatentAttention& weights, 
   const LatentAttentionConfig& latent = config_->latent;
   const int64_t rank = latent.kv_lora_rank, width = latent.width();
   float* parts = parts_.data();
-  project(weights.latent, in, parts, /*add=*/false, pass);
+  project(weights.latent, in, pass.rows, parts, /*add=*/false, pass.stream);
   normalise(parts, weights.latent_norm, pass.rows, rank, width, pass.stream);
   turn(parts + rank, width, 1, latent.rope_head_dim, latent.rope_head_dim, pass);
   kernels::move_channels_cuda({.x = parts,
@@ -181,11 +169,11 @@ float* DeviceAttention::head_queries(const DeviceLatentAttention& weights, const
   float* q = heads_.data();
   if (weights.q_down) {
     const int64_t rank = latent.q_lora_rank;
-    project(*weights.q_down, in, low_.data(), /*add=*/false, pass);
+    project(*weights.q_down, in, pass.rows, low_.data(), /*add=*/false, pass.stream);
     normalise(low_.data(), weights.q_norm, pass.rows, rank, rank, pass.stream);
     in = low_.data();
   }
-  project(weights.q, in, q, /*add=*/false, pass);
+  project(weights.q, in, pass.rows, q, /*add=*/false, pass.stream);
   const int64_t d = config_->head_dim;
   turn(q + latent.nope_head_dim, config_->q_heads * d, config_->q_heads, d, latent.rope_head_dim, pass);
   return q;
@@ -211,14 +199,14 @@ AttentionRows DeviceAttention::input(const DeviceLatentAttention& weights, const
 
 void DeviceAttention::output(const DeviceHeadAttention& weights, const float* attended, float* x,
                              const PassRows& pass) {
-  project(weights.output, attended, x, /*add=*/true, pass);
+  project(weights.output, attended, pass.rows, x, /*add=*/true, pass.stream);
 }
 
 void DeviceAttention::output(const DeviceLatentAttention& weights, const float* attended, float* x,
                              const PassRows& pass) {
   const int64_t width = config_->latent.width();
   project_heads(weights.to_value, attended, config_->q_heads * width, width, values_.data(), pass);
-  project(weights.output, values_.data(), x, /*add=*/true, pass);
+  project(weights.output, values_.data(), pass.rows, x, /*add=*/true, pass.stream);
 }
 
 }  // namespace kvarena::device

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "harness/device/device_products.h"
+#include "harness/device/ranks/device_driver.h"
 #include "harness/model/feed_forward.h"
 
 namespace kvarena::device {
@@ -68,34 +70,13 @@ DeviceFeedForward::Visits DeviceFeedForward::route(const DeviceSparse& weights, 
 
 void DeviceFeedForward::compute(const DeviceDense& weights, const float* in, int64_t rows, float* out, bool add,
                                 CudaStream stream) {
-  const int64_t hidden = config_->hidden_size, size = weights.down.matrix.k();
+  if (weights.elsewhere.driver != nullptr) {
+    return weights.elsewhere.driver->feed_forward(weights, in, rows, out, add, stream);
+  }
+  const int64_t size = weights.down.matrix.k();
   float* inner = inner_.data();
-  kernels::matmul_cuda({.x = in,
-                        .m = rows,
-                        .x_stride = hidden,
-                        .w = &weights.gate_up.matrix,
-                        .bias = weights.gate_up.bias.data(),
-                        .y = inner,
-                        .y_stride = 2 * size},
-                       stream);
-  kernels::silu_mul_cuda({.gate = inner,
-                          .up = inner + size,
-                          .out = inner,
-                          .rows = rows,
-                          .n = size,
-                          .gate_stride = 2 * size,
-                          .up_stride = 2 * size,
-                          .out_stride = 2 * size},
-                         stream);
-  kernels::matmul_cuda({.x = inner,
-                        .m = rows,
-                        .x_stride = 2 * size,
-                        .w = &weights.down.matrix,
-                        .bias = weights.down.bias.data(),
-                        .y = out,
-                        .y_stride = hidden,
-                        .add = add},
-                       stream);
+  gate_held(weights, in, rows, inner, inner, 2 * size, stream);
+  project_held(weights.down, inner, rows, out, {.x = 2 * size, .y = weights.down.out}, add, stream);
 }
 
 }  // namespace kvarena::device

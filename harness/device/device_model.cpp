@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device_model_impl.h"
+#include "harness/device/device_products.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/pass_checks.h"
 #include "kernels/elementwise/elementwise_cuda.h"
@@ -156,10 +157,13 @@ void DeviceModel::Impl::head() {
     count += taken;
   }
   flush();
+  if (weights.lm_head) {
+    return project(*weights.lm_head, normed.data(), wanted, logits.data(), /*add=*/false, compute.stream());
+  }
   kernels::matmul_cuda({.x = normed.data(),
                         .m = wanted,
                         .x_stride = hidden,
-                        .w = &weights.head(),
+                        .w = &weights.embedding,
                         .y = logits.data(),
                         .y_stride = config.vocab_size},
                        compute.stream());
@@ -188,7 +192,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
 
 /// What a recorded step may be replayed for; empty when the pass is not one.
 std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
-  if (config.expert.experts > 0) return {};
+  if (config.expert.experts > 0 || ranks != nullptr) return {};
   std::vector<int64_t> key{moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_) return {};
@@ -208,8 +212,13 @@ void DeviceModel::Impl::run_or_replay() {
 }
 
 DeviceModel::DeviceModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-DeviceModel::DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
-    : DeviceModel(std::make_unique<Impl>(config, options, load_device_weights(config, checkpoint, options.weights))) {}
+DeviceModel::DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
+                         RankDriver* ranks)
+    : DeviceModel(std::make_unique<Impl>(config, options,
+                                         load_device_weights(config, checkpoint, options.weights,
+                                                             ranks != nullptr ? ranks->channel().share() : Share{}))) {
+  if (ranks != nullptr) impl_->ranks = std::make_unique<DeviceDriver>(*ranks, impl_->weights);
+}
 DeviceModel DeviceModel::random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed) {
   return DeviceModel(std::make_unique<Impl>(config, options, random_device_weights(config, options.weights, seed)));
 }
@@ -225,7 +234,11 @@ DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, std::op
   return {impl_->shapes, cache, tokens, std::move(former)};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
-void DeviceModel::synchronize() const { kernels::cuda_synchronize(impl_->compute.stream()); }
+void DeviceModel::synchronize() const {
+  kernels::cuda_synchronize(impl_->compute.stream());
+  if (impl_->ranks != nullptr) impl_->ranks->confirm();
+}
+std::string DeviceModel::detour() const { return impl_->ranks != nullptr ? impl_->ranks->detour() : ""; }
 kernels::CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }

@@ -37,8 +37,10 @@ struct DeviceLogits {
 /// One thread at a time. Errors of CUDA are std::runtime_error.
 class DeviceModel {
  public:
-  /// Uploads all weights, a block of rows at a time. Throws UserError as Transformer does.
-  DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options);
+  /// Uploads all weights, a block of rows at a time; with `ranks`, which outlives this, the share of rank 0, whose
+  /// devices have met then. Throws UserError as Transformer does.
+  DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
+              RankDriver* ranks = nullptr);
   /// Random weights of the config's shapes, for measuring.
   [[nodiscard]] static DeviceModel random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed);
   ~DeviceModel();
@@ -53,14 +55,15 @@ class DeviceModel {
   /// more. `former`, which went there earlier, spares what both hold packed. Throws UserError as DeviceCache does.
   [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0,
                                       std::optional<DeviceCache> former = {}) const;
+  /// Of those that are held here.
   [[nodiscard]] int64_t weight_bytes() const;
 
   /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens, and in a layer with experts for the
-  /// router. Where there are none, a step of single tokens over caches on the device is recorded when its shape comes
-  /// for the second time and replayed as a graph from then on. Throws
-  /// UserError when a token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are
-  /// chosen of a layer with a sliding window or of a cache that is not full; then no cache has changed.
-  /// `bring`: what comes to the host behind it.
+  /// router. Where there are none and all weights are here, a step of single tokens over caches on the device is
+  /// recorded when its shape comes for the second time and replayed as a graph from then on. Throws UserError when a
+  /// token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are chosen of a
+  /// layer with a sliding window or of a cache that is not full; then no cache has changed. `bring`: what comes to the
+  /// host behind it.
   DeviceLogits forward(std::span<const DevicePass> batch, Bring bring = Bring::nothing);
   /// What the last pass brought of a layer, its rows in the batch's order from `first` on; after synchronize().
   [[nodiscard]] LayerRows brought(int64_t layer, int64_t first) const;
@@ -72,8 +75,10 @@ class DeviceModel {
   /// The largest logit's token of each row, the first of equals; waits for the pass. Throws UserError where one is not
   /// a number.
   [[nodiscard]] std::vector<int32_t> largest(const DeviceLogits& logits);
-  /// Waits for all that was queued.
+  /// Waits for all that was queued. Throws UserError when a rank was lost meanwhile.
   void synchronize() const;
+  /// Why rows go from rank to rank by way of the hosts; empty where they do not.
+  [[nodiscard]] std::string detour() const;
   /// Of the passes' own stream.
   [[nodiscard]] kernels::CudaStream stream() const;
 

@@ -10,6 +10,7 @@
 #include "harness/device/device_feed_forward.h"
 #include "harness/device/device_model.h"
 #include "harness/device/device_weights.h"
+#include "harness/device/ranks/device_driver.h"
 #include "harness/device/recorded_steps.h"
 #include "harness/device/step_inputs.h"
 #include "harness/device/workspace.h"
@@ -31,6 +32,7 @@ struct DeviceModel::Impl {
   ModelConfig config;
   TransformerOptions options;
   DeviceWeights weights;
+  std::unique_ptr<DeviceDriver> ranks;  // the other ranks' devices; null: all weights are here
   RopeFrequencies rope;
   std::vector<LayerShape> shapes;  // [layers]
 

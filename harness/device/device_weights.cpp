@@ -10,36 +10,32 @@
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/latent_rows.h"
 #include "harness/model/pass_checks.h"
+#include "harness/model/weight_loader.h"
 
 namespace kvarena::device {
 namespace {
 
 using kernels::DeviceMatrix;
 
-/// A matrix of a tensor's name, or of several under each other.
-struct Part {
-  std::string stem;  // the tensor's name without ".weight" and ".bias"
-  int64_t rows = 0;
-  std::function<int64_t(int64_t row)> place = nullptr;  // where each of its rows goes; null: in order
-};
-
 /// Makes weights of what a source gives.
 class Uploader {
  public:
-  Uploader(const ModelConfig& config, WeightSource& source, kernels::DType dtype)
-      : config_(config), names_(architecture_of(config).tensors), source_(source), dtype_(dtype) {}
+  Uploader(const ModelConfig& config, WeightSource& source, kernels::DType dtype, const Share& share)
+      : config_(config), names_(architecture_of(config).tensors), source_(source), dtype_(dtype), share_(share) {}
 
   [[nodiscard]] DeviceWeights weights() {
     DeviceWeights all;
-    all.embedding = matrix({{std::string(names_.embedding), config_.vocab_size}}, config_.hidden_size, dtype_);
+    const TensorRows embedding{.name = std::string(names_.embedding), .rows = config_.vocab_size};
+    if (drives()) all.embedding = whole(embedding, config_.hidden_size, dtype_);
     for (int64_t layer = 0; layer < config_.layers; ++layer) {
       const std::string base = fmt::format("{}{}.", names_.layer, layer);
       all.layers.push_back(layer_weights(base, config_.is_sparse_layer(layer)));
-      source_.layer_done(base);
+      if (drives()) source_.layer_done(base);
     }
     all.final_norm = vector(std::string(names_.final_norm), config_.hidden_size);
-    if (!config_.tie_embeddings) {
-      all.lm_head = matrix({{std::string(names_.head), config_.vocab_size}}, config_.hidden_size, dtype_);
+    if (!config_.tie_embeddings || share_.ranks > 1) {
+      const std::string name(config_.tie_embeddings ? names_.embedding : names_.head);
+      all.lm_head = stacked({{name, config_.vocab_size}}, config_.hidden_size, /*bias=*/false);
     }
     all.matrix_bytes = matrix_bytes_;
     return all;
@@ -70,12 +66,12 @@ class Uploader {
     const int64_t hidden = config_.hidden_size;
     DeviceHeadAttention attention;
     attention.qkv =
-        projection({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}}, hidden, config_.qkv_bias);
+        stacked({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}}, hidden, config_.qkv_bias);
     if (config_.qk_norm) {
       attention.q_norm = vector(name(names_.q_norm), config_.head_dim);
       attention.k_norm = vector(name(names_.k_norm), config_.head_dim);
     }
-    attention.output = projection({{name(names_.output), hidden}}, q, config_.output_bias);
+    attention.output = stacked({{name(names_.output), hidden}}, q, config_.output_bias);
     return attention;
   }
 
@@ -84,37 +80,39 @@ class Uploader {
     const int64_t hidden = config_.hidden_size, rank = latent.q_lora_rank;
     const auto name = [&](std::string_view part) { return base + std::string(part); };
     const auto heads = [&](const std::string& stem, int64_t count, int64_t plain) {
-      return Part{stem, count * (plain + latent.rope_head_dim), latent_row_places(config_, plain)};
+      return TensorRows{stem, count * (plain + latent.rope_head_dim), latent_row_places(config_, plain)};
     };
     DeviceLatentAttention attention;
     if (rank > 0) {
-      attention.q_down = projection({{name(names_.q_down), rank}}, hidden, config_.qkv_bias);
+      attention.q_down = stacked({{name(names_.q_down), rank}}, hidden, config_.qkv_bias);
       attention.q_norm = vector(name(names_.q_down_norm), rank);
     }
     const std::string q = name(rank > 0 ? names_.q_up : names_.q);
-    attention.q =
-        projection({heads(q, config_.q_heads, latent.nope_head_dim)}, rank > 0 ? rank : hidden, /*bias=*/false);
-    attention.latent = projection({heads(name(names_.latent), 1, latent.kv_lora_rank)}, hidden, config_.qkv_bias);
+    attention.q = stacked({heads(q, config_.q_heads, latent.nope_head_dim)}, rank > 0 ? rank : hidden, /*bias=*/false);
+    attention.latent = stacked({heads(name(names_.latent), 1, latent.kv_lora_rank)}, hidden, config_.qkv_bias);
     attention.latent_norm = vector(name(names_.latent_norm), latent.kv_lora_rank);
-    source_.read_expansion(name(names_.expansion), [&](auto to_latent, auto to_value) {
-      attention.to_latent.push_back(head_matrix(to_latent, latent.nope_head_dim));
-      attention.to_value.push_back(head_matrix(to_value, latent.width()));
-    });
+    if (drives()) {
+      source_.read_expansion(name(names_.expansion), [&](auto to_latent, auto to_value) {
+        attention.to_latent.push_back(head_matrix(to_latent, latent.nope_head_dim));
+        attention.to_value.push_back(head_matrix(to_value, latent.width()));
+      });
+    }
     attention.output =
-        projection({{name(names_.output), hidden}}, config_.q_heads * latent.v_head_dim, config_.output_bias);
+        stacked({{name(names_.output), hidden}}, config_.q_heads * latent.v_head_dim, config_.output_bias);
     return attention;
   }
 
   [[nodiscard]] DeviceDense dense_weights(const std::string& stem, int64_t size, bool bias) {
     const std::string gate = stem + std::string(names_.gate), up = stem + std::string(names_.up);
-    return {.gate_up = projection({{gate, size}, {up, size}}, config_.hidden_size, bias),
-            .down = projection({{stem + std::string(names_.down), config_.hidden_size}}, size, bias)};
+    return {.gate_up = side_by_side({{gate, size}, {up, size}}, config_.hidden_size, bias),
+            .down = stacked({{stem + std::string(names_.down), config_.hidden_size}}, size, bias)};
   }
 
   [[nodiscard]] DeviceSparse sparse_weights(const std::string& base) {
     const ExpertConfig& expert = config_.expert;
     const std::string router = base + std::string(names_.router);
-    DeviceSparse sparse{.router = matrix({{router, expert.experts}}, config_.hidden_size, kernels::DType::f32)};
+    DeviceSparse sparse;
+    if (drives()) sparse.router = whole({router, expert.experts}, config_.hidden_size, kernels::DType::f32);
     if (expert.sigmoid_scores) {
       sparse.correction = source_.vector(router + ".e_score_correction_bias", expert.experts);
     }
@@ -128,34 +126,90 @@ class Uploader {
     return sparse;
   }
 
+  /// The driver has what is not shared.
+  [[nodiscard]] bool drives() const { return share_.rank == 0; }
+
+  /// Of norms, which the driver alone applies.
   [[nodiscard]] DeviceVector vector(const std::string& name, int64_t size) {
-    return DeviceVector(source_.vector(name, size));
+    return drives() ? DeviceVector(source_.vector(name, size)) : DeviceVector();
   }
 
-  [[nodiscard]] DeviceMatrix matrix(const std::vector<Part>& parts, int64_t k, kernels::DType dtype) {
-    int64_t total = 0;
-    for (const Part& part : parts) total += part.rows;
-    DeviceMatrix made = make(total, k, dtype);
-    int64_t begin = 0;
-    for (const Part& part : parts) {
-      if (part.place) {
-        store_rows(made, begin, part.rows, placed_rows(part, k).data());
-      } else {
-        source_.read_blocks(part.stem + ".weight", part.rows, k, [&](int64_t first, int64_t count, const float* rows) {
-          store_rows(made, begin + first, count, rows);
-        });
-      }
-      begin += part.rows;
-    }
+  [[nodiscard]] DeviceMatrix whole(const TensorRows& part, int64_t k, kernels::DType dtype) {
+    DeviceMatrix made = make(part.rows, k, dtype);
+    fill(made, 0, part, {.begin = 0, .end = part.rows});
     return made;
   }
 
-  /// All rows of a part, each in its place.
-  [[nodiscard]] std::vector<float> placed_rows(const Part& part, int64_t k) {
-    std::vector<float> placed(static_cast<size_t>(part.rows * k));
-    source_.read_blocks(part.stem + ".weight", part.rows, k, [&](int64_t first, int64_t count, const float* rows) {
-      for (int64_t i = 0; i < count; ++i) std::copy_n(rows + i * k, k, placed.data() + part.place(first + i) * k);
+  /// Tensors under each other, with their biases or without: the share's rows of the whole ...
+  [[nodiscard]] DeviceProjection stacked(const std::vector<TensorRows>& parts, int64_t k, bool bias) {
+    int64_t total = 0;
+    for (const TensorRows& part : parts) total += part.rows;
+    const RowRange all = share_.of(total);
+    std::vector<RowRange> held;
+    for (int64_t begin = 0; const TensorRows& part : parts) {
+      held.push_back(all.among(begin, part.rows));
+      begin += part.rows;
+    }
+    return projection(parts, held, all, k, bias);
+  }
+
+  /// ... or of each tensor, which all have as many.
+  [[nodiscard]] DeviceProjection side_by_side(const std::vector<TensorRows>& parts, int64_t k, bool bias) {
+    const RowRange each = share_.of(parts.front().rows);
+    return projection(parts, std::vector<RowRange>(parts.size(), each), each, k, bias);
+  }
+
+  [[nodiscard]] DeviceProjection projection(const std::vector<TensorRows>& parts, const std::vector<RowRange>& held,
+                                            const RowRange& of_whole, int64_t k, bool bias) {
+    DeviceProjection made{.held = of_whole};
+    int64_t count = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      made.out += parts[i].rows;
+      count += held[i].count();
+    }
+    made.matrix = make(count, k, dtype_);
+    std::vector<float> biases;
+    for (int64_t i = 0, begin = 0; i < std::ssize(parts); ++i) {
+      fill(made.matrix, begin, parts[i], held[i]);
+      begin += held[i].count();
+      if (bias) {
+        const std::vector<float> placed = placed_bias(parts[i]);
+        biases.insert(biases.end(), placed.begin() + held[i].begin, placed.begin() + held[i].end);
+      }
+    }
+    if (bias) made.bias = DeviceVector(biases);
+    return made;
+  }
+
+  /// Rows of `part` that have their place in `held`, to rows begin .. of the matrix.
+  void fill(DeviceMatrix& to, int64_t begin, const TensorRows& part, const RowRange& held) {
+    const std::string name = part.name + ".weight";
+    if (part.place) {
+      const std::vector<float> placed = placed_rows(part, to.k());
+      return store_rows(to, begin, held.count(), placed.data() + held.begin * to.k());
+    }
+    source_.read_blocks(name, part.rows, to.k(), held, [&](int64_t first, int64_t count, const float* rows) {
+      store_rows(to, begin + first - held.begin, count, rows);
     });
+  }
+
+  /// All rows of a part, each in its place.
+  [[nodiscard]] std::vector<float> placed_rows(const TensorRows& part, int64_t k) {
+    std::vector<float> placed(static_cast<size_t>(part.rows * k));
+    source_.read_blocks(part.name + ".weight", part.rows, k, {.begin = 0, .end = part.rows},
+                        [&](int64_t first, int64_t count, const float* rows) {
+                          for (int64_t i = 0; i < count; ++i) {
+                            std::copy_n(rows + i * k, k, placed.data() + part.place(first + i) * k);
+                          }
+                        });
+    return placed;
+  }
+
+  [[nodiscard]] std::vector<float> placed_bias(const TensorRows& part) {
+    std::vector<float> stored = source_.vector(part.name + ".bias", part.rows);
+    if (!part.place) return stored;
+    std::vector<float> placed(stored.size());
+    for (int64_t row = 0; row < part.rows; ++row) placed[part.place(row)] = stored[row];
     return placed;
   }
 
@@ -185,24 +239,11 @@ class Uploader {
     }
   }
 
-  [[nodiscard]] DeviceProjection projection(const std::vector<Part>& parts, int64_t k, bool bias) {
-    DeviceProjection made{.matrix = matrix(parts, k, dtype_)};
-    if (!bias) return made;
-    std::vector<float> all;
-    for (const Part& part : parts) {
-      const std::vector<float> stored = source_.vector(part.stem + ".bias", part.rows);
-      std::vector<float> placed = stored;
-      for (int64_t row = 0; part.place && row < part.rows; ++row) placed[part.place(row)] = stored[row];
-      all.insert(all.end(), placed.begin(), placed.end());
-    }
-    made.bias = DeviceVector(all);
-    return made;
-  }
-
   const ModelConfig& config_;
   const TensorNames& names_;
   WeightSource& source_;
   kernels::DType dtype_;
+  Share share_;
   kernels::CudaBuffer staged_;  // [kStagedRows, k] of float32
   int64_t matrix_bytes_ = 0;
 };
@@ -214,14 +255,15 @@ DeviceVector::DeviceVector(const std::vector<float>& host) : data_(static_cast<i
   kernels::cuda_synchronize(nullptr);
 }
 
-DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
+DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+                                  const Share& share) {
   check_entries(config);
-  return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype).weights();
+  return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype, share).weights();
 }
 
 DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed) {
   check_entries(config);
-  return Uploader(config, *random_source(config, seed), dtype).weights();
+  return Uploader(config, *random_source(config, seed), dtype, Share{}).weights();
 }
 
 }  // namespace kvarena::device

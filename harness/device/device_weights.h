@@ -7,9 +7,18 @@
 
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
+#include "harness/model/ranks/share.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace kvarena::device {
+
+class DeviceDriver;
+
+/// Where the rows of a matrix are that are not held here.
+struct DeviceElsewhere {
+  DeviceDriver* driver = nullptr;  // who asks for them; null: all are here, or others ask us
+  int64_t part = 0;                // what ranks call it
+};
 
 /// Numbers on the device; null when there are none.
 class DeviceVector {
@@ -24,8 +33,11 @@ class DeviceVector {
 
 /// y = x * matrix^T + bias.
 struct DeviceProjection {
-  kernels::DeviceMatrix matrix;  // [out, in]
-  DeviceVector bias;             // [out] or none
+  kernels::DeviceMatrix matrix;  // [held, in]
+  DeviceVector bias;             // [held] or none
+  int64_t out = 0;               // rows of the whole
+  RowRange held;                 // of them; all where a model is not split
+  DeviceElsewhere elsewhere;
 };
 
 /// HeadAttention on the device.
@@ -48,8 +60,9 @@ struct DeviceLatentAttention {
 };
 
 struct DeviceDense {
-  DeviceProjection gate_up;  // [2 * size, hidden_size]: gates, then ups
+  DeviceProjection gate_up;  // [2 * size, hidden_size]: gates, then ups; a share has those of the same rows of both
   DeviceProjection down;     // [hidden_size, size]
+  DeviceElsewhere elsewhere;
 };
 
 struct DeviceSparse {
@@ -66,20 +79,20 @@ struct DeviceLayerWeights {
   std::variant<DeviceDense, DeviceSparse> mlp;
 };
 
+/// All of them, or the share of one rank. The driver, rank 0, has besides its rows of shared matrices
+/// (ranks/device_parts.h) everything else whole; the other ranks have none of that.
 struct DeviceWeights {
   kernels::DeviceMatrix embedding;  // [vocab_size, hidden_size]
   std::vector<DeviceLayerWeights> layers;
-  DeviceVector final_norm;        // [hidden_size]
-  kernels::DeviceMatrix lm_head;  // [vocab_size, hidden_size]; empty when tied to the embedding
-  int64_t matrix_bytes = 0;
-
-  [[nodiscard]] const kernels::DeviceMatrix& head() const { return lm_head.n() == 0 ? embedding : lm_head; }
+  DeviceVector final_norm;                  // [hidden_size]
+  std::optional<DeviceProjection> lm_head;  // [vocab_size, hidden_size]; absent when it is the embedding, whole
+  int64_t matrix_bytes = 0;                 // of matrices that are held here
 };
 
-/// Reads everything the config's architecture needs and uploads it, a block of rows at a time. Throws UserError as
+/// Reads what the config's architecture needs of a share and uploads it, a block of rows at a time. Throws UserError as
 /// load_weights() does.
 [[nodiscard]] DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint,
-                                                kernels::DType dtype);
+                                                kernels::DType dtype, const Share& share = {});
 
 /// Weights of the config's shapes without a checkpoint, for measuring: one block of random rows again and again, small
 /// enough that activations stay of size one; norms are 1.

@@ -119,13 +119,15 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("device", device)
       .one_of({"cpu", "cuda"})
       .doc(
-          "where passes are computed that leave the cache to themselves: prompts, and decoding behind methods that "
-          "drop "
-          "entries of the prompt; all else is the processor's");
+          "where passes are computed; methods, and attention where they choose what is attended to, stay with the "
+          "processor");
   p("tensor_parallel", tensor_parallel)
       .min(1)
       .max(1024)
-      .doc("processes that share the weights and their products; results have the same bits for any number");
+      .doc(
+          "processes that share the weights and their products, each with a device where `device` is cuda; results "
+          "have "
+          "the same bits for any number");
   p("ranks_at", ranks_at)
       .doc("HOST:PORT of the machine that runs the model, where the others join (kvarena rank); empty = started there");
 }

@@ -122,10 +122,6 @@ std::optional<ModelEntry> read_model(const json& written, const std::string& key
     problems.add(key + ".ranks_at", fmt::format("\"{}\" for one rank", model.ranks_at),
                  "\"tensor_parallel\" of 2 or more beside it");
   }
-  if (model.device != "cpu" && model.tensor_parallel > 1) {
-    problems.add(key + ".device", fmt::format("\"{}\" for {} ranks", model.device, model.tensor_parallel),
-                 "\"cpu\", where ranks compute");
-  }
   if (model.label.empty()) model.label = model.name;
   if (model.kv_dtype.empty()) model.kv_dtype = model.dtype;
   return model;

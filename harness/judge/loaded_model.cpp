@@ -83,14 +83,17 @@ Transformer& LoadedModel::transformer() {
   if (!transformer_) {
     const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
     const TransformerOptions options{.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)};
+    const bool on_device = entry_.device != "cpu";
     transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options,
                                                  parallel::gather_ranks({.ranks = entry_.tensor_parallel,
                                                                          .listen = entry_.ranks_at,
                                                                          .checkpoint = file_,
-                                                                         .weights = options.weights}));
-    if (entry_.device != "cpu") {
+                                                                         .weights = options.weights,
+                                                                         .devices = on_device}));
+    if (on_device) {
       const std::string place = fmt::format("model {}: device \"{}\"", entry_.name, entry_.device);
-      transformer_->offload_to(device::open_device(place, opened_.config, *opened_.checkpoint, options));
+      transformer_->offload_to(
+          device::open_device(place, opened_.config, *opened_.checkpoint, options, transformer_->ranks()));
     }
   }
   return *transformer_;

@@ -5,6 +5,7 @@
 #include "harness/model/transformer_impl.h"
 
 namespace kvarena {
+
 void Transformer::offload_to(std::unique_ptr<Offload> device) { impl_->device = std::move(device); }
 
 std::span<const float> Transformer::Impl::forward(std::span<const SequencePass> batch) {

@@ -202,6 +202,7 @@ int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; 
 std::vector<int64_t> Transformer::rank_bytes() const {
   return impl_->driver ? impl_->driver->held_bytes() : std::vector<int64_t>{impl_->weights.held_bytes};
 }
+RankDriver* Transformer::ranks() { return impl_->driver.get(); }
 
 std::string Transformer::lost() const { return impl_->driver ? impl_->driver->lost() : ""; }
 

@@ -85,6 +85,7 @@ struct Recomputed {
 };
 
 class Offload;
+class RankDriver;
 
 /// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
 /// each token's logits are the same bits alone, in a batch, or inside a verification run.
@@ -99,6 +100,8 @@ class Transformer {
   ~Transformer();
   Transformer(Transformer&&) noexcept;
 
+  /// The other ranks; null where all weights are here. Those of a device stand behind it.
+  [[nodiscard]] RankDriver* ranks();
   /// From now on `device` computes the passes that it takes; everything else stays with the processor.
   void offload_to(std::unique_ptr<Offload> device);
 

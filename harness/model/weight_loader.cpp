@@ -58,8 +58,7 @@ Projection WeightLoader::stacked(const std::vector<TensorRows>& parts, int64_t k
   std::vector<RowRange> held;
   int64_t begin = 0;
   for (const TensorRows& part : parts) {
-    const auto inside = [&](int64_t row) { return std::clamp<int64_t>(row - begin, 0, part.rows); };
-    held.push_back({.begin = inside(whole.begin), .end = inside(whole.end)});
+    held.push_back(whole.among(begin, part.rows));
     begin += part.rows;
   }
   Projection made = load(parts, held, k, bias);

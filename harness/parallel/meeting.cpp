@@ -1,5 +1,4 @@
-// The only file that knows libtorch's process groups. Messages are tensors sent and received by a c10d::Backend: with
-// tensors on a device the same calls are NCCL's.
+// The only file that knows libtorch's process groups. Messages are tensors sent and received by a c10d::Backend.
 
 #include "harness/parallel/meeting.h"
 
@@ -124,6 +123,8 @@ class GroupChannel final : public RankChannel {
             .action = news()});
     }
   }
+
+  [[nodiscard]] std::string lost() override { return options_.lost ? options_.lost(milliseconds(0)) : ""; }
 
   [[nodiscard]] std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) override {
     return begin(to, const_cast<float*>(data.data()), data.size(), Patience::answer, &c10d::Backend::send);

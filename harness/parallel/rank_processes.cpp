@@ -81,6 +81,7 @@ bool RankProcesses::reap() {
 }
 
 std::string RankProcesses::lost(milliseconds wait) {
+  const std::lock_guard lock(mutex_);
   const Clock::time_point end = Clock::now() + wait;
   while (true) {
     reap();
@@ -100,6 +101,7 @@ std::string RankProcesses::lost(milliseconds wait) {
 }
 
 std::vector<pid_t> RankProcesses::pids() const {
+  const std::lock_guard lock(mutex_);
   std::vector<pid_t> pids;
   for (const Process& process : processes_) pids.push_back(process.ended ? -1 : process.pid);
   return pids;

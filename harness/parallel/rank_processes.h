@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   /// How those ended that have ended, killed ones first: "rank 1 of 2 was ended by signal 9 (Killed)"; "" while all
-  /// live. Waits for the first so long.
+  /// live. Waits for the first so long. From any thread.
   [[nodiscard]] std::string lost(std::chrono::milliseconds wait);
 
   /// Of rank 1 and on; -1 for one that has ended.
@@ -40,6 +41,7 @@ class RankProcesses {
   bool reap();
   void finish();
 
+  mutable std::mutex mutex_;  // of processes_
   std::vector<Process> processes_;
 };
 

@@ -10,7 +10,6 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/model/open_model.h"
-#include "harness/model/ranks/server.h"
 #include "harness/parallel/meeting.h"
 #include "harness/parallel/rank_processes.h"
 
@@ -61,6 +60,7 @@ class OwnedRanks final : public RankChannel {
   [[nodiscard]] Meeting& meeting() { return *meeting_; }
   [[nodiscard]] Share share() const override { return channel_->share(); }
   void meet() override { channel_->meet(); }
+  [[nodiscard]] std::string lost() override { return channel_->lost(); }
   [[nodiscard]] std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) override {
     return channel_->send(to, data);
   }
@@ -81,6 +81,7 @@ std::string description(const SplitModel& model) {
   const fs::path below = path.lexically_relative(fs::absolute(kvarena_home()).lexically_normal());
   json value = {{"path", path.string()},
                 {"weights", std::string(kernels::name_of(model.weights))},
+                {"devices", model.devices},
                 {"threads", omp_get_max_threads()}};
   if (!below.empty() && *below.begin() != "..") value["below_home"] = below.string();
   return value.dump();
@@ -138,8 +139,13 @@ void run_rank(const RankOptions& options) {
         options.threads == 0 && options.join.empty() ? model.at("threads").get<int64_t>() : options.threads;
     if (asked > 0) omp_set_num_threads(static_cast<int>(asked));
     const OpenedModel opened = open_model(checkpoint_of(options, model));
+    const kernels::DType dtype = dtype_named(model.at("weights"));
     const auto channel = group_channel(meeting, {});
-    serve_rank(opened.config, *opened.checkpoint, dtype_named(model.at("weights")), *channel);
+    std::unique_ptr<RankDevice> device;
+    if (model.at("devices").get<bool>()) {
+      device = options.open_device(opened.config, *opened.checkpoint, dtype, options.share);
+    }
+    serve_rank(opened.config, *opened.checkpoint, dtype, *channel, device.get());
   } catch (const std::exception& error) {
     const std::string reason = error.what();
     try {

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/model/ranks/channel.h"
+#include "harness/model/ranks/server.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena::parallel {
@@ -19,6 +21,7 @@ struct SplitModel {
   std::string listen;
   std::filesystem::path checkpoint;  // as open_model() takes it
   kernels::DType weights = kernels::DType::bf16;
+  bool devices = false;  // every rank has one beside it
   /// The program whose subcommand `local-rank` calls run_rank().
   std::string program = "/proc/self/exe";
 };
@@ -33,6 +36,10 @@ struct SplitModel {
 /// many OpenMP threads as this process has now, and end with the channel. Throws UserError.
 [[nodiscard]] std::unique_ptr<RankChannel> gather_ranks(const SplitModel& model);
 
+/// Makes what a rank computes on a device beside it.
+using OpenRankDevice =
+    std::function<std::unique_ptr<RankDevice>(const ModelConfig&, const Checkpoint&, kernels::DType, const Share&)>;
+
 /// The command line of a rank's process.
 struct RankOptions {
   Share share;
@@ -40,6 +47,7 @@ struct RankOptions {
   std::filesystem::path meet;        // the file of a driver on this machine
   std::filesystem::path checkpoint;  // empty: where the driver has it, also relative to KVARENA_HOME
   int64_t threads = 0;               // 0: as the driver says, or, after `join`, one for each core
+  OpenRankDevice open_device;        // called where the driver has a device
 };
 
 /// Loads its share and serves until the driver is done. Throws UserError, which the driver has heard too.

@@ -23,6 +23,13 @@ using CudaEvent = CUevent_st*;
 /// Why no kernel can run here ("no CUDA device: ..."), or empty.
 [[nodiscard]] std::string cuda_absent();
 
+/// Devices that this program may use.
+[[nodiscard]] int64_t cuda_devices();
+/// The calling thread's device from now on; 0 from the start.
+void cuda_use_device(int64_t number);
+/// Where that device sits in its machine, as "0000:65:00.0": another place for each.
+[[nodiscard]] std::string cuda_device_place();
+
 /// Bytes on the device that nobody has taken.
 [[nodiscard]] int64_t cuda_free_bytes();
 
@@ -30,6 +37,9 @@ void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream strea
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
 /// Between two places, each on the device or in pinned memory.
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream);
+/// `rows` rows of `row_bytes` bytes, those of each side at distances of its own.
+void cuda_copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t row_bytes, int64_t rows,
+                    CudaStream stream);
 /// Waits until all that was given to the stream is done.
 void cuda_synchronize(CudaStream stream);
 

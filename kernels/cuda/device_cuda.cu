@@ -12,6 +12,22 @@ std::string cuda_absent() {
   return count == 0 ? "no CUDA device" : "";
 }
 
+int64_t cuda_devices() {
+  int count = 0;
+  cuda_check(cudaGetDeviceCount(&count), "counting devices");
+  return count;
+}
+
+void cuda_use_device(int64_t number) { cuda_check(cudaSetDevice(static_cast<int>(number)), "choosing a device"); }
+
+std::string cuda_device_place() {
+  int number = 0;
+  char place[32] = {};
+  cuda_check(cudaGetDevice(&number), "asking for the device");
+  cuda_check(cudaDeviceGetPCIBusId(place, sizeof place, number), "asking for the device's place");
+  return place;
+}
+
 int64_t cuda_free_bytes() {
   size_t left = 0, all = 0;
   cuda_check(cudaMemGetInfo(&left, &all), "asking for free memory");
@@ -30,6 +46,14 @@ void cuda_download(void* host, const void* device, int64_t bytes, CudaStream str
 
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream) {
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream), "copying");
+}
+
+void cuda_copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t row_bytes, int64_t rows,
+                    CudaStream stream) {
+  if (row_bytes == 0 || rows == 0) return;
+  cuda_check(cudaMemcpy2DAsync(to, static_cast<size_t>(to_stride), from, static_cast<size_t>(from_stride),
+                               static_cast<size_t>(row_bytes), static_cast<size_t>(rows), cudaMemcpyDefault, stream),
+             "copying rows");
 }
 
 void cuda_synchronize(CudaStream stream) { cuda_check(cudaStreamSynchronize(stream), "waiting for a stream"); }

@@ -82,19 +82,24 @@ inline ChannelMaker memory_channels() {
   };
 }
 
-/// Ranks 1 .. ranks-1, each in its thread with its own `make_checkpoint()`; they end with the driver's channel.
+using DeviceMaker = std::function<std::unique_ptr<RankDevice>(const Share& share)>;
+
+/// Ranks 1 .. ranks-1, each in its thread with its own `make_checkpoint()`, and a device when there is somebody to make
+/// it; they end with the driver's channel.
 template <class MakeCheckpoint>
 class RankThreads {
  public:
   RankThreads(int64_t ranks, const ChannelMaker& make_channel, const ModelConfig& config, kernels::DType dtype,
-              MakeCheckpoint make_checkpoint)
+              MakeCheckpoint make_checkpoint, const DeviceMaker& make_device = nullptr)
       : failures_(static_cast<size_t>(ranks)) {
     for (int64_t rank = 1; rank < ranks; ++rank) {
       threads_.emplace_back([=, this] {
         try {
+          const Share share{.rank = rank, .ranks = ranks};
           const auto checkpoint = make_checkpoint();
-          const auto channel = make_channel({.rank = rank, .ranks = ranks});
-          serve_rank(config, checkpoint, dtype, *channel);
+          const auto channel = make_channel(share);
+          const auto device = make_device ? make_device(share) : nullptr;
+          serve_rank(config, checkpoint, dtype, *channel, device.get());
         } catch (const std::exception& error) {
           failures_[rank] = error.what();
         }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "harness/core/error.h"
 #include "harness/model/ranks/share.h"
@@ -39,6 +40,8 @@ class RankChannel {
   /// Called once, when this rank has loaded its share: returns when all ranks have. Throws UserError naming the rank
   /// that cannot come, with its reason, RankLost where it died.
   virtual void meet() = 0;
+  /// How others have ended, as far as that is known; empty while all live. From any thread.
+  [[nodiscard]] virtual std::string lost() { return ""; }
   /// Both begin and return; `data` must stay until the transfer was waited for, or is destroyed.
   [[nodiscard]] virtual std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) = 0;
   [[nodiscard]] virtual std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data,

@@ -76,7 +76,7 @@ void RankDriver::greet(ModelWeights& weights, const std::string& fingerprint) {
   }
 }
 
-void RankDriver::guarded(const std::function<void()>& work) {
+void RankDriver::alone(const std::function<void()>& work) {
   const std::lock_guard lock(mutex_);
   if (!failure_.empty()) throw UserError(failure_);
   try {
@@ -99,7 +99,7 @@ void RankDriver::order(const Order& order, const Input& input) {
   for (int64_t i = 1; i < ranks_; ++i) {
     const std::span<float> message = floats(orders_[i], order_floats_);
     write_head(order, message);
-    const int64_t size = input_floats(parts_[order.part], order, rank(i));
+    const int64_t size = input_floats(parts_, order, rank(i));
     const bool inside = size <= order_floats_ - kOrderHead;
     const std::span<float> own = inside ? message.subspan(kOrderHead, size) : floats(inputs_[i], size);
     if (size > 0) input(rank(i), own.data());
@@ -134,7 +134,7 @@ void RankDriver::finish_sending() {
 
 void RankDriver::project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y) {
   if (rows == 0) return;
-  guarded([&] {
+  alone([&] {
     const auto columns = [&](const Share& of) { return of.of(w.out); };
     order({.work = Order::Work::product, .part = w.elsewhere.part, .rows = rows},
           [&](const Share&, float* input) { copy_rows(x, rows, x_stride, w.matrix.k(), input); });
@@ -145,7 +145,7 @@ void RankDriver::project(const Projection& w, const float* x, int64_t rows, int6
 }
 
 void RankDriver::project_heads(const HeadProjections& w, const HeadRows& in, float* y) {
-  guarded([&] {
+  alone([&] {
     const auto columns = [&](const Share& of) {
       const RowRange held = of.of(w.heads, 1);
       return RowRange{.begin = held.begin * w.n, .end = held.end * w.n};
@@ -166,7 +166,7 @@ void RankDriver::project_heads(const HeadProjections& w, const HeadRows& in, flo
 
 /// The inner numbers go from every rank to every other, since each output row needs all of them.
 void RankDriver::feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out) {
-  guarded([&] {
+  alone([&] {
     const int64_t hidden = weights.gate_up.matrix.k();
     const int64_t size = weights.down.matrix.k();
     const auto inner_of = [&](const Share& of) { return of.of(size); };
@@ -190,7 +190,7 @@ void RankDriver::feed_forward(const DenseFeedForward& weights, const float* in, 
 }
 
 void RankDriver::read_rows(int64_t part, std::span<const int32_t> numbers, float* out) {
-  guarded([&] {
+  alone([&] {
     const Part& asked = parts_[part];
     const int64_t width = columns(asked);
     const auto here = [&](const Share& of, int32_t row) { return held_rows(asked, of).holds(row); };

@@ -38,13 +38,18 @@ class RankDriver {
   void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out);
   void read_rows(int64_t part, std::span<const int32_t> numbers, float* out);
 
+  // For devices beside the ranks.
+  /// Runs `work` with the ranks to itself; what it throws is what every later call says.
+  void alone(const std::function<void()>& work);
+  /// In such work: tells all ranks what their devices do next.
+  void order_devices(const Order& order) { this->order(order, nullptr); }
+  [[nodiscard]] RankChannel& channel() { return *channel_; }
+
  private:
   /// Writes a rank's input.
   using Input = std::function<void(const Share& to, float* input)>;
 
   void greet(ModelWeights& weights, const std::string& fingerprint);
-  /// Runs `work` alone, and remembers a failure.
-  void guarded(const std::function<void()>& work);
   void order(const Order& order, const Input& input);
   /// Begins to receive [rows, columns(rank)] of every other rank, into replies_[rank].
   void expect_replies(int64_t rows, const std::function<int64_t(const Share& from)>& columns);

@@ -42,11 +42,13 @@ std::vector<Part> parts_of(ModelWeights& weights) {
   return parts;
 }
 
-int64_t input_floats(const Part& part, const Order& order, const Share& to) {
+int64_t input_floats(std::span<const Part> parts, const Order& order, const Share& to) {
   switch (order.work) {
-    case Order::Work::stop: return 0;
-    case Order::Work::product: return order.rows * row_floats(part, to);
+    case Order::Work::product: return order.rows * row_floats(parts[order.part], to);
     case Order::Work::read: return order.rows;
+    case Order::Work::stop:
+    case Order::Work::meet_devices:
+    case Order::Work::device_product: return 0;
   }
   return 0;
 }

@@ -21,15 +21,16 @@ using Part = std::variant<Projection*, HeadProjections*, DenseFeedForward*>;
 
 /// The driver's order to another rank. Its input follows: for a product the rows that the rank needs, for `read` the
 /// numbers of stored rows. An answer is [rows, outputs of the rank]; of rows that are read, those that it holds.
+/// Devices beside the ranks number parts of their own, and their rows do not come with the order.
 struct Order {
-  enum class Work : int64_t { stop, product, read };
+  enum class Work : int64_t { stop, product, read, meet_devices, device_product };
   Work work = Work::stop;
   int64_t part = 0;
   int64_t rows = 0;
 };
 
 /// Floats of the input that rank `to` gets.
-[[nodiscard]] int64_t input_floats(const Part& part, const Order& order, const Share& to);
+[[nodiscard]] int64_t input_floats(std::span<const Part> parts, const Order& order, const Share& to);
 /// Floats that the message of every order has: the order, and room for the largest input of one row, so that a
 /// decoding step sends one message. A larger input is a message of its own.
 [[nodiscard]] int64_t order_floats(std::span<const Part> parts, int64_t ranks);

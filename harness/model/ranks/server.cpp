@@ -15,8 +15,8 @@ std::span<float> floats(Workspace& of, int64_t count) { return {of.at_least(coun
 
 class RankServer {
  public:
-  RankServer(RankChannel& channel, ModelWeights& weights)
-      : channel_(&channel), share_(channel.share()), parts_(parts_of(weights)) {
+  RankServer(RankChannel& channel, ModelWeights& weights, RankDevice* device)
+      : channel_(&channel), device_(device), share_(channel.share()), parts_(parts_of(weights)) {
     order_floats_ = order_floats(parts_, share_.ranks);
     inner_.resize(static_cast<size_t>(share_.ranks));
   }
@@ -27,24 +27,41 @@ class RankServer {
       channel_->receive(0, message, Patience::idle)->wait();
       const auto order = read_head<Order>(message);
       if (order.work == Order::Work::stop) return;
-      KVARENA_ASSERT(order.part >= 0 && order.part < static_cast<int64_t>(parts_.size()), "an order for no part");
-      const int64_t size = input_floats(parts_[order.part], order, share_);
-      std::span<float> input = message.subspan(kOrderHead);
-      if (size > order_floats_ - kOrderHead) {
-        input = floats(input_, size);
-        channel_->receive(0, input)->wait();
-      }
-      if (order.work == Order::Work::read) {
-        read(parts_[order.part], {reinterpret_cast<const int32_t*>(input.data()), static_cast<size_t>(order.rows)});
+      if (order.work == Order::Work::meet_devices || order.work == Order::Work::device_product) {
+        on_device(order);
       } else {
-        std::visit([&](auto* part) { compute(*part, input.data(), order.rows); }, parts_[order.part]);
+        on_processor(order, message.subspan(kOrderHead));
       }
-      for (const auto& one : sending_) one->wait();
-      sending_.clear();
     }
   }
 
  private:
+  void on_device(const Order& order) {
+    KVARENA_ASSERT(device_ != nullptr, "the driver has a device, and this rank has none");
+    if (order.work == Order::Work::meet_devices) {
+      device_->meet(*channel_);
+    } else {
+      device_->compute(order.part, order.rows);
+    }
+  }
+
+  /// `input` came with the order, when it is not too large for that.
+  void on_processor(const Order& order, std::span<float> input) {
+    KVARENA_ASSERT(order.part >= 0 && order.part < static_cast<int64_t>(parts_.size()), "an order for no part");
+    const int64_t size = input_floats(parts_, order, share_);
+    if (size > std::ssize(input)) {
+      input = floats(input_, size);
+      channel_->receive(0, input)->wait();
+    }
+    if (order.work == Order::Work::read) {
+      read(parts_[order.part], {reinterpret_cast<const int32_t*>(input.data()), static_cast<size_t>(order.rows)});
+    } else {
+      std::visit([&](auto* part) { compute(*part, input.data(), order.rows); }, parts_[order.part]);
+    }
+    for (const auto& one : sending_) one->wait();
+    sending_.clear();
+  }
+
   void reply(int64_t count) { sending_.push_back(channel_->send(0, floats(reply_, count))); }
 
   void read(const Part& part, std::span<const int32_t> numbers) {
@@ -101,6 +118,7 @@ class RankServer {
   [[nodiscard]] RowRange of(int64_t rank, int64_t n) const { return Share{.rank = rank, .ranks = share_.ranks}.of(n); }
 
   RankChannel* channel_;
+  RankDevice* device_;  // or null
   Share share_;
   std::vector<Part> parts_;
   int64_t order_floats_ = 0;
@@ -116,14 +134,15 @@ class RankServer {
 
 }  // namespace
 
-void serve_rank(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype, RankChannel& channel) {
+void serve_rank(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype, RankChannel& channel,
+                RankDevice* device) {
   ModelWeights weights = load_weights(config, checkpoint, dtype, channel.share());
   const Introduction self = introduce(channel.share(), weights, fingerprint_of(checkpoint));
   channel.meet();
   std::vector<float> message(sizeof self / sizeof(float));
   write_head(self, message);
   channel.send(0, message)->wait();
-  RankServer(channel, weights).run();
+  RankServer(channel, weights, device).run();
 }
 
 }  // namespace kvarena

@@ -7,8 +7,19 @@
 
 namespace kvarena {
 
+/// What a rank computes on a device beside it, where the driver has one too.
+class RankDevice {
+ public:
+  virtual ~RankDevice() = default;
+  /// Agrees with the other ranks' devices on how rows travel between them; `channel` outlives this.
+  virtual void meet(RankChannel& channel) = 0;
+  /// Its share of a part, in the numbering of devices, of `rows` rows. Throws UserError when a rank is lost.
+  virtual void compute(int64_t part, int64_t rows) = 0;
+};
+
 /// Loads the channel's share of the model, meets the other ranks and serves until the driver has no more orders. Throws
 /// UserError when the share cannot be loaded, or a rank is lost.
-void serve_rank(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype, RankChannel& channel);
+void serve_rank(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype, RankChannel& channel,
+                RankDevice* device = nullptr);
 
 }  // namespace kvarena

@@ -17,6 +17,10 @@ struct RowRange {
 
   [[nodiscard]] int64_t count() const { return end - begin; }
   [[nodiscard]] bool holds(int64_t row) const { return row >= begin && row < end; }
+  /// Of `rows` rows that begin at row `first`, those that are in it, counted from there.
+  [[nodiscard]] RowRange among(int64_t first, int64_t rows) const {
+    return {.begin = std::clamp<int64_t>(begin - first, 0, rows), .end = std::clamp<int64_t>(end - first, 0, rows)};
+  }
 };
 
 /// One of the ranks 0 .. ranks-1 of a model. Rank 0 is the driver: it runs the program, the others compute for it.

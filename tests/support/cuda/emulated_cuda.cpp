@@ -280,6 +280,7 @@ namespace {
 std::recursive_mutex the_runtime;  // held in every call
 using Lock = std::lock_guard<std::recursive_mutex>;
 std::set<CUstream_st*> streams;
+bool lazy = false;
 std::map<const unsigned char*, size_t> pinned;  // where it begins, and its bytes
 
 /// Does the first thing that the stream has to do; false when it must wait for another.
@@ -315,7 +316,7 @@ void drain_all() {
 
 /// Some of what streams have to do, of any of them.
 void advance_some() {
-  while (!streams.empty() && machine.random() % 3 != 0) {
+  while (!lazy && !streams.empty() && machine.random() % 3 != 0) {
     auto stream = streams.begin();
     std::advance(stream, static_cast<ptrdiff_t>(machine.random() % streams.size()));
     if (!(*stream)->waiting.empty()) advance(**stream);
@@ -341,6 +342,11 @@ void emulated_cuda::start(CUstream_st* stream, std::function<void()> work) {
   advance_some();
 }
 
+void emulated_cuda::set_lazy(bool on) {
+  const Lock lock(the_runtime);
+  lazy = on;
+}
+
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
     case cudaSuccess: return "no error";
@@ -352,6 +358,21 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
+  return cudaSuccess;
+}
+
+/// As many as anybody asks for, all with the same memory: each thread has its own.
+thread_local int chosen_device = 0;
+cudaError_t cudaSetDevice(int device) {
+  chosen_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = chosen_device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* place, int bytes, int device) {
+  std::snprintf(place, static_cast<size_t>(bytes), "0000:%02x:00.0", static_cast<unsigned>(device));
   return cudaSuccess;
 }
 
@@ -415,6 +436,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   }
   start(stream, [=] { std::memcpy(to, from, bytes); });
   if (kind == cudaMemcpyDeviceToHost && stream != nullptr && !recording && !is_pinned(to)) drain(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) throw std::logic_error("emulated CUDA: rows wider than their distance");
+  start(stream, [=] {
+    for (size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+    }
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {

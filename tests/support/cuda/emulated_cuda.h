@@ -79,6 +79,8 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>
 void start(CUstream_st* stream, std::function<void()> work);
 /// Of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
+/// Streams do nothing until somebody waits for them, from now on or no longer.
+void set_lazy(bool on);
 
 template <class T>
 [[nodiscard]] Words words_of(T x) {
@@ -214,6 +216,9 @@ constexpr unsigned cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1;
 
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetPCIBusId(char* place, int bytes, int device);
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 /// Throws std::logic_error when something was written just before or behind the memory.
@@ -221,6 +226,8 @@ cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

@@ -1,0 +1,44 @@
+#pragma once
+// Rank 0's device, and the order of what the others compute: harness/model/ranks/driver.h for devices.
+
+#include <string>
+#include <vector>
+
+#include "harness/device/ranks/device_share.h"
+#include "harness/model/ranks/driver.h"
+
+namespace kvarena::device {
+
+/// All answers have the bits that one device alone would compute. Throws UserError naming the rank that is lost; from
+/// then on every call repeats it, here and at the RankDriver.
+class DeviceDriver {
+ public:
+  /// Meets the devices of all ranks, and tells `weights`, which outlives this and stays in place, where its rows are.
+  DeviceDriver(RankDriver& ranks, DeviceWeights& weights);
+
+  // As the functions of device_products.h.
+  void project(const DeviceProjection& w, const float* x, int64_t rows, float* y, bool add, kernels::CudaStream stream);
+  /// down(silu(gate(in)) * up(in)): in and out [rows, hidden_size]; or added to what `out` holds.
+  void feed_forward(const DeviceDense& w, const float* in, int64_t rows, float* out, bool add,
+                    kernels::CudaStream stream);
+
+  /// Once the stream was waited for: throws where a rank was lost meanwhile.
+  void confirm();
+  /// Why rows go by way of the hosts; empty where they do not.
+  [[nodiscard]] const std::string& detour() const { return detour_; }
+
+ private:
+  /// What another rank gets: x, `count` numbers.
+  void give(int64_t part, int64_t rows, const float* x, int64_t count, kernels::CudaStream stream);
+  /// The outputs of `w` for x, of all ranks, in y or added to it.
+  void collect(const DeviceProjection& w, const float* x, int64_t rows, float* y, bool add, kernels::CudaStream stream);
+
+  RankDriver* ranks_;
+  std::string detour_;
+  int64_t moves_ = 0;
+  std::vector<Workspace> replies_;  // [ranks], the driver's own unused
+  Workspace whole_;                 // [rows, out], of what is added
+  std::unique_ptr<DeviceShare> share_;
+};
+
+}  // namespace kvarena::device
