@@ -30,6 +30,11 @@ void DeviceFeedForward::add(const DeviceDense& weights, const float* in, int64_t
 void DeviceFeedForward::add(const DeviceSparse& weights, const float* in, int64_t rows, float* x, CudaStream stream) {
   const int64_t hidden = config_->hidden_size;
   const Visits visits = route(weights, in, rows, stream);
+  if (DeviceDriver* driver = weights.experts.front().elsewhere.driver; driver != nullptr) {
+    std::vector<int64_t> visitors;
+    for (const std::vector<WeightedRow>& some : visits) visitors.push_back(std::ssize(some));
+    driver->announce(weights, visitors);
+  }
   std::vector<WeightedRow> all;
   for (const std::vector<WeightedRow>& some : visits) all.insert(all.end(), some.begin(), some.end());
   const auto* list = static_cast<const WeightedRow*>(

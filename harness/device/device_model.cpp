@@ -99,8 +99,7 @@ void DeviceModel::Impl::tell() {
 
 /// Memory for the pass; returns how many rows of logits are wanted.
 int64_t DeviceModel::Impl::make_room(Bring bring) {
-  int64_t wanted = 0;
-  for (const Sequence& s : sequences) wanted += wanted_rows(s);
+  const int64_t wanted = wanted_rows();
   x.at_least(rows * config.hidden_size, moves);
   normed.at_least(rows * config.hidden_size, moves);
   attention.make_room(rows, moves);
@@ -171,6 +170,8 @@ void DeviceModel::Impl::head() {
 
 void DeviceModel::Impl::run(kernels::CudaScratch& with) {
   const bool over_the_bus = any_on_host();
+  // Whoever attends on the host may fail there, and the pass ends in its middle.
+  if (ranks != nullptr) ranks->begin(rows, wanted_rows(), /*may_be_given_up=*/any_attends_on_host());
   weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
   if (over_the_bus) {
     begun.record(compute.stream());  // behind everything that an earlier pass stored or attended to

@@ -107,6 +107,11 @@ struct DeviceModel::Impl {
   [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
     return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
   }
+  [[nodiscard]] int64_t wanted_rows() const {
+    int64_t all = 0;
+    for (const Sequence& s : sequences) all += wanted_rows(s);
+    return all;
+  }
 };
 
 }  // namespace kvarena::device

@@ -22,7 +22,12 @@ class Mailroom {
   void put(int64_t from, int64_t to, std::span<const float> data) {
     const std::lock_guard lock(mutex_);
     boxes_[{from, to}].emplace_back(data.begin(), data.end());
+    ++sent_[{from, to}];
     changed_.notify_all();
+  }
+  [[nodiscard]] int64_t sent(int64_t from, int64_t to) {
+    const std::lock_guard lock(mutex_);
+    return sent_[{from, to}];
   }
   void take(int64_t from, int64_t to, std::span<float> data) {
     std::unique_lock lock(mutex_);
@@ -43,6 +48,7 @@ class Mailroom {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::pair<int64_t, int64_t>, std::deque<std::vector<float>>> boxes_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> sent_;
   std::map<int64_t, bool> gone_;
 };
 
@@ -76,10 +82,8 @@ class MemoryChannel final : public RankChannel {
 
 using ChannelMaker = std::function<std::unique_ptr<RankChannel>(const Share& share)>;
 
-inline ChannelMaker memory_channels() {
-  return [room = std::make_shared<Mailroom>()](const Share& share) {
-    return std::make_unique<MemoryChannel>(room, share);
-  };
+inline ChannelMaker memory_channels(const std::shared_ptr<Mailroom>& room = std::make_shared<Mailroom>()) {
+  return [room](const Share& share) { return std::make_unique<MemoryChannel>(room, share); };
 }
 
 using DeviceMaker = std::function<std::unique_ptr<RankDevice>(const Share& share)>;

@@ -1,16 +1,25 @@
 #include "harness/device/ranks/device_driver.h"
 
+#include <algorithm>
+
+#include "harness/core/error.h"
 #include "harness/device/device_products.h"
 #include "harness/device/ranks/device_parts.h"
 #include "harness/device/ranks/meet_devices.h"
-#include "harness/model/ranks/parts.h"
 #include "kernels/elementwise/elementwise_cuda.h"
 
 namespace kvarena::device {
+namespace {
 
-DeviceDriver::DeviceDriver(RankDriver& ranks, DeviceWeights& weights) : ranks_(&ranks) {
+DeviceTask task(int64_t part, int64_t rows) {
+  return {.part = static_cast<int32_t>(part), .rows = static_cast<int32_t>(rows)};
+}
+
+}  // namespace
+
+DeviceDriver::DeviceDriver(RankDriver& ranks, DeviceWeights& weights) : ranks_(&ranks), weights_(&weights) {
   ranks.alone([&] {
-    ranks.order_devices({.work = Order::Work::meet_devices});
+    ranks.order_meeting();
     std::string reason;
     const auto nccl = find_nccl(reason);
     Met met = meet_devices(ranks.channel(), nccl, reason);
@@ -24,8 +33,54 @@ DeviceDriver::DeviceDriver(RankDriver& ranks, DeviceWeights& weights) : ranks_(&
   }
 }
 
+void DeviceDriver::begin(int64_t rows, int64_t wanted, bool may_be_given_up) {
+  rows_ = rows;
+  wanted_ = wanted;
+  ahead_ = !may_be_given_up;
+  if (!ahead_) return;
+  std::vector<DeviceTask> tasks;
+  add_layers(0, tasks);
+  ranks_->alone([&] { announce(tasks); });
+}
+
+void DeviceDriver::add_layers(size_t layer, std::vector<DeviceTask>& tasks) const {
+  const auto add = [&](const auto& part, int64_t rows) {
+    if (rows > 0) tasks.push_back(task(part.elsewhere.part, rows));
+  };
+  for (; layer < weights_->layers.size(); ++layer) {
+    DeviceLayerWeights& w = weights_->layers[layer];
+    for (const DevicePart& part : attention_parts(w)) std::visit([&](auto* one) { add(*one, rows_); }, part);
+    const auto* dense = std::get_if<DeviceDense>(&w.mlp);
+    if (dense == nullptr) return;
+    add(*dense, rows_);
+  }
+  add(*weights_->lm_head, wanted_);
+}
+
+void DeviceDriver::announce(const DeviceSparse& layer, std::span<const int64_t> visitors) {
+  if (!ahead_) return;
+  std::vector<DeviceTask> tasks;
+  for (size_t expert = 0; expert < visitors.size(); ++expert) {
+    if (visitors[expert] > 0) tasks.push_back(task(layer.experts[expert].elsewhere.part, visitors[expert]));
+  }
+  if (layer.shared) tasks.push_back(task(layer.shared->elsewhere.part, rows_));
+  const auto is_it = [&](const DeviceLayerWeights& w) { return std::get_if<DeviceSparse>(&w.mlp) == &layer; };
+  const auto at = std::ranges::find_if(weights_->layers, is_it);
+  add_layers(static_cast<size_t>(at - weights_->layers.begin()) + 1, tasks);
+  ranks_->alone([&] { announce(tasks); });
+}
+
+void DeviceDriver::announce(std::span<const DeviceTask> tasks) {
+  KVARENA_ASSERT(announced_.empty(), "the ranks wait for rows of another pass");
+  ranks_->order_tasks(tasks);
+  announced_.assign(tasks.begin(), tasks.end());
+}
+
 void DeviceDriver::give(int64_t part, int64_t rows, const float* x, int64_t count, kernels::CudaStream stream) {
-  ranks_->order_devices({.work = Order::Work::device_product, .part = part, .rows = rows});
+  const DeviceTask next = task(part, rows);
+  if (!ahead_) announce({&next, 1});
+  KVARENA_ASSERT(!announced_.empty() && announced_.front() == next, "the ranks were told of something else");
+  announced_.pop_front();
   std::vector<Letter> out;
   for (int64_t rank = 1; rank < share_->ranks(); ++rank) {
     out.push_back({.other = rank, .data = const_cast<float*>(x), .count = count});

@@ -1,11 +1,14 @@
 #pragma once
 // Rank 0's device, and the order of what the others compute: harness/model/ranks/driver.h for devices.
 
+#include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/device/ranks/device_share.h"
 #include "harness/model/ranks/driver.h"
+#include "harness/model/ranks/parts.h"
 
 namespace kvarena::device {
 
@@ -15,6 +18,12 @@ class DeviceDriver {
  public:
   /// Meets the devices of all ranks, and tells `weights`, which outlives this and stays in place, where its rows are.
   DeviceDriver(RankDriver& ranks, DeviceWeights& weights);
+
+  /// Before a pass of `rows` rows, of which `wanted` come to the head. The others hear at once what all of it is, up to
+  /// where a router decides, unless it may be given up half way.
+  void begin(int64_t rows, int64_t wanted, bool may_be_given_up);
+  /// When the router has decided: how many rows visit each expert of a layer, [experts].
+  void announce(const DeviceSparse& layer, std::span<const int64_t> visitors);
 
   // As the functions of device_products.h.
   void project(const DeviceProjection& w, const float* x, int64_t rows, float* y, bool add, kernels::CudaStream stream);
@@ -28,13 +37,20 @@ class DeviceDriver {
   [[nodiscard]] const std::string& detour() const { return detour_; }
 
  private:
-  /// What another rank gets: x, `count` numbers.
+  /// The tasks of a pass from a layer on, up to where a router decides.
+  void add_layers(size_t layer, std::vector<DeviceTask>& tasks) const;
+  void announce(std::span<const DeviceTask> tasks);
+  /// Has the others compute a part of x, `count` numbers.
   void give(int64_t part, int64_t rows, const float* x, int64_t count, kernels::CudaStream stream);
   /// The outputs of `w` for x, of all ranks, in y or added to it.
   void collect(const DeviceProjection& w, const float* x, int64_t rows, float* y, bool add, kernels::CudaStream stream);
 
   RankDriver* ranks_;
+  DeviceWeights* weights_;
   std::string detour_;
+  int64_t rows_ = 0, wanted_ = 0;  // of the pass under way
+  bool ahead_ = false;             // whether the others hear what comes before it does
+  std::deque<DeviceTask> announced_;
   int64_t moves_ = 0;
   std::vector<Workspace> replies_;  // [ranks], the driver's own unused
   Workspace whole_;                 // [rows, out], of what is added

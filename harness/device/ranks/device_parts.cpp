@@ -3,31 +3,38 @@
 namespace kvarena::device {
 namespace {
 
-void add(std::vector<DevicePart>& parts, DeviceHeadAttention& attention) {
-  parts.insert(parts.end(), {DevicePart(&attention.qkv), DevicePart(&attention.output)});
-}
+std::vector<DevicePart> parts_of(DeviceHeadAttention& attention) { return {&attention.qkv, &attention.output}; }
 
-void add(std::vector<DevicePart>& parts, DeviceLatentAttention& attention) {
+std::vector<DevicePart> parts_of(DeviceLatentAttention& attention) {
+  std::vector<DevicePart> parts{&attention.latent};
   if (attention.q_down) parts.emplace_back(&*attention.q_down);
-  parts.insert(parts.end(), {DevicePart(&attention.q), DevicePart(&attention.latent), DevicePart(&attention.output)});
+  parts.insert(parts.end(), {DevicePart(&attention.q), DevicePart(&attention.output)});
+  return parts;
 }
 
-void add(std::vector<DevicePart>& parts, DeviceDense& mlp) { parts.emplace_back(&mlp); }
+std::vector<DevicePart> parts_of(DeviceDense& mlp) { return {&mlp}; }
 
-void add(std::vector<DevicePart>& parts, DeviceSparse& mlp) {
+std::vector<DevicePart> parts_of(DeviceSparse& mlp) {
+  std::vector<DevicePart> parts;
   for (DeviceDense& expert : mlp.experts) parts.emplace_back(&expert);
   if (mlp.shared) parts.emplace_back(&*mlp.shared);
+  return parts;
 }
 
 }  // namespace
 
+std::vector<DevicePart> attention_parts(DeviceLayerWeights& layer) {
+  return std::visit([](auto& attention) { return parts_of(attention); }, layer.attention);
+}
+
 std::vector<DevicePart> parts_of(DeviceWeights& weights) {
   std::vector<DevicePart> parts;
-  if (weights.lm_head) parts.emplace_back(&*weights.lm_head);
+  const auto add = [&](const std::vector<DevicePart>& some) { parts.insert(parts.end(), some.begin(), some.end()); };
   for (DeviceLayerWeights& layer : weights.layers) {
-    std::visit([&](auto& attention) { add(parts, attention); }, layer.attention);
-    std::visit([&](auto& mlp) { add(parts, mlp); }, layer.mlp);
+    add(attention_parts(layer));
+    add(std::visit([](auto& mlp) { return parts_of(mlp); }, layer.mlp));
   }
+  if (weights.lm_head) parts.emplace_back(&*weights.lm_head);
   return parts;
 }
 

@@ -108,6 +108,13 @@ void RankDriver::order(const Order& order, const Input& input) {
   }
 }
 
+void RankDriver::order_meeting() { order({.work = Order::Work::meet_devices}, nullptr); }
+
+void RankDriver::order_tasks(std::span<const DeviceTask> tasks) {
+  order({.work = Order::Work::device_products, .rows = std::ssize(tasks)},
+        [&](const Share&, float* input) { std::memcpy(input, tasks.data(), tasks.size_bytes()); });
+}
+
 void RankDriver::expect_replies(int64_t rows, const std::function<int64_t(const Share& from)>& columns) {
   for (int64_t i = 1; i < ranks_; ++i) {
     receiving_.push_back(channel_->receive(i, floats(replies_[i], rows * columns(rank(i)))));

@@ -41,8 +41,10 @@ class RankDriver {
   // For devices beside the ranks.
   /// Runs `work` with the ranks to itself; what it throws is what every later call says.
   void alone(const std::function<void()>& work);
-  /// In such work: tells all ranks what their devices do next.
-  void order_devices(const Order& order) { this->order(order, nullptr); }
+  /// In such work: has the devices of all ranks meet, ...
+  void order_meeting();
+  /// ... or compute these, one after the other.
+  void order_tasks(std::span<const DeviceTask> tasks);
   [[nodiscard]] RankChannel& channel() { return *channel_; }
 
  private:

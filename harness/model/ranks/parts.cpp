@@ -43,12 +43,13 @@ std::vector<Part> parts_of(ModelWeights& weights) {
 }
 
 int64_t input_floats(std::span<const Part> parts, const Order& order, const Share& to) {
+  KVARENA_ASSERT(order.part >= 0 && order.part < std::ssize(parts), "an order for no part");
   switch (order.work) {
     case Order::Work::product: return order.rows * row_floats(parts[order.part], to);
     case Order::Work::read: return order.rows;
+    case Order::Work::device_products: return order.rows * kTaskFloats;
     case Order::Work::stop:
-    case Order::Work::meet_devices:
-    case Order::Work::device_product: return 0;
+    case Order::Work::meet_devices: return 0;
   }
   return 0;
 }

@@ -20,14 +20,23 @@ using Part = std::variant<Projection*, HeadProjections*, DenseFeedForward*>;
 [[nodiscard]] std::vector<Part> parts_of(ModelWeights& weights);
 
 /// The driver's order to another rank. Its input follows: for a product the rows that the rank needs, for `read` the
-/// numbers of stored rows. An answer is [rows, outputs of the rank]; of rows that are read, those that it holds.
-/// Devices beside the ranks number parts of their own, and their rows do not come with the order.
+/// numbers of stored rows, for `device_products` so many DeviceTasks. An answer is [rows, outputs of the rank]; of rows
+/// that are read, those that it holds.
 struct Order {
-  enum class Work : int64_t { stop, product, read, meet_devices, device_product };
+  enum class Work : int64_t { stop, product, read, meet_devices, device_products };
   Work work = Work::stop;
   int64_t part = 0;
   int64_t rows = 0;
 };
+
+/// What the devices beside ranks compute: they number parts of their own, and their rows do not come with orders.
+struct DeviceTask {
+  int32_t part = 0;
+  int32_t rows = 0;
+
+  [[nodiscard]] bool operator==(const DeviceTask&) const = default;
+};
+inline constexpr int64_t kTaskFloats = sizeof(DeviceTask) / sizeof(float);
 
 /// Floats of the input that rank `to` gets.
 [[nodiscard]] int64_t input_floats(std::span<const Part> parts, const Order& order, const Share& to);

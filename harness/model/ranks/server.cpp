@@ -1,6 +1,7 @@
 #include "harness/model/ranks/server.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -27,32 +28,33 @@ class RankServer {
       channel_->receive(0, message, Patience::idle)->wait();
       const auto order = read_head<Order>(message);
       if (order.work == Order::Work::stop) return;
-      if (order.work == Order::Work::meet_devices || order.work == Order::Work::device_product) {
-        on_device(order);
+      const std::span<float> input = take(input_floats(parts_, order, share_), message.subspan(kOrderHead));
+      if (order.work == Order::Work::meet_devices || order.work == Order::Work::device_products) {
+        on_device(order, input);
       } else {
-        on_processor(order, message.subspan(kOrderHead));
+        on_processor(order, input);
       }
     }
   }
 
  private:
-  void on_device(const Order& order) {
-    KVARENA_ASSERT(device_ != nullptr, "the driver has a device, and this rank has none");
-    if (order.work == Order::Work::meet_devices) {
-      device_->meet(*channel_);
-    } else {
-      device_->compute(order.part, order.rows);
-    }
+  /// An order's input: in its own message when it is not too large for that.
+  [[nodiscard]] std::span<float> take(int64_t size, std::span<float> inside) {
+    if (size <= std::ssize(inside)) return inside.first(static_cast<size_t>(size));
+    const std::span<float> input = floats(input_, size);
+    channel_->receive(0, input)->wait();
+    return input;
   }
 
-  /// `input` came with the order, when it is not too large for that.
-  void on_processor(const Order& order, std::span<float> input) {
-    KVARENA_ASSERT(order.part >= 0 && order.part < static_cast<int64_t>(parts_.size()), "an order for no part");
-    const int64_t size = input_floats(parts_, order, share_);
-    if (size > std::ssize(input)) {
-      input = floats(input_, size);
-      channel_->receive(0, input)->wait();
-    }
+  void on_device(const Order& order, std::span<const float> input) {
+    KVARENA_ASSERT(device_ != nullptr, "the driver has a device, and this rank has none");
+    if (order.work == Order::Work::meet_devices) return device_->meet(*channel_);
+    std::vector<DeviceTask> tasks(static_cast<size_t>(order.rows));
+    std::memcpy(static_cast<void*>(tasks.data()), input.data(), input.size_bytes());
+    for (const DeviceTask& task : tasks) device_->compute(task.part, task.rows);
+  }
+
+  void on_processor(const Order& order, std::span<const float> input) {
     if (order.work == Order::Work::read) {
       read(parts_[order.part], {reinterpret_cast<const int32_t*>(input.data()), static_cast<size_t>(order.rows)});
     } else {

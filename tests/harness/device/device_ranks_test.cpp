@@ -42,6 +42,8 @@ class Ranks {
     emulated_nccl_wait_by(kernels::cuda_synchronize);
   }
   [[nodiscard]] Transformer& driver() { return *driver_; }
+  /// Messages from the driver to rank 1 so far.
+  [[nodiscard]] int64_t ordered() const { return room_->sent(0, 1); }
   /// Sends the others home; how they ended.
   [[nodiscard]] std::vector<std::string> end() {
     driver_.reset();
@@ -50,7 +52,8 @@ class Ranks {
   }
 
  private:
-  testing::ChannelMaker channels_ = testing::memory_channels();
+  std::shared_ptr<testing::Mailroom> room_ = std::make_shared<testing::Mailroom>();
+  testing::ChannelMaker channels_ = testing::memory_channels(room_);
   RankThreads<std::function<testing::RandomCheckpoint()>> others_;
   std::unique_ptr<Transformer> driver_;
 };
@@ -81,6 +84,12 @@ std::vector<float> answers(DeviceModel& model, std::span<const int32_t> prompt) 
     run(passes);
   }
   return all;
+}
+
+int64_t routers(const ModelConfig& config) {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse_layer(layer) ? 1 : 0;
+  return count;
 }
 
 bool same_bits(std::span<const float> a, std::span<const float> b) {
@@ -121,6 +130,23 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeviceRanks,
                                            "deepseek_v3"),
                          [](const auto& info) { return info.param; });
 
+/// Rows go by NCCL here, so that all messages are orders.
+TEST(DeviceRanks, HearOfAPassInOneMessageAndInOneMoreForEachRouter) {
+  for (const char* name : {"llama31", "deepseek_v3", "qwen3_moe_mixed"}) {
+    SCOPED_TRACE(name);
+    const testing::GoldenModel golden = golden_model(name);
+    Ranks ranks(golden, 2, Devices::own);
+    DeviceModel split(golden.config, golden.checkpoint(), kHalf, ranks.driver().ranks());
+    DeviceCache cache = split.make_cache();
+    for (const int32_t token : prompt_of(golden)) {
+      const DevicePass pass{.tokens = {&token, 1}, .cache = &cache};
+      const int64_t before = ranks.ordered();
+      (void)split.download(split.forward({&pass, 1}));
+      EXPECT_EQ(ranks.ordered() - before, 1 + routers(golden.config));
+    }
+  }
+}
+
 TEST(DeviceRanks, SessionsOverThemDecodeWhatTheyDecodeOverOneDevice) {
   const testing::GoldenModel golden = golden_model("llama31");
   const json verified = {{"name", "vericache"}, {"draft_length", 3}, {"drafter", {{"name", "knorm"}, {"keep", 0.5}}}};
@@ -141,6 +167,37 @@ TEST(DeviceRanks, SessionsOverThemDecodeWhatTheyDecodeOverOneDevice) {
     EXPECT_EQ(got.logits, expected.logits);
   }
   EXPECT_EQ(ranks.end()[1], "");
+}
+
+/// A method that fails in the second layer, whose attention is the host's.
+class Failing final : public AttentionHooks {
+ public:
+  void after_attention(int64_t layer, LayerCache& /*cache*/, const LayerQueries& /*queries*/,
+                       const float* /*lse*/) override {
+    if (layer == 1) throw UserError("enough");
+  }
+};
+
+TEST(DeviceRanks, StayOfUseWhenAPassIsGivenUpHalfWay) {
+  const testing::GoldenModel golden = golden_model("llama31");
+  const std::vector<int32_t> prompt = prompt_of(golden);
+  Ranks ranks(golden, 2, Devices::own);
+  ranks.driver().offload_to(std::make_unique<DeviceOffload>(
+      DeviceModel(golden.config, golden.checkpoint(), kHalf, ranks.driver().ranks()), 1 << 30));
+  std::vector<std::vector<float>> answers;
+  for (const bool fails : {false, true, false}) {
+    Failing hooks;
+    KvCache cache = ranks.driver().make_cache();
+    const SequencePass pass{.tokens = prompt, .cache = &cache, .hooks = fails ? &hooks : nullptr};
+    if (fails) {
+      EXPECT_THROW((void)ranks.driver().forward({&pass, 1}), UserError);
+      EXPECT_EQ(ranks.driver().lost(), "");
+    } else {
+      const std::span<const float> logits = ranks.driver().forward({&pass, 1});
+      answers.emplace_back(logits.begin(), logits.end());
+    }
+  }
+  EXPECT_EQ(answers.at(0), answers.at(1));
 }
 
 /// Computes some parts and then no more.
