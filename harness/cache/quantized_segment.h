@@ -41,8 +41,9 @@ class QuantizedSegment final : public PackedSegment {
 
   /// The values of a head that are still in 16 bits (or 32).
   [[nodiscard]] kernels::Cells recent_values(int64_t kv_head) const { return recent(heads_[kv_head]); }
-  /// Whether keys or values are packed under a transform, which queries or what is attended must take too.
-  [[nodiscard]] bool is_transformed() const { return format_.key_transform || format_.value_transform; }
+  /// What keys or values were packed under, which queries take too, and what is attended is freed of; null for none.
+  [[nodiscard]] const RowTransformPtr& key_transform() const { return format_.key_transform; }
+  [[nodiscard]] const RowTransformPtr& value_transform() const { return format_.value_transform; }
   /// What a copy of the codes elsewhere (on a device) is a copy of: a number that no other segment has. Codes that are
   /// there stay as they are, others only come behind them.
   [[nodiscard]] uint64_t version() const { return version_; }

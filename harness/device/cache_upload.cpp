@@ -76,10 +76,10 @@ void DeviceCache::follow_packed(const KvCache& host) {
       const auto* packed = dynamic_cast<const QuantizedSegment*>(segment.get());
       if (packed == nullptr) continue;
       if (count == fronts.size()) {
-        fronts.emplace_back(*packed);
+        fronts.emplace_back(*packed, maps_);
         changed = true;
       } else if (!fronts[count].is_of(*packed)) {
-        fronts[count] = PackedFront(*packed);
+        fronts[count] = PackedFront(*packed, maps_);
         changed = true;
       } else {
         changed = fronts[count].follow(*packed) || changed;
@@ -104,7 +104,10 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
           .action = "run this method on the host"});
   }
   prompt_length = host.prompt_length;
-  if (former) fronts_ = std::move(former->fronts_);
+  if (former) {
+    fronts_ = std::move(former->fronts_);
+    maps_ = std::move(former->maps_);
+  }
   former.reset();  // its memory is free for this one's
   follow_packed(host);
   const int64_t kv_heads = layers_.front().kv_heads;

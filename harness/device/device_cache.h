@@ -121,6 +121,7 @@ class DeviceCache {
   int64_t first_kept_ = 0;                        // every token from this one on is in the runs
   std::vector<PlacedMemory> memory_;              // [layers]: [kv_heads][keys, values][capacity - dropped]
   std::vector<std::vector<PackedFront>> fronts_;  // [layers], oldest first
+  HeadMapStore maps_;                             // of fronts_
 
   // Of the pass to come.
   bool chosen_ = false;

@@ -106,6 +106,10 @@ int64_t DeviceModel::Impl::make_room(Bring bring) {
   seen.at_least(rows * config.q_heads * shape().head_dim, moves);
   running.at_least(2 * rows * config.q_heads, moves);
   if (bring == Bring::everything) lse.at_least(rows * config.q_heads, moves);
+  if (any_mapped()) {
+    mapped.at_least(rows * config.q_heads * shape().head_dim, moves);
+    own.at_least(rows * config.q_heads * (shape().head_dim + 2), moves);
+  }
   if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
                     {.layers = config.layers,

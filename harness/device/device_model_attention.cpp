@@ -62,16 +62,20 @@ void DeviceModel::Impl::append(int64_t layer, const AttentionRows& from, kernels
   if (!stores.empty()) kernels::store_rows_cuda(stores, with, compute.stream());
 }
 
+kernels::AttentionState DeviceModel::Impl::part_of(const kernels::AttentionState& all, const Sequence& s) const {
+  const int64_t first = s.first_row * config.q_heads;
+  return {.out = all.out + first * shape().head_dim, .max = all.max + first, .sum = all.sum + first};
+}
+
 /// A sequence's queries and its part of the state of all rows.
 kernels::AttendProblem DeviceModel::Impl::problem_of(const Sequence& s, const AttentionRows& from,
                                                      const kernels::AttentionState& all) const {
-  const int64_t d = shape().head_dim, first = s.first_row * config.q_heads;
   return {.q = from.q + s.first_row * from.q_stride,
           .q_len = s.rows,
           .q_token_stride = from.q_stride,
-          .q_head_stride = d,
+          .q_head_stride = shape().head_dim,
           .dtype = options.cache,
-          .state = {.out = all.out + first * d, .max = all.max + first, .sum = all.sum + first}};
+          .state = part_of(all, s)};
 }
 
 kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
@@ -82,18 +86,57 @@ kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::Atte
           .scale = attention.scale()};
 }
 
+bool DeviceModel::Impl::any_mapped() const {
+  return std::ranges::any_of(sequences, [](const Sequence& s) {
+    return s.cache != nullptr && std::ranges::any_of(s.cache->fronts_, [](const std::vector<PackedFront>& fronts) {
+             return std::ranges::any_of(fronts, &PackedFront::is_mapped);
+           });
+  });
+}
+
 /// The packed entries of all sequences; a sequence's own one after the other, since they go to one state.
 void DeviceModel::Impl::attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
                                       kernels::CudaScratch& with) {
   for (size_t turn = 0;; ++turn) {
-    std::vector<kernels::AttendProblem> problems;
+    std::vector<FrontPass> fronts;
     for (const Sequence& s : sequences) {
       if (s.cache == nullptr || turn >= s.cache->fronts_[layer].size()) continue;
-      problems.push_back(problem_of(s, from, all));
-      problems.back().runs = s.cache->fronts_[layer][turn].runs();
+      fronts.push_back({&s, &s.cache->fronts_[layer][turn]});
     }
-    if (problems.empty()) return;
-    kernels::attend_cuda(attend_args(problems), with, compute.stream());
+    if (fronts.empty()) return;
+    attend_fronts(fronts, from, all, with);
+  }
+}
+
+/// Where keys were mapped, mapped queries attend; where values were, to a state of their own, which is freed of the map
+/// before it joins the others.
+void DeviceModel::Impl::attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from,
+                                      const kernels::AttentionState& all, kernels::CudaScratch& with) {
+  const int64_t d = shape().head_dim, heads = config.q_heads, width = heads * d;
+  const kernels::AttentionState apart{
+      .out = own.data(), .max = own.data() + rows * width, .sum = own.data() + rows * (width + heads)};
+  std::vector<kernels::AttendProblem> problems;
+  for (const auto& [s, front] : fronts) {
+    kernels::AttendProblem& problem = problems.emplace_back(problem_of(*s, from, all));
+    problem.runs = front->runs();
+    if (front->key_maps() != nullptr) {
+      float* const queries = mapped.data() + s->first_row * width;
+      front->key_maps()->apply(problem.q, from.q_stride, s->rows, heads, queries, compute.stream());
+      problem.q = queries;
+      problem.q_token_stride = width;
+    }
+    if (front->value_maps() == nullptr) continue;
+    problem.state = part_of(apart, *s);
+    kernels::init_attention_cuda(problem.state, s->rows, heads, d, compute.stream());
+  }
+  kernels::attend_cuda(attend_args(problems), with, compute.stream());
+  for (const auto& [s, front] : fronts) {
+    if (front->value_maps() == nullptr) continue;
+    kernels::AttentionState freed = part_of(apart, *s);
+    float* const values = mapped.data() + s->first_row * width;
+    front->value_maps()->apply(freed.out, width, s->rows, heads, values, compute.stream());
+    freed.out = values;
+    kernels::merge_attention_cuda(part_of(all, *s), freed, s->rows * heads, d, compute.stream());
   }
 }
 

@@ -29,6 +29,12 @@ struct DeviceModel::Impl {
     int64_t first_list = 0;  // where its lists begin among all
   };
 
+  /// Packed entries of one that it attends to.
+  struct FrontPass {
+    const Sequence* sequence = nullptr;
+    const PackedFront* front = nullptr;
+  };
+
   ModelConfig config;
   TransformerOptions options;
   DeviceWeights weights;
@@ -45,13 +51,15 @@ struct DeviceModel::Impl {
   StepInputs told;
   BroughtRows brought;
   int64_t moves = 0;
-  int64_t rows = 0;          // R, of the pass under way
-  Workspace x;               // [R, hidden_size], the residual stream
-  Workspace normed;          // [R, hidden_size]
-  Workspace seen;            // [R, q_heads, head_dim of the cache]
-  Workspace running;         // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace lse;             // [R, q_heads], when it is brought to the host
-  Workspace logits;          // [wanted rows, vocab_size]
+  int64_t rows = 0;   // R, of the pass under way
+  Workspace x;        // [R, hidden_size], the residual stream
+  Workspace normed;   // [R, hidden_size]
+  Workspace seen;     // [R, q_heads, head_dim of the cache]
+  Workspace running;  // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;      // [R, q_heads], when it is brought to the host
+  Workspace mapped;   // [R, q_heads, head_dim of the cache]: queries as mapped keys want them, or attended values
+  Workspace own;      // [R, q_heads, head_dim of the cache + 2]: attention state of mapped values
+  Workspace logits;   // [wanted rows, vocab_size]
   kernels::CudaBuffer best;  // [wanted rows] of int32_t
   PinnedWorkspace answer;
   PinnedWorkspace host_seen;  // [R, q_heads, head_dim of the cache], of rows that attended on the host
@@ -85,9 +93,14 @@ struct DeviceModel::Impl {
   void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
   void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
+  void attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from, const kernels::AttentionState& all,
+                     kernels::CudaScratch& with);
+  [[nodiscard]] bool any_mapped() const;
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
   [[nodiscard]] kernels::AttendProblem problem_of(const Sequence& s, const AttentionRows& from,
                                                   const kernels::AttentionState& all) const;
+  /// A sequence's part of a state of all rows.
+  [[nodiscard]] kernels::AttentionState part_of(const kernels::AttentionState& all, const Sequence& s) const;
   void attend_on_host(int64_t layer);
 
   [[nodiscard]] bool any_on_host() const {

@@ -52,13 +52,17 @@ void upload(const PackedEntries& to, const PackedEntries& from, int64_t before, 
 std::string PackedFront::cannot_hold(const Segment& segment) {
   const auto* quantized = dynamic_cast<const QuantizedSegment*>(&segment);
   if (quantized == nullptr) return fmt::format("entries in {} form that is a method's own", to_string(segment.form()));
-  if (quantized->is_transformed()) return "entries packed under a transform";
   if (quantized->shape().window > 0) return "packed entries under a sliding window";
   return {};
 }
 
-PackedFront::PackedFront(const QuantizedSegment& segment)
-    : version_(segment.version()), recent_(segment.recent_values(0)) {
+PackedFront::PackedFront(const QuantizedSegment& segment, HeadMapStore& maps)
+    : version_(segment.version()),
+      key_maps_(
+          maps.of(segment.key_transform(), HeadMaps::Use::queries, segment.shape().kv_heads, segment.shape().head_dim)),
+      value_maps_(maps.of(segment.value_transform(), HeadMaps::Use::attended, segment.shape().kv_heads,
+                          segment.shape().head_dim)),
+      recent_(segment.recent_values(0)) {
   for (int64_t h = 0; h < segment.shape().kv_heads; ++h) {
     keys_.push_back(segment.packed(h, CellKind::keys));
     values_.push_back(segment.packed(h, CellKind::values));

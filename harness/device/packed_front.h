@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/cache/quantized_segment.h"
+#include "harness/device/head_maps.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/device.h"
 
@@ -17,7 +18,7 @@ class PackedFront {
  public:
   /// Why the device cannot attend to a segment, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(const Segment& segment);
-  explicit PackedFront(const QuantizedSegment& segment);
+  PackedFront(const QuantizedSegment& segment, HeadMapStore& maps);
 
   [[nodiscard]] bool is_of(const QuantizedSegment& segment) const { return version_ == segment.version(); }
   /// Uploads what the segment has got since; whether there was anything.
@@ -25,6 +26,10 @@ class PackedFront {
 
   /// [kv_heads], for attend_cuda(); until the next follow().
   [[nodiscard]] const kernels::HeadRun* runs() const { return runs_.data(); }
+  /// What queries take before they attend, and what is taken from what they attended; null for nothing.
+  [[nodiscard]] const HeadMaps* key_maps() const { return key_maps_.get(); }
+  [[nodiscard]] const HeadMaps* value_maps() const { return value_maps_.get(); }
+  [[nodiscard]] bool is_mapped() const { return key_maps_ != nullptr || value_maps_ != nullptr; }
   [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
 
  private:
@@ -33,6 +38,7 @@ class PackedFront {
   int64_t lay_out(char* base);
 
   uint64_t version_;
+  HeadMapsPtr key_maps_, value_maps_;
   kernels::Cells recent_;                              // shape of values that are not packed
   int64_t entries_ = 0, packed_values_ = 0;            // that were uploaded
   int64_t room_ = 0, recent_room_ = 0;                 // entries, and values that are not packed

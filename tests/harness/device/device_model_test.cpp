@@ -427,16 +427,16 @@ TEST_F(DeviceModelTest, CachesThatTheDeviceCannotHoldAreRefusedWithASentence) {
   const KvCache wide = filled(config, DType::f32, 40);
   EXPECT_NE(refusal([&] { (void)model.to_device(wide); }).find("entries in f32"), std::string::npos);
 
-  KvCache packed = filled(config, DType::bf16, 40);
-  LayerCache& layer = packed.layers[1];
-  const kernels::QuantFormat format{.bits = 4, .group_size = 16, .token_groups = true};
-  const QuantizedFormat turned{
-      .keys = format, .values = format, .key_transform = hadamard_transform(layer.shape().head_dim, std::nullopt)};
-  layer.insert_before_tail(std::make_unique<QuantizedSegment>(layer.shape(), turned, layer.ledger()));
-  EXPECT_NE(refusal([&] { (void)model.to_device(packed); }).find("under a transform"), std::string::npos);
-
   const testing::GoldenModel sliding = testing::golden_model("mistral");
   const DeviceModel narrow(sliding.config, sliding.checkpoint(), kBf16);
+  KvCache packed = filled(sliding.config, DType::bf16, 40);
+  LayerCache& layer = packed.layers[0];
+  const kernels::QuantFormat format{.bits = 4, .group_size = 16, .token_groups = true};
+  const QuantizedFormat formats{.keys = format, .values = format};
+  layer.insert_before_tail(std::make_unique<QuantizedSegment>(layer.shape(), formats, layer.ledger()));
+  EXPECT_NE(refusal([&] { (void)narrow.to_device(packed); }).find("packed entries under a sliding window"),
+            std::string::npos);
+
   KvCache some = filled(sliding.config, DType::bf16, 40);
   (void)narrow.to_device(some);
   some.layers[0].tail().keep(Lists(static_cast<size_t>(sliding.config.kv_heads), range(0, 40, 2)));

@@ -169,8 +169,8 @@ TEST(DeviceOffload, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   EXPECT_EQ(offloaded.device().twins().uploads(), 1);
 }
 
-/// Packs all but fewer than 16 of the newest keys of every layer, and all but the 20 newest values. Whether keys were
-/// packed.
+/// Packs all but fewer than 16 of the newest keys of every layer, and all but the 20 newest values, or under a
+/// transform as many as keys. Whether keys were packed.
 bool pack(KvCache& cache, const QuantizedFormat& format) {
   constexpr int64_t kBlock = 16, kResidual = 20;
   bool keys = false;
@@ -182,7 +182,8 @@ bool pack(KvCache& cache, const QuantizedFormat& format) {
     if (due > 0) packed.take(layer.tail(), due);
     keys = due > 0;
     const int64_t exact = packed.unpacked_values() + layer.tail().entries(0);
-    packed.pack_values(std::clamp<int64_t>(exact - kResidual, 0, packed.unpacked_values()));
+    const int64_t stay = format.value_transform ? layer.tail().entries(0) : kResidual;
+    packed.pack_values(std::clamp<int64_t>(exact - stay, 0, packed.unpacked_values()));
   }
   return keys;
 }
@@ -194,8 +195,11 @@ TEST(DeviceOffload, WhatACodecPacksIsAttendedToWhereItLiesAndFollowsStepByStep) 
   kernels::QuantFormat listed_keys = listed;
   listed_keys.token_groups = true;
   const std::vector<float> levels{-1, -0.6F, -0.3F, -0.1F, 0.1F, 0.3F, 0.6F, 1};
+  const RowTransformPtr turned = random_rotation(32, 3), signs = hadamard_transform(32, 5);
   const QuantizedFormat formats[] = {
       {.keys = two, .values = two},
+      {.keys = two, .values = two, .key_transform = turned},
+      {.keys = listed, .values = two, .key_transform = turned, .value_transform = signs, .key_levels = levels},
       {.keys = listed_keys, .values = listed, .key_levels = levels, .value_levels = levels}};
   const std::vector<int32_t> tokens = tiny_prompt(340);
   constexpr int64_t kPrompt = 300, kSteps = 40;  // a front outgrows its room
