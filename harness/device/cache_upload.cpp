@@ -76,20 +76,22 @@ void DeviceCache::follow_packed(const KvCache& host) {
       const auto* packed = dynamic_cast<const QuantizedSegment*>(segment.get());
       if (packed == nullptr) continue;
       if (count == fronts.size()) {
-        fronts.emplace_back(*packed, maps_);
+        fronts.emplace_back(*packed, maps_, *uploads_);
         changed = true;
       } else if (!fronts[count].is_of(*packed)) {
-        fronts[count] = PackedFront(*packed, maps_);
+        fronts[count] = PackedFront(*packed, maps_, *uploads_);
         changed = true;
       } else {
-        changed = fronts[count].follow(*packed) || changed;
+        changed = fronts[count].follow(*packed, *uploads_) || changed;
       }
       ++count;
     }
     changed = changed || count < fronts.size();
     fronts.erase(fronts.begin() + static_cast<int64_t>(count), fronts.end());
   }
-  if (changed) ++moves_;
+  if (!changed) return;
+  uploads_->finish();
+  ++moves_;
 }
 
 DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens,
@@ -107,6 +109,7 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
   if (former) {
     fronts_ = std::move(former->fronts_);
     maps_ = std::move(former->maps_);
+    uploads_ = std::move(former->uploads_);
   }
   former.reset();  // its memory is free for this one's
   follow_packed(host);
@@ -126,12 +129,11 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
     for (int64_t head = 0; head < kv_heads; ++head) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         const std::vector<std::byte> bytes = joined(segments, layers_[layer], head, kind, entries(layer, head));
-        if (bytes.empty()) continue;
-        kernels::cuda_upload(cells(layer, head, kind).data, bytes.data(), std::ssize(bytes), nullptr);
-        kernels::cuda_synchronize(nullptr);
+        uploads_->add(cells(layer, head, kind).data, bytes.data(), 0, std::ssize(bytes));
       }
     }
   }
+  uploads_->finish();
 }
 
 }  // namespace kvarena::device

@@ -122,6 +122,7 @@ class DeviceCache {
   std::vector<PlacedMemory> memory_;              // [layers]: [kv_heads][keys, values][capacity - dropped]
   std::vector<std::vector<PackedFront>> fronts_;  // [layers], oldest first
   HeadMapStore maps_;                             // of fronts_
+  std::unique_ptr<SmallUploads> uploads_ = std::make_unique<SmallUploads>();
 
   // Of the pass to come.
   bool chosen_ = false;

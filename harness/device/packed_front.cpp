@@ -31,20 +31,15 @@ int64_t codebook_bytes(const kernels::QuantFormat& format) {
   return format.levels == kernels::Levels::codebook ? (int64_t{1} << format.bits) * int64_t{sizeof(float)} : 0;
 }
 
-/// Bytes begin .. end-1.
-void upload(void* to, const void* from, int64_t begin, int64_t end) {
-  if (to == nullptr || begin >= end) return;
-  kernels::cuda_upload(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin, nullptr);
-}
-
 /// Entries before .. after-1 of one side of a head.
-void upload(const PackedEntries& to, const PackedEntries& from, int64_t before, int64_t after) {
+void upload(const PackedEntries& to, const PackedEntries& from, int64_t before, int64_t after, SmallUploads& uploads) {
   if (before == after) return;
   const SideBytes begin = settled_bytes(from, before), end = bytes_of(from, after);
-  upload(to.codes, from.codes, begin.codes, end.codes);
-  upload(to.scale, from.scale, begin.meta, end.meta);
-  upload(to.zero, from.zero, begin.meta, end.meta);
-  if (before == 0) upload(const_cast<float*>(to.format.codebook), from.format.codebook, 0, codebook_bytes(from.format));
+  uploads.add(to.codes, from.codes, begin.codes, end.codes);
+  uploads.add(to.scale, from.scale, begin.meta, end.meta);
+  uploads.add(to.zero, from.zero, begin.meta, end.meta);
+  if (before > 0) return;
+  uploads.add(const_cast<float*>(to.format.codebook), from.format.codebook, 0, codebook_bytes(from.format));
 }
 
 }  // namespace
@@ -56,7 +51,7 @@ std::string PackedFront::cannot_hold(const Segment& segment) {
   return {};
 }
 
-PackedFront::PackedFront(const QuantizedSegment& segment, HeadMapStore& maps)
+PackedFront::PackedFront(const QuantizedSegment& segment, HeadMapStore& maps, SmallUploads& uploads)
     : version_(segment.version()),
       key_maps_(
           maps.of(segment.key_transform(), HeadMaps::Use::queries, segment.shape().kv_heads, segment.shape().head_dim)),
@@ -69,7 +64,7 @@ PackedFront::PackedFront(const QuantizedSegment& segment, HeadMapStore& maps)
   }
   for (size_t h = 0; h < keys_.size(); ++h) runs_.push_back({.packed_keys = &keys_[h], .packed_values = &values_[h]});
   lay_out(nullptr);
-  follow(segment);
+  follow(segment, uploads);
 }
 
 int64_t PackedFront::lay_out(char* base) {
@@ -105,22 +100,21 @@ void PackedFront::make_room(int64_t entries, int64_t recent) {
   lay_out(static_cast<char*>(memory_.data()));
 }
 
-bool PackedFront::follow(const QuantizedSegment& segment) {
+bool PackedFront::follow(const QuantizedSegment& segment, SmallUploads& uploads) {
   const int64_t entries = segment.entries(0), recent = segment.unpacked_values(), packed = entries - recent;
   if (entries == entries_ && packed == packed_values_) return false;
   if (entries > room_ || recent > recent_room_) make_room(entries, recent);
   for (size_t h = 0; h < runs_.size(); ++h) {
     const auto head = static_cast<int64_t>(h);
-    upload(keys_[h], segment.packed(head, CellKind::keys), entries_, entries);
-    upload(values_[h], segment.packed(head, CellKind::values), packed_values_, packed);
+    upload(keys_[h], segment.packed(head, CellKind::keys), entries_, entries, uploads);
+    upload(values_[h], segment.packed(head, CellKind::values), packed_values_, packed, uploads);
     const kernels::Cells values = segment.recent_values(head);
-    upload(const_cast<void*>(runs_[h].values), values.data, 0,
-           kernels::cell_bytes(recent, values.head_dim, values.dtype));
+    uploads.add(const_cast<void*>(runs_[h].values), values.data, 0,
+                kernels::cell_bytes(recent, values.head_dim, values.dtype));
     runs_[h].entries = entries;
     runs_[h].packed_key_count = entries;
     runs_[h].packed_value_count = packed;
   }
-  kernels::cuda_synchronize(nullptr);
   entries_ = entries;
   packed_values_ = packed;
   return true;

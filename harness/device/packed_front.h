@@ -7,6 +7,7 @@
 
 #include "harness/cache/quantized_segment.h"
 #include "harness/device/head_maps.h"
+#include "harness/device/small_uploads.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/device.h"
 
@@ -18,11 +19,12 @@ class PackedFront {
  public:
   /// Why the device cannot attend to a segment, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(const Segment& segment);
-  PackedFront(const QuantizedSegment& segment, HeadMapStore& maps);
+  /// What it uploads is there after uploads.finish().
+  PackedFront(const QuantizedSegment& segment, HeadMapStore& maps, SmallUploads& uploads);
 
   [[nodiscard]] bool is_of(const QuantizedSegment& segment) const { return version_ == segment.version(); }
   /// Uploads what the segment has got since; whether there was anything.
-  bool follow(const QuantizedSegment& segment);
+  bool follow(const QuantizedSegment& segment, SmallUploads& uploads);
 
   /// [kv_heads], for attend_cuda(); until the next follow().
   [[nodiscard]] const kernels::HeadRun* runs() const { return runs_.data(); }

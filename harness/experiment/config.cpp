@@ -125,9 +125,8 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .min(1)
       .max(1024)
       .doc(
-          "processes that share the weights and their products, each with a device where `device` is cuda; results "
-          "have "
-          "the same bits for any number");
+          "processes that share the weights and their products, each with a device where `device` is cuda; bits of "
+          "results are the same for any number");
   p("ranks_at", ranks_at)
       .doc("HOST:PORT of the machine that runs the model, where the others join (kvarena rank); empty = started there");
 }

@@ -47,7 +47,7 @@ inline constexpr int64_t kOrderHead = sizeof(Order) / sizeof(float);
 
 /// What a rank says of itself when all have met; the driver compares it with its own.
 struct Introduction {
-  int64_t version = 1;  // of these messages
+  int64_t version = 2;  // of these messages
   int64_t rank = 0;
   int64_t ranks = 0;
   int64_t parts = 0;
