@@ -2,6 +2,7 @@
 // its bits are those of one device.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -251,8 +252,8 @@ TEST(Nccl, IsSaidToBeMissingWhereItIs) {
 
 /// A library whose messages are under way for ever, until their communicator is ended.
 struct Silent {
-  static inline int async_result = 0;
-  static inline bool aborted = false;
+  static inline std::atomic<int> async_result = 0;
+  static inline std::atomic<bool> aborted = false;
 
   static std::shared_ptr<const NcclLibrary> library() {
     async_result = 0;
