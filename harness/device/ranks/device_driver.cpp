@@ -98,11 +98,7 @@ void DeviceDriver::collect(const DeviceProjection& w, const float* x, int64_t ro
     coming.push_back({.other = rank, .data = replies_[rank].at_least(count, moves_), .count = count});
   }
   share_->exchange().exchange({}, coming, stream);
-  for (const Letter& reply : coming) {
-    const RowRange place = share_->of(reply.other).of(w.out);
-    kernels::cuda_copy_rows(whole + place.begin, w.out * 4, reply.data, place.count() * 4, place.count() * 4, rows,
-                            stream);
-  }
+  for (const Letter& reply : coming) share_->place(reply.other, reply.data, rows, w.out, whole, stream);
   if (add) kernels::add_into_cuda(y, whole, rows * w.out, stream);
 }
 

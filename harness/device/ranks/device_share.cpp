@@ -4,6 +4,12 @@
 
 namespace kvarena::device {
 
+void DeviceShare::place(int64_t rank, const float* from, int64_t rows, int64_t width, float* to,
+                        kernels::CudaStream stream) const {
+  const RowRange columns = of(rank).of(width);
+  kernels::cuda_copy_rows(to + columns.begin, width * 4, from, columns.count() * 4, columns.count() * 4, rows, stream);
+}
+
 const float* DeviceShare::inner(const DeviceDense& weights, const float* in, int64_t rows, kernels::CudaStream stream) {
   const int64_t size = weights.down.matrix.k(), held = share_.of(size).count();
   float* own = inner_[share_.rank].at_least(rows * held, moves_);
@@ -18,9 +24,7 @@ const float* DeviceShare::inner(const DeviceDense& weights, const float* in, int
   exchange_->exchange(out, coming, stream);
   float* whole = whole_.at_least(rows * size, moves_);
   for (int64_t rank = 0; rank < share_.ranks; ++rank) {
-    const RowRange place = of(rank).of(size);
-    kernels::cuda_copy_rows(whole + place.begin, size * 4, inner_[rank].data(), place.count() * 4, place.count() * 4,
-                            rows, stream);
+    place(rank, inner_[rank].data(), rows, size, whole, stream);
   }
   return whole;
 }

@@ -19,6 +19,8 @@ class DeviceShare {
   [[nodiscard]] int64_t ranks() const { return share_.ranks; }
   [[nodiscard]] Exchange& exchange() { return *exchange_; }
 
+  /// A rank's columns `from` [rows, its share of width], to their place in `to` [rows, width].
+  void place(int64_t rank, const float* from, int64_t rows, int64_t width, float* to, kernels::CudaStream stream) const;
   /// The inner numbers of all ranks, [rows, size], from `in` [rows, hidden_size]: each output row of what follows needs
   /// them all, so that they go from every rank to every other.
   [[nodiscard]] const float* inner(const DeviceDense& weights, const float* in, int64_t rows,

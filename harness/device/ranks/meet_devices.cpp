@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <vector>
 
 #include "harness/device/ranks/host_exchange.h"
 #include "harness/device/ranks/nccl_exchange.h"
+#include "harness/model/ranks/parts.h"
 
 namespace kvarena::device {
 namespace {
@@ -25,24 +25,6 @@ struct Verdict {
   int64_t nccl = 0;
   NcclId id;
 };
-
-/// A record as a message.
-template <class T>
-void send(RankChannel& channel, int64_t to, const T& record) {
-  static_assert(sizeof(T) % sizeof(float) == 0);
-  std::vector<float> message(sizeof(T) / sizeof(float));
-  std::memcpy(message.data(), &record, sizeof(T));
-  channel.send(to, message)->wait();
-}
-
-template <class T>
-[[nodiscard]] T receive(RankChannel& channel, int64_t from) {
-  std::vector<float> message(sizeof(T) / sizeof(float));
-  channel.receive(from, message)->wait();
-  T record;
-  std::memcpy(static_cast<void*>(&record), message.data(), sizeof(T));
-  return record;
-}
 
 template <size_t N>
 void write(char (&to)[N], const std::string& text) {
@@ -78,16 +60,16 @@ Met meet_devices(RankChannel& channel, std::shared_ptr<const NcclLibrary> nccl, 
   Verdict verdict;
   if (share.rank == 0) {
     std::vector<Card> cards{own};
-    for (int64_t rank = 1; rank < share.ranks; ++rank) cards.push_back(receive<Card>(channel, rank));
+    for (int64_t rank = 1; rank < share.ranks; ++rank) cards.push_back(receive_record<Card>(channel, rank));
     met.detour = obstacle(cards);
     if (met.detour.empty() && nccl->get_unique_id(&verdict.id) != NcclLibrary::kSuccess) {
       met.detour = "NCCL finds no way between machines";
     }
     verdict.nccl = met.detour.empty() ? 1 : 0;
-    for (int64_t rank = 1; rank < share.ranks; ++rank) send(channel, rank, verdict);
+    for (int64_t rank = 1; rank < share.ranks; ++rank) send_record(channel, rank, verdict);
   } else {
-    send(channel, 0, own);
-    verdict = receive<Verdict>(channel, 0);
+    send_record(channel, 0, own);
+    verdict = receive_record<Verdict>(channel, 0);
   }
   if (verdict.nccl == 0) {
     met.exchange = std::make_unique<HostExchange>(channel);

@@ -57,9 +57,7 @@ void RankDriver::greet(ModelWeights& weights, const std::string& fingerprint) {
   const Introduction self = introduce(channel_->share(), weights, fingerprint);
   held_bytes_ = {self.held_bytes};
   for (int64_t i = 1; i < ranks_; ++i) {
-    std::vector<float> message(sizeof(Introduction) / sizeof(float));
-    channel_->receive(i, message)->wait();
-    const auto other = read_head<Introduction>(message);
+    const auto other = receive_record<Introduction>(*channel_, i);
     if (other.version != self.version) refuse(i, ranks_, "another program", "this one");
     if (other.rank != i || other.ranks != ranks_) {
       refuse(i, ranks_, fmt::format("the share of rank {} of {}", other.rank, other.ranks), "its own");

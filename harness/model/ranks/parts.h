@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "harness/model/ranks/channel.h"
 #include "harness/model/weights.h"
 
 namespace kvarena {
@@ -68,6 +69,22 @@ template <class T>
 template <class T>
 void write_head(const T& head, std::span<float> message) {
   std::memcpy(message.data(), &head, sizeof head);
+}
+
+/// One of these, or another record of whole floats, as a message of its own.
+template <class T>
+void send_record(RankChannel& channel, int64_t to, const T& record) {
+  static_assert(sizeof(T) % sizeof(float) == 0);
+  std::vector<float> message(sizeof(T) / sizeof(float));
+  write_head(record, message);
+  channel.send(to, message)->wait();
+}
+template <class T>
+[[nodiscard]] T receive_record(RankChannel& channel, int64_t from) {
+  static_assert(sizeof(T) % sizeof(float) == 0);
+  std::vector<float> message(sizeof(T) / sizeof(float));
+  channel.receive(from, message)->wait();
+  return read_head<T>(message);
 }
 
 /// Stored rows of a part: of heads, numbered head * n + row.

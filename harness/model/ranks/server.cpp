@@ -141,9 +141,7 @@ void serve_rank(const ModelConfig& config, const Checkpoint& checkpoint, kernels
   ModelWeights weights = load_weights(config, checkpoint, dtype, channel.share());
   const Introduction self = introduce(channel.share(), weights, fingerprint_of(checkpoint));
   channel.meet();
-  std::vector<float> message(sizeof self / sizeof(float));
-  write_head(self, message);
-  channel.send(0, message)->wait();
+  send_record(channel, 0, self);
   RankServer(channel, weights, device).run();
 }
 

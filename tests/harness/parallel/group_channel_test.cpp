@@ -146,9 +146,7 @@ class Idler {
       ModelWeights weights = load_weights(config, checkpoint, DType::bf16, share);
       const auto channel = channels(share);
       channel->meet();
-      std::vector<float> message(sizeof(Introduction) / sizeof(float));
-      write_head(introduce(share, weights, fingerprint_of(checkpoint)), message);
-      channel->send(0, message)->wait();
+      send_record(*channel, 0, introduce(share, weights, fingerprint_of(checkpoint)));
       while (stays && !released_) std::this_thread::sleep_for(10ms);
     });
   }
