@@ -21,20 +21,11 @@ TreeView::TreeView(const EntrySegment& base, std::span<const int32_t> parents)
 
 int64_t TreeView::before() const { return base_->entries(0) - static_cast<int64_t>(parents_.size()); }
 
-std::vector<int32_t> TreeView::path(int64_t t, int64_t first) const {
-  std::vector<int32_t> list(static_cast<size_t>(before() - first));
-  std::iota(list.begin(), list.end(), 0);
-  const auto own = static_cast<int64_t>(list.size());
-  for (int64_t row = t; row >= 0; row = parents_[row]) list.push_back(static_cast<int32_t>(before() - first + row));
-  std::reverse(list.begin() + own, list.end());
-  return list;
-}
-
 /// Whole chunks before the tree are seen by all rows alike and read once; what is left of the run is listed for each
-/// row. A run may be cut at whole chunks without changing a bit (kernels/attention).
+/// row.
 void TreeView::attend(const LayerQueries& queries, bool /*causal*/, kernels::AttentionState& state) const {
   const LayerShape& shape = base_->shape();
-  const int64_t shared = before() / kernels::kChunk * kernels::kChunk;
+  const int64_t shared = entries_before_paths(before());
   std::vector<kernels::HeadRun> front;
   std::vector<kernels::HeadRun> back;
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
@@ -48,7 +39,7 @@ void TreeView::attend(const LayerQueries& queries, bool /*causal*/, kernels::Att
   }
   if (shared > 0) attend_runs(shape, front, queries, /*causal=*/false, state);
   for (int64_t t = 0; t < queries.q_len; ++t) {
-    const std::vector<int32_t> list = path(t, shared);
+    const std::vector<int32_t> list = tree_path(parents_, t, before(), shared);
     for (kernels::HeadRun& run : back) {
       run.index = list.data();
       run.index_count = static_cast<int64_t>(list.size());
@@ -66,7 +57,7 @@ void TreeView::add_probabilities(const LayerQueries& queries, bool /*causal*/, c
   const LayerShape& shape = base_->shape();
   std::vector<float> found;
   for (int64_t t = 0; t < queries.q_len; ++t) {
-    const std::vector<int32_t> list = path(t, 0);
+    const std::vector<int32_t> list = tree_path(parents_, t, before(), 0);
     const auto width = static_cast<int64_t>(list.size());
     std::vector<kernels::HeadRun> runs;
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
@@ -90,10 +81,24 @@ std::unique_ptr<Segment> TreeView::clone(const LedgerPtr& /*ledger*/) const {
   return std::make_unique<TreeView>(*base_, parents_);
 }
 
-std::vector<int32_t> tree_depths(std::span<const int32_t> parents) {
-  std::vector<int32_t> depths;
-  for (const int32_t parent : parents) depths.push_back(parent < 0 ? 0 : depths[parent] + 1);
-  return depths;
+int64_t entries_before_paths(int64_t before) { return before / kernels::kChunk * kernels::kChunk; }
+
+std::vector<int32_t> tree_path(std::span<const int32_t> parents, int64_t row, int64_t before, int64_t first) {
+  std::vector<int32_t> list(static_cast<size_t>(before - first));
+  std::iota(list.begin(), list.end(), 0);
+  const auto own = std::ssize(list);
+  for (; row >= 0; row = parents[row]) list.push_back(static_cast<int32_t>(before - first + row));
+  std::reverse(list.begin() + own, list.end());
+  return list;
+}
+
+void append_positions(int64_t before, int64_t count, std::span<const int32_t> parents,
+                      std::vector<int32_t>& positions) {
+  const int64_t first = std::ssize(positions);
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t parent = parents.empty() ? row - 1 : parents[row];
+    positions.push_back(parent < 0 ? static_cast<int32_t>(before) : positions[first + parent] + 1);
+  }
 }
 
 }  // namespace kvarena

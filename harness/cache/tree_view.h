@@ -29,15 +29,23 @@ class TreeView final : public Segment {
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
-  /// Entries that row t sees from `first` on, counted from there.
-  [[nodiscard]] std::vector<int32_t> path(int64_t t, int64_t first) const;
   [[nodiscard]] int64_t before() const;
 
   const EntrySegment* base_;
   std::vector<int32_t> parents_;
 };
 
-/// Positions of a tree's rows, counted from that of its roots: their depths.
-[[nodiscard]] std::vector<int32_t> tree_depths(std::span<const int32_t> parents);
+/// Of `before` entries in front of a tree, those that are attended for all rows at once: whole chunks, after which a
+/// run may be cut without changing a bit (kernels/attention).
+[[nodiscard]] int64_t entries_before_paths(int64_t before);
+
+/// What a row of a tree behind `before` entries sees from entry `first` on, counted from there: what stood before the
+/// tree, then its path.
+[[nodiscard]] std::vector<int32_t> tree_path(std::span<const int32_t> parents, int64_t row, int64_t before,
+                                             int64_t first);
+
+/// Positions of a pass's `count` tokens behind `before` others: a chain's where parents are empty, otherwise those of a
+/// tree, whose rows stand at their depths.
+void append_positions(int64_t before, int64_t count, std::span<const int32_t> parents, std::vector<int32_t>& positions);
 
 }  // namespace kvarena

@@ -48,17 +48,22 @@ bool DeviceTwin::follow(const KvCache& host) {
     if (versions_of(host.layers[i]) != layers_[i].versions) return false;
     taken_back = std::max(taken_back, layers_[i].newest - host.layers[i].tail().intact());
   }
-  const int64_t length = cache_->length() - taken_back;
-  if (length != host.length || !cache_->may_truncate(length)) return false;
+  const int64_t length = cache_->length() - taken_back, more = host.length - length;
+  if (more < 0 || !cache_->may_truncate(length)) return false;
   cache_->truncate(length);
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (int64_t head = 0; head < host.layers[i].shape().kv_heads; ++head) {
-      const int64_t entries = cache_->entries(static_cast<int64_t>(i), head);
+      const int64_t entries = cache_->entries(static_cast<int64_t>(i), head) + more;
       if (entries != DeviceCache::entries_in_run(host.layers[i], head)) return false;
     }
   }
   cache_->follow_packed(host);
   return true;
+}
+
+void DeviceTwin::take_newest(KvCache& host) {
+  cache_->take_newest(host);
+  for (size_t layer = 0; layer < layers_.size(); ++layer) remember(host, layer);
 }
 
 void DeviceTwin::remember(KvCache& host, size_t layer) {
@@ -109,11 +114,11 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
       make_room(bytes_of(host, expected), twins);
       twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former)));
       twins[i]->layers_.resize(host.layers.size());
-      for (size_t layer = 0; layer < host.layers.size(); ++layer) twins[i]->remember(host, layer);
       uploads_ += host.length > 0 ? 1 : 0;
     } else if (needed > twins[i]->cache_->capacity()) {
       make_room(bytes_of(host, needed), twins);  // it moves: old and new at once
     }
+    twins[i]->take_newest(host);
     caches.push_back(&*twins[i]->cache_);
   }
   return caches;

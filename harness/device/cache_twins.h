@@ -28,6 +28,8 @@ class DeviceTwin final : public CacheTwin {
   friend class CacheTwins;
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one.
   [[nodiscard]] bool follow(const KvCache& host);
+  /// Takes over what the host has got elsewhere since; copy and host are alike then.
+  void take_newest(KvCache& host);
   /// Copy and host are alike in a layer now.
   void remember(KvCache& host, size_t layer);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "harness/device/device_cache.h"
 
@@ -25,17 +27,18 @@ std::vector<const EntrySegment*> segments_of(const LayerCache& layer) {
   return segments;
 }
 
-/// One kind of one head's entries, one behind the other in cells of their own.
+/// One kind of one head's entries from `first` on, one behind the other in cells of their own.
 std::vector<std::byte> joined(const std::vector<const EntrySegment*>& segments, const LayerShape& shape, int64_t head,
-                              CellKind kind, int64_t entries) {
-  std::vector<std::byte> bytes(static_cast<size_t>(kernels::cell_bytes(entries, shape.head_dim, shape.dtype)));
-  int64_t at = 0;
+                              CellKind kind, int64_t first, int64_t entries) {
+  std::vector<std::byte> bytes(static_cast<size_t>(kernels::cell_bytes(entries - first, shape.head_dim, shape.dtype)));
+  int64_t before = 0;
   for (const EntrySegment* segment : segments) {
     const kernels::HeadRun run = segment->run(head);
-    if (run.entries == 0) continue;
+    const int64_t skipped = std::clamp<int64_t>(first - before, 0, run.entries), taken = run.entries - skipped;
     const Cells from = cells_of(shape, kind, kind == CellKind::keys ? run.keys : run.values);
-    kernels::copy_entries(from, 0, run.entries, cells_of(shape, kind, bytes.data()), at);
-    at += run.entries;
+    if (taken > 0)
+      kernels::copy_entries(from, skipped, taken, cells_of(shape, kind, bytes.data()), before + skipped - first);
+    before += run.entries;
   }
   return bytes;
 }
@@ -124,12 +127,28 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
   }
   reserve(host.length + tokens, nullptr);
   length_ = host.length;
+  upload(host, 0);
+}
+
+void DeviceCache::take_newest(const KvCache& host) {
+  const int64_t first = length_;
+  if (first == host.length) return;
+  reserve(host.length, nullptr);
+  length_ = host.length;
+  upload(host, first);
+}
+
+/// Whole cells, of which the first may hold some that are there.
+void DeviceCache::upload(const KvCache& host, int64_t first) {
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    const LayerShape& shape = layers_[layer];
     const std::vector<const EntrySegment*> segments = segments_of(host.layers[layer]);
-    for (int64_t head = 0; head < kv_heads; ++head) {
+    for (int64_t head = 0; head < shape.kv_heads; ++head) {
+      const int64_t held = std::max<int64_t>(0, first - dropped(layer)[head]) / kernels::kCell * kernels::kCell;
+      const int64_t begin = kernels::cell_bytes(held, shape.head_dim, shape.dtype);
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
-        const std::vector<std::byte> bytes = joined(segments, layers_[layer], head, kind, entries(layer, head));
-        uploads_->add(cells(layer, head, kind).data, bytes.data(), 0, std::ssize(bytes));
+        const std::vector<std::byte> bytes = joined(segments, shape, head, kind, held, entries(layer, head));
+        uploads_->add(static_cast<char*>(cells(layer, head, kind).data) + begin, bytes.data(), 0, std::ssize(bytes));
       }
     }
   }

@@ -56,6 +56,8 @@ class DeviceCache {
               std::optional<DeviceCache> former = {});
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
+  /// Takes over the entries that the host's heads have got behind those that both hold.
+  void take_newest(const KvCache& host);
   DeviceCache(DeviceCache&&) = default;
   DeviceCache& operator=(DeviceCache&&) = default;
 
@@ -92,6 +94,8 @@ class DeviceCache {
     kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
   };
 
+  /// Brings what the host's heads hold from token `first` on, of length() tokens.
+  void upload(const KvCache& host, int64_t first);
   /// Room for so many tokens.
   void reserve(int64_t tokens, kernels::CudaStream stream);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values

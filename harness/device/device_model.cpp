@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/device/device_model_impl.h"
 #include "harness/device/device_products.h"
@@ -38,7 +39,12 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
       continue;
     }
     check_window(config, pass.cache->length() + std::ssize(pass.tokens));
-    if (pass.attended != nullptr && std::ranges::any_of(shapes, [](const LayerShape& s) { return s.window > 0; })) {
+    const bool windows = std::ranges::any_of(shapes, [](const LayerShape& s) { return s.window > 0; });
+    KVARENA_ASSERT(
+        pass.parents.empty() || (pass.parents.size() == pass.tokens.size() && pass.attended == nullptr &&
+                                 pass.cache->full() && pass.cache->placement() == Placement::device && !windows),
+        "a tree over what is not all there");
+    if (pass.attended != nullptr && windows) {
       fail({.place = fmt::format("{} on the device", config.name),
             .found = "chosen positions and a sliding window",
             .expected = "layers that see every entry"});
@@ -62,9 +68,13 @@ void DeviceModel::Impl::prepare(std::span<const DevicePass> batch) {
       pass.cache->reserve(before + fresh, compute.stream());
       pass.cache->choose(pass.attended, fresh);
     }
-    sequences.push_back({&pass, pass.cache, rows, fresh, before + fresh, listed});
+    Sequence& s = sequences.emplace_back(Sequence{&pass, pass.cache, rows, fresh, before + fresh, listed});
+    if (pass.cache != nullptr && !pass.parents.empty()) {
+      s.shared = entries_before_paths(before);
+      for (int64_t row = 0; row < fresh; ++row) s.paths.push_back(tree_path(pass.parents, row, before, s.shared));
+    }
     rows += fresh;
-    for (const std::vector<int32_t>& list : lists(sequences.back())) listed += std::ssize(list);
+    for (const std::vector<int32_t>& list : lists(s)) listed += std::ssize(list);
   }
 }
 
@@ -86,12 +96,10 @@ void DeviceModel::Impl::tell() {
       continue;
     }
     to.before[s] = static_cast<int32_t>(pass.cache->length());
-    for (int64_t i = 0; i < sequences[s].rows; ++i) {
-      positions.push_back(static_cast<int32_t>(pass.cache->length() + i));
-      prompts.push_back(pass.cache->prompt_length);
-    }
+    append_positions(pass.cache->length(), sequences[s].rows, pass.parents, positions);
+    prompts.insert(prompts.end(), pass.tokens.size(), pass.cache->prompt_length);
     auto at = to.lists.begin() + sequences[s].first_list;
-    for (const std::vector<int32_t>& list : pass.cache->lists_) at = std::ranges::copy(list, at).out;
+    for (const std::vector<int32_t>& list : lists(sequences[s])) at = std::ranges::copy(list, at).out;
   }
   rotation_rows(config, rope, positions, prompts, to.cos, to.sin);
   told = inputs.tell(compute.stream());
@@ -200,7 +208,7 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   if (config.expert.experts > 0 || ranks != nullptr) return {};
   std::vector<int64_t> key{moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
-    if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_) return {};
+    if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_ || !s.paths.empty()) return {};
     const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s)});

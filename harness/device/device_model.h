@@ -22,6 +22,9 @@ struct DevicePass {
   /// arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such pass did not
   /// attend to, on a stream of their own, while the layer before computes.
   const std::vector<std::vector<int32_t>>* attended = nullptr;
+  /// Of a tree of tokens, as SequencePass has it: a row has the bits of a chain that holds its path alone. Only over
+  /// full caches on the device, where nothing is chosen, and in models without sliding windows.
+  std::span<const int32_t> parents = {};
   /// In place of the cache. Of such passes everything has to be brought to the host.
   HostAttention* host = nullptr;
 };

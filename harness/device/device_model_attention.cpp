@@ -1,6 +1,5 @@
 // What a layer does between its projections: new entries, attention over caches, and what the bus brings for it.
 #include "harness/device/device_model_impl.h"
-#include "kernels/attention/attention_cuda.h"
 
 namespace kvarena::device {
 
@@ -62,20 +61,20 @@ void DeviceModel::Impl::append(int64_t layer, const AttentionRows& from, kernels
   if (!stores.empty()) kernels::store_rows_cuda(stores, with, compute.stream());
 }
 
-kernels::AttentionState DeviceModel::Impl::part_of(const kernels::AttentionState& all, const Sequence& s) const {
-  const int64_t first = s.first_row * config.q_heads;
+kernels::AttentionState DeviceModel::Impl::part_of(const kernels::AttentionState& all, int64_t first_row) const {
+  const int64_t first = first_row * config.q_heads;
   return {.out = all.out + first * shape().head_dim, .max = all.max + first, .sum = all.sum + first};
 }
 
-/// A sequence's queries and its part of the state of all rows.
-kernels::AttendProblem DeviceModel::Impl::problem_of(const Sequence& s, const AttentionRows& from,
+/// Some rows' queries and their part of the state of all rows.
+kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t count, const AttentionRows& from,
                                                      const kernels::AttentionState& all) const {
-  return {.q = from.q + s.first_row * from.q_stride,
-          .q_len = s.rows,
+  return {.q = from.q + first_row * from.q_stride,
+          .q_len = count,
           .q_token_stride = from.q_stride,
           .q_head_stride = shape().head_dim,
           .dtype = options.cache,
-          .state = part_of(all, s)};
+          .state = part_of(all, first_row)};
 }
 
 kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
@@ -117,7 +116,7 @@ void DeviceModel::Impl::attend_fronts(std::span<const FrontPass> fronts, const A
       .out = own.data(), .max = own.data() + rows * width, .sum = own.data() + rows * (width + heads)};
   std::vector<kernels::AttendProblem> problems;
   for (const auto& [s, front] : fronts) {
-    kernels::AttendProblem& problem = problems.emplace_back(problem_of(*s, from, all));
+    kernels::AttendProblem& problem = problems.emplace_back(problem_of(s->first_row, s->rows, from, all));
     problem.runs = front->runs();
     if (front->key_maps() != nullptr) {
       float* const queries = mapped.data() + s->first_row * width;
@@ -126,58 +125,103 @@ void DeviceModel::Impl::attend_fronts(std::span<const FrontPass> fronts, const A
       problem.q_token_stride = width;
     }
     if (front->value_maps() == nullptr) continue;
-    problem.state = part_of(apart, *s);
+    problem.state = part_of(apart, s->first_row);
     kernels::init_attention_cuda(problem.state, s->rows, heads, d, compute.stream());
   }
   kernels::attend_cuda(attend_args(problems), with, compute.stream());
   for (const auto& [s, front] : fronts) {
     if (front->value_maps() == nullptr) continue;
-    kernels::AttentionState freed = part_of(apart, *s);
+    kernels::AttentionState freed = part_of(apart, s->first_row);
     float* const values = mapped.data() + s->first_row * width;
     front->value_maps()->apply(freed.out, width, s->rows, heads, values, compute.stream());
     freed.out = values;
-    kernels::merge_attention_cuda(part_of(all, *s), freed, s->rows * heads, d, compute.stream());
+    kernels::merge_attention_cuda(part_of(all, s->first_row), freed, s->rows * heads, d, compute.stream());
   }
 }
 
-void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
-  const int64_t kv_heads = shape().kv_heads;
-  std::vector<kernels::HeadRun> runs;
-  runs.reserve(sequences.size() * static_cast<size_t>(kv_heads));
+/// A sequence whose tokens follow each other.
+void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const AttentionRows& from,
+                                  const kernels::AttentionState& all, AttentionCall& call) const {
+  const Sequence& s = sequences[sequence];
+  DeviceCache& cache = *s.cache;
+  kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row, s.rows, from, all));
+  problem.runs = call.runs.data() + call.runs.size();
+  problem.causal = true;
+  problem.window = shapes[layer].window;
+  const bool indexed = cache.chosen_ && !on_host(s);
+  const int32_t* index = told.lists + s.first_list;
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
+    const auto data = [&](CellKind kind) {
+      return on_host(s) ? cache.cells(cache.window(layer), h, kind).data : cache.cells(layer, h, kind).data;
+    };
+    const int64_t listed = std::ssize(cache.lists_[h]);
+    call.runs.push_back({.keys = data(CellKind::keys),
+                         .values = data(CellKind::values),
+                         .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most - cache.dropped(layer)[h],
+                         .index = indexed ? index : nullptr,
+                         .index_count = indexed ? listed : 0});
+    index += listed;
+  }
+  const bool grows = !on_host(s) && !indexed;
+  call.growth.push_back(grows ? kernels::RunGrowth{told.before + sequence, cache.dropped(layer).data()}
+                              : kernels::RunGrowth{});
+}
+
+/// The rows of a tree, each with what it alone sees.
+void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const AttentionRows& from,
+                                  const kernels::AttentionState& all, AttentionCall& call) const {
+  const int64_t shared_bytes = kernels::cell_bytes(s.shared, shape().head_dim, options.cache);
+  const std::vector<kernels::HeadRun> whole = s.cache->runs(layer);
+  const int32_t* index = told.lists + s.first_list;
+  for (int64_t row = 0; row < s.rows; ++row) {
+    kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row + row, 1, from, all));
+    problem.runs = call.runs.data() + call.runs.size();
+    const int64_t listed = std::ssize(s.paths[row]);
+    for (const kernels::HeadRun& run : whole) {
+      call.runs.push_back({.keys = static_cast<const char*>(run.keys) + shared_bytes,
+                           .values = static_cast<const char*>(run.values) + shared_bytes,
+                           .entries = s.most - s.shared,
+                           .index = index,
+                           .index_count = listed});
+    }
+    index += listed;
+    call.growth.emplace_back();
+  }
+}
+
+/// What the rows of a tree see alike is read once for all of them.
+void DeviceModel::Impl::attend_shared(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+                                      kernels::CudaScratch& with) {
+  std::vector<std::vector<kernels::HeadRun>> runs;
   std::vector<kernels::AttendProblem> problems;
-  std::vector<kernels::RunGrowth> growth;
+  for (const Sequence& s : sequences) {
+    if (s.shared == 0) continue;
+    for (kernels::HeadRun& run : runs.emplace_back(s.cache->runs(layer))) run.entries = s.shared;
+    problems.emplace_back(problem_of(s.first_row, s.rows, from, all)).runs = runs.back().data();
+  }
+  if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
+}
+
+void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
+  AttentionCall call;
+  int64_t problems = 0;
+  for (const Sequence& s : sequences) problems += s.paths.empty() ? 1 : s.rows;
+  call.runs.reserve(static_cast<size_t>(problems * shape().kv_heads));
   const kernels::AttentionState all{
       .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const Sequence& s = sequences[i];
-    if (s.cache == nullptr) continue;
-    DeviceCache& cache = *s.cache;
-    const kernels::HeadRun* const first_run = runs.data() + runs.size();
-    const bool indexed = cache.chosen_ && !on_host(s);
-    const int32_t* index = told.lists + s.first_list;
-    for (int64_t h = 0; h < kv_heads; ++h) {
-      const auto data = [&](CellKind kind) {
-        return on_host(s) ? cache.cells(cache.window(layer), h, kind).data : cache.cells(layer, h, kind).data;
-      };
-      const int64_t listed = std::ssize(cache.lists_[h]);
-      runs.push_back({.keys = data(CellKind::keys),
-                      .values = data(CellKind::values),
-                      .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most - cache.dropped(layer)[h],
-                      .index = indexed ? index : nullptr,
-                      .index_count = indexed ? listed : 0});
-      index += listed;
+    if (sequences[i].cache == nullptr) continue;
+    if (sequences[i].paths.empty()) {
+      add_chain(layer, i, from, all, call);
+    } else {
+      add_paths(layer, sequences[i], from, all, call);
     }
-    kernels::AttendProblem& problem = problems.emplace_back(problem_of(s, from, all));
-    problem.runs = first_run;
-    problem.causal = true;
-    problem.window = shapes[layer].window;
-    const bool grows = !on_host(s) && !indexed;
-    growth.push_back(grows ? kernels::RunGrowth{told.before + i, cache.dropped(layer).data()} : kernels::RunGrowth{});
   }
-  if (problems.empty()) return;
+  if (call.problems.empty()) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
   attend_fronts(layer, from, all, with);
-  kernels::attend_cuda(attend_args(problems), growth, with, compute.stream());
+  attend_shared(layer, from, all, with);
+  kernels::attend_cuda(attend_args(call.problems), call.growth, with, compute.stream());
   float* const denominators = brought.what() == Bring::everything ? lse.data() : nullptr;
   kernels::finish_attention_cuda(all, rows, config.q_heads, shape().head_dim, denominators, compute.stream());
 }

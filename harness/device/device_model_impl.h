@@ -15,7 +15,7 @@
 #include "harness/device/step_inputs.h"
 #include "harness/device/workspace.h"
 #include "harness/model/rope_frequencies.h"
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_cuda.h"
 
 namespace kvarena::device {
 
@@ -25,8 +25,17 @@ struct DeviceModel::Impl {
     const DevicePass* pass = nullptr;
     DeviceCache* cache = nullptr;  // null where the host attends
     int64_t first_row = 0, rows = 0;
-    int64_t most = 0;        // entries that a run may come to have while the pass is replayed
-    int64_t first_list = 0;  // where its lists begin among all
+    int64_t most = 0;                         // entries that a run may come to have while the pass is replayed
+    int64_t first_list = 0;                   // where its lists begin among all
+    int64_t shared = 0;                       // of a tree: entries that all rows see alike, whole chunks
+    std::vector<std::vector<int32_t>> paths;  // [rows] of a tree: what each sees from there on
+  };
+
+  /// What goes to one call of the attention kernels. Problems point to runs, which have their room from the start.
+  struct AttentionCall {
+    std::vector<kernels::HeadRun> runs;
+    std::vector<kernels::AttendProblem> problems;
+    std::vector<kernels::RunGrowth> growth;  // [problems]
   };
 
   /// Packed entries of one that it attends to.
@@ -91,16 +100,22 @@ struct DeviceModel::Impl {
   void fetch(int64_t layer);
   void append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
   void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
+  void add_chain(int64_t layer, size_t sequence, const AttentionRows& from, const kernels::AttentionState& all,
+                 AttentionCall& call) const;
+  void add_paths(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
+                 AttentionCall& call) const;
+  void attend_shared(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+                     kernels::CudaScratch& with);
   void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
   void attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
   [[nodiscard]] bool any_mapped() const;
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
-  [[nodiscard]] kernels::AttendProblem problem_of(const Sequence& s, const AttentionRows& from,
+  [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const AttentionRows& from,
                                                   const kernels::AttentionState& all) const;
-  /// A sequence's part of a state of all rows.
-  [[nodiscard]] kernels::AttentionState part_of(const kernels::AttentionState& all, const Sequence& s) const;
+  /// Of a state of all rows, that from one row on.
+  [[nodiscard]] kernels::AttentionState part_of(const kernels::AttentionState& all, int64_t first_row) const;
   void attend_on_host(int64_t layer);
 
   [[nodiscard]] bool any_on_host() const {
@@ -110,8 +125,9 @@ struct DeviceModel::Impl {
   [[nodiscard]] static bool on_host(const Sequence& s) {
     return s.cache != nullptr && s.cache->placement() == Placement::host;
   }
-  /// Positions that it attends to, [kv_heads]; nothing where these are not chosen.
+  /// What it attends to: of a tree by row, otherwise by kv head; nothing where that is not chosen.
   [[nodiscard]] static std::span<const std::vector<int32_t>> lists(const Sequence& s) {
+    if (!s.paths.empty()) return s.paths;
     return s.cache != nullptr ? s.cache->lists_ : std::span<const std::vector<int32_t>>{};
   }
   [[nodiscard]] bool any_attends_on_host() const {

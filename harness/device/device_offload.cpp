@@ -26,8 +26,7 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
 bool DeviceOffload::takes(const SequencePass& pass) const { return pass.exit_after == 0; }
 
 bool DeviceOffload::attends(const SequencePass& pass) const {
-  return pass.parents.empty() && reach_of(pass) != HookReach::attention &&
-         DeviceCache::cannot_hold(shapes_, *pass.cache).empty();
+  return reach_of(pass) != HookReach::attention && DeviceCache::cannot_hold(shapes_, *pass.cache).empty();
 }
 
 std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batch) {
@@ -75,8 +74,11 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
     } else if (pass.hooks != nullptr) {
       pass.hooks->before_pass(*pass.cache, pass.tokens);
     }
-    passes.push_back(
-        {.tokens = pass.tokens, .cache = sequence.cache, .logits = pass.logits, .host = sequence.host.get()});
+    passes.push_back({.tokens = pass.tokens,
+                      .cache = sequence.cache,
+                      .logits = pass.logits,
+                      .parents = pass.parents,
+                      .host = sequence.host.get()});
   }
   return model_.forward(passes, bring);
 }
@@ -119,6 +121,7 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
   pass.hooks->before_attention(layer, cache, queries);
   KVARENA_ASSERT(cache.view == nullptr, "a view of what the device has attended to");
   if (kernels::AttentionReader* reader = pass.hooks->reader(layer, cache, queries)) {
+    KVARENA_ASSERT(pass.parents.empty(), "trees show nobody what they attend to");
     if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
       sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());
     } else {

@@ -1,5 +1,6 @@
 #include "harness/device/host_sequence.h"
 
+#include "harness/cache/tree_view.h"
 #include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
@@ -14,7 +15,7 @@ const float* host_queries(const DeviceModel& model, const AttentionRows& brought
 }
 
 HostSequence::HostSequence(const SequencePass& pass, const DeviceModel& model) : pass_(&pass), model_(&model) {
-  append_positions(pass, positions_);
+  append_positions(pass.cache->length, std::ssize(pass.tokens), pass.parents, positions_);
 }
 
 void HostSequence::attend(int64_t layer, const LayerRows& rows, float* attended) {

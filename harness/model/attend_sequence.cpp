@@ -5,14 +5,6 @@
 
 namespace kvarena {
 
-void append_positions(const SequencePass& pass, std::vector<int32_t>& positions) {
-  const std::vector<int32_t> depths = tree_depths(pass.parents);
-  for (size_t i = 0; i < pass.tokens.size(); ++i) {
-    const int64_t ahead = depths.empty() ? static_cast<int64_t>(i) : depths[i];
-    positions.push_back(static_cast<int32_t>(pass.cache->length + ahead));
-  }
-}
-
 LayerQueries queries_of(const SequencePass& pass, const AttentionRows& rows, const float* hidden) {
   const bool hidden_wanted = pass.hooks != nullptr && pass.hooks->wants_hidden();
   return {.q = rows.q,

@@ -3,15 +3,11 @@
 // attend.
 
 #include <cstdint>
-#include <vector>
 
 #include "harness/model/attention_rows.h"
 #include "harness/model/transformer.h"
 
 namespace kvarena {
-
-/// Positions of a pass's rows, behind those that are there: its tokens follow the cache, as a chain or as a tree.
-void append_positions(const SequencePass& pass, std::vector<int32_t>& positions);
 
 /// What hooks and views are told of a layer's queries. hidden [q_len, hidden_size]: the layer's attention input, passed
 /// on to hooks that want it.

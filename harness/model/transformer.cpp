@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/model/attend_sequence.h"
 #include "harness/model/feed_forward.h"
@@ -38,7 +39,7 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   positions.clear();
   lengths.clear();
   for (const SequencePass& pass : batch) {
-    append_positions(pass, positions);
+    append_positions(pass.cache->length, std::ssize(pass.tokens), pass.parents, positions);
     lengths.insert(lengths.end(), pass.tokens.size(), pass.cache->prompt_length);
   }
   const int64_t half = config.rotary_dim() / 2;

@@ -176,6 +176,39 @@ TEST_F(DeviceModelTest, BitsDoNotDependOnTheRestOfABatchOrOnRunningInAVerificati
   expect_same_bits(again, std::span(mixed).subspan(std::size_t{5} * 128, 128), "after taking a token back");
 }
 
+/// Rows of a tree behind `before` tokens, beside another sequence, against chains of their paths alone.
+void expect_bits_of_paths(DeviceModel& model, int64_t before) {
+  const std::vector<int32_t> tokens{5, 9, 11, 7, 3, 2}, parents{-1, 0, 0, 2, -1, 3};
+  const std::vector<std::vector<size_t>> paths{{0}, {0, 1}, {0, 2}, {0, 2, 3}, {4}, {0, 2, 3, 5}};
+  const auto vocabulary = static_cast<size_t>(model.config().vocab_size);
+  DeviceCache cache = model.make_cache(), other = model.make_cache();
+  if (before > 0) (void)feed(model, cache, tiny_prompt(before));
+  const std::vector<DevicePass> batch = {
+      {.tokens = std::span(tokens).first(2), .cache = &other},
+      {.tokens = tokens, .cache = &cache, .logits = LogitsRows::all, .parents = parents}};
+  const std::vector<float> got = copied(model.download(model.forward(batch)));
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    cache.truncate(before);
+    std::vector<int32_t> path;
+    for (const size_t at : paths[row]) path.push_back(tokens[at]);
+    const std::vector<float> want = feed(model, cache, path);
+    expect_same_bits(std::span(got).subspan((1 + row) * vocabulary, vocabulary), std::span(want).last(vocabulary),
+                     "row " + std::to_string(row) + " behind " + std::to_string(before));
+  }
+}
+
+TEST_F(DeviceModelTest, ARowOfATreeHasTheBitsOfItsPathAlone) {
+  for (const TransformerOptions& options : {kBf16, kF32}) {
+    DeviceModel model = tiny(options);
+    for (const int64_t before : {0, 40, 512, 530}) expect_bits_of_paths(model, before);
+  }
+  for (const char* family : {"qwen3_moe_mixed", "deepseek_v2"}) {
+    const testing::GoldenModel golden = testing::golden_model(family);
+    DeviceModel model(golden.config, golden.checkpoint(), kBf16);
+    expect_bits_of_paths(model, 30);
+  }
+}
+
 TEST_F(DeviceModelTest, RecordedStepsHaveTheBitsOfOthers) {
   DeviceModel model = tiny();
   const std::vector<int32_t> prompt = tiny_prompt(30), other = tiny_prompt(21, 8);

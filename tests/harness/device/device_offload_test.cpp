@@ -169,6 +169,37 @@ TEST(DeviceOffload, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   EXPECT_EQ(offloaded.device().twins().uploads(), 1);
 }
 
+TEST(DeviceOffload, WhatTheHostGotElsewhereComesAlone) {
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(80), other = tiny_prompt(20, 3);
+  const auto some = [&](size_t first, size_t count) { return std::span(tokens).subspan(first, count); };
+  KvCache elsewhere = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), elsewhere, some(0, 67));
+  const auto take = [&](KvCache& cache, int64_t first, int64_t count) {
+    for (size_t layer = 0; layer < cache.layers.size(); ++layer)
+      cache.layers[layer].tail().append_entries(elsewhere.layers[layer].tail(), first, count);
+    cache.length += count;
+  };
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, some(0, 50));
+  (void)fed(offloaded.model(), cache, other);
+  cache.truncate(50);
+  take(cache, 50, 17);  // behind what was taken back
+  const std::vector<float> want = fed(offloaded.model(), elsewhere, some(67, 13));
+  EXPECT_EQ(fed(offloaded.model(), cache, some(67, 13)), want);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);
+
+  KvCache left = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), left, some(0, 50));
+  const std::vector<std::vector<int32_t>> kept{{3, 17, 40}, {0, 1, 2, 5, 8, 21, 33, 44, 49}};
+  for (LayerCache& layer : left.layers) layer.tail().keep(kept);
+  (void)fed(offloaded.model(), left, some(50, 4));  // comes whole
+  take(left, 54, 13);                               // of each head other cells
+  KvCache copy = left.clone();
+  EXPECT_EQ(fed(offloaded.model(), left, some(67, 3)), fed(offloaded.model(), copy, some(67, 3)));
+  EXPECT_EQ(offloaded.device().twins().uploads(), 2);  // that, and the clone
+}
+
 /// Packs all but fewer than 16 of the newest keys of every layer, and all but the 20 newest values, or under a
 /// transform as many as keys. Whether keys were packed.
 bool pack(KvCache& cache, const QuantizedFormat& format) {
@@ -314,7 +345,7 @@ TEST(DeviceOffload, AttentionThatHooksSteerIsTheHostsWithinTheDevicesPass) {
   }
 }
 
-TEST(DeviceOffload, TreesOfTokensAttendOnTheHost) {
+TEST(DeviceOffload, ATreesLogitsAreTheHosts) {
   Transformer host = testing::tiny_model(1, kF32);
   Offloaded offloaded;
   const std::vector<int32_t> prompt = tiny_prompt(40), tokens{5, 9, 11, 7, 3}, parents{-1, 0, 0, 2, -1};
@@ -364,6 +395,24 @@ TEST(DeviceOffload, VerificationIsLosslessBitForBit) {
   EXPECT_EQ(verified.logits, full.logits);
   EXPECT_GT(verified.activity.tokens_drafted, 0);
   EXPECT_GE(offloaded.device().tokens() - plain, 15);
+}
+
+TEST(DeviceOffload, VerificationOfTreesIsLosslessBitForBit) {
+  Offloaded offloaded;
+  const json spec{{"name", "eagle3"},
+                  {"weights", KVARENA_SOURCE_DIR "/tests/golden/eagle3_drafter"},
+                  {"draft_length", 4},
+                  {"top_k", 5},
+                  {"tree_tokens", 12}};
+  const Needs needs = make_method(spec, "test")->needs();
+  const Prefill prompt =
+      prefill(offloaded.model(), tiny_prompt(500), needs, kPrefillChunk, model_facts(offloaded.model()));
+  const Decoded full = decode(offloaded.model(), prompt, {{"name", "full"}}, 30);
+  const Decoded verified = decode(offloaded.model(), prompt, spec, 30);
+  EXPECT_EQ(verified.tokens, full.tokens);
+  EXPECT_EQ(verified.logits, full.logits);
+  EXPECT_GT(verified.activity.tokens_accepted, 0);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 2);  // a request's prompt alone: paths that close up do not count
 }
 
 /// Any method gives on a device what it gives on the host, within rounding: its own part is the host's anyway. Where it
