@@ -62,7 +62,12 @@ bool DeviceTwin::follow(const KvCache& host) {
 }
 
 void DeviceTwin::take_newest(KvCache& host) {
+  if (cache_->length() == host.length) return;
   cache_->take_newest(host);
+  remember(host);
+}
+
+void DeviceTwin::remember(KvCache& host) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) remember(host, layer);
 }
 
@@ -114,11 +119,12 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
       make_room(bytes_of(host, expected), twins);
       twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former)));
       twins[i]->layers_.resize(host.layers.size());
+      twins[i]->remember(host);
       uploads_ += host.length > 0 ? 1 : 0;
-    } else if (needed > twins[i]->cache_->capacity()) {
-      make_room(bytes_of(host, needed), twins);  // it moves: old and new at once
+    } else {
+      if (needed > twins[i]->cache_->capacity()) make_room(bytes_of(host, needed), twins);  // it moves: both at once
+      twins[i]->take_newest(host);
     }
-    twins[i]->take_newest(host);
     caches.push_back(&*twins[i]->cache_);
   }
   return caches;

@@ -28,9 +28,10 @@ class DeviceTwin final : public CacheTwin {
   friend class CacheTwins;
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one.
   [[nodiscard]] bool follow(const KvCache& host);
-  /// Takes over what the host has got elsewhere since; copy and host are alike then.
+  /// Takes over what the host has got elsewhere since.
   void take_newest(KvCache& host);
-  /// Copy and host are alike in a layer now.
+  /// Copy and host are alike now, or are in a layer.
+  void remember(KvCache& host);
   void remember(KvCache& host, size_t layer);
 
   /// What a layer of the host was when the copy was made.

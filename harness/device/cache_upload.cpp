@@ -132,7 +132,6 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
 
 void DeviceCache::take_newest(const KvCache& host) {
   const int64_t first = length_;
-  if (first == host.length) return;
   reserve(host.length, nullptr);
   length_ = host.length;
   upload(host, first);
