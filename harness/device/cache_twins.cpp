@@ -41,7 +41,7 @@ DeviceTwin::~DeviceTwin() {
   all_->used_.remove(this);
 }
 
-bool DeviceTwin::follow(const KvCache& host) {
+bool DeviceTwin::follow(const KvCache& host, int64_t visited) {
   if (!cache_ || layers_.size() != host.layers.size()) return false;
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -52,6 +52,12 @@ bool DeviceTwin::follow(const KvCache& host) {
   if (more < 0 || !cache_->may_truncate(length)) return false;
   cache_->truncate(length);
   for (size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].newest = std::min(layers_[i].newest, host.layers[i].tail().intact());
+    layers_[i].tokens = std::min(layers_[i].tokens, length);
+  }
+  // What came elsewhere came to all layers.
+  for (size_t i = 0; i < (more > 0 ? layers_.size() : static_cast<size_t>(visited)); ++i) {
+    if (layers_[i].tokens != length) return false;
     for (int64_t head = 0; head < host.layers[i].shape().kv_heads; ++head) {
       const int64_t entries = cache_->entries(static_cast<int64_t>(i), head) + more;
       if (entries != DeviceCache::entries_in_run(host.layers[i], head)) return false;
@@ -73,7 +79,7 @@ void DeviceTwin::remember(KvCache& host) {
 
 void DeviceTwin::remember(KvCache& host, size_t layer) {
   EntrySegment& tail = host.layers[layer].tail();
-  layers_[layer] = {.versions = versions_of(host.layers[layer]), .newest = tail.entries(0)};
+  layers_[layer] = {.versions = versions_of(host.layers[layer]), .newest = tail.entries(0), .tokens = cache_->length()};
   tail.mark();
 }
 
@@ -106,18 +112,18 @@ void CacheTwins::make_room(int64_t bytes, std::span<DeviceTwin* const> needed) {
 }
 
 std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* const> hosts,
-                                         std::span<const int64_t> tokens) {
+                                         std::span<const int64_t> tokens, int64_t visited) {
   std::vector<DeviceTwin*> twins;
   for (KvCache* host : hosts) twins.push_back(&twin_of(*host));
   std::vector<DeviceCache*> caches;
   for (size_t i = 0; i < hosts.size(); ++i) {
     KvCache& host = *hosts[i];
     const int64_t needed = host.length + tokens[i];
-    if (!twins[i]->follow(host)) {
+    if (!twins[i]->follow(host, visited)) {
       std::optional<DeviceCache> former = std::exchange(twins[i]->cache_, std::nullopt);
       const int64_t expected = std::max(needed, host.prompt_length) + kAnswer;
       make_room(bytes_of(host, expected), twins);
-      twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former)));
+      twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former), visited));
       twins[i]->layers_.resize(host.layers.size());
       twins[i]->remember(host);
       uploads_ += host.length > 0 ? 1 : 0;

@@ -26,8 +26,9 @@ class DeviceTwin final : public CacheTwin {
 
  private:
   friend class CacheTwins;
-  /// Takes back on the device what was taken back on the host; false when the host's cache has become another one.
-  [[nodiscard]] bool follow(const KvCache& host);
+  /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
+  /// one of its first `visited` layers.
+  [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
   /// Takes over what the host has got elsewhere since.
   void take_newest(KvCache& host);
   /// Copy and host are alike now, or are in a layer.
@@ -38,6 +39,7 @@ class DeviceTwin final : public CacheTwin {
   struct Layer {
     std::vector<uint64_t> versions;  // of its segments
     int64_t newest = 0;              // entries in its tail
+    int64_t tokens = 0;              // that it had seen: fewer than the cache where passes left before
   };
   std::shared_ptr<CacheTwins> all_;
   std::optional<DeviceCache> cache_;
@@ -51,10 +53,10 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   /// At most `bytes` on the device; the model must outlive the calls, not the twins.
   explicit CacheTwins(int64_t bytes) : most_(bytes) {}
 
-  /// The device's copies of the caches, up to date and with room for so many more tokens each. They are not given away
-  /// before the next call.
+  /// The device's copies of the caches, up to date in the first `visited` layers and with room for so many more tokens
+  /// each. They are not given away before the next call.
   [[nodiscard]] std::vector<DeviceCache*> of(DeviceModel& model, std::span<KvCache* const> hosts,
-                                             std::span<const int64_t> tokens);
+                                             std::span<const int64_t> tokens, int64_t visited);
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
   static void appended(KvCache& host, int64_t layer);
 

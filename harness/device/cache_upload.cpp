@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/device/device_cache.h"
@@ -51,7 +52,7 @@ int64_t DeviceCache::entries_in_run(const LayerCache& host, int64_t kv_head) {
   return entries;
 }
 
-std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const KvCache& host) {
+std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const KvCache& host, int64_t visited) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerCache& layer = host.layers[i];
     if (layer.shape().dtype != layers[i].dtype) {
@@ -62,7 +63,8 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
       if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
       if (std::string why = PackedFront::cannot_hold(*segment); !why.empty()) return why;
     }
-    for (int64_t head = 0; layers[i].window > 0 && head < layers[i].kv_heads; ++head) {
+    const bool windowed = layers[i].window > 0 && std::cmp_less(i, visited);
+    for (int64_t head = 0; windowed && head < layers[i].kv_heads; ++head) {
       if (layer.entries(head) == host.length) continue;
       return fmt::format("{} entries of {} tokens under a sliding window", layer.entries(head), host.length);
     }
@@ -98,9 +100,9 @@ void DeviceCache::follow_packed(const KvCache& host) {
 }
 
 DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens,
-                         std::optional<DeviceCache> former)
+                         std::optional<DeviceCache> former, int64_t visited)
     : DeviceCache(std::move(layers), Placement::device) {
-  if (const std::string why = cannot_hold(layers_, host); !why.empty()) {
+  if (const std::string why = cannot_hold(layers_, host, visited); !why.empty()) {
     fail({.place = "a cache that goes to the device",
           .found = why,
           .expected =

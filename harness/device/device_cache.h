@@ -45,15 +45,17 @@ class DeviceCache {
   [[nodiscard]] const LayerShape& shape(int64_t layer) const { return layers_[layer]; }
   /// [kv_heads]: everything that queries of a layer may attend to and that is not packed, of a cache on the device.
   [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
-  /// Why a cache of such layers on the device cannot hold what `host` holds, in words; empty when it can.
-  [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host);
+  /// Why a cache of such layers on the device, of which the first `visited` will be attended to, cannot hold what
+  /// `host` holds, in words; empty when it can.
+  [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,
+                                               int64_t visited);
   /// Of a layer of the host's, those that are not packed.
   [[nodiscard]] static int64_t entries_in_run(const LayerCache& host, int64_t kv_head);
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
   /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same packed segments is taken over.
   /// Throws UserError where it cannot.
-  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens,
-              std::optional<DeviceCache> former = {});
+  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, std::optional<DeviceCache> former,
+              int64_t visited);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
   /// Takes over the entries that the host's heads have got behind those that both hold.

@@ -19,6 +19,10 @@ namespace {
 /// Lengths are recorded in steps of so many entries: what a graph's launches are made for.
 constexpr int64_t kRecordedLengths = 4096;
 
+/// Of a recorded step's key: what belongs to the pass, what to each sequence, and where of the latter stands what its
+/// length may come to be.
+constexpr size_t kPassKey = 4, kSequenceKey = 4, kMostInKey = 2;
+
 }  // namespace
 
 DeviceModel::Impl::Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
@@ -120,7 +124,7 @@ int64_t DeviceModel::Impl::make_room(Bring bring) {
   }
   if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
-                    {.layers = config.layers,
+                    {.layers = depth,
                      .rows = rows,
                      .q_heads = config.q_heads,
                      .hidden_size = config.hidden_size,
@@ -168,31 +172,52 @@ void DeviceModel::Impl::head() {
     count += taken;
   }
   flush();
+  predict(wanted);
+}
+
+/// Logits of the first rows in `normed`.
+void DeviceModel::Impl::predict(int64_t count) {
   if (weights.lm_head) {
-    return project(*weights.lm_head, normed.data(), wanted, logits.data(), /*add=*/false, compute.stream());
+    return project(*weights.lm_head, normed.data(), count, logits.data(), /*add=*/false, compute.stream());
   }
   kernels::matmul_cuda({.x = normed.data(),
-                        .m = wanted,
-                        .x_stride = hidden,
+                        .m = count,
+                        .x_stride = config.hidden_size,
                         .w = &weights.embedding,
                         .y = logits.data(),
                         .y_stride = config.vocab_size},
                        compute.stream());
 }
 
+void DeviceModel::Impl::synchronize() const {
+  kernels::cuda_synchronize(compute.stream());
+  if (ranks != nullptr) ranks->confirm();
+}
+
+std::span<const float> DeviceModel::Impl::download(const DeviceLogits& made) {
+  const int64_t floats = made.rows * config.vocab_size;
+  if (floats == 0) return {};
+  answer.at_least(floats);
+  kernels::cuda_download(answer.data(), made.data, floats * 4, compute.stream());
+  synchronize();
+  return {answer.data(), static_cast<size_t>(floats)};
+}
+
 void DeviceModel::Impl::run(kernels::CudaScratch& with) {
   const bool over_the_bus = any_on_host();
   // Whoever attends on the host may fail there, and the pass ends in its middle.
-  if (ranks != nullptr) ranks->begin(rows, wanted_rows(), /*may_be_given_up=*/any_attends_on_host());
+  if (ranks != nullptr) {
+    ranks->begin({.layers = depth, .rows = rows, .wanted = wanted_rows()}, /*may_be_given_up=*/any_attends_on_host());
+  }
   weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
   if (over_the_bus) {
     begun.record(compute.stream());  // behind everything that an earlier pass stored or attended to
     begun.hold(bus.stream());
     fetch(0);
   }
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
+  for (int64_t layer = 0; layer < depth; ++layer) {
     if (over_the_bus) {
-      if (layer + 1 < config.layers) fetch(layer + 1);
+      if (layer + 1 < depth) fetch(layer + 1);
       fetched[static_cast<size_t>(layer % 2)].hold(compute.stream());
     }
     attention_block(layer, with);
@@ -206,7 +231,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
 /// What a recorded step may be replayed for; empty when the pass is not one.
 std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   if (config.expert.experts > 0 || ranks != nullptr) return {};
-  std::vector<int64_t> key{moves, inputs.moves(), static_cast<int64_t>(brought.what())};
+  std::vector<int64_t> key{depth, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_ || !s.paths.empty()) return {};
     const DeviceCache& cache = *s.cache;
@@ -219,7 +244,8 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
 void DeviceModel::Impl::run_or_replay() {
   const std::vector<int64_t> key = recording ? key_of_step() : std::vector<int64_t>{};
   steps.run(key, scratch, compute.stream(), [&](kernels::CudaScratch& with, bool recorded) {
-    for (size_t i = 0; recorded && i < sequences.size(); ++i) sequences[i].most = key[3 + 4 * i + 2];
+    for (size_t i = 0; recorded && i < sequences.size(); ++i)
+      sequences[i].most = key[kPassKey + i * kSequenceKey + kMostInKey];
     run(with);
   });
 }
@@ -243,23 +269,23 @@ const std::vector<LayerShape>& DeviceModel::shapes() const { return impl_->shape
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
 }
-DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, std::optional<DeviceCache> former) const {
-  return {impl_->shapes, cache, tokens, std::move(former)};
+DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, std::optional<DeviceCache> former,
+                                   int64_t visited) const {
+  return {impl_->shapes, cache, tokens, std::move(former), visited > 0 ? visited : impl_->config.layers};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
-void DeviceModel::synchronize() const {
-  kernels::cuda_synchronize(impl_->compute.stream());
-  if (impl_->ranks != nullptr) impl_->ranks->confirm();
-}
+void DeviceModel::synchronize() const { impl_->synchronize(); }
 std::string DeviceModel::detour() const { return impl_->ranks != nullptr ? impl_->ranks->detour() : ""; }
 kernels::CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }
 
-DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring) {
+DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring, int64_t layers) {
   Impl& m = *impl_;
+  KVARENA_ASSERT(layers >= 0 && layers <= m.config.layers, fmt::format("{} layers", layers));
   m.check(batch);
   if (batch.empty()) return {};
+  m.depth = layers > 0 ? layers : m.config.layers;
   m.prepare(batch);
   m.tell();
   KVARENA_ASSERT(bring == Bring::everything || !m.any_attends_on_host(), "rows that the host was not brought");
@@ -276,15 +302,7 @@ float DeviceModel::query_factor() const {
 }
 LayerRows DeviceModel::brought(int64_t layer, int64_t first) const { return impl_->brought.layer(layer, first); }
 
-std::span<const float> DeviceModel::download(const DeviceLogits& logits) {
-  Impl& m = *impl_;
-  const int64_t floats = logits.rows * m.config.vocab_size;
-  if (floats == 0) return {};
-  m.answer.at_least(floats);
-  kernels::cuda_download(m.answer.data(), logits.data, floats * 4, m.compute.stream());
-  synchronize();
-  return {m.answer.data(), static_cast<size_t>(floats)};
-}
+std::span<const float> DeviceModel::download(const DeviceLogits& logits) { return impl_->download(logits); }
 
 std::vector<int32_t> DeviceModel::largest(const DeviceLogits& logits) {
   Impl& m = *impl_;

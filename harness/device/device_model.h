@@ -8,6 +8,7 @@
 #include "harness/device/brought_rows.h"
 #include "harness/device/device_cache.h"
 #include "harness/device/host_attention.h"
+#include "harness/model/row_stream.h"
 #include "harness/model/transformer.h"
 
 namespace kvarena::device {
@@ -56,8 +57,9 @@ class DeviceModel {
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
   /// A cache on the device of what the host's holds, full or as a method left or packed it, with room for `tokens`
   /// more. `former`, which went there earlier, spares what both hold packed. Throws UserError as DeviceCache does.
-  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0,
-                                      std::optional<DeviceCache> former = {}) const;
+  /// `visited`: only so many layers will be attended to (0: all); others may lack what their passes left out.
+  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0, std::optional<DeviceCache> former = {},
+                                      int64_t visited = 0) const;
   /// Of those that are held here.
   [[nodiscard]] int64_t weight_bytes() const;
 
@@ -66,8 +68,12 @@ class DeviceModel {
   /// recorded when its shape comes for the second time and replayed as a graph from then on. Throws UserError when a
   /// token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are chosen of a
   /// layer with a sliding window or of a cache that is not full; then no cache has changed. `bring`: what comes to the
-  /// host behind it.
-  DeviceLogits forward(std::span<const DevicePass> batch, Bring bring = Bring::nothing);
+  /// host behind it. `layers`: the pass leaves behind so many (0: all), straight to the final norm and the head; the
+  /// tokens then have no entries in the layers behind, and have to be taken back before a pass visits those.
+  DeviceLogits forward(std::span<const DevicePass> batch, Bring bring = Bring::nothing, int64_t layers = 0);
+  /// The rows of a prompt of so many tokens, whose entries go to `cache`, a full one on the device, which outlives
+  /// them; no pass may run meanwhile. Where rows leave between layers what the cache holds behind them is undefined.
+  [[nodiscard]] std::unique_ptr<RowStream> rows_of(DeviceCache& cache, int64_t tokens);
   /// What the last pass brought of a layer, its rows in the batch's order from `first` on; after synchronize().
   [[nodiscard]] LayerRows brought(int64_t layer, int64_t first) const;
   /// What queries brought of a latent's heads want to be those of the host, where scores are scaled by its width; 1 for

@@ -60,6 +60,7 @@ struct DeviceModel::Impl {
   StepInputs told;
   BroughtRows brought;
   int64_t moves = 0;
+  int64_t depth = 0;  // layers that the pass under way visits
   int64_t rows = 0;   // R, of the pass under way
   Workspace x;        // [R, hidden_size], the residual stream
   Workspace normed;   // [R, hidden_size]
@@ -93,7 +94,12 @@ struct DeviceModel::Impl {
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
   void mlp_block(int64_t layer);
   void head();
+  void predict(int64_t count);
+  void synchronize() const;
+  [[nodiscard]] std::span<const float> download(const DeviceLogits& made);
   void normalise(const float* from, const DeviceVector& weight, float* to, int64_t count);
+
+  class Rows;  // device_rows.cpp
 
   // device_model_attention.cpp
   void attention_block(int64_t layer, kernels::CudaScratch& with);

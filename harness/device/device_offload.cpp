@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/device/device_errors.h"
+#include "harness/device/offloaded_rows.h"
 #include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
@@ -23,28 +25,28 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
   twins_ = std::make_shared<CacheTwins>(cache_bytes > 0 ? cache_bytes : free);
 }
 
-bool DeviceOffload::takes(const SequencePass& pass) const { return pass.exit_after == 0; }
-
 bool DeviceOffload::attends(const SequencePass& pass) const {
-  return reach_of(pass) != HookReach::attention && DeviceCache::cannot_hold(shapes_, *pass.cache).empty();
+  return reach_of(pass) != HookReach::attention && DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty();
 }
 
 std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batch) {
-  try {
+  if (batch.empty()) return {};
+  const int64_t exit = batch.front().exit_after;
+  layers_ = exit > 0 ? exit : std::ssize(shapes_);
+  const auto run = [&] {
     const DeviceLogits logits = start(batch);
     const std::span<const float> rows = model_.download(logits);
     model_.synchronize();
     finish();
     return rows;
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::runtime_error& error) {  // of CUDA
+  };
+  return on_device(run, [&] {
     for (const SequencePass& pass : batch) pass.cache->twin.reset();
-    fail({.place = "the device",
-          .found = error.what(),
-          .expected = "a pass that ends",
-          .action = "smaller batches and shorter prompts take less of its memory; \"cpu\" is always there"});
-  }
+  });
+}
+
+std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens) {
+  return std::make_unique<OffloadedRows>(model_, *twins_, cache, tokens, tokens_);
 }
 
 DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
@@ -64,7 +66,7 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
     }
     if (sequence.host != nullptr || reach_of(pass) == HookReach::rows) bring = Bring::everything;
   }
-  const std::vector<DeviceCache*> caches = twins_->of(model_, hosts, tokens);
+  const std::vector<DeviceCache*> caches = twins_->of(model_, hosts, tokens, layers_);
   std::vector<DevicePass> passes;
   auto next = caches.begin();
   for (Sequence& sequence : sequences_) {
@@ -80,7 +82,7 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
                       .parents = pass.parents,
                       .host = sequence.host.get()});
   }
-  return model_.forward(passes, bring);
+  return model_.forward(passes, bring, layers_);
 }
 
 /// What the device computed goes into the host's caches and to those who look at it, in the order of a pass.
@@ -89,7 +91,7 @@ void DeviceOffload::finish() {
     if (s.cache != nullptr && reach_of(*s.pass) == HookReach::rows)
       s.pass->hooks->before_pass(*s.pass->cache, s.pass->tokens);
   }
-  for (int64_t layer = 0; layer < std::ssize(shapes_); ++layer) {
+  for (int64_t layer = 0; layer < layers_; ++layer) {
     for (const Sequence& s : sequences_) finish(layer, s);
   }
   for (const Sequence& s : sequences_) {

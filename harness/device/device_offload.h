@@ -13,10 +13,10 @@
 
 namespace kvarena::device {
 
-/// Takes all passes but those that leave after some layer. The device attends where nobody chooses what is attended to:
-/// prompts that methods observe, decoding behind methods that drop entries of the prompt or pack them, verification.
-/// Elsewhere (views of retrieving methods, codes in a form of a method's own, methods that evict while they decode) it
-/// computes everything but attention, which is the host's, layer by layer.
+/// The device attends where nobody chooses what is attended to: prompts that methods observe, decoding behind methods
+/// that drop entries of the prompt or pack them, drafts of the first layers, verification. Elsewhere (views of
+/// retrieving methods, codes in a form of a method's own, methods that evict while they decode) it computes everything
+/// but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
 /// who want more of it are shown the host's, computed again from the device's queries.
@@ -25,8 +25,8 @@ class DeviceOffload final : public Offload {
   /// Caches may take `cache_bytes` on the device; 0: most of what is free once the weights are there.
   explicit DeviceOffload(DeviceModel model, int64_t cache_bytes = 0);
 
-  [[nodiscard]] bool takes(const SequencePass& pass) const override;
   std::span<const float> forward(std::span<const SequencePass> batch) override;
+  [[nodiscard]] std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens) override;
 
   [[nodiscard]] const DeviceModel& model() const { return model_; }
   [[nodiscard]] const CacheTwins& twins() const { return *twins_; }
@@ -53,6 +53,7 @@ class DeviceOffload final : public Offload {
   DeviceModel model_;
   std::vector<LayerShape> shapes_;  // [layers]
   std::shared_ptr<CacheTwins> twins_;
+  int64_t layers_ = 0;  // that the pass under way visits
   std::vector<Sequence> sequences_;
   AttentionSums sums_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.

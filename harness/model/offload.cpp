@@ -1,6 +1,9 @@
 #include "harness/model/offload.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <vector>
 
 #include "harness/model/transformer_impl.h"
 
@@ -10,25 +13,30 @@ void Transformer::offload_to(std::unique_ptr<Offload> device) { impl_->device = 
 
 std::span<const float> Transformer::Impl::forward(std::span<const SequencePass> batch) {
   if (device == nullptr) return run(batch);
-  std::vector<SequencePass> near, far;
-  for (const SequencePass& pass : batch) (device->takes(pass) ? far : near).push_back(pass);
-  if (far.empty()) return run(batch);
-  std::span<const float> of_far = device->forward(far);
-  if (near.empty()) return of_far;
-  std::span<const float> of_near = run(near);
+  std::set<int64_t> exits;
+  for (const SequencePass& pass : batch) exits.insert(last_layer(pass));
+  if (exits.size() < 2) return device->forward(batch);
 
-  float* to = together.at_least(static_cast<int64_t>(of_far.size() + of_near.size()));
-  const std::span<const float> all(to, of_far.size() + of_near.size());
-  auto next_far = far.begin();
-  for (const SequencePass& pass : batch) {
-    const bool is_far = next_far != far.end() && next_far->cache == pass.cache;
-    if (is_far) ++next_far;
-    std::span<const float>& from = is_far ? of_far : of_near;
-    const auto count = static_cast<size_t>(wanted_rows(pass) * config.vocab_size);
-    to = std::ranges::copy(from.first(count), to).out;
-    from = from.subspan(count);
+  // One exit after the other; logits go where a single pass would have left them.
+  int64_t wanted = 0;
+  for (const SequencePass& pass : batch) wanted += wanted_rows(pass);
+  float* all = together.at_least(wanted * config.vocab_size);
+  for (const int64_t exit : exits) {
+    std::vector<SequencePass> alike;
+    std::ranges::copy_if(batch, std::back_inserter(alike),
+                         [&](const SequencePass& pass) { return last_layer(pass) == exit; });
+    const float* from = device->forward(alike).data();
+    float* to = all;
+    for (const SequencePass& pass : batch) {
+      const int64_t floats = wanted_rows(pass) * config.vocab_size;
+      if (last_layer(pass) == exit) {
+        std::copy_n(from, floats, to);
+        from += floats;
+      }
+      to += floats;
+    }
   }
-  return all;
+  return {all, static_cast<size_t>(wanted * config.vocab_size)};
 }
 
 }  // namespace kvarena

@@ -44,11 +44,7 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   }
   const int64_t half = config.rotary_dim() / 2;
   float* cos = a.turn.at_least(2 * a.rows * half);
-  fill_rotations(cos, cos + a.rows * half);
-}
-
-void Transformer::Impl::fill_rotations(float* cos, float* sin) {
-  rotation_rows(config, rope, positions, lengths, cos, sin);
+  rotation_rows(config, rope, positions, lengths, cos, cos + a.rows * half);
 }
 
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {

@@ -102,7 +102,7 @@ class Transformer {
 
   /// The other ranks; null where all weights are here. Those of a device stand behind it.
   [[nodiscard]] RankDriver* ranks();
-  /// From now on `device` computes the passes that it takes; everything else stays with the processor.
+  /// From now on `device` computes all passes.
   void offload_to(std::unique_ptr<Offload> device);
 
   [[nodiscard]] const ModelConfig& config() const;

@@ -1,11 +1,12 @@
 #pragma once
 // What a Transformer holds: weights, and the memory of a pass under way. transformer.cpp runs passes that append to
-// caches, recompute.cpp those that replace entries.
+// caches, recompute.cpp those that replace entries, with rows that host_rows.cpp takes through the layers.
 
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/offload.h"
 #include "harness/model/ranks/driver.h"
+#include "harness/model/row_stream.h"
 #include "harness/model/step_threads.h"
 #include "harness/model/transformer.h"
 #include "harness/model/weights.h"
@@ -33,8 +34,6 @@ struct Transformer::Impl {
   Workspace together;              // [wanted rows, vocab_size], of passes that were computed in two places
   std::vector<int32_t> positions;  // [R]
   std::vector<int64_t> lengths;    // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
-  Workspace stream;                // recompute(): residuals of all rows
-  Workspace stream_turn;           // recompute(): cos of all rows, then sin
 
   void check(std::span<const SequencePass> batch) const;
   /// One pass here.
@@ -43,7 +42,6 @@ struct Transformer::Impl {
   std::span<const float> forward(std::span<const SequencePass> batch);
   void embed(std::span<const SequencePass> batch);
   void make_rotations(std::span<const SequencePass> batch);
-  void fill_rotations(float* cos, float* sin);  // of all `positions`
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
   void mlp_block(const LayerWeights& layer);
   /// Rows of a sequence whose logits are wanted.
@@ -61,14 +59,9 @@ struct Transformer::Impl {
   /// Final norm and head over the stream's first `rows` rows.
   std::span<const float> head(int64_t rows);
 
-  // recompute.cpp
-  void load_rows(int64_t first, int64_t count, std::span<const int32_t> rows);
-  AttentionRows block_heads(int64_t layer);
-  void recompute_layer(int64_t layer, std::span<const int32_t> rows, LayerCache& cache, RowPruner* pruner);
-  void attend_rows(int64_t layer, const AttentionRows& heads, std::span<const int32_t> rows, LayerCache& cache,
-                   RowPruner* pruner);
-  void filter_rows(int64_t layer, std::vector<int32_t>& rows, LayerCache& cache, RowFilter& filter);
-  void close_up(std::vector<int32_t>& rows, std::vector<int32_t> kept);
+  class Rows;  // host_rows.cpp
+  /// Rows of a prompt whose entries `cache` takes; no other pass may run meanwhile.
+  [[nodiscard]] std::unique_ptr<RowStream> rows_of(const KvCache& cache);
 };
 
 }  // namespace kvarena

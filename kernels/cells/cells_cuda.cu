@@ -1,4 +1,5 @@
-// A block writes one cell of the target, its threads in the order in which the cell lies in memory.
+// A block writes one cell of the target, its threads in the order in which the cell lies in memory; of rows that go to
+// places of their own it takes as many as a cell has.
 #include <algorithm>
 
 #include "kernels/cells/cells_cuda.h"
@@ -27,9 +28,20 @@ __device__ void store_number(const Cells& to, int64_t at, float x) {
   }
 }
 
+/// Rows that each go to a place of their own.
+__device__ void scatter_rows(const RowStore& store, int64_t first) {
+  const int64_t dim = store.to.head_dim, left = store.count - first, rows = left < kCell ? left : kCell;
+  for (int64_t i = threadIdx.x; i < rows * dim; i += kThreads) {
+    const int64_t row = first + i / dim, channel = i % dim;
+    store_number(store.to, cell_offset(store.to.kind, dim, store.places[row], channel),
+                 store.rows[row * store.row_stride + channel]);
+  }
+}
+
 /// Grid: cells, stores.
 __global__ void __launch_bounds__(kThreads) store_kernel(const RowStore* stores) {
   const RowStore& store = stores[blockIdx.y];
+  if (store.places != nullptr) return scatter_rows(store, blockIdx.x * kCell);
   const int64_t position = store.position + (store.before == nullptr ? 0 : *store.before);
   const int64_t cell = position / kCell + blockIdx.x, end = position + store.count;
   if (cell * kCell >= end) return;
@@ -117,6 +129,7 @@ int64_t touched_cells(int64_t position, int64_t count) {
 }
 
 int64_t touched_cells(const RowStore& store) {
+  if (store.places != nullptr) return touched_cells(0, store.count);
   if (store.before == nullptr) return touched_cells(store.position, store.count);
   return store.count == 0 ? 0 : (store.count + kCell - 2) / kCell + 1;  // wherever it begins
 }

@@ -18,6 +18,9 @@ struct RowStore {
   /// Null, or where on the device lies what is added to `position` when the work runs: a recorded step appends further
   /// each time it is launched.
   const int32_t* before = nullptr;
+  /// Null, or [count] on the device: row i becomes entry places[i], no two the same; `position` and `before` are
+  /// unused.
+  const int32_t* places = nullptr;
 };
 /// The runs must not overlap.
 void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream);

@@ -33,9 +33,8 @@ DeviceDriver::DeviceDriver(RankDriver& ranks, DeviceWeights& weights) : ranks_(&
   }
 }
 
-void DeviceDriver::begin(int64_t rows, int64_t wanted, bool may_be_given_up) {
-  rows_ = rows;
-  wanted_ = wanted;
+void DeviceDriver::begin(const Pass& pass, bool may_be_given_up) {
+  pass_ = pass;
   ahead_ = !may_be_given_up;
   if (!ahead_) return;
   std::vector<DeviceTask> tasks;
@@ -47,14 +46,14 @@ void DeviceDriver::add_layers(size_t layer, std::vector<DeviceTask>& tasks) cons
   const auto add = [&](const auto& part, int64_t rows) {
     if (rows > 0) tasks.push_back(task(part.elsewhere.part, rows));
   };
-  for (; layer < weights_->layers.size(); ++layer) {
+  for (; layer < static_cast<size_t>(pass_.layers); ++layer) {
     DeviceLayerWeights& w = weights_->layers[layer];
-    for (const DevicePart& part : attention_parts(w)) std::visit([&](auto* one) { add(*one, rows_); }, part);
+    for (const DevicePart& part : attention_parts(w)) std::visit([&](auto* one) { add(*one, pass_.rows); }, part);
     const auto* dense = std::get_if<DeviceDense>(&w.mlp);
     if (dense == nullptr) return;
-    add(*dense, rows_);
+    add(*dense, pass_.rows);
   }
-  add(*weights_->lm_head, wanted_);
+  add(*weights_->lm_head, pass_.wanted);
 }
 
 void DeviceDriver::announce(const DeviceSparse& layer, std::span<const int64_t> visitors) {
@@ -63,7 +62,7 @@ void DeviceDriver::announce(const DeviceSparse& layer, std::span<const int64_t> 
   for (size_t expert = 0; expert < visitors.size(); ++expert) {
     if (visitors[expert] > 0) tasks.push_back(task(layer.experts[expert].elsewhere.part, visitors[expert]));
   }
-  if (layer.shared) tasks.push_back(task(layer.shared->elsewhere.part, rows_));
+  if (layer.shared) tasks.push_back(task(layer.shared->elsewhere.part, pass_.rows));
   const auto is_it = [&](const DeviceLayerWeights& w) { return std::get_if<DeviceSparse>(&w.mlp) == &layer; };
   const auto at = std::ranges::find_if(weights_->layers, is_it);
   add_layers(static_cast<size_t>(at - weights_->layers.begin()) + 1, tasks);

@@ -19,9 +19,14 @@ class DeviceDriver {
   /// Meets the devices of all ranks, and tells `weights`, which outlives this and stays in place, where its rows are.
   DeviceDriver(RankDriver& ranks, DeviceWeights& weights);
 
-  /// Before a pass of `rows` rows, of which `wanted` come to the head. The others hear at once what all of it is, up to
-  /// where a router decides, unless it may be given up half way.
-  void begin(int64_t rows, int64_t wanted, bool may_be_given_up);
+  struct Pass {
+    int64_t layers = 0;  // that it visits
+    int64_t rows = 0;
+    int64_t wanted = 0;  // rows that come to the head
+  };
+  /// Before a pass. The others hear at once what all of it is, up to where a router decides, unless it may be given up
+  /// half way.
+  void begin(const Pass& pass, bool may_be_given_up);
   /// When the router has decided: how many rows visit each expert of a layer, [experts].
   void announce(const DeviceSparse& layer, std::span<const int64_t> visitors);
 
@@ -48,8 +53,8 @@ class DeviceDriver {
   RankDriver* ranks_;
   DeviceWeights* weights_;
   std::string detour_;
-  int64_t rows_ = 0, wanted_ = 0;  // of the pass under way
-  bool ahead_ = false;             // whether the others hear what comes before it does
+  Pass pass_;           // under way
+  bool ahead_ = false;  // whether the others hear what comes before it does
   std::deque<DeviceTask> announced_;
   int64_t moves_ = 0;
   std::vector<Workspace> replies_;  // [ranks], the driver's own unused

@@ -186,6 +186,42 @@ TEST_F(DeviceModelTest, RecordedStepsHaveTheBitsOfOthers) {
   EXPECT_EQ(model.replayed(), 7);  // all but the first
 }
 
+/// Prompt, steps and what they were taken back for: in the first layers only, or in a model that has no others.
+TEST_F(DeviceModelTest, LeavingEarlyHasTheBitsOfAShorterModelRecordedOrNot) {
+  const ModelConfig whole = testing::tiny_config();
+  const testing::RandomCheckpoint checkpoint(testing::llama_tensors(whole), 1);
+  const std::vector<int32_t> prompt = tiny_prompt(30);
+  const auto answers = [&](DeviceModel& model, int64_t layers, Placement placement) {
+    DeviceCache cache = model.make_cache(placement);
+    std::vector<float> all;
+    const auto run = [&](std::span<const int32_t> tokens) {
+      const DevicePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all};
+      const std::vector<float> logits = copied(model.download(model.forward({&pass, 1}, Bring::nothing, layers)));
+      all.insert(all.end(), logits.begin(), logits.end());
+    };
+    run(prompt);
+    for (int round = 0; round < 3; ++round) {
+      for (const int32_t& token : std::span(prompt).subspan(3, 4)) run({&token, 1});
+      cache.truncate(30);
+    }
+    return all;
+  };
+  for (const int64_t layers : {1, 2}) {
+    SCOPED_TRACE(layers);
+    ModelConfig shorter = whole;
+    shorter.layers = layers;
+    DeviceModel expected(shorter, checkpoint, kBf16), model(whole, checkpoint, kBf16);
+    const std::vector<float> want = answers(expected, 0, Placement::device);
+    expect_same_bits(answers(model, layers, Placement::device), want, "on the device");
+    EXPECT_EQ(model.replayed(), 11);  // all steps but the first
+    expect_same_bits(answers(model, layers, Placement::host), want, "over the bus");
+    DeviceCache cache = model.make_cache(), other = expected.make_cache();
+    const std::vector<float> all_layers = feed(model, cache, prompt);  // behind passes that left early
+    EXPECT_EQ(all_layers, feed(model, cache = model.make_cache(), prompt));
+    EXPECT_NE(all_layers, feed(expected, other, prompt));
+  }
+}
+
 TEST_F(DeviceModelTest, ACacheOnTheHostHasTheBitsOfOneOnTheDeviceWhileItGrows) {
   DeviceModel model = tiny();
   const std::vector<int32_t> prompt = tiny_prompt(270);

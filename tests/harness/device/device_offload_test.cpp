@@ -1,7 +1,5 @@
 // A Transformer whose passes run on a device (emulated here), with methods on the host: against the host alone, and
 // that a request's bits are its own.
-#include "harness/device/device_offload.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/offloaded_model.h"
 #include "tests/support/registered_method.h"
 
 namespace kvarena::device {
@@ -25,33 +24,8 @@ using testing::RandomCheckpoint;
 using testing::relative_error;
 using testing::tiny_prompt;
 
-constexpr TransformerOptions kF32{.weights = DType::f32, .cache = DType::f32};
 const Needs kEverything{
     .prompt_attention = true, .window = 64, .hidden = true, .query_moments = {4}, .taps = {Tap::low}};
-
-/// The tiny model with a device beside it.
-class Offloaded {
- public:
-  explicit Offloaded(int64_t cache_bytes = 1 << 30) : model_(testing::tiny_model(1, kF32)) {
-    const ModelConfig config = testing::tiny_config();
-    const RandomCheckpoint checkpoint(testing::llama_tensors(config), 1);
-    auto device = std::make_unique<DeviceOffload>(DeviceModel(config, checkpoint, kF32), cache_bytes);
-    device_ = device.get();
-    model_.offload_to(std::move(device));
-  }
-  [[nodiscard]] Transformer& model() { return model_; }
-  [[nodiscard]] const DeviceOffload& device() const { return *device_; }
-
- private:
-  Transformer model_;
-  DeviceOffload* device_;
-};
-
-std::vector<float> fed(Transformer& model, KvCache& cache, std::span<const int32_t> tokens) {
-  const SequencePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all};
-  const std::span<const float> logits = model.forward({&pass, 1});
-  return {logits.begin(), logits.end()};
-}
 
 TEST(DeviceOffload, WhatIsObservedOfAPromptIsWhatTheHostSees) {
   Transformer host = testing::tiny_model(1, kF32);
@@ -272,15 +246,6 @@ TEST(DeviceOffload, CachesThatMadeRoomForOthersComeBack) {
   EXPECT_EQ(roomy.device().twins().evictions(), 0);
   EXPECT_GE(tight.device().twins().evictions(), 4);
   EXPECT_GE(tight.device().twins().uploads(), 4);
-}
-
-TEST(DeviceOffload, WhatLeavesEarlyIsTheHosts) {
-  Offloaded offloaded;
-  KvCache cache = offloaded.model().make_cache();
-  const std::vector<int32_t> tokens = tiny_prompt(40);
-  const SequencePass pass{.tokens = tokens, .cache = &cache, .exit_after = 1};
-  (void)offloaded.model().forward({&pass, 1});
-  EXPECT_EQ(offloaded.device().tokens(), 0);
 }
 
 TEST(DeviceOffload, WhatKiviPacksWhileItDecodesStaysWithTheDevice) {

@@ -13,6 +13,7 @@
 #include "tests/support/cuda/emulated_nccl.h"
 #include "tests/support/decoding.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/rank_answers.h"
 #include "tests/support/rank_threads.h"
 
 namespace kvarena::device {
@@ -87,12 +88,6 @@ std::vector<float> answers(DeviceModel& model, std::span<const int32_t> prompt) 
   return all;
 }
 
-int64_t routers(const ModelConfig& config) {
-  int64_t count = 0;
-  for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse_layer(layer) ? 1 : 0;
-  return count;
-}
-
 bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
@@ -131,6 +126,12 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DeviceRanks,
                                            "deepseek_v3"),
                          [](const auto& info) { return info.param; });
 
+int64_t routers(const ModelConfig& config, int64_t layers) {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < layers; ++layer) count += config.is_sparse_layer(layer) ? 1 : 0;
+  return count;
+}
+
 /// Rows go by NCCL here, so that all messages are orders.
 TEST(DeviceRanks, HearOfAPassInOneMessageAndInOneMoreForEachRouter) {
   for (const char* name : {"llama31", "deepseek_v3", "qwen3_moe_mixed"}) {
@@ -141,9 +142,12 @@ TEST(DeviceRanks, HearOfAPassInOneMessageAndInOneMoreForEachRouter) {
     DeviceCache cache = split.make_cache();
     for (const int32_t token : prompt_of(golden)) {
       const DevicePass pass{.tokens = {&token, 1}, .cache = &cache};
-      const int64_t before = ranks.ordered();
-      (void)split.download(split.forward({&pass, 1}));
-      EXPECT_EQ(ranks.ordered() - before, 1 + routers(golden.config));
+      for (const int64_t layers : {golden.config.layers, int64_t{1}}) {
+        const int64_t before = ranks.ordered();
+        (void)split.download(split.forward({&pass, 1}, Bring::nothing, layers));
+        EXPECT_EQ(ranks.ordered() - before, 1 + routers(golden.config, layers));
+        if (layers == 1) cache.truncate(cache.length() - 1);
+      }
     }
   }
 }
@@ -156,7 +160,8 @@ TEST(DeviceRanks, SessionsOverThemDecodeWhatTheyDecodeOverOneDevice) {
   alone.offload_to(std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kHalf), 1 << 30));
   ranks.driver().offload_to(std::make_unique<DeviceOffload>(
       DeviceModel(golden.config, golden.checkpoint(), kHalf, ranks.driver().ranks()), 1 << 30));
-  for (const json& method : {json{{"name", "full"}}, verified, json{{"name", "quest"}, {"keep", 0.5}}}) {
+  const json first_layer = {{"name", "early_exit"}, {"draft_length", 3}, {"layers", 0.4}};
+  for (const json& method : {json{{"name", "full"}}, verified, first_layer, json{{"name", "quest"}, {"keep", 0.5}}}) {
     SCOPED_TRACE(method.dump());
     const auto answer = [&](Transformer& model) {
       const Needs needs = make_method(method, "test")->needs();
@@ -168,6 +173,21 @@ TEST(DeviceRanks, SessionsOverThemDecodeWhatTheyDecodeOverOneDevice) {
     EXPECT_EQ(got.logits, expected.logits);
   }
   EXPECT_EQ(ranks.end()[1], "");
+}
+
+TEST(DeviceRanks, EveryKindOfPassHasTheBitsOfOneDevice) {
+  for (const char* name : {"llama31", "qwen3_moe", "deepseek_v3"}) {
+    SCOPED_TRACE(name);
+    const testing::GoldenModel golden = golden_model(name);
+    Ranks ranks(golden, 2, Devices::own);
+    Transformer alone = golden.transformer(kHalf);
+    alone.offload_to(std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kHalf), 1 << 30));
+    ranks.driver().offload_to(std::make_unique<DeviceOffload>(
+        DeviceModel(golden.config, golden.checkpoint(), kHalf, ranks.driver().ranks()), 1 << 30));
+    EXPECT_TRUE(same_bits(testing::all_answers(ranks.driver(), prompt_of(golden)),
+                          testing::all_answers(alone, prompt_of(golden))));
+    EXPECT_EQ(ranks.end()[1], "");
+  }
 }
 
 /// A method that fails in the second layer, whose attention is the host's.

@@ -95,6 +95,29 @@ TEST_F(CellsCuda, RowsAreStoredBehindALengthThatTheDeviceReads) {
   }
 }
 
+TEST_F(CellsCuda, RowsGoToPlacesOfTheirOwnAndNeighboursKeepTheirs) {
+  const int64_t head_dim = 48;
+  const std::vector<int32_t> places{0, 1, 5, 15, 16, 17, 18, 31, 33, 34, 40, 41, 42, 43, 44, 45, 46, 47, 63};
+  const auto count = static_cast<int64_t>(places.size());
+  const std::vector<float> rows = normal(count * head_dim, 8);
+  for (const DType dtype : test::kDTypes) {
+    for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+      std::vector<uint16_t> host = marked_memory(64, head_dim, dtype);
+      OnDevice device;
+      RowStore store{{kind, dtype, head_dim, device.copy(host)}, 7, count, device.copy(rows), head_dim};
+      store.places = device.copy(places);
+      CudaScratch scratch;
+      store_rows_cuda({&store, 1}, scratch, nullptr);
+      for (int64_t i = 0; i < count; ++i) {
+        store_rows({kind, dtype, head_dim, host.data()}, places[static_cast<size_t>(i)], 1, rows.data() + i * head_dim,
+                   head_dim);
+      }
+      EXPECT_EQ(test::from_device(static_cast<const uint16_t*>(store.to.data), static_cast<int64_t>(host.size())), host)
+          << name_of(dtype);
+    }
+  }
+}
+
 TEST_F(CellsCuda, MergedEntriesComeFromBothRunsInTheOrderAsked) {
   const int64_t head_dim = 48, n = 40;
   const std::vector<float> near_rows = normal(n * head_dim, 6), far_rows = normal(n * head_dim, 7);

@@ -1,0 +1,64 @@
+#include "harness/device/offloaded_rows.h"
+
+#include <algorithm>
+
+#include "harness/device/device_errors.h"
+#include "harness/device/host_sequence.h"
+
+namespace kvarena::device {
+namespace {
+
+/// What is spoiled is forgotten when the rows are.
+template <typename Work>
+auto guarded(const Work& work) {
+  return on_device(work, [] {});
+}
+
+}  // namespace
+
+OffloadedRows::OffloadedRows(DeviceModel& model, CacheTwins& twins, KvCache& host, int64_t tokens, int64_t& computed)
+    : model_(&model), host_(&host), computed_(&computed) {
+  rows_ = guarded([&] {
+    KvCache* const hosts[] = {&host};
+    const int64_t more[] = {tokens - host.length};
+    return model.rows_of(*twins.of(model, hosts, more, model.config().layers).front(), tokens);
+  });
+}
+
+OffloadedRows::~OffloadedRows() {
+  if (!alike_) host_->twin.reset();
+}
+
+void OffloadedRows::load(std::span<const int32_t> prompt, std::span<const int32_t> positions) {
+  guarded([&] { rows_->load(prompt, positions); });
+  *computed_ += std::ssize(positions);
+}
+
+AttentionRows OffloadedRows::entries(const RowBlock& block) {
+  return guarded([&] { return rows_->entries(block); });
+}
+
+void OffloadedRows::pass(const RowBlock& block, const Store& store, const Watch& watch) {
+  Watch scaled;
+  if (watch) {
+    scaled = [&](AttentionRows rows, const float* lse) {
+      rows.q = host_queries(*model_, rows, std::ssize(block.places), queries_);
+      watch(rows, lse);
+    };
+  }
+  guarded([&] { rows_->pass(block, store, scaled); });
+}
+
+void OffloadedRows::keep(std::span<const int32_t> rows) {
+  guarded([&] { rows_->keep(rows); });
+}
+
+std::span<const float> OffloadedRows::finish() {
+  const std::span<const float> logits = guarded([&] { return rows_->finish(); });
+  alike_ = std::ranges::all_of(
+      host_->layers, [&](const LayerCache& layer) { return DeviceCache::entries_in_run(layer, 0) == host_->length; });
+  for (int64_t layer = 0; alike_ && layer < std::ssize(host_->layers); ++layer) CacheTwins::appended(*host_, layer);
+  return logits;
+}
+
+}  // namespace kvarena::device

@@ -1,0 +1,38 @@
+#pragma once
+// A prompt's rows on the device whose cache is the host's.
+
+#include <memory>
+#include <vector>
+
+#include "harness/device/cache_twins.h"
+#include "harness/device/device_model.h"
+#include "harness/model/row_stream.h"
+
+namespace kvarena::device {
+
+/// The rows of a DeviceModel over the device's copy of a cache. Once they have finished, copy and cache are alike; a
+/// copy that was given up half way, or whose layers lack entries of rows that left, is forgotten.
+class OffloadedRows final : public RowStream {
+ public:
+  /// All of them outlive it; `computed` grows by the rows that are loaded.
+  OffloadedRows(DeviceModel& model, CacheTwins& twins, KvCache& host, int64_t tokens, int64_t& computed);
+  ~OffloadedRows() override;
+  OffloadedRows(const OffloadedRows&) = delete;
+  OffloadedRows& operator=(const OffloadedRows&) = delete;
+
+  void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override;
+  [[nodiscard]] AttentionRows entries(const RowBlock& block) override;
+  void pass(const RowBlock& block, const Store& store, const Watch& watch) override;
+  void keep(std::span<const int32_t> rows) override;
+  [[nodiscard]] std::span<const float> finish() override;
+
+ private:
+  DeviceModel* model_;
+  KvCache* host_;
+  int64_t* computed_;
+  std::unique_ptr<RowStream> rows_;
+  std::vector<float> queries_;  // as the host has them
+  bool alike_ = false;          // the copy and the cache
+};
+
+}  // namespace kvarena::device

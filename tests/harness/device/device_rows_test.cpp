@@ -1,0 +1,105 @@
+// What a device (emulated here) keeps of a prompt of which only some tokens were computed there.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "harness/core/error.h"
+#include "tests/support/differences.h"
+#include "tests/support/offloaded_model.h"
+
+namespace kvarena::device {
+namespace {
+
+using testing::tiny_prompt;
+
+std::vector<int32_t> from(int32_t first, int32_t end) {
+  std::vector<int32_t> list(static_cast<size_t>(end - first));
+  std::iota(list.begin(), list.end(), first);
+  return list;
+}
+
+TEST(DeviceRows, ACopyIsLikeItsCacheWhenThePromptIsDone) {
+  Offloaded offloaded;
+  Transformer host = testing::tiny_model(1, kF32);
+  const std::vector<int32_t> tokens = tiny_prompt(80), other = tiny_prompt(50, 3);
+  const std::span<const int32_t> prompt = std::span(tokens).first(60), answer = std::span(tokens).last(20);
+  std::vector<int32_t> some{3, 4, 17, 40, 49};
+  for (const int32_t position : from(50, 60)) some.push_back(position);
+  std::vector<std::vector<float>> answers[2];
+  for (Transformer* model : {&offloaded.model(), &host}) {
+    std::vector<std::vector<float>>& logits = answers[model == &host];
+    for (const std::vector<int32_t>& positions : {from(0, 60), some}) {
+      KvCache cache = model->make_cache();
+      if (positions == some) (void)fed(*model, cache, other);
+      const Recomputed computed = model->recompute({.tokens = prompt, .positions = positions, .cache = &cache});
+      logits.emplace_back(computed.logits.begin(), computed.logits.end());
+      KvCache copy = cache.clone();
+      const int64_t before = offloaded.device().twins().uploads();
+      logits.push_back(fed(*model, cache, answer));
+      EXPECT_EQ(offloaded.device().twins().uploads(), before);
+      EXPECT_EQ(fed(*model, copy, answer), logits.back());  // brought from the host
+    }
+  }
+  EXPECT_EQ(offloaded.device().twins().uploads(), 2);  // the clones
+  EXPECT_EQ(offloaded.device().tokens(), 60 + 50 + 15 + 4 * 20);
+  for (size_t i = 0; i < answers[1].size(); ++i)
+    EXPECT_LT(testing::relative_error(answers[0][i], answers[1][i]), 1e-4) << i;
+}
+
+/// Half of the rows stay behind each layer.
+class Halving final : public RowPruner {
+ public:
+  void attended(int64_t /*layer*/, std::span<const int32_t> /*positions*/, const LayerCache& /*cache*/,
+                const LayerQueries& /*queries*/, const float* /*lse*/) override {}
+  [[nodiscard]] std::vector<int32_t> keep(int64_t /*layer*/, std::span<const int32_t> positions) override {
+    return {positions.begin() + std::ssize(positions) / 2, positions.end()};
+  }
+};
+
+TEST(DeviceRows, WhereRowsWerePrunedTheCacheComesToTheDeviceOnceMore) {
+  Offloaded offloaded;
+  Transformer host = testing::tiny_model(1, kF32);
+  const std::vector<int32_t> tokens = tiny_prompt(80);
+  std::vector<float> answers[2];
+  for (Transformer* model : {&offloaded.model(), &host}) {
+    Halving pruner;
+    KvCache cache = model->make_cache();
+    (void)model->recompute(
+        {.tokens = std::span(tokens).first(60), .positions = from(0, 60), .cache = &cache, .pruner = &pruner});
+    EXPECT_EQ(cache.layers[2].entries(0), 15);
+    answers[model == &host] = fed(*model, cache, std::span(tokens).last(20));
+  }
+  EXPECT_LT(testing::relative_error(answers[0], answers[1]), 1e-4);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 1);
+}
+
+class Failing final : public RowFilter {
+ public:
+  [[nodiscard]] bool judges(int64_t layer) const override { return layer == 1; }
+  void see(int64_t /*layer*/, std::span<const int32_t> /*positions*/, const float* /*keys*/, const float* /*values*/,
+           int64_t /*stride*/, const LayerCache& /*cache*/) override {
+    throw UserError("enough");
+  }
+  [[nodiscard]] std::vector<int32_t> keep(int64_t /*layer*/, std::span<const int32_t> /*positions*/) override {
+    return {};
+  }
+};
+
+TEST(DeviceRows, APromptThatIsGivenUpSpoilsNobodyElses) {
+  Offloaded offloaded;
+  Transformer& model = offloaded.model();
+  const std::vector<int32_t> tokens = tiny_prompt(60);
+  KvCache plain = model.make_cache(), spoiled = model.make_cache();
+  (void)fed(model, plain, std::span(tokens).first(40));
+  KvCache copy = plain.clone();
+  const std::vector<float> want = fed(model, copy, std::span(tokens).last(20));
+  Failing filter;
+  EXPECT_THROW(
+      (void)model.recompute({.tokens = tokens, .positions = from(0, 60), .cache = &spoiled, .filter = &filter}),
+      UserError);
+  EXPECT_EQ(spoiled.twin, nullptr);
+  EXPECT_EQ(fed(model, plain, std::span(tokens).last(20)), want);
+}
+
+}  // namespace
+}  // namespace kvarena::device

@@ -1,0 +1,40 @@
+#pragma once
+// A tiny Transformer whose passes run on a device (emulated where there is none).
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/device/device_offload.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena::device {
+
+inline constexpr TransformerOptions kF32{.weights = kernels::DType::f32, .cache = kernels::DType::f32};
+
+/// The tiny model with a device beside it.
+class Offloaded {
+ public:
+  explicit Offloaded(int64_t cache_bytes = 1 << 30) : model_(testing::tiny_model(1, kF32)) {
+    const ModelConfig config = testing::tiny_config();
+    const testing::RandomCheckpoint checkpoint(testing::llama_tensors(config), 1);
+    auto device = std::make_unique<DeviceOffload>(DeviceModel(config, checkpoint, kF32), cache_bytes);
+    device_ = device.get();
+    model_.offload_to(std::move(device));
+  }
+  [[nodiscard]] Transformer& model() { return model_; }
+  [[nodiscard]] const DeviceOffload& device() const { return *device_; }
+
+ private:
+  Transformer model_;
+  DeviceOffload* device_;
+};
+
+/// One sequence's pass; logits of all its tokens.
+inline std::vector<float> fed(Transformer& model, KvCache& cache, std::span<const int32_t> tokens) {
+  const SequencePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all};
+  const std::span<const float> logits = model.forward({&pass, 1});
+  return {logits.begin(), logits.end()};
+}
+
+}  // namespace kvarena::device
