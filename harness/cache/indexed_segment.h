@@ -25,6 +25,8 @@ class IndexedSegment final : public Segment {
 
   /// Where the listed entries lie.
   [[nodiscard]] const EntrySegment& base() const { return *base_; }
+  /// [kv_heads] or [q_heads].
+  [[nodiscard]] std::span<const LedgerVector<int32_t>> lists() const { return selected_; }
   /// Selected indices of a query head.
   [[nodiscard]] std::span<const int32_t> selected(int64_t q_head) const;
 

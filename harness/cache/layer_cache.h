@@ -95,7 +95,8 @@ struct KvCache {
 enum class HookReach : uint8_t {
   nothing,    // none of them does anything
   rows,       // they and their readers look at what they are shown; after_attention() may pack or drop entries
-  attention,  // they choose what is attended to, or change the cache
+  selection,  // the same, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
+  attention,  // they choose otherwise what is attended to, or change the cache
 };
 
 /// What wants to see or steer the attention of a pass: methods, through the engine. Called for each layer in order.
@@ -103,6 +104,8 @@ class AttentionHooks {
  public:
   virtual ~AttentionHooks() = default;
   [[nodiscard]] virtual HookReach reach() const { return HookReach::attention; }
+  /// Before a device takes a copy of what the cache holds: what is still on its way has to be there.
+  virtual void complete(KvCache& /*cache*/) {}
   /// Before the pass's first layer. tokens: what the cache is about to take, the first at position cache.length.
   virtual void before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) {}
   /// After the pass's keys and values were appended, before attention. May set `cache.view`.

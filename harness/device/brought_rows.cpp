@@ -23,8 +23,8 @@ void BroughtRows::make_room(Bring what, const Shape& shape, int64_t& moves) {
 
 float* BroughtRows::memory(int64_t layer) const { return pinned_.data() + layer * places().end; }
 
-void BroughtRows::bring_attention(int64_t layer, const AttentionRows& from, const float* hidden, const float* lse,
-                                  kernels::CudaStream stream) {
+void BroughtRows::bring_inputs(int64_t layer, const AttentionRows& from, const float* hidden,
+                               kernels::CudaStream stream) {
   if (what_ == Bring::nothing) return;
   const Places at = places();
   float* const to = memory(layer);
@@ -33,8 +33,13 @@ void BroughtRows::bring_attention(int64_t layer, const AttentionRows& from, cons
   };
   copy(0, at.entries, from.q);
   copy(at.entries, at.lse, from.keys);
-  copy(at.lse, at.hidden, lse);
   copy(at.hidden, at.residual, hidden);
+}
+
+void BroughtRows::bring_denominators(int64_t layer, const float* lse, kernels::CudaStream stream) {
+  const Places at = places();
+  if (what_ != Bring::everything) return;
+  kernels::cuda_download(memory(layer) + at.lse, lse, (at.hidden - at.lse) * 4, stream);
 }
 
 void BroughtRows::bring_residual(int64_t layer, const float* residual, kernels::CudaStream stream) {

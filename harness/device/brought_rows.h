@@ -33,9 +33,10 @@ class BroughtRows {
   };
   /// Room for a pass of this shape; `moves` counts how often addresses have changed.
   void make_room(Bring what, const Shape& shape, int64_t& moves);
-  /// Queues the copies of one layer behind what `stream` was given; those that nobody asked for are none.
-  void bring_attention(int64_t layer, const AttentionRows& from, const float* hidden, const float* lse,
-                       kernels::CudaStream stream);
+  /// Queues the copies of one layer behind what `stream` was given; those that nobody asked for are none. What goes to
+  /// attention, what it leaves, and what the layer leaves.
+  void bring_inputs(int64_t layer, const AttentionRows& from, const float* hidden, kernels::CudaStream stream);
+  void bring_denominators(int64_t layer, const float* lse, kernels::CudaStream stream);
   void bring_residual(int64_t layer, const float* residual, kernels::CudaStream stream);
 
   [[nodiscard]] Bring what() const { return what_; }

@@ -35,6 +35,9 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
   for (const DevicePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty() && (pass.cache != nullptr) != (pass.host != nullptr),
                    "a sequence without tokens, or without one cache");
+    KVARENA_ASSERT(pass.choice == nullptr || (pass.cache != nullptr && pass.attended == nullptr &&
+                                              pass.parents.empty() && pass.cache->placement() == Placement::device),
+                   "a choice among what is not all there");
     KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == shape().kv_heads,
                    "a list for each kv head");
     check_tokens(config, pass.tokens);
@@ -207,7 +210,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
   const bool over_the_bus = any_on_host();
   // Whoever attends on the host may fail there, and the pass ends in its middle.
   if (ranks != nullptr) {
-    ranks->begin({.layers = depth, .rows = rows, .wanted = wanted_rows()}, /*may_be_given_up=*/any_attends_on_host());
+    ranks->begin({.layers = depth, .rows = rows, .wanted = wanted_rows()}, /*may_be_given_up=*/waits_for_host());
   }
   weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
   if (over_the_bus) {
@@ -234,6 +237,7 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   std::vector<int64_t> key{depth, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_ || !s.paths.empty()) return {};
+    if (s.pass->choice != nullptr) return {};
     const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s)});
@@ -288,7 +292,7 @@ DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring
   m.depth = layers > 0 ? layers : m.config.layers;
   m.prepare(batch);
   m.tell();
-  KVARENA_ASSERT(bring == Bring::everything || !m.any_attends_on_host(), "rows that the host was not brought");
+  KVARENA_ASSERT(bring == Bring::everything || !m.waits_for_host(), "rows that the host was not brought");
   const int64_t wanted = m.make_room(bring);
   m.run_or_replay();
   for (const Impl::Sequence& s : m.sequences) {

@@ -8,6 +8,7 @@
 #include "harness/device/brought_rows.h"
 #include "harness/device/device_cache.h"
 #include "harness/device/host_attention.h"
+#include "harness/device/host_choice.h"
 #include "harness/model/row_stream.h"
 #include "harness/model/transformer.h"
 
@@ -28,6 +29,9 @@ struct DevicePass {
   std::span<const int32_t> parents = {};
   /// In place of the cache. Of such passes everything has to be brought to the host.
   HostAttention* host = nullptr;
+  /// Who chooses in each layer what is attended to in a cache on the device in which nothing is packed. Everything has
+  /// to be brought for it, too.
+  HostChoice* choice = nullptr;
 };
 
 /// Logits on the device, sequences in the order given; valid until the next pass.

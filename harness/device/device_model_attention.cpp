@@ -77,6 +77,47 @@ kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t 
           .state = part_of(all, first_row)};
 }
 
+/// What sequences attend to that leave it to the host, which gets the layer's rows for it.
+void DeviceModel::Impl::choose_on_host(int64_t layer) {
+  if (!any_chooses()) return;
+  kernels::cuda_synchronize(compute.stream());
+  std::vector<int32_t> all;
+  for (Sequence& s : sequences) {
+    s.chosen.clear();
+    if (s.pass->choice == nullptr) continue;
+    for (const std::span<const int32_t> list : s.pass->choice->choose(layer, brought.layer(layer, s.first_row))) {
+      s.chosen.push_back({.entries = nullptr, .count = std::ssize(list)});
+      all.insert(all.end(), list.begin(), list.end());
+    }
+  }
+  all.push_back(0);  // a null index would list everything
+  const auto* at =
+      static_cast<const int32_t*>(choices.upload(all.data(), std::ssize(all) * int64_t{4}, compute.stream()));
+  for (Sequence& s : sequences) {
+    for (IndexList& list : s.chosen) {
+      list.entries = at;
+      at += list.count;
+    }
+  }
+}
+
+/// A sequence whose rows all attend to what the host chose.
+void DeviceModel::Impl::add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from,
+                                   const kernels::AttentionState& all, AttentionCall& call) const {
+  kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row, s.rows, from, all));
+  problem.runs = call.runs.data() + call.runs.size();
+  const size_t lists_of_head = s.chosen.size() / static_cast<size_t>(shape().kv_heads);
+  for (size_t i = 0; i < s.chosen.size(); ++i) {
+    const auto head = static_cast<int64_t>(i / lists_of_head);
+    call.runs.push_back({.keys = s.cache->cells(layer, head, CellKind::keys).data,
+                         .values = s.cache->cells(layer, head, CellKind::values).data,
+                         .entries = s.most - s.cache->dropped(layer)[head],
+                         .index = s.chosen[i].entries,
+                         .index_count = s.chosen[i].count});
+  }
+  call.growth.emplace_back();
+}
+
 kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
   return {.problems = problems,
           .q_heads = config.q_heads,
@@ -203,25 +244,34 @@ void DeviceModel::Impl::attend_shared(int64_t layer, const AttentionRows& from, 
 }
 
 void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
-  AttentionCall call;
+  AttentionCall call, by_query_head;
   int64_t problems = 0;
   for (const Sequence& s : sequences) problems += s.paths.empty() ? 1 : s.rows;
   call.runs.reserve(static_cast<size_t>(problems * shape().kv_heads));
+  by_query_head.runs.reserve(static_cast<size_t>(problems * config.q_heads));
   const kernels::AttentionState all{
       .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (sequences[i].cache == nullptr) continue;
-    if (sequences[i].paths.empty()) {
+    if (!sequences[i].chosen.empty()) {
+      const bool grouped = std::ssize(sequences[i].chosen) == shape().kv_heads;
+      add_chosen(layer, sequences[i], from, all, grouped ? call : by_query_head);
+    } else if (sequences[i].paths.empty()) {
       add_chain(layer, i, from, all, call);
     } else {
       add_paths(layer, sequences[i], from, all, call);
     }
   }
-  if (call.problems.empty()) return;
+  if (call.problems.empty() && by_query_head.problems.empty()) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
   attend_fronts(layer, from, all, with);
   attend_shared(layer, from, all, with);
   kernels::attend_cuda(attend_args(call.problems), call.growth, with, compute.stream());
+  if (!by_query_head.problems.empty()) {
+    kernels::AttendArgs args = attend_args(by_query_head.problems);
+    args.kv_heads = args.q_heads;
+    kernels::attend_cuda(args, with, compute.stream());
+  }
   float* const denominators = brought.what() == Bring::everything ? lse.data() : nullptr;
   kernels::finish_attention_cuda(all, rows, config.q_heads, shape().head_dim, denominators, compute.stream());
 }
@@ -247,8 +297,10 @@ void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& wit
       [&](const auto& kind) {
         const AttentionRows from = attention.input(kind, normed.data(), pass);
         append(layer, from, with);
+        brought.bring_inputs(layer, from, normed.data(), compute.stream());
+        choose_on_host(layer);
         attend(layer, from, with);
-        brought.bring_attention(layer, from, normed.data(), lse.data(), compute.stream());
+        brought.bring_denominators(layer, lse.data(), compute.stream());
         attend_on_host(layer);
         attention.output(kind, seen.data(), x.data(), pass);
       },

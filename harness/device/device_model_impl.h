@@ -20,6 +20,12 @@
 namespace kvarena::device {
 
 struct DeviceModel::Impl {
+  /// Entries of a run, on the device.
+  struct IndexList {
+    const int32_t* entries = nullptr;
+    int64_t count = 0;
+  };
+
   /// One sequence of a pass under way.
   struct Sequence {
     const DevicePass* pass = nullptr;
@@ -29,6 +35,7 @@ struct DeviceModel::Impl {
     int64_t first_list = 0;                   // where its lists begin among all
     int64_t shared = 0;                       // of a tree: entries that all rows see alike, whole chunks
     std::vector<std::vector<int32_t>> paths;  // [rows] of a tree: what each sees from there on
+    std::vector<IndexList> chosen;            // [kv_heads] or [q_heads] of the layer under way, where the host chose
   };
 
   /// What goes to one call of the attention kernels. Problems point to runs, which have their room from the start.
@@ -52,7 +59,7 @@ struct DeviceModel::Impl {
   std::vector<LayerShape> shapes;  // [layers]
 
   kernels::CudaQueue compute, bus;
-  kernels::CudaScratch scratch, bus_scratch;
+  kernels::CudaScratch scratch, bus_scratch, choices;
   kernels::CudaMark begun;                    // of a pass, on `compute`
   std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
@@ -118,6 +125,9 @@ struct DeviceModel::Impl {
                      kernels::CudaScratch& with);
   [[nodiscard]] bool any_mapped() const;
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
+  void choose_on_host(int64_t layer);
+  void add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
+                  AttentionCall& call) const;
   [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const AttentionRows& from,
                                                   const kernels::AttentionState& all) const;
   /// Of a state of all rows, that from one row on.
@@ -139,6 +149,11 @@ struct DeviceModel::Impl {
   [[nodiscard]] bool any_attends_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return s.cache == nullptr; });
   }
+  [[nodiscard]] bool any_chooses() const {
+    return std::ranges::any_of(sequences, [](const Sequence& s) { return s.pass->choice != nullptr; });
+  }
+  /// Whether the host has a part in each layer.
+  [[nodiscard]] bool waits_for_host() const { return any_attends_on_host() || any_chooses(); }
   [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
     return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
   }

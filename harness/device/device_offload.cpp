@@ -26,7 +26,12 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
 }
 
 bool DeviceOffload::attends(const SequencePass& pass) const {
-  return reach_of(pass) != HookReach::attention && DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty();
+  const HookReach reach = reach_of(pass);
+  if (reach == HookReach::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
+  if (reach != HookReach::selection) return true;
+  // What is chosen are entries of tails, and rows of a tree see a view already.
+  return pass.parents.empty() &&
+         std::ranges::all_of(pass.cache->layers, [](const LayerCache& layer) { return layer.segments().size() == 1; });
 }
 
 std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batch) {
@@ -49,54 +54,61 @@ std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens
   return std::make_unique<OffloadedRows>(model_, *twins_, cache, tokens, tokens_);
 }
 
-DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
+/// Who attends in each pass, and who chooses.
+void DeviceOffload::sort(std::span<const SequencePass> batch) {
   sequences_.clear();
+  for (int64_t first = 0; const SequencePass& pass : batch) {
+    const HookReach reach = reach_of(pass);
+    if (reach != HookReach::nothing) {
+      pass.hooks->complete(*pass.cache);
+      pass.hooks->before_pass(*pass.cache, pass.tokens);
+    }
+    Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .first_row = first});
+    if (!attends(pass)) {
+      sequence.host = std::make_unique<HostSequence>(pass, model_);
+    } else if (reach == HookReach::selection) {
+      sequence.choice = std::make_unique<ChosenSequence>(pass, model_);
+    }
+    first += std::ssize(pass.tokens);
+  }
+}
+
+DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
+  sort(batch);
   std::vector<KvCache*> hosts;
   std::vector<int64_t> tokens;
   Bring bring = Bring::entries;
-  for (int64_t first = 0; const SequencePass& pass : batch) {
-    Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .first_row = first});
-    const int64_t count = std::ssize(pass.tokens);
-    first += count;
-    if (attends(pass)) {
-      hosts.push_back(pass.cache);
-      tokens.push_back(count);
-    } else {
-      sequence.host = std::make_unique<HostSequence>(pass, model_);
-    }
-    if (sequence.host != nullptr || reach_of(pass) == HookReach::rows) bring = Bring::everything;
+  for (const Sequence& sequence : sequences_) {
+    if (sequence.host != nullptr || reach_of(*sequence.pass) != HookReach::nothing) bring = Bring::everything;
+    if (sequence.host != nullptr) continue;
+    hosts.push_back(sequence.pass->cache);
+    tokens.push_back(std::ssize(sequence.pass->tokens));
   }
   const std::vector<DeviceCache*> caches = twins_->of(model_, hosts, tokens, layers_);
   std::vector<DevicePass> passes;
   auto next = caches.begin();
   for (Sequence& sequence : sequences_) {
     const SequencePass& pass = *sequence.pass;
-    if (sequence.host == nullptr) {
-      sequence.cache = *next++;
-    } else if (pass.hooks != nullptr) {
-      pass.hooks->before_pass(*pass.cache, pass.tokens);
-    }
+    if (sequence.host == nullptr) sequence.cache = *next++;
     passes.push_back({.tokens = pass.tokens,
                       .cache = sequence.cache,
                       .logits = pass.logits,
                       .parents = pass.parents,
-                      .host = sequence.host.get()});
+                      .host = sequence.host.get(),
+                      .choice = sequence.choice.get()});
   }
   return model_.forward(passes, bring, layers_);
 }
 
 /// What the device computed goes into the host's caches and to those who look at it, in the order of a pass.
 void DeviceOffload::finish() {
-  for (const Sequence& s : sequences_) {
-    if (s.cache != nullptr && reach_of(*s.pass) == HookReach::rows)
-      s.pass->hooks->before_pass(*s.pass->cache, s.pass->tokens);
-  }
   for (int64_t layer = 0; layer < layers_; ++layer) {
     for (const Sequence& s : sequences_) finish(layer, s);
   }
   for (const Sequence& s : sequences_) {
     s.pass->cache->length += std::ssize(s.pass->tokens);
     tokens_ += std::ssize(s.pass->tokens);
+    if (s.host != nullptr) tokens_attended_on_host_ += std::ssize(s.pass->tokens);
   }
 }
 
@@ -106,9 +118,10 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
   const int64_t count = std::ssize(pass.tokens);
   if (sequence.cache != nullptr) {
     const AttentionRows& from = rows.attention;
-    pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
+    if (sequence.choice == nullptr)
+      pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
     CacheTwins::appended(*pass.cache, layer);
-    if (reach_of(pass) == HookReach::rows) show(layer, sequence, rows);
+    if (reach_of(pass) != HookReach::nothing) show(layer, sequence, rows);
   }
   if (reach_of(pass) != HookReach::nothing)
     pass.hooks->after_layer(layer, rows.residual, count, model_.config().hidden_size);
@@ -120,9 +133,12 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
   AttentionRows from = rows.attention;
   from.q = host_queries(model_, from, std::ssize(pass.tokens), queries_);
   const LayerQueries queries = queries_of(pass, from, rows.hidden);
-  pass.hooks->before_attention(layer, cache, queries);
-  KVARENA_ASSERT(cache.view == nullptr, "a view of what the device has attended to");
-  if (kernels::AttentionReader* reader = pass.hooks->reader(layer, cache, queries)) {
+  if (sequence.choice == nullptr) {
+    pass.hooks->before_attention(layer, cache, queries);
+    KVARENA_ASSERT(cache.view == nullptr, "a view of what the device has attended to");
+  }
+  kernels::AttentionReader* const reader = cache.view == nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr;
+  if (reader != nullptr) {
     KVARENA_ASSERT(pass.parents.empty(), "trees show nobody what they attend to");
     if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
       sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());

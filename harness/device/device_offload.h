@@ -14,9 +14,9 @@
 namespace kvarena::device {
 
 /// The device attends where nobody chooses what is attended to: prompts that methods observe, decoding behind methods
-/// that drop entries of the prompt or pack them, drafts of the first layers, verification. Elsewhere (views of
-/// retrieving methods, codes in a form of a method's own, methods that evict while they decode) it computes everything
-/// but attention, which is the host's, layer by layer.
+/// that drop entries of the prompt or pack them, drafts of the first layers, verification. Where methods choose among
+/// entries it asks them in each layer. Elsewhere (other views, codes in a form of a method's own, methods that evict
+/// while they decode) it computes everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
 /// who want more of it are shown the host's, computed again from the device's queries.
@@ -32,19 +32,23 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] const CacheTwins& twins() const { return *twins_; }
   /// Tokens that went through the device.
   [[nodiscard]] int64_t tokens() const { return tokens_; }
+  /// Those of them whose attention was the host's.
+  [[nodiscard]] int64_t tokens_attended_on_host() const { return tokens_attended_on_host_; }
 
  private:
   /// Of the pass under way.
   struct Sequence {
     const SequencePass* pass = nullptr;
     int64_t first_row = 0;
-    DeviceCache* cache = nullptr;        // where the device attends
-    std::unique_ptr<HostSequence> host;  // where it does not
+    DeviceCache* cache = nullptr;            // where the device attends
+    std::unique_ptr<ChosenSequence> choice;  // there, where hooks choose
+    std::unique_ptr<HostSequence> host;      // where it does not
   };
 
   /// Whether the device attends, too.
   [[nodiscard]] bool attends(const SequencePass& pass) const;
   [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
+  void sort(std::span<const SequencePass> batch);
   void finish();
   void finish(int64_t layer, const Sequence& sequence);
   void show(int64_t layer, const Sequence& sequence, const LayerRows& rows);
@@ -58,7 +62,7 @@ class DeviceOffload final : public Offload {
   AttentionSums sums_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.
   std::vector<float> queries_, attended_, running_;
-  int64_t tokens_ = 0;
+  int64_t tokens_ = 0, tokens_attended_on_host_ = 0;
 };
 
 }  // namespace kvarena::device

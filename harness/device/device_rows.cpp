@@ -36,18 +36,17 @@ class DeviceModel::Impl::Rows final : public RowStream {
   }
 
   AttentionRows entries(const RowBlock& block) override {
-    const AttentionRows from = fresh(block, Bring::entries);
-    m_.brought.bring_attention(0, from, m_.normed.data(), m_.lse.data(), stream());
+    (void)fresh(block, Bring::entries);
     m_.synchronize();
     return m_.brought.layer(0, 0).attention;
   }
 
-  /// The host stores a block's entries while the device computes what follows its attention.
+  /// The host stores a block's entries while the device computes what follows.
   void pass(const RowBlock& block, const Store& store, const Watch& watch) override {
     const AttentionRows from = fresh(block, watch ? Bring::everything : Bring::entries);
     attend(block, from);
-    m_.brought.bring_attention(0, from, m_.normed.data(), m_.lse.data(), stream());
-    brought_.record(stream());
+    m_.brought.bring_denominators(0, m_.lse.data(), stream());
+    if (watch) brought_.record(stream());
     std::visit([&](const auto& kind) { m_.attention.output(kind, m_.seen.data(), m_.x.data(), turned(block)); },
                m_.weights.layers[block.layer].attention);
     m_.mlp_block(block.layer);
@@ -103,7 +102,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
             .stream = stream()};
   }
 
-  /// What goes to attention, its entries stored.
+  /// What goes to attention, its entries stored, and on its way to the host.
   AttentionRows fresh(const RowBlock& block, Bring bring) {
     m_.rows = std::ssize(block.places);
     m_.depth = 1;
@@ -127,6 +126,8 @@ class DeviceModel::Impl::Rows final : public RowStream {
       }
     }
     kernels::store_rows_cuda(stores, m_.scratch, stream());
+    m_.brought.bring_inputs(0, from, m_.normed.data(), stream());
+    brought_.record(stream());
     return from;
   }
 
@@ -159,7 +160,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
   Table residuals_;             // [rows, hidden_size]
   Table cos_, sin_;             // [rows, half]
   kernels::CudaScratch lists_;  // of places, of what rows see
-  kernels::CudaMark brought_;
+  kernels::CudaMark brought_;   // behind what the host gets of a block
 };
 
 std::unique_ptr<RowStream> DeviceModel::rows_of(DeviceCache& cache, int64_t tokens) {

@@ -1,6 +1,8 @@
 #include "harness/device/host_sequence.h"
 
+#include "harness/cache/indexed_segment.h"
 #include "harness/cache/tree_view.h"
+#include "harness/core/error.h"
 #include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
@@ -27,6 +29,19 @@ void HostSequence::attend(int64_t layer, const LayerRows& rows, float* attended)
   from.q = host_queries(*model_, from, count, queries_);
   attend_sequence(layer, *pass_, from, rows.hidden,
                   {.attended = attended, .running = running_.data(), .lse = lse_.data()});
+}
+
+std::vector<std::span<const int32_t>> ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
+  LayerCache& cache = pass_->cache->layers[layer];
+  const int64_t count = std::ssize(pass_->tokens);
+  AttentionRows from = rows.attention;
+  from.q = host_queries(*model_, from, count, queries_);
+  cache.append(from.keys, from.values, count, from.kv_stride, pass_->cache->length);
+  pass_->hooks->before_attention(layer, cache, queries_of(*pass_, from, rows.hidden));
+  if (cache.view == nullptr) return {};
+  const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
+  KVARENA_ASSERT(view != nullptr && &view->base() == &cache.tail(), "a view of something else than the tail");
+  return {view->lists().begin(), view->lists().end()};
 }
 
 }  // namespace kvarena::device

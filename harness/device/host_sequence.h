@@ -1,5 +1,6 @@
 #pragma once
-// A Transformer's pass whose attention stays on the host while a device computes the rest of its layers.
+// A Transformer's pass in whose layers the host has a part while a device computes the rest: all of attention, or the
+// choice of what is attended to.
 
 #include <vector>
 
@@ -26,6 +27,21 @@ class HostSequence final : public HostAttention {
   const DeviceModel* model_;
   std::vector<int32_t> positions_;  // [tokens]
   std::vector<float> queries_, running_, lse_;
+};
+
+/// Appends to the host's cache, has the pass's hooks choose there (HookReach::selection), and gives what their view
+/// lists. The cache's tail is all that it has.
+class ChosenSequence final : public HostChoice {
+ public:
+  /// Both must outlive it.
+  ChosenSequence(const SequencePass& pass, const DeviceModel& model) : pass_(&pass), model_(&model) {}
+
+  std::vector<std::span<const int32_t>> choose(int64_t layer, const LayerRows& rows) override;
+
+ private:
+  const SequencePass* pass_;
+  const DeviceModel* model_;
+  std::vector<float> queries_;
 };
 
 }  // namespace kvarena::device

@@ -127,6 +127,11 @@ int64_t CacheDraft::peak_bytes() const {
          (aux_ != nullptr ? aux_->peak_bytes() : 0);
 }
 
+HookReach CacheDraft::InnerHooks::reach() const {
+  const AttentionHooks* const aux = owner_->aux_->verification_hooks();
+  return std::max({HookReach::rows, owner_->hooks_.reach(), aux != nullptr ? aux->reach() : HookReach::nothing});
+}
+
 void CacheDraft::InnerHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   owner_->hooks_.before_pass(cache, tokens);
   if (AttentionHooks* const aux = owner_->aux_->verification_hooks()) aux->before_pass(cache, tokens);

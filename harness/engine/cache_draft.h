@@ -62,6 +62,7 @@ class CacheDraft final : public DraftSource {
     };
 
     explicit InnerHooks(CacheDraft& owner) : owner_(&owner) {}
+    [[nodiscard]] HookReach reach() const override;
     void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
     void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
       owner_->hooks_.before_attention(layer, cache, queries);

@@ -78,6 +78,11 @@ void ReloadHooks::wait_for(int64_t layer) {
   }
 }
 
+void ReloadHooks::complete(KvCache& cache) {
+  for (size_t layer = 0; layer < cache.layers.size(); ++layer) wait_for(static_cast<int64_t>(layer));
+  if (next_ != nullptr) next_->complete(cache);
+}
+
 void ReloadHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   wait_for(0);
   if (next_ != nullptr) next_->before_pass(cache, tokens);

@@ -58,6 +58,10 @@ class ReloadHooks final : public AttentionHooks {
   /// Who else watches the pass; null for nobody.
   void forward_to(AttentionHooks* hooks) { next_ = hooks; }
 
+  [[nodiscard]] HookReach reach() const override {
+    return next_ != nullptr ? std::max(HookReach::rows, next_->reach()) : HookReach::rows;
+  }
+  void complete(KvCache& cache) override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,

@@ -2,6 +2,7 @@
 // How good a method's selections are: what its decode passes attend to, beside what they would have attended to had
 // nothing been left out, and what changes from step to step.
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,8 @@ class SelectionMeter final : public AttentionHooks {
   /// position `before` on.
   void follow(const KvCache& full, int64_t before, int64_t count);
 
+  [[nodiscard]] HookReach reach() const override { return std::max(HookReach::rows, method_->reach()); }
+  void complete(KvCache& cache) override { method_->complete(cache); }
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override { method_->before_pass(cache, tokens); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;

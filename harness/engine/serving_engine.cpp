@@ -25,6 +25,9 @@ class ServingEngine::GuardedHooks final : public AttentionHooks {
   explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
 
   [[nodiscard]] HookReach reach() const override { return hooks_->reach(); }
+  void complete(KvCache& cache) override {
+    guard([&] { hooks_->complete(cache); });
+  }
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override {
     guard([&] { hooks_->before_pass(cache, tokens); });
   }

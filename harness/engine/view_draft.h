@@ -28,6 +28,7 @@ class ViewDraft final : public DraftSource {
   class Watcher final : public AttentionHooks {
    public:
     explicit Watcher(ViewDraft& owner) : owner_(&owner) {}
+    [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
     void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
     std::string failure;  // what the method threw, empty while all is well
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/offloaded_model.h"
@@ -12,8 +11,6 @@
 namespace kvarena::device {
 namespace {
 
-using testing::decode;
-using testing::Decoded;
 using testing::relative_error;
 using testing::tiny_prompt;
 
@@ -131,20 +128,6 @@ TEST(DeviceExits, DraftsUnderASlidingWindowAttendOnTheDevice) {
   const SequencePass run{.tokens = std::span(tokens).last(7), .cache = &cache, .exit_after = 1};
   EXPECT_TRUE(std::ranges::equal(model.forward({&run, 1}), single.back()));
   EXPECT_EQ(device.twins().uploads(), 1);  // the clone
-}
-
-TEST(DeviceExits, VerificationOfDraftsByTheFirstLayersIsLosslessBitForBit) {
-  Offloaded offloaded;
-  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), Needs{});
-  const Decoded full = decode(offloaded.model(), prompt, {{"name", "full"}}, 16);
-  const int64_t uploads = offloaded.device().twins().uploads(), plain = offloaded.device().tokens();
-  const Decoded verified =
-      decode(offloaded.model(), prompt, {{"name", "early_exit"}, {"draft_length", 3}, {"layers", 0.34}}, 16);
-  EXPECT_EQ(verified.tokens, full.tokens);
-  EXPECT_EQ(verified.logits, full.logits);
-  EXPECT_GT(verified.activity.tokens_drafted, 0);
-  EXPECT_GE(offloaded.device().tokens() - plain, 15 + verified.activity.tokens_drafted);
-  EXPECT_EQ(offloaded.device().twins().uploads(), uploads + 1);  // of the prompt
 }
 
 }  // namespace
