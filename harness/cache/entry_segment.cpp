@@ -162,7 +162,7 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
   KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape_.kv_heads,
                  fmt::format("lists for {} heads, the layer has {}", kept.size(), shape_.kv_heads));
   become_ragged();
-  change_version();
+  ++drops_;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     Head& head = heads_[h];
     const auto count = static_cast<int64_t>(kept[h].size());

@@ -45,8 +45,10 @@ class EntrySegment final : public Segment {
   void drop_front(int64_t n);
 
   /// What a copy of the entries elsewhere (on a device) is a copy of: a number that no other content of any segment
-  /// has. Appending to all heads and taking the newest back from a dense segment leave it as it is.
+  /// has. Appending to all heads, taking the newest back from a dense segment, and keep() leave it as it is.
   [[nodiscard]] uint64_t version() const { return version_; }
+  /// How often keep() was called: whoever has a copy finds by their positions which of its entries are left.
+  [[nodiscard]] int64_t drops() const { return drops_; }
   /// Such a copy was made: intact() counts from now on.
   void mark() { intact_ = entries(0); }
   /// Of a head's entries at the last mark(), those that were never taken back since.
@@ -107,6 +109,7 @@ class EntrySegment final : public Segment {
   bool ragged_ = false;
   int64_t remembered_width_ = 0;
   uint64_t version_ = 0;
+  int64_t drops_ = 0;
   int64_t intact_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "harness/device/cache_twins.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "harness/cache/quantized_segment.h"
@@ -29,6 +30,27 @@ int64_t bytes_of(const KvCache& host, int64_t tokens) {
   return bytes;
 }
 
+/// Entries that the copy may hold in vain beside as many as are left, before it is made anew.
+constexpr int64_t kHoles = 1024;
+
+/// Where the ascending `wanted` stand in the ascending `all`; fewer where some do not.
+std::vector<int32_t> places_of(const std::vector<int32_t>& wanted, const std::vector<int32_t>& all) {
+  std::vector<int32_t> places;
+  auto at = all.begin();
+  for (const int32_t position : wanted) {
+    at = std::lower_bound(at, all.end(), position);
+    if (at == all.end() || *at != position) break;
+    places.push_back(static_cast<int32_t>(at - all.begin()));
+  }
+  return places;
+}
+
+std::vector<int32_t> count_from(int64_t first, int64_t count) {
+  std::vector<int32_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), static_cast<int32_t>(first));
+  return numbers;
+}
+
 }  // namespace
 
 DeviceTwin::DeviceTwin(std::shared_ptr<CacheTwins> all) : all_(std::move(all)) {
@@ -54,16 +76,41 @@ bool DeviceTwin::follow(const KvCache& host, int64_t visited) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     layers_[i].newest = std::min(layers_[i].newest, host.layers[i].tail().intact());
     layers_[i].tokens = std::min(layers_[i].tokens, length);
+    for (size_t head = 0; head < layers_[i].positions.size(); ++head) {
+      const int64_t entries = cache_->entries(static_cast<int64_t>(i), static_cast<int64_t>(head));
+      std::vector<int32_t>& positions = layers_[i].positions[head];
+      positions.resize(std::min(positions.size(), static_cast<size_t>(entries)));
+    }
   }
+  if (more > 0 && cache_->any_dropped()) return false;
   // What came elsewhere came to all layers.
   for (size_t i = 0; i < (more > 0 ? layers_.size() : static_cast<size_t>(visited)); ++i) {
-    if (layers_[i].tokens != length) return false;
+    if (layers_[i].tokens != length || !follow_drops(host.layers[i], i)) return false;
     for (int64_t head = 0; head < host.layers[i].shape().kv_heads; ++head) {
-      const int64_t entries = cache_->entries(static_cast<int64_t>(i), head) + more;
-      if (entries != DeviceCache::entries_in_run(host.layers[i], head)) return false;
+      const int64_t held = cache_->held(static_cast<int64_t>(i), head) + more;
+      if (held != DeviceCache::entries_in_run(host.layers[i], head)) return false;
     }
   }
   cache_->follow_packed(host);
+  return true;
+}
+
+bool DeviceTwin::follow_drops(const LayerCache& host, size_t layer) {
+  Layer& copy = layers_[layer];
+  const EntrySegment& tail = host.tail();
+  if (copy.drops == tail.drops()) return true;
+  if (host.segments().size() != 1) return false;
+  std::vector<std::vector<int32_t>> kept;
+  for (int64_t head = 0; head < host.shape().kv_heads; ++head) {
+    const int64_t entries = cache_->entries(static_cast<int64_t>(layer), head), left = tail.entries(head);
+    if (copy.positions.size() == static_cast<size_t>(head))  // it was dense
+      copy.positions.push_back(count_from(cache_->length() - entries, entries));
+    if (entries > 2 * left + kHoles) return false;
+    kept.push_back(places_of(tail.positions(head), copy.positions[static_cast<size_t>(head)]));
+    if (std::ssize(kept.back()) != left) return false;
+  }
+  cache_->keep(static_cast<int64_t>(layer), std::move(kept));
+  copy.drops = tail.drops();
   return true;
 }
 
@@ -74,12 +121,25 @@ void DeviceTwin::take_newest(KvCache& host) {
 }
 
 void DeviceTwin::remember(KvCache& host) {
-  for (size_t layer = 0; layer < layers_.size(); ++layer) remember(host, layer);
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    const LayerCache& own = host.layers[layer];
+    layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().drops()};
+    const bool ragged = own.segments().size() == 1 && own.tail().form() == StorageForm::ragged;
+    for (int64_t head = 0; ragged && head < own.shape().kv_heads; ++head)
+      layers_[layer].positions.push_back(own.tail().positions(head));
+    remember(host, layer);
+  }
 }
 
 void DeviceTwin::remember(KvCache& host, size_t layer) {
   EntrySegment& tail = host.layers[layer].tail();
-  layers_[layer] = {.versions = versions_of(host.layers[layer]), .newest = tail.entries(0), .tokens = cache_->length()};
+  Layer& copy = layers_[layer];
+  copy.versions = versions_of(host.layers[layer]);
+  copy.newest = tail.entries(0);
+  for (std::vector<int32_t>& head : copy.positions) {
+    for (int64_t token = copy.tokens; token < cache_->length(); ++token) head.push_back(static_cast<int32_t>(token));
+  }
+  copy.tokens = cache_->length();
   tail.mark();
 }
 

@@ -29,17 +29,21 @@ class DeviceTwin final : public CacheTwin {
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
   /// one of its first `visited` layers.
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
+  /// The same of entries that a layer's tail let go; false when that is better copied anew.
+  [[nodiscard]] bool follow_drops(const LayerCache& host, size_t layer);
   /// Takes over what the host has got elsewhere since.
   void take_newest(KvCache& host);
-  /// Copy and host are alike now, or are in a layer.
+  /// Copy and host are alike now, or are in a layer that got the same.
   void remember(KvCache& host);
   void remember(KvCache& host, size_t layer);
 
   /// What a layer of the host was when the copy was made.
   struct Layer {
-    std::vector<uint64_t> versions;  // of its segments
-    int64_t newest = 0;              // entries in its tail
-    int64_t tokens = 0;              // that it had seen: fewer than the cache where passes left before
+    std::vector<uint64_t> versions;               // of its segments
+    int64_t newest = 0;                           // entries in its tail
+    int64_t tokens = 0;                           // that it had seen: fewer than the cache where passes left before
+    int64_t drops = 0;                            // of its tail
+    std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
   };
   std::shared_ptr<CacheTwins> all_;
   std::optional<DeviceCache> cache_;

@@ -33,6 +33,7 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, Placement placement, in
                    "layers of different shapes");
   }
   fronts_.resize(layers_.size());
+  kept_.resize(layers_.size());
   dropped_.resize(layers_.size() * static_cast<size_t>(layers_.front().kv_heads));
   if (entries > 0) reserve(entries, nullptr);
 }
@@ -98,7 +99,7 @@ void DeviceCache::reserve(int64_t tokens, kernels::CudaStream stream) {
 }
 
 std::vector<kernels::HeadRun> DeviceCache::runs(int64_t layer) const {
-  KVARENA_ASSERT(placement_ == Placement::device, "entries that are not on the device");
+  KVARENA_ASSERT(placement_ == Placement::device && kept_[layer].empty(), "entries that are not there");
   std::vector<kernels::HeadRun> runs;
   for (int64_t h = 0; h < layers_[layer].kv_heads; ++h) {
     runs.push_back({.keys = cells(layer, h, CellKind::keys).data,
@@ -153,6 +154,16 @@ void DeviceCache::truncate(int64_t length) {
                  fmt::format("{} of {}, entries dropped before {}", length, length_, first_kept_));
   length_ = length;
   for (std::vector<int32_t>& head : held_) std::erase_if(head, [&](int32_t position) { return position >= length; });
+  for (int64_t layer = 0; layer < std::ssize(kept_); ++layer) {
+    for (int64_t head = 0; head < std::ssize(kept_[layer]); ++head)
+      std::erase_if(kept_[layer][head], [&](int32_t entry) { return entry >= entries(layer, head); });
+  }
+}
+
+void DeviceCache::keep(int64_t layer, std::vector<std::vector<int32_t>> entries) {
+  KVARENA_ASSERT(std::ssize(entries) == layers_.front().kv_heads && placement_ == Placement::device,
+                 "a list for each head of a cache on the device");
+  kept_[layer] = std::move(entries);
 }
 
 /// What windows hold is lost.
@@ -220,6 +231,11 @@ void DeviceCache::advance(int64_t fresh) {
   if (chosen_) {
     for (std::vector<int32_t>& head : held_) {  // none on the device
       for (int64_t i = 0; i < fresh; ++i) head.push_back(static_cast<int32_t>(length_ + i));
+    }
+  }
+  for (int64_t layer = 0; layer < std::ssize(kept_); ++layer) {
+    for (int64_t head = 0; head < std::ssize(kept_[layer]); ++head) {
+      for (int64_t i = 0; i < fresh; ++i) kept_[layer][head].push_back(static_cast<int32_t>(entries(layer, head) + i));
     }
   }
   length_ += fresh;

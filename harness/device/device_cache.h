@@ -1,6 +1,7 @@
 #pragma once
 // One sequence's cache for passes on a device: every entry of every layer, on the device or in pinned host memory.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -70,8 +71,20 @@ class DeviceCache {
   [[nodiscard]] int64_t capacity() const { return capacity_; }
   /// Of a head's run.
   [[nodiscard]] int64_t entries(int64_t layer, int64_t kv_head) const { return length_ - dropped(layer)[kv_head]; }
+  /// From now on only these entries of the heads' runs are there, [kv_heads] ascending, and those that come behind. The
+  /// others' memory stays.
+  void keep(int64_t layer, std::vector<std::vector<int32_t>> entries);
+  /// Of a layer's heads, [kv_heads]; empty where all entries of the runs are there.
+  [[nodiscard]] std::span<const std::vector<int32_t>> kept(int64_t layer) const { return kept_[layer]; }
+  [[nodiscard]] bool any_dropped() const {
+    return std::ranges::any_of(kept_, [](const auto& heads) { return !heads.empty(); });
+  }
+  /// Of a head's run, those that are there.
+  [[nodiscard]] int64_t held(int64_t layer, int64_t kv_head) const {
+    return kept_[layer].empty() ? entries(layer, kv_head) : std::ssize(kept_[layer][kv_head]);
+  }
   /// Whether every token has its entry in the runs of all layers and heads.
-  [[nodiscard]] bool full() const { return first_kept_ == 0; }
+  [[nodiscard]] bool full() const { return first_kept_ == 0 && !any_dropped(); }
   /// Bytes of entries' memory; in host placement of pinned memory, beside device_bytes() of what lies on the device
   /// too.
   [[nodiscard]] int64_t bytes() const;
@@ -123,11 +136,12 @@ class DeviceCache {
   int64_t id_;         // of this cache alone
   int64_t moves_ = 0;  // how often entries have got other addresses, or packed ones have changed
   int64_t length_ = 0, capacity_ = 0;
-  std::vector<int64_t> dropped_;                  // [layers, kv_heads]
-  int64_t first_kept_ = 0;                        // every token from this one on is in the runs
-  std::vector<PlacedMemory> memory_;              // [layers]: [kv_heads][keys, values][capacity - dropped]
-  std::vector<std::vector<PackedFront>> fronts_;  // [layers], oldest first
-  HeadMapStore maps_;                             // of fronts_
+  std::vector<int64_t> dropped_;                         // [layers, kv_heads]
+  std::vector<std::vector<std::vector<int32_t>>> kept_;  // [layers][kv_heads], see keep(); empty where all are there
+  int64_t first_kept_ = 0;                               // every token from this one on is in the runs
+  std::vector<PlacedMemory> memory_;                     // [layers]: [kv_heads][keys, values][capacity - dropped]
+  std::vector<std::vector<PackedFront>> fronts_;         // [layers], oldest first
+  HeadMapStore maps_;                                    // of fronts_
   std::unique_ptr<SmallUploads> uploads_ = std::make_unique<SmallUploads>();
 
   // Of the pass to come.

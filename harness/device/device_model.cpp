@@ -112,6 +112,33 @@ void DeviceModel::Impl::tell() {
   told = inputs.tell(compute.stream());
 }
 
+/// What is left of runs of which entries were dropped, to the device.
+void DeviceModel::Impl::list_kept() {
+  std::vector<int32_t> all;
+  for (Sequence& s : sequences) {
+    if (s.cache == nullptr || !s.cache->any_dropped()) continue;
+    for (int64_t layer = 0; layer < depth; ++layer) {
+      std::vector<IndexList>& lists = s.kept.emplace_back();
+      for (int64_t head = 0; head < std::ssize(s.cache->kept(layer)); ++head) {
+        const std::vector<int32_t>& kept = s.cache->kept(layer)[static_cast<size_t>(head)];
+        all.insert(all.end(), kept.begin(), kept.end());
+        for (int64_t i = 0; i < s.rows; ++i) all.push_back(static_cast<int32_t>(s.cache->entries(layer, head) + i));
+        lists.push_back({.entries = nullptr, .count = std::ssize(kept) + s.rows});
+      }
+    }
+  }
+  if (all.empty()) return;
+  const auto* at = static_cast<const int32_t*>(kept_lists.upload(all.data(), std::ssize(all) * 4, compute.stream()));
+  for (Sequence& s : sequences) {
+    for (std::vector<IndexList>& layer : s.kept) {
+      for (IndexList& list : layer) {
+        list.entries = at;
+        at += list.count;
+      }
+    }
+  }
+}
+
 /// Memory for the pass; returns how many rows of logits are wanted.
 int64_t DeviceModel::Impl::make_room(Bring bring) {
   const int64_t wanted = wanted_rows();
@@ -237,7 +264,7 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   std::vector<int64_t> key{depth, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_ || !s.paths.empty()) return {};
-    if (s.pass->choice != nullptr) return {};
+    if (s.pass->choice != nullptr || s.cache->any_dropped()) return {};
     const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s)});
@@ -292,6 +319,7 @@ DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring
   m.depth = layers > 0 ? layers : m.config.layers;
   m.prepare(batch);
   m.tell();
+  m.list_kept();
   KVARENA_ASSERT(bring == Bring::everything || !m.waits_for_host(), "rows that the host was not brought");
   const int64_t wanted = m.make_room(bring);
   m.run_or_replay();

@@ -189,21 +189,22 @@ void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const Attentio
   problem.runs = call.runs.data() + call.runs.size();
   problem.causal = true;
   problem.window = shapes[layer].window;
-  const bool indexed = cache.chosen_ && !on_host(s);
+  const bool kept = !s.kept.empty() && !s.kept[layer].empty(), chosen = cache.chosen_ && !on_host(s);
   const int32_t* index = told.lists + s.first_list;
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     const auto data = [&](CellKind kind) {
       return on_host(s) ? cache.cells(cache.window(layer), h, kind).data : cache.cells(layer, h, kind).data;
     };
     const int64_t listed = std::ssize(cache.lists_[h]);
+    const IndexList list = kept ? s.kept[layer][h] : chosen ? IndexList{index, listed} : IndexList{};
     call.runs.push_back({.keys = data(CellKind::keys),
                          .values = data(CellKind::values),
                          .entries = on_host(s) ? cache.counts_[h] + s.rows : s.most - cache.dropped(layer)[h],
-                         .index = indexed ? index : nullptr,
-                         .index_count = indexed ? listed : 0});
+                         .index = list.entries,
+                         .index_count = list.count});
     index += listed;
   }
-  const bool grows = !on_host(s) && !indexed;
+  const bool grows = !on_host(s) && !kept && !chosen;
   call.growth.push_back(grows ? kernels::RunGrowth{told.before + sequence, cache.dropped(layer).data()}
                               : kernels::RunGrowth{});
 }

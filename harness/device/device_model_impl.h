@@ -31,11 +31,12 @@ struct DeviceModel::Impl {
     const DevicePass* pass = nullptr;
     DeviceCache* cache = nullptr;  // null where the host attends
     int64_t first_row = 0, rows = 0;
-    int64_t most = 0;                         // entries that a run may come to have while the pass is replayed
-    int64_t first_list = 0;                   // where its lists begin among all
-    int64_t shared = 0;                       // of a tree: entries that all rows see alike, whole chunks
-    std::vector<std::vector<int32_t>> paths;  // [rows] of a tree: what each sees from there on
-    std::vector<IndexList> chosen;            // [kv_heads] or [q_heads] of the layer under way, where the host chose
+    int64_t most = 0;                          // entries that a run may come to have while the pass is replayed
+    int64_t first_list = 0;                    // where its lists begin among all
+    int64_t shared = 0;                        // of a tree: entries that all rows see alike, whole chunks
+    std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
+    std::vector<IndexList> chosen;             // [kv_heads] or [q_heads] of the layer under way, where the host chose
+    std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
   /// What goes to one call of the attention kernels. Problems point to runs, which have their room from the start.
@@ -59,7 +60,7 @@ struct DeviceModel::Impl {
   std::vector<LayerShape> shapes;  // [layers]
 
   kernels::CudaQueue compute, bus;
-  kernels::CudaScratch scratch, bus_scratch, choices;
+  kernels::CudaScratch scratch, bus_scratch, choices, kept_lists;
   kernels::CudaMark begun;                    // of a pass, on `compute`
   std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
@@ -95,6 +96,7 @@ struct DeviceModel::Impl {
   void check(std::span<const DevicePass> batch) const;
   void prepare(std::span<const DevicePass> batch);
   void tell();
+  void list_kept();
   int64_t make_room(Bring bring);
   void run(kernels::CudaScratch& with);
   void run_or_replay();

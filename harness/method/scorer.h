@@ -98,6 +98,11 @@ class DroppingMethod final : public Method {
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void settle(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
+  /// What is let go behind a pass is dropped from copies too; keys that are turned anew are other entries.
+  [[nodiscard]] HookReach reach() const override {
+    if (only_compresses()) return HookReach::nothing;
+    return positions_ == "orig" ? HookReach::rows : HookReach::attention;
+  }
   [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return scorer_->fitter(); }
 
   /// Gives the scorer away, for a method that wraps it.

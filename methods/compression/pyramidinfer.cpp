@@ -135,6 +135,8 @@ class PyramidInfer final : public Method, public Pruner {
     }
   }
 
+  HookReach reach() const override { return HookReach::rows; }
+
   void settle(LayerContext& layer) const override {
     auto* next = dynamic_cast<NextBlock*>(layer.cache.index.get());
     if (next == nullptr || layer.request == nullptr) return;
