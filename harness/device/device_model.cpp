@@ -130,12 +130,7 @@ void DeviceModel::Impl::list_kept() {
   if (all.empty()) return;
   const auto* at = static_cast<const int32_t*>(kept_lists.upload(all.data(), std::ssize(all) * 4, compute.stream()));
   for (Sequence& s : sequences) {
-    for (std::vector<IndexList>& layer : s.kept) {
-      for (IndexList& list : layer) {
-        list.entries = at;
-        at += list.count;
-      }
-    }
+    for (std::vector<IndexList>& layer : s.kept) at = IndexList::place(layer, at);
   }
 }
 

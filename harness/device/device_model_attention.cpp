@@ -93,12 +93,7 @@ void DeviceModel::Impl::choose_on_host(int64_t layer) {
   all.push_back(0);  // a null index would list everything
   const auto* at =
       static_cast<const int32_t*>(choices.upload(all.data(), std::ssize(all) * int64_t{4}, compute.stream()));
-  for (Sequence& s : sequences) {
-    for (IndexList& list : s.chosen) {
-      list.entries = at;
-      at += list.count;
-    }
-  }
+  for (Sequence& s : sequences) at = IndexList::place(s.chosen, at);
 }
 
 /// A sequence whose rows all attend to what the host chose.

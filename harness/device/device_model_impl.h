@@ -24,6 +24,12 @@ struct DeviceModel::Impl {
   struct IndexList {
     const int32_t* entries = nullptr;
     int64_t count = 0;
+
+    /// Lists of known counts that lie one behind the other from `at` on; where they end.
+    static const int32_t* place(std::span<IndexList> lists, const int32_t* at) {
+      for (IndexList& list : lists) at = (list.entries = at) + list.count;
+      return at;
+    }
   };
 
   /// One sequence of a pass under way.

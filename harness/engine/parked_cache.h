@@ -2,6 +2,7 @@
 // A request's full cache behind the device: it comes back whole for each verification, layer by layer, while others
 // compute. Yao et al. 2026, arXiv:2605.17613, sections 3 and 4.2.
 
+#include <algorithm>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"

@@ -31,7 +31,7 @@ struct Transformer::Impl {
   Workspace lse;                   // [R, q_heads]
   Workspace logits;                // [wanted rows, vocab_size]
   Workspace left;                  // [R, hidden_size], residuals of sequences that left early
-  Workspace together;              // [wanted rows, vocab_size], of passes that were computed in two places
+  Workspace together;              // [wanted rows, vocab_size], of passes that leave behind different layers
   std::vector<int32_t> positions;  // [R]
   std::vector<int64_t> lengths;    // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
 
