@@ -11,15 +11,6 @@ namespace kvarena {
 
 using kernels::PackedMatrix;
 
-namespace {
-
-/// Of a matrix that nobody may hold in one piece.
-int64_t packed_bytes(int64_t n, int64_t k, kernels::DType dtype) {
-  return (n + PackedMatrix::kPanel - 1) / PackedMatrix::kPanel * PackedMatrix::kPanel * k * kernels::size_of(dtype);
-}
-
-}  // namespace
-
 void WeightLoader::expect(const std::string& name, const std::vector<int64_t>& shape) {
   const TensorInfo& info = checkpoint_->at(name);
   read_.insert(name);
@@ -44,7 +35,7 @@ std::vector<float> WeightLoader::vector(const std::string& name, int64_t size) {
 
 PackedMatrix WeightLoader::driver_matrix(const std::string& name, int64_t n, int64_t k) {
   expect(name, {n, k});
-  whole_bytes_ += packed_bytes(n, k, kernels::DType::f32);
+  whole_bytes_ += PackedMatrix::bytes_of(n, k, kernels::DType::f32);
   if (share_.rank != 0) return {};
   PackedMatrix packed = make(n, k, kernels::DType::f32);
   fill(packed, 0, {.name = name, .rows = n}, {.begin = 0, .end = n}, k);
@@ -82,7 +73,7 @@ Projection WeightLoader::load(const std::vector<TensorRows>& parts, const std::v
     made.out += parts[i].rows;
     count += held[i].count();
   }
-  whole_bytes_ += packed_bytes(made.out, k, dtype_);
+  whole_bytes_ += PackedMatrix::bytes_of(made.out, k, dtype_);
   made.matrix = make(count, k, dtype_);
   int64_t begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -141,7 +132,7 @@ HeadProjections WeightLoader::of_heads(int64_t heads, int64_t n, int64_t k,
     made.matrices.push_back(make(n, k, dtype_));
     made.matrices.back().pack_rows(0, n, make_head(head).data(), k);
   }
-  whole_bytes_ += heads * packed_bytes(n, k, dtype_);
+  whole_bytes_ += heads * PackedMatrix::bytes_of(n, k, dtype_);
   return made;
 }
 

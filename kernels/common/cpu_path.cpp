@@ -8,6 +8,10 @@
 #if defined(KVARENA_X86_PATHS)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace kvarena::kernels {
 namespace {
@@ -17,6 +21,22 @@ namespace {
 bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+/// Tiles and their bf16 products (leaf 7, EDX: names that not every compiler's header has), and leave to use them: the
+/// system saves 8 KiB more of a thread and wants to be asked once a process.
+bool has_tiles() {
+#if defined(KVARENA_EMULATED_TILES)
+  return true;
+#elif defined(__linux__)
+  constexpr unsigned kTileBf16 = 1U << 22, kTile = 1U << 24;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h, XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kTileBf16) == 0) return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 #endif
 
@@ -28,7 +48,10 @@ std::vector<CpuPath> find_paths() {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
       paths.push_back(CpuPath::avx512);
-      if (__builtin_cpu_supports("avx512vnni")) paths.push_back(CpuPath::avx512vnni);
+      if (__builtin_cpu_supports("avx512vnni")) {
+        paths.push_back(CpuPath::avx512vnni);
+        if (has_tiles()) paths.push_back(CpuPath::amx);
+      }
     }
   }
 #endif
@@ -53,6 +76,7 @@ const char* name_of(CpuPath path) {
     case CpuPath::avx2: return "avx2";
     case CpuPath::avx512: return "avx512";
     case CpuPath::avx512vnni: return "avx512vnni";
+    case CpuPath::amx: return "amx";
   }
   return "?";
 }

@@ -12,14 +12,15 @@ template <class Table>
     case CpuPath::reference: return nullptr;
     case CpuPath::avx2: return &avx2;
     case CpuPath::avx512:
-    case CpuPath::avx512vnni: return &avx512;
+    case CpuPath::avx512vnni:
+    case CpuPath::amx: return &avx512;
   }
   return nullptr;
 }
 /// The same of a kernel that has integer products to gain from.
 template <class Table>
 [[nodiscard]] const Table* active_table(const Table& avx2, const Table& avx512, const Table& avx512vnni) {
-  return active_cpu_path() == CpuPath::avx512vnni ? &avx512vnni : active_table(avx2, avx512);
+  return active_cpu_path() >= CpuPath::avx512vnni ? &avx512vnni : active_table(avx2, avx512);
 }
 
 }  // namespace kvarena::kernels
@@ -28,7 +29,7 @@ template <class Table>
 //   KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 //   if (const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table)) ...
 // Those with a table for VNNI of their own say KVARENA_DECLARE_INTEGER_TABLE and KVARENA_ACTIVE_INTEGER_TABLE; others
-// run their AVX-512 functions on that path.
+// run their AVX-512 functions on that path. The amx path is VNNI's but for products with weights (matmul_paths.h).
 #define KVARENA_DECLARE_TABLE(type, name) \
   namespace avx2 {                        \
   extern const type name;                 \

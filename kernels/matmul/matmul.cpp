@@ -13,9 +13,9 @@ constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kBlockRows = 192;
 
 /// Few rows: the weights are read once, every thread walks its own panels, four streams at a time.
-void stream_rows(const MatmulTable& fast, const MatmulArgs& args) {
+void stream_rows(const ProductTable& products, const MatmulArgs& args) {
   const int64_t panels = args.w->panels();
-  const int64_t bytes_per_panel = args.w->k() * kPanel * size_of(args.w->dtype());
+  const int64_t bytes_per_panel = args.w->stored_k() * kPanel * size_of(args.w->dtype());
   // Below this a parallel region costs more than it saves.
   constexpr int64_t kWorthThreads = 64 * 1024;
   const int64_t threads = args.m * panels * bytes_per_panel < kWorthThreads ? 1 : thread_count();
@@ -23,13 +23,15 @@ void stream_rows(const MatmulTable& fast, const MatmulArgs& args) {
   const int64_t per_item = std::max<int64_t>(4, (panels / (threads * 2) + 3) / 4 * 4);
   const int64_t items = (panels + per_item - 1) / per_item;
   static thread_local Scratch<float> scratch;
-  const int64_t m = args.m, k = args.w->k();
-  float* x = scratch.get(m * k);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t c = 0; c < k; ++c) x[c * m + i] = args.x[i * args.x_stride + c];
-  }
-  const StreamArgs plain{x, m, args.w->data(), args.w->dtype(), args.w->n(), k, args.bias, args.y, args.y_stride};
-  const auto run = [&](int64_t item) { fast.stream(plain, item * per_item, std::min(panels, (item + 1) * per_item)); };
+  float* x = scratch.get(products.few_floats * args.w->stored_k());
+  products.pack_few(args.x, args.x_stride, args.m, args.w->k(), x);
+  const StreamArgs plain{x,           args.m,          args.w->data(), args.w->dtype(), args.w->n(),
+                         args.w->k(), bytes_per_panel, args.bias,      args.y,          args.y_stride};
+  const auto run = [&](int64_t item) {
+    products.enter();
+    products.stream(plain, item * per_item, std::min(panels, (item + 1) * per_item));
+    products.leave();
+  };
   if (threads == 1) {
     for (int64_t item = 0; item < items; ++item) run(item);
   } else {
@@ -39,22 +41,24 @@ void stream_rows(const MatmulTable& fast, const MatmulArgs& args) {
 
 /// Where a step of a panel is stored.
 const char* stored_at(const PackedMatrix& w, int64_t panel, int64_t depth) {
-  return static_cast<const char*>(w.data()) + (panel * w.k() + depth) * kPanel * size_of(w.dtype());
+  return static_cast<const char*>(w.data()) + (panel * w.stored_k() + depth) * kPanel * size_of(w.dtype());
 }
 
-/// Rows of x in tiles, as the table's pack_tile() lays them out: [tiles][k][tile_rows].
+/// Rows of x in tiles, as the table's pack_tile() lays them out.
 struct Tiles {
   const float* data;
   int64_t rows, count;  // rows of a tile; tiles
 };
 
-Tiles pack(const MatmulTable& fast, const MatmulArgs& args) {
-  const int64_t k = args.w->k(), rows = fast.tile_rows, count = (args.m + rows - 1) / rows;
+Tiles pack(const ProductTable& products, const MatmulArgs& args) {
+  const int64_t rows = products.tile_rows, count = (args.m + rows - 1) / rows;
+  const int64_t floats = args.w->stored_k() * products.tile_floats;
   static thread_local Scratch<float> scratch;
-  float* data = scratch.get(count * rows * k);
-  parallel_for(count, args.m * k, [&](int64_t t) {
+  float* data = scratch.get(count * floats);
+  parallel_for(count, args.m * args.w->k(), [&](int64_t t) {
     const int64_t row = t * rows;
-    fast.pack_tile(args.x + row * args.x_stride, args.x_stride, std::min(rows, args.m - row), k, data + row * k);
+    products.pack_tile(args.x + row * args.x_stride, args.x_stride, std::min(rows, args.m - row), args.w->k(),
+                       data + t * floats);
   });
   return {data, rows, count};
 }
@@ -78,39 +82,42 @@ void fetch_rows(const float* y, int64_t rows, int64_t y_stride) {
 }
 
 /// Tiles first .. last-1 times one panel, in cache blocks of its depth.
-void block_panel(const MatmulTable& fast, const MatmulArgs& args, const Tiles& tiles, int64_t first, int64_t last,
-                 int64_t panel) {
+void block_panel(const MatmulTable& fast, const ProductTable& products, const MatmulArgs& args, const Tiles& tiles,
+                 int64_t first, int64_t last, int64_t panel) {
   static thread_local Scratch<float> wide_scratch, c_scratch;
   const PackedMatrix& w = *args.w;
   const int64_t k = w.k();
   const int64_t column = panel * kPanel, columns = std::min(kPanel, w.n() - column);
   float* wide = wide_scratch.get(kDepth * kPanel);
   float* c = c_scratch.get((last - first) * tiles.rows * kPanel);
-  for (int64_t depth = 0; depth < k; depth += kDepth) {
-    const int64_t steps = std::min(kDepth, k - depth);
-    const float* weights = widened(fast, w, panel, depth, steps, wide);
+  products.enter();
+  for (int64_t depth = 0; depth < k; depth += products.depth) {
+    const int64_t steps = std::min(products.depth, k - depth);
+    const void* weights = weights_at(products, w, panel, depth, steps, wide);
     const char* next = stored_at(w, panel, depth + steps);
     const bool ends = depth + steps == k;
     for (int64_t t = first; t < last; ++t) {
       const int64_t row = t * tiles.rows, rows = std::min(tiles.rows, args.m - row);
       float* sums = c + (t - first) * tiles.rows * kPanel;
       float* y = args.y + row * args.y_stride + column;
-      fetch_part(next, kDepth * kPanel * size_of(w.dtype()), t - first, last - first);
+      fetch_part(next, products.depth * kPanel * size_of(w.dtype()), t - first, last - first);
       if (ends) fetch_rows(y, rows, args.y_stride);
-      fast.tile(tiles.data + (t * k + depth) * tiles.rows, weights, rows, steps, depth == 0, sums);
+      products.tile(tiles.data + (t * w.stored_k() + depth) * products.tile_floats, weights, rows, steps, depth == 0,
+                    sums);
       if (ends) fast.write(sums, rows, columns, args.bias == nullptr ? nullptr : args.bias + column, y, args.y_stride);
     }
   }
+  products.leave();
 }
 
 /// Many rows: x is packed in tiles once; a work item is a panel for a block of rows.
-void block_rows(const MatmulTable& fast, const MatmulArgs& args) {
-  const Tiles tiles = pack(fast, args);
+void block_rows(const MatmulTable& fast, const ProductTable& products, const MatmulArgs& args) {
+  const Tiles tiles = pack(products, args);
   const int64_t panels = args.w->panels(), block_tiles = kBlockRows / tiles.rows;
   const int64_t blocks = (tiles.count + block_tiles - 1) / block_tiles;
   parallel_for(blocks * panels, args.m * args.w->k() * args.w->n(), [&](int64_t item) {
     const int64_t first = item / panels * block_tiles;
-    block_panel(fast, args, tiles, first, std::min(tiles.count, first + block_tiles), item % panels);
+    block_panel(fast, products, args, tiles, first, std::min(tiles.count, first + block_tiles), item % panels);
   });
 }
 
@@ -125,11 +132,20 @@ void write_empty(const MatmulArgs& args) {
 
 }  // namespace
 
-const float* widened(const MatmulTable& fast, const PackedMatrix& w, int64_t panel, int64_t depth, int64_t steps,
-                     float* wide) {
+const ProductTable& products_of(const MatmulTable& fast, DType dtype) {
+#if defined(KVARENA_X86_PATHS)
+  if (active_cpu_path() == CpuPath::amx && dtype == DType::bf16) return amx::tile_products;
+#else
+  static_cast<void>(dtype);
+#endif
+  return fast.floats;
+}
+
+const void* weights_at(const ProductTable& products, const PackedMatrix& w, int64_t panel, int64_t depth, int64_t steps,
+                       float* wide) {
   const void* stored = stored_at(w, panel, depth);
-  if (w.dtype() == DType::f32) return static_cast<const float*>(stored);
-  fast.widen(stored, w.dtype(), steps, wide);
+  if (w.dtype() == DType::f32 || products.widen == nullptr) return stored;
+  products.widen(stored, w.dtype(), steps, wide);
   return wide;
 }
 
@@ -140,12 +156,11 @@ void matmul(const MatmulArgs& args) {
   if (args.w->k() == 0) return write_empty(args);
   const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table);
   if (fast == nullptr) {
-    parallel_for(args.m, args.m * args.w->k() * args.w->n(), [&](int64_t row) { matmul_reference(args, row); });
-  } else if (args.m <= kStreamRows) {
-    stream_rows(*fast, args);
-  } else {
-    block_rows(*fast, args);
+    return parallel_for(args.m, args.m * args.w->k() * args.w->n(), [&](int64_t row) { matmul_reference(args, row); });
   }
+  const ProductTable& products = products_of(*fast, args.w->dtype());
+  if (args.m <= products.few_rows) return stream_rows(products, args);
+  block_rows(*fast, products, args);
 }
 
 }  // namespace kvarena::kernels

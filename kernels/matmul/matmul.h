@@ -3,10 +3,17 @@
 //
 // Reduction order (a promise): every y[i, j] starts at 0 and takes x[i, c] * w[j, c] for c = 0 .. k-1 in ascending
 // order, each by one fused multiply-add in float32; the bias is added last. Stored weights are widened to float32
-// exactly. So a row of y has the same bits whatever other rows, columns or threads are in the call, on every SIMD path.
-// (The reference path accumulates in double and rounds once.)
+// exactly. So a row of y has the same bits whatever other rows, columns or threads are in the call, on every SIMD path
+// but amx. (The reference path accumulates in double and rounds once.)
 //
-// Cost: 2*m*n*k flops; n*k*size bytes of weights for every 12 rows or fewer (read once), once per 192 rows above that.
+// On the amx path bf16 weights are multiplied in tiles. x is cut into three bf16 pieces, the upper, middle and lower
+// eight bits of its significand, which lose nothing of it above 2^-110. For every 32 steps of depth in ascending order
+// y takes the products of the upper pieces, then of the middle ones, then of the lower ones: each time the even steps
+// and the odd steps are summed apart from 0 by fused multiply-adds, and y takes the sum of both sums. Denormal numbers
+// count as zero. There too a row's bits are its own.
+//
+// Cost: 2*m*n*k flops, three times that in tiles; n*k*size bytes of weights once for few rows (48, with AVX2 12, in
+// tiles 16), above that once per 192 rows.
 
 #include <cstdint>
 #include <cstdlib>
@@ -18,9 +25,13 @@ namespace kvarena::kernels {
 
 /// Weights [n, k] in panels of kPanel output columns: [panel][k][kPanel], so that lanes run over output columns and one
 /// row of x streams every panel front to back. Columns past n are zero. 64-byte aligned.
+///
+/// Of bf16 two steps of depth lie side by side, [panel][k / 2][kPanel][2]: one load gives both, each a shift or a mask
+/// away from float32, and tile products take them as they are. There k is filled up with zeros to whole tiles.
 class PackedMatrix {
  public:
   static constexpr int64_t kPanel = 32;
+  static constexpr int64_t kTileDepth = 32;  // steps of depth of a tile product
 
   PackedMatrix() = default;
   /// Zeros. n, k >= 0.
@@ -30,8 +41,20 @@ class PackedMatrix {
   [[nodiscard]] int64_t k() const { return k_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] int64_t panels() const { return (n_ + kPanel - 1) / kPanel; }
+  /// Steps of depth that a panel takes in memory, padding included.
+  [[nodiscard]] int64_t stored_k() const { return stored_k(k_, dtype_); }
   /// Bytes allocated, padding included.
-  [[nodiscard]] int64_t bytes() const { return panels() * kPanel * k_ * size_of(dtype_); }
+  [[nodiscard]] int64_t bytes() const { return bytes_of(n_, k_, dtype_); }
+  /// The same of a matrix that nobody holds.
+  [[nodiscard]] static int64_t bytes_of(int64_t n, int64_t k, DType dtype) {
+    return (n + kPanel - 1) / kPanel * kPanel * stored_k(k, dtype) * size_of(dtype);
+  }
+  /// Where w[row, column] lies, in elements.
+  [[nodiscard]] int64_t element(int64_t row, int64_t column) const {
+    const int64_t side_by_side = dtype_ == DType::bf16 ? 2 : 1;
+    const int64_t step = row / kPanel * stored_k() + column / side_by_side * side_by_side;
+    return step * kPanel + row % kPanel * side_by_side + column % side_by_side;
+  }
   [[nodiscard]] const void* data() const { return data_.get(); }
   [[nodiscard]] void* data() { return data_.get(); }
 
@@ -42,6 +65,10 @@ class PackedMatrix {
   void unpack_row(int64_t row, float* out) const;
 
  private:
+  [[nodiscard]] static int64_t stored_k(int64_t k, DType dtype) {
+    return dtype == DType::bf16 ? (k + kTileDepth - 1) / kTileDepth * kTileDepth : k;
+  }
+
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };

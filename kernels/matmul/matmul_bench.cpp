@@ -26,7 +26,8 @@ void matmul_bench(benchmark::State& state, DType dtype, bool cold) {
 
 // SmolLM2-135M: q/o 576x576, gate/up 1536x576, down 576x1536, output 49152x576. Llama-3.1-8B: 4096x4096.
 void few(benchmark::internal::Benchmark* b) {
-  for (const int64_t m : {1, 2, 4, 8, 16}) b->Args({m, 1536, 576});
+  for (const int64_t m : {1, 2, 4, 8, 12, 16, 24, 32, 48, 64}) b->Args({m, 1536, 576});
+  b->Args({16, 576, 1536})->Args({16, 4096, 4096})->Args({48, 4096, 4096});
   b->Args({1, 576, 576})->Args({1, 576, 1536})->Args({1, 49152, 576})->Args({1, 4096, 4096});
 }
 void many(benchmark::internal::Benchmark* b) {

@@ -6,35 +6,48 @@
 
 namespace kvarena::kernels {
 
-/// Rows that one pass over the weights serves when there are few rows.
-inline constexpr int64_t kStreamRows = 12;
 /// Depth of a cache block when there are many rows: kDepth * 32 floats of weights and a tile of rows fit the
 /// first-level cache, of 32 KiB with six rows to a tile and of 48 KiB with twelve.
 inline constexpr int64_t kDepth = 192;
 
 /// MatmulArgs without classes: what the per-path files may touch (see simd.h on shared inline functions).
 struct StreamArgs {
-  const float* x;    // [k][m]: rows side by side, so that one pointer serves them all
-  int64_t m;         // 1 .. kStreamRows
-  const void* data;  // [panels][k][32] of dtype
+  const float* x;    // rows as the table's pack_few() lays them out
+  int64_t m;         // 1 .. few_rows
+  const void* data;  // panels as PackedMatrix lays them out
   DType dtype;
   int64_t n, k;
+  int64_t panel_bytes;
   const float* bias;  // [n] or null
   float* y;           // [m, n]
   int64_t y_stride;
 };
 
-struct MatmulTable {
-  int64_t tile_rows;  // rows of x in one packed tile
+/// How rows of x meet stored weights: in floats, or in tiles what the amx path multiplies there.
+struct ProductTable {
+  int64_t few_rows;     // rows that one pass over the weights serves
+  int64_t few_floats;   // memory of a step of depth of so many rows
+  int64_t tile_rows;    // rows of x in one packed tile
+  int64_t tile_floats;  // memory of a step of depth of a tile
+  int64_t depth;        // steps of depth of a cache block, kDepth or more
+  /// What a thread does before and after the calls below but the packing ones.
+  void (*enter)();
+  void (*leave)();
+  /// m rows for stream().
+  void (*pack_few)(const float* x, int64_t x_stride, int64_t m, int64_t k, float* packed);
   /// All rows of panels panel_begin .. panel_end-1, bias included.
   void (*stream)(const StreamArgs& args, int64_t panel_begin, int64_t panel_end);
-  /// Rows of x as tiles: [tiles][k][tile_rows], missing rows zero.
+  /// Up to tile_rows rows as a tile, missing rows zero.
   void (*pack_tile)(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile);
-  /// Widens depth rows of one panel to float.
+  /// Widens depth rows of one panel to float; null where products take panels as they are stored.
   void (*widen)(const void* panel, DType dtype, int64_t depth, float* out);
   /// c [rows, 32] (+)= tile * panel over `depth` steps for the first `rows` rows of the tile; starts from zero when
   /// `first`.
-  void (*tile)(const float* tile, const float* panel, int64_t rows, int64_t depth, bool first, float* c);
+  void (*tile)(const float* tile, const void* panel, int64_t rows, int64_t depth, bool first, float* c);
+};
+
+struct MatmulTable {
+  ProductTable floats;
   /// y [rows, columns] = c [rows, 32] + bias [columns], which may be null; columns <= 32.
   void (*write)(const float* c, int64_t rows, int64_t columns, const float* bias, float* y, int64_t y_stride);
   /// lanes [rows, 32] += |c [rows, 32]|.
@@ -44,10 +57,17 @@ struct MatmulTable {
 };
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 
-/// Steps depth .. depth+steps-1 of a panel, steps <= kDepth, as floats [steps, 32]: where they are stored, or widened
-/// into `wide`.
-[[nodiscard]] const float* widened(const MatmulTable& fast, const PackedMatrix& w, int64_t panel, int64_t depth,
-                                   int64_t steps, float* wide);
+namespace amx {
+extern const ProductTable tile_products;  // of bf16 weights
+}
+
+/// How weights of a format are multiplied on the active path.
+[[nodiscard]] const ProductTable& products_of(const MatmulTable& fast, DType dtype);
+
+/// Steps depth .. depth+steps-1 of a panel, steps <= products.depth: where they are stored, or as floats [steps, 32]
+/// in `wide`.
+[[nodiscard]] const void* weights_at(const ProductTable& products, const PackedMatrix& w, int64_t panel, int64_t depth,
+                                     int64_t steps, float* wide);
 
 /// One element per (i, j), accumulated in double.
 void matmul_reference(const MatmulArgs& args, int64_t row);

@@ -6,13 +6,11 @@ namespace kvarena::kernels {
 
 void matmul_reference(const MatmulArgs& args, int64_t row) {
   const PackedMatrix& w = *args.w;
-  constexpr int64_t width = PackedMatrix::kPanel;
   const float* x = args.x + row * args.x_stride;
   for (int64_t j = 0; j < w.n(); ++j) {
     double sum = 0;
     for (int64_t c = 0; c < w.k(); ++c) {
-      const int64_t at = (j / width * w.k() + c) * width + j % width;
-      sum += static_cast<double>(x[c]) * load_element(w.data(), w.dtype(), at);
+      sum += static_cast<double>(x[c]) * load_element(w.data(), w.dtype(), w.element(j, c));
     }
     if (args.bias != nullptr) sum += args.bias[j];
     args.y[row * args.y_stride + j] = static_cast<float>(sum);

@@ -1,37 +1,72 @@
-// Two shapes of the same sum. Few rows: the accumulators of all rows for two lanes of sixteen columns stay in
-// registers while the panel streams by; with one to three rows four panels run side by side, because one stream does
-// not fill the memory's queue. Many rows: register tiles of tile_rows x 32 (AVX-512) or x 16 (AVX2) over packed rows.
-#include "kernels/common/simd.h"
-#include "kernels/matmul/matmul_paths.h"
+// Two shapes of the same sum. Few rows: the accumulators of up to twelve (AVX2: six) for two lanes of sixteen columns
+// stay in registers while the panel streams by, more rows take it again from the cache; with one to three rows four
+// panels run side by side, because one stream does not fill the memory's queue. Many rows: register tiles of tile_rows
+// x 32 (AVX-512) or x 16 (AVX2) over packed rows.
+#include "kernels/matmul/matmul_simd.h"
 
 namespace kvarena::kernels {
 namespace {
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
-
 #if defined(KVARENA_SIMD_AVX512)
 constexpr int kTileRows = 12, kTileVecs = 2;
 constexpr int kAccumulators = 24;
+constexpr int64_t kFewRows = 48;
 #else
 constexpr int kTileRows = 6, kTileVecs = 1;
 constexpr int kAccumulators = 6;
+constexpr int64_t kFewRows = 12;
 #endif
-
-void write16(const StreamArgs& args, int64_t row, int64_t column, F32x16 y) {
-  const int64_t left = args.n - column;
-  if (left <= 0) return;
-  const Mask16 lanes = first_lanes(left);
-  if (args.bias != nullptr) y = add(y, load16(args.bias + column, lanes));
-  store16(args.y + row * args.y_stride + column, y, lanes);
-}
 
 /// How far ahead weights are fetched, in steps of depth.
 constexpr int64_t kAhead = 24;
 
+/// Steps of depth that lie side by side in a panel.
+template <class T>
+constexpr int kSteps = 1;
+template <>
+constexpr int kSteps<BF16> = 2;
+
+/// Sixteen columns of the steps that lie side by side at p.
+template <class T>
+KVARENA_INLINE void load_steps(T, const typename T::Stored* p, F32x16 (&w)[1]) {
+  w[0] = load16(T{}, p);
+}
+KVARENA_INLINE void load_steps(BF16, const uint16_t* p, F32x16 (&w)[2]) {
+  const U32x16 both = load_u32(reinterpret_cast<const uint32_t*>(p));
+  w[0] = bits_of(shift_left(both, 16));
+  w[1] = bits_of(masked(both, 0xffff0000U));
+}
+
+/// The first STEPS of the steps side by side at `panel`, of all accumulators.
+template <class T, int STEPS, int ROWS, int PANELS, int VECS>
+KVARENA_INLINE void stream_step(const float* x, int64_t m, const typename T::Stored* panel, int64_t next_panel,
+                                F32x16 (&acc)[PANELS][VECS][ROWS]) {
+  constexpr int kSide = kSteps<T>;
+#pragma GCC unroll 4
+  for (int p = 0; p < PANELS; ++p, panel += next_panel) {
+    fetch(panel + kAhead * kPanel);
+    if (kSide * sizeof(typename T::Stored) == 4 && VECS == 2) fetch(panel + kAhead * kPanel + kSide * kLanes);
+    F32x16 w[VECS][kSide];
+#pragma GCC unroll 2
+    for (int v = 0; v < VECS; ++v) load_steps(T{}, panel + v * kSide * kLanes, w[v]);
+#pragma GCC unroll 2
+    for (int s = 0; s < STEPS; ++s) {
+#pragma GCC unroll 12
+      for (int i = 0; i < ROWS; ++i) {
+        const F32x16 xi = set16(x[s * m + i]);
+#pragma GCC unroll 2
+        for (int v = 0; v < VECS; ++v) acc[p][v][i] = fma(xi, w[v][s], acc[p][v][i]);
+      }
+    }
+  }
+}
+
 /// VECS vectors of each of PANELS panels, ROWS rows, of which the first is row `row`.
 template <class T, int ROWS, int PANELS, int VECS>
 void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* panel, int64_t column) {
-  const int64_t next_panel = args.k * kPanel, m = args.m;
+  constexpr int kSide = kSteps<T>;
+  const int64_t next_panel = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored)), m = args.m;
   const float* x = args.x + row;
   F32x16 acc[PANELS][VECS][ROWS];
 #pragma GCC unroll 4
@@ -42,19 +77,11 @@ void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* 
       for (int i = 0; i < ROWS; ++i) acc[p][v][i] = zero16();
     }
   }
-  for (int64_t c = 0; c < args.k; ++c, x += m, panel += kPanel) {
-#pragma GCC unroll 4
-    for (int p = 0; p < PANELS; ++p) {
-      fetch(panel + p * next_panel + kAhead * kPanel);
-      if (sizeof(typename T::Stored) == 4 && VECS == 2) fetch(panel + p * next_panel + kAhead * kPanel + kLanes);
-#pragma GCC unroll 2
-      for (int v = 0; v < VECS; ++v) {
-        const F32x16 w = load16(T{}, panel + p * next_panel + v * kLanes);
-#pragma GCC unroll 12
-        for (int i = 0; i < ROWS; ++i) acc[p][v][i] = fma(set16(x[i]), w, acc[p][v][i]);
-      }
-    }
+  int64_t c = 0;
+  for (; c + kSide <= args.k; c += kSide, x += kSide * m, panel += kSide * kPanel) {
+    stream_step<T, kSide>(x, m, panel, next_panel, acc);
   }
+  if (c < args.k) stream_step<T, 1>(x, m, panel, next_panel, acc);
 #pragma GCC unroll 4
   for (int p = 0; p < PANELS; ++p) {
 #pragma GCC unroll 2
@@ -70,18 +97,19 @@ void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t e
   constexpr int VECS = 2 * ROWS <= kAccumulators ? 2 : 1;
   constexpr int kFit = kAccumulators / (VECS * ROWS);
   constexpr int PANELS = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+  constexpr int kVector = kSteps<T> * kLanes;  // elements
   const auto* data = static_cast<const typename T::Stored*>(args.data);
-  const int64_t panel_size = args.k * kPanel;
+  const int64_t panel_size = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored));
   int64_t panel = begin;
   for (; panel + PANELS <= end; panel += PANELS) {
     for (int v = 0; v < 2; v += VECS) {
-      stream_tile<T, ROWS, PANELS, VECS>(args, row, data + panel * panel_size + v * kLanes,
+      stream_tile<T, ROWS, PANELS, VECS>(args, row, data + panel * panel_size + v * kVector,
                                          panel * kPanel + v * kLanes);
     }
   }
   for (; panel < end; ++panel) {
     for (int v = 0; v < 2; v += VECS) {
-      stream_tile<T, ROWS, 1, VECS>(args, row, data + panel * panel_size + v * kLanes, panel * kPanel + v * kLanes);
+      stream_tile<T, ROWS, 1, VECS>(args, row, data + panel * panel_size + v * kVector, panel * kPanel + v * kLanes);
     }
   }
 }
@@ -102,34 +130,48 @@ void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begi
     case 9: return stream_panels<T, 9>(args, row, begin, end);
     case 10: return stream_panels<T, 10>(args, row, begin, end);
     case 11: return stream_panels<T, 11>(args, row, begin, end);
-    default: return stream_panels<T, 12>(args, row, begin, end);
-#else
-    default:  // two passes; the second finds the panels in the cache
-      stream_rows<T>(args, row, 6, begin, end);
-      return stream_rows<T>(args, row + 6, rows - 6, begin, end);
+    case 12: return stream_panels<T, 12>(args, row, begin, end);
 #endif
+    default:  // two passes; the second finds the panels in the cache
+      stream_rows<T>(args, row, (rows + 1) / 2, begin, end);
+      return stream_rows<T>(args, row + (rows + 1) / 2, rows / 2, begin, end);
   }
 }
 
 void stream(const StreamArgs& args, int64_t begin, int64_t end) {
-  // A few panels at a time, so that a second pass over the rows finds them in the cache.
-  constexpr int64_t kGroup = 4;
-  for (int64_t panel = begin; panel < end; panel += kGroup) {
+  // As many panels at a time as run side by side, so that a second pass over the rows finds them in the cache.
+  const int64_t group = 2 * args.m > kFewRows ? 1 : 4;
+  for (int64_t panel = begin; panel < end; panel += group) {
     with_format(static_cast<int>(args.dtype), [&](auto format) {
-      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + kGroup));
+      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + group));
     });
   }
 }
 
-/// Four columns of four rows from x on, turned.
-KVARENA_INLINE void pack_four(const float* x, int64_t x_stride, float* tile) {
+/// Four columns of four rows from x on, turned: a column's rows at out, the next column's `stride` further.
+KVARENA_INLINE void pack_four(const float* x, int64_t x_stride, float* out, int64_t stride) {
   __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + x_stride);
   __m128 c = _mm_loadu_ps(x + 2 * x_stride), d = _mm_loadu_ps(x + 3 * x_stride);
   _MM_TRANSPOSE4_PS(a, b, c, d);
-  _mm_storeu_ps(tile, a);
-  _mm_storeu_ps(tile + kTileRows, b);
-  _mm_storeu_ps(tile + 2 * kTileRows, c);
-  _mm_storeu_ps(tile + 3 * kTileRows, d);
+  _mm_storeu_ps(out, a);
+  _mm_storeu_ps(out + stride, b);
+  _mm_storeu_ps(out + 2 * stride, c);
+  _mm_storeu_ps(out + 3 * stride, d);
+}
+
+/// Rows as [k][m]: side by side, so that one pointer serves them all.
+void pack_few(const float* x, int64_t x_stride, int64_t m, int64_t k, float* packed) {
+  const auto pack = [&](int64_t first_row, int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c) {
+      for (int64_t i = first_row; i < m; ++i) packed[c * m + i] = x[i * x_stride + c];
+    }
+  };
+  const int64_t rows = m / 4 * 4, columns = k / 4 * 4;
+  for (int64_t c = 0; c < columns; c += 4) {
+    for (int64_t i = 0; i < rows; i += 4) pack_four(x + i * x_stride + c, x_stride, packed + c * m + i, m);
+    pack(rows, c, c + 4);
+  }
+  pack(0, columns, k);
 }
 
 void pack_tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile) {
@@ -138,7 +180,8 @@ void pack_tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, float*
     // Of six rows the middle two are turned twice: that costs less than an instruction for each number.
     constexpr int kStep = kTileRows % 4 == 0 ? 4 : kTileRows - 4;
 #pragma GCC unroll 3
-    for (int i = 0; i + 4 <= kTileRows; i += kStep) pack_four(x + i * x_stride + c, x_stride, tile + c * kTileRows + i);
+    for (int i = 0; i + 4 <= kTileRows; i += kStep)
+      pack_four(x + i * x_stride + c, x_stride, tile + c * kTileRows + i, kTileRows);
   }
   for (; c < k; ++c) {
     for (int64_t i = 0; i < kTileRows; ++i) tile[c * kTileRows + i] = i < rows ? x[i * x_stride + c] : 0.0f;
@@ -147,10 +190,17 @@ void pack_tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, float*
 
 void widen(const void* panel, DType dtype, int64_t depth, float* out) {
   with_format(static_cast<int>(dtype), [&](auto format) {
+    constexpr int kSide = kSteps<decltype(format)>;
     const auto* stored = static_cast<const typename decltype(format)::Stored*>(panel);
-    for (int64_t i = 0; i < depth * kPanel; i += kLanes) {
-      fetch(stored + i + kAhead * kPanel);
-      store16(out + i, load16(format, stored + i));
+    for (int64_t c = 0; c < depth; c += kSide) {  // of an odd depth the last step is padding and has room
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v, stored += kSide * kLanes) {
+        fetch(stored + kAhead * kPanel);
+        F32x16 w[kSide];
+        load_steps(format, stored, w);
+#pragma GCC unroll 2
+        for (int s = 0; s < kSide; ++s) store16(out + (c + s) * kPanel + v * kLanes, w[s]);
+      }
     }
   });
 }
@@ -189,7 +239,8 @@ void tile_rows(const float* x, const float* panel, int64_t depth, bool first, fl
   }
 }
 
-void tile(const float* x, const float* panel, int64_t rows, int64_t depth, bool first, float* c) {
+void tile(const float* x, const void* stored, int64_t rows, int64_t depth, bool first, float* c) {
+  const auto* panel = static_cast<const float*>(stored);
   if (rows <= kTileRows / 3) return tile_rows<kTileRows / 3>(x, panel, depth, first, c);
   if (rows <= 2 * kTileRows / 3) return tile_rows<2 * kTileRows / 3>(x, panel, depth, first, c);
   tile_rows<kTileRows>(x, panel, depth, first, c);
@@ -219,11 +270,17 @@ void take_larger(const float* c, int64_t rows, float panel, float* best, float* 
   }
 }
 
+void nothing() {}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const MatmulTable matmul_table;
-const MatmulTable matmul_table = {kTileRows, stream, pack_tile, widen, tile, write, add_magnitudes, take_larger};
+const MatmulTable matmul_table = {
+    {kFewRows, kFewRows, kTileRows, kTileRows, kDepth, nothing, nothing, pack_few, stream, pack_tile, widen, tile},
+    write,
+    add_magnitudes,
+    take_larger};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

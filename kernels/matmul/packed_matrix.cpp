@@ -4,14 +4,6 @@
 #include "kernels/matmul/matmul.h"
 
 namespace kvarena::kernels {
-namespace {
-
-int64_t element(int64_t row, int64_t column, int64_t k) {
-  constexpr int64_t w = PackedMatrix::kPanel;
-  return (row / w * k + column) * w + row % w;
-}
-
-}  // namespace
 
 PackedMatrix::PackedMatrix(int64_t n, int64_t k, DType dtype) : n_(n), k_(k), dtype_(dtype) {
   require(n >= 0 && k >= 0, "PackedMatrix: negative size");
@@ -35,7 +27,7 @@ void PackedMatrix::pack_rows(int64_t row_begin, int64_t count, const float* rows
       for (int64_t row = begin; row < stop; ++row) {
         const float* source = rows + (row - row_begin) * row_stride;
         for (int64_t c = c0; c < std::min(k_, c0 + kColumns); ++c) {
-          store_element(data_.get(), dtype_, element(row, c, k_), source[c]);
+          store_element(data_.get(), dtype_, element(row, c), source[c]);
         }
       }
     }
@@ -44,7 +36,7 @@ void PackedMatrix::pack_rows(int64_t row_begin, int64_t count, const float* rows
 
 void PackedMatrix::unpack_row(int64_t row, float* out) const {
   require(row >= 0 && row < n_, "PackedMatrix::unpack_row: row outside the matrix");
-  for (int64_t c = 0; c < k_; ++c) out[c] = load_element(data_.get(), dtype_, element(row, c, k_));
+  for (int64_t c = 0; c < k_; ++c) out[c] = load_element(data_.get(), dtype_, element(row, c));
 }
 
 PackedMatrix pack_weights(const float* w, int64_t n, int64_t k, DType dtype) {

@@ -22,28 +22,30 @@ std::vector<float> product_row(const Rows& rows, const PackedMatrix& w, int64_t 
 }
 
 /// c [tile_rows, 32] = a packed tile times one panel, over the whole depth.
-void panel_product(const MatmulTable& fast, const float* tile, int64_t rows, const PackedMatrix& w, int64_t panel,
+void panel_product(const ProductTable& products, const float* tile, int64_t rows, const PackedMatrix& w, int64_t panel,
                    float* c) {
   static thread_local Scratch<float> wide_scratch;
   float* wide = wide_scratch.get(kDepth * kPanel);
-  std::fill_n(c, fast.tile_rows * kPanel, 0.0F);  // the sum over no depth at all
-  for (int64_t depth = 0; depth < w.k(); depth += kDepth) {
-    const int64_t steps = std::min(kDepth, w.k() - depth);
-    const float* weights = widened(fast, w, panel, depth, steps, wide);
-    fast.tile(tile + depth * fast.tile_rows, weights, rows, steps, depth == 0, c);
+  std::fill_n(c, products.tile_rows * kPanel, 0.0F);  // the sum over no depth at all
+  for (int64_t depth = 0; depth < w.k(); depth += products.depth) {
+    const int64_t steps = std::min(products.depth, w.k() - depth);
+    const void* weights = weights_at(products, w, panel, depth, steps, wide);
+    products.tile(tile + depth * products.tile_floats, weights, rows, steps, depth == 0, c);
   }
 }
 
 /// Calls reduce(first row, rows, tile) for every tile of rows, packed.
 template <class F>
-void for_tiles(const MatmulTable& fast, const Rows& rows, const PackedMatrix& w, const F& reduce) {
-  const int64_t tiles = (rows.m + fast.tile_rows - 1) / fast.tile_rows;
+void for_tiles(const ProductTable& products, const Rows& rows, const PackedMatrix& w, const F& reduce) {
+  const int64_t tiles = (rows.m + products.tile_rows - 1) / products.tile_rows;
   parallel_for(tiles, rows.m * w.k() * w.n(), [&](int64_t t) {
     static thread_local Scratch<float> tile_scratch;
-    float* tile = tile_scratch.get(fast.tile_rows * w.k());
-    const int64_t row = t * fast.tile_rows, count = std::min(fast.tile_rows, rows.m - row);
-    fast.pack_tile(rows.x + row * rows.stride, rows.stride, count, w.k(), tile);
+    float* tile = tile_scratch.get(products.tile_floats * w.stored_k());
+    const int64_t row = t * products.tile_rows, count = std::min(products.tile_rows, rows.m - row);
+    products.pack_tile(rows.x + row * rows.stride, rows.stride, count, w.k(), tile);
+    products.enter();
     reduce(row, count, tile);
+    products.leave();
   });
 }
 
@@ -63,14 +65,15 @@ void row_magnitudes(const Rows& rows, const PackedMatrix& w, float* sums) {
           std::accumulate(y.begin(), y.end(), 0.0, [](double sum, float each) { return sum + std::fabs(each); }));
     });
   }
-  for_tiles(*fast, rows, w, [&](int64_t row, int64_t count, const float* tile) {
+  const ProductTable& products = products_of(*fast, w.dtype());
+  for_tiles(products, rows, w, [&](int64_t row, int64_t count, const float* tile) {
     static thread_local Scratch<float> scratch;
-    const int64_t cells = fast->tile_rows * kPanel;
+    const int64_t cells = products.tile_rows * kPanel;
     float* c = scratch.get(2 * cells);
     float* lanes = c + cells;
     std::fill_n(lanes, cells, 0.0F);
     for (int64_t panel = 0; panel < w.panels(); ++panel) {
-      panel_product(*fast, tile, count, w, panel, c);
+      panel_product(products, tile, count, w, panel, c);
       fast->add_magnitudes(c, count, lanes);  // columns past n are zero and add nothing
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -91,17 +94,18 @@ void row_peaks(const Rows& rows, const PackedMatrix& w, float* largest, int32_t*
       column[row] = static_cast<int32_t>(peak - y.begin());
     });
   }
-  for_tiles(*fast, rows, w, [&](int64_t row, int64_t count, const float* tile) {
+  const ProductTable& products = products_of(*fast, w.dtype());
+  for_tiles(products, rows, w, [&](int64_t row, int64_t count, const float* tile) {
     static thread_local Scratch<float> scratch;
     constexpr float kNone = -std::numeric_limits<float>::infinity();
-    const int64_t cells = fast->tile_rows * kPanel;
+    const int64_t cells = products.tile_rows * kPanel;
     float* c = scratch.get(3 * cells);
     float* best = c + cells;
     float* panels = best + cells;  // where a lane's best is, as a float: whole numbers to 2^24
     std::fill_n(best, cells, kNone);
     std::fill_n(panels, cells, 0.0F);
     for (int64_t panel = 0; panel < w.panels(); ++panel) {
-      panel_product(*fast, tile, count, w, panel, c);
+      panel_product(products, tile, count, w, panel, c);
       for (int64_t j = w.n() - panel * kPanel; j < kPanel; ++j) {  // columns past n
         for (int64_t i = 0; i < count; ++i) c[i * kPanel + j] = kNone;
       }

@@ -42,6 +42,8 @@ TEST(Matmul, EveryPathAgreesWithTheReference) {
                         {12, 129, 33},
                         {13, 65, 300},
                         {64, 96, 257, 0, 0, true},
+                        {48, 70, 96},
+                        {49, 70, 96},
                         {200, 70, 513},
                         {200, 81, 513, 1, 3, true},
                         {385, 33, 40, 0, 1, true},
@@ -117,7 +119,7 @@ TEST(Matmul, TheReferenceIsTheDefinition) {
 }
 
 TEST(Matmul, ARowHasTheSameBitsAloneAndInEveryBatch) {
-  constexpr int64_t n = 150, k = 530, most = 33;
+  constexpr int64_t n = 150, k = 530, most = 67;
   const std::vector<float> w = normal(n * k, 11), x = normal(most * k, 12);
   for (const CpuPath path : test::simd_paths()) {
     const ScopedCpuPath forced(path);
