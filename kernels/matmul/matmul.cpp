@@ -12,7 +12,7 @@ constexpr int64_t kPanel = PackedMatrix::kPanel;
 /// Rows that share a widened block of weights; their packed tiles stay in the second-level cache.
 constexpr int64_t kBlockRows = 192;
 
-/// Few rows: the weights are read once, every thread walks its own panels, four streams at a time.
+/// Few rows: the weights are read once, every thread walks its own panels, with few enough rows several at a time.
 void stream_rows(const ProductTable& products, const MatmulArgs& args) {
   const int64_t panels = args.w->panels();
   const int64_t bytes_per_panel = args.w->stored_k() * kPanel * size_of(args.w->dtype());

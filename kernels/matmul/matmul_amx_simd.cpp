@@ -149,8 +149,19 @@ namespace amx {
 constexpr int64_t kFewFloats = kPieces * kRows / 2;  // of a step of depth: three pieces of two bytes
 extern const ProductTable tile_products;
 const ProductTable tile_products = {
-    kRows,       kFewFloats,         2 * kRows, 2 * kFewFloats,         kTileBlockDepth, enter_tiles,
-    leave_tiles, pack_pieces<kRows>, stream,    pack_pieces<2 * kRows>, nullptr,         tile};
+    .few_rows = kRows,
+    .few_floats = kFewFloats,
+    .tile_rows = 2 * kRows,
+    .tile_floats = 2 * kFewFloats,
+    .depth = kTileBlockDepth,
+    .enter = enter_tiles,
+    .leave = leave_tiles,
+    .pack_few = pack_pieces<kRows>,
+    .stream = stream,
+    .pack_tile = pack_pieces<2 * kRows>,
+    .widen = nullptr,
+    .tile = tile,
+};
 }  // namespace amx
 
 }  // namespace kvarena::kernels

@@ -11,15 +11,15 @@ constexpr int64_t kPanel = PackedMatrix::kPanel;
 #if defined(KVARENA_SIMD_AVX512)
 constexpr int kTileRows = 12, kTileVecs = 2;
 constexpr int kAccumulators = 24;
-constexpr int64_t kFewRows = 48;
+constexpr int64_t kPassRows = 12, kFewRows = 48;
 #else
 constexpr int kTileRows = 6, kTileVecs = 1;
 constexpr int kAccumulators = 6;
-constexpr int64_t kFewRows = 12;
+constexpr int64_t kPassRows = 6, kFewRows = 12;
 #endif
 
-/// How far ahead weights are fetched, in steps of depth.
-constexpr int64_t kAhead = 24;
+/// How far ahead weights are fetched, in elements: 24 steps of depth.
+constexpr int64_t kAhead = 24 * kPanel;
 
 /// Steps of depth that lie side by side in a panel.
 template <class T>
@@ -38,15 +38,15 @@ KVARENA_INLINE void load_steps(BF16, const uint16_t* p, F32x16 (&w)[2]) {
   w[1] = bits_of(masked(both, 0xffff0000U));
 }
 
-/// The first STEPS of the steps side by side at `panel`, of all accumulators.
+/// The first STEPS of the steps side by side at `panel`, of all accumulators. Asks for what lies `ahead` of it.
 template <class T, int STEPS, int ROWS, int PANELS, int VECS>
 KVARENA_INLINE void stream_step(const float* x, int64_t m, const typename T::Stored* panel, int64_t next_panel,
-                                F32x16 (&acc)[PANELS][VECS][ROWS]) {
+                                int64_t ahead, F32x16 (&acc)[PANELS][VECS][ROWS]) {
   constexpr int kSide = kSteps<T>;
 #pragma GCC unroll 4
   for (int p = 0; p < PANELS; ++p, panel += next_panel) {
-    fetch(panel + kAhead * kPanel);
-    if (kSide * sizeof(typename T::Stored) == 4 && VECS == 2) fetch(panel + kAhead * kPanel + kSide * kLanes);
+    fetch(panel + ahead);
+    if (kSide * sizeof(typename T::Stored) == 4 && VECS == 2) fetch(panel + ahead + kSide * kLanes);
     F32x16 w[VECS][kSide];
 #pragma GCC unroll 2
     for (int v = 0; v < VECS; ++v) load_steps(T{}, panel + v * kSide * kLanes, w[v]);
@@ -64,7 +64,7 @@ KVARENA_INLINE void stream_step(const float* x, int64_t m, const typename T::Sto
 
 /// VECS vectors of each of PANELS panels, ROWS rows, of which the first is row `row`.
 template <class T, int ROWS, int PANELS, int VECS>
-void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* panel, int64_t column) {
+void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* panel, int64_t column, int64_t ahead) {
   constexpr int kSide = kSteps<T>;
   const int64_t next_panel = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored)), m = args.m;
   const float* x = args.x + row;
@@ -79,9 +79,9 @@ void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* 
   }
   int64_t c = 0;
   for (; c + kSide <= args.k; c += kSide, x += kSide * m, panel += kSide * kPanel) {
-    stream_step<T, kSide>(x, m, panel, next_panel, acc);
+    stream_step<T, kSide>(x, m, panel, next_panel, ahead, acc);
   }
-  if (c < args.k) stream_step<T, 1>(x, m, panel, next_panel, acc);
+  if (c < args.k) stream_step<T, 1>(x, m, panel, next_panel, ahead, acc);
 #pragma GCC unroll 4
   for (int p = 0; p < PANELS; ++p) {
 #pragma GCC unroll 2
@@ -93,57 +93,60 @@ void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* 
 }
 
 template <class T, int ROWS>
-void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t end) {
+void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t end, bool last) {
   constexpr int VECS = 2 * ROWS <= kAccumulators ? 2 : 1;
   constexpr int kFit = kAccumulators / (VECS * ROWS);
   constexpr int PANELS = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   constexpr int kVector = kSteps<T> * kLanes;  // elements
   const auto* data = static_cast<const typename T::Stored*>(args.data);
   const int64_t panel_size = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored));
+  const int64_t ahead = last && args.m > kPassRows ? (end - begin) * panel_size : kAhead;
   int64_t panel = begin;
   for (; panel + PANELS <= end; panel += PANELS) {
     for (int v = 0; v < 2; v += VECS) {
       stream_tile<T, ROWS, PANELS, VECS>(args, row, data + panel * panel_size + v * kVector,
-                                         panel * kPanel + v * kLanes);
+                                         panel * kPanel + v * kLanes, ahead);
     }
   }
   for (; panel < end; ++panel) {
     for (int v = 0; v < 2; v += VECS) {
-      stream_tile<T, ROWS, 1, VECS>(args, row, data + panel * panel_size + v * kVector, panel * kPanel + v * kLanes);
+      stream_tile<T, ROWS, 1, VECS>(args, row, data + panel * panel_size + v * kVector, panel * kPanel + v * kLanes,
+                                    ahead);
     }
   }
 }
 
-/// `rows` rows from row `row` on.
+/// `rows` rows from row `row` on. More than a pass takes are several passes, of which all but the first find the panels
+/// in the cache and the last asks for those that come next.
 template <class T>
-void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end, bool last) {
   switch (rows) {
-    case 1: return stream_panels<T, 1>(args, row, begin, end);
-    case 2: return stream_panels<T, 2>(args, row, begin, end);
-    case 3: return stream_panels<T, 3>(args, row, begin, end);
-    case 4: return stream_panels<T, 4>(args, row, begin, end);
-    case 5: return stream_panels<T, 5>(args, row, begin, end);
-    case 6: return stream_panels<T, 6>(args, row, begin, end);
+    case 1: return stream_panels<T, 1>(args, row, begin, end, last);
+    case 2: return stream_panels<T, 2>(args, row, begin, end, last);
+    case 3: return stream_panels<T, 3>(args, row, begin, end, last);
+    case 4: return stream_panels<T, 4>(args, row, begin, end, last);
+    case 5: return stream_panels<T, 5>(args, row, begin, end, last);
+    case 6: return stream_panels<T, 6>(args, row, begin, end, last);
 #if defined(KVARENA_SIMD_AVX512)
-    case 7: return stream_panels<T, 7>(args, row, begin, end);
-    case 8: return stream_panels<T, 8>(args, row, begin, end);
-    case 9: return stream_panels<T, 9>(args, row, begin, end);
-    case 10: return stream_panels<T, 10>(args, row, begin, end);
-    case 11: return stream_panels<T, 11>(args, row, begin, end);
-    case 12: return stream_panels<T, 12>(args, row, begin, end);
+    case 7: return stream_panels<T, 7>(args, row, begin, end, last);
+    case 8: return stream_panels<T, 8>(args, row, begin, end, last);
+    case 9: return stream_panels<T, 9>(args, row, begin, end, last);
+    case 10: return stream_panels<T, 10>(args, row, begin, end, last);
+    case 11: return stream_panels<T, 11>(args, row, begin, end, last);
+    case 12: return stream_panels<T, 12>(args, row, begin, end, last);
 #endif
-    default:  // two passes; the second finds the panels in the cache
-      stream_rows<T>(args, row, (rows + 1) / 2, begin, end);
-      return stream_rows<T>(args, row + (rows + 1) / 2, rows / 2, begin, end);
+    default:
+      stream_rows<T>(args, row, (rows + 1) / 2, begin, end, false);
+      return stream_rows<T>(args, row + (rows + 1) / 2, rows / 2, begin, end, last);
   }
 }
 
 void stream(const StreamArgs& args, int64_t begin, int64_t end) {
-  // As many panels at a time as run side by side, so that a second pass over the rows finds them in the cache.
-  const int64_t group = 2 * args.m > kFewRows ? 1 : 4;
+  // As many panels at a time as run side by side.
+  const int64_t group = args.m > kPassRows ? 1 : 4;
   for (int64_t panel = begin; panel < end; panel += group) {
     with_format(static_cast<int>(args.dtype), [&](auto format) {
-      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + group));
+      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + group), true);
     });
   }
 }
@@ -195,7 +198,7 @@ void widen(const void* panel, DType dtype, int64_t depth, float* out) {
     for (int64_t c = 0; c < depth; c += kSide) {  // of an odd depth the last step is padding and has room
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v, stored += kSide * kLanes) {
-        fetch(stored + kAhead * kPanel);
+        fetch(stored + kAhead);
         F32x16 w[kSide];
         load_steps(format, stored, w);
 #pragma GCC unroll 2
@@ -277,10 +280,22 @@ void nothing() {}
 namespace KVARENA_SIMD_PATH {
 extern const MatmulTable matmul_table;
 const MatmulTable matmul_table = {
-    {kFewRows, kFewRows, kTileRows, kTileRows, kDepth, nothing, nothing, pack_few, stream, pack_tile, widen, tile},
-    write,
-    add_magnitudes,
-    take_larger};
+    .floats = {.few_rows = kFewRows,
+               .few_floats = kFewRows,
+               .tile_rows = kTileRows,
+               .tile_floats = kTileRows,
+               .depth = kDepth,
+               .enter = nothing,
+               .leave = nothing,
+               .pack_few = pack_few,
+               .stream = stream,
+               .pack_tile = pack_tile,
+               .widen = widen,
+               .tile = tile},
+    .write = write,
+    .add_magnitudes = add_magnitudes,
+    .take_larger = take_larger,
+};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels
