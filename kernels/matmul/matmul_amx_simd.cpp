@@ -25,8 +25,8 @@ KVARENA_INLINE void store_upper(uint16_t* p, U32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(shift_right(a, 16).v));
 }
 
-/// Sixteen numbers as three, whose upper halves hold them: `pieces` is 0 at 0, `next` apart. An infinity or a NaN is a
-/// first piece alone.
+/// Each of sixteen numbers as a sum of three bf16: the first piece at `pieces`, each other `next` elements further. An
+/// infinity or a NaN is a first piece alone.
 KVARENA_INLINE void store_pieces(F32x16 x, uint16_t* pieces, int64_t next) {
   const Mask16 finite = less(abs16(x), set16(__builtin_inff()));
   const Mask16 nan{_mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q)};
