@@ -88,7 +88,7 @@ void block_panel(const MatmulTable& fast, const ProductTable& products, const Ma
   const PackedMatrix& w = *args.w;
   const int64_t k = w.k();
   const int64_t column = panel * kPanel, columns = std::min(kPanel, w.n() - column);
-  float* wide = wide_scratch.get(kDepth * kPanel);
+  float* wide = wide_scratch.get(products.depth * kPanel);
   float* c = c_scratch.get((last - first) * tiles.rows * kPanel);
   products.enter();
   for (int64_t depth = 0; depth < k; depth += products.depth) {

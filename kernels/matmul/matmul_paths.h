@@ -6,10 +6,6 @@
 
 namespace kvarena::kernels {
 
-/// Depth of a cache block when there are many rows: kDepth * 32 floats of weights and a tile of rows fit the
-/// first-level cache, of 32 KiB with six rows to a tile and of 48 KiB with twelve.
-inline constexpr int64_t kDepth = 192;
-
 /// MatmulArgs without classes: what the per-path files may touch (see simd.h on shared inline functions).
 struct StreamArgs {
   const float* x;    // rows as the table's pack_few() lays them out
@@ -29,7 +25,7 @@ struct ProductTable {
   int64_t few_floats;   // memory of a step of depth of so many rows
   int64_t tile_rows;    // rows of x in one packed tile
   int64_t tile_floats;  // memory of a step of depth of a tile
-  int64_t depth;        // steps of depth of a cache block, kDepth or more
+  int64_t depth;        // steps of depth of a cache block when there are many rows
   /// What a thread does before and after the calls below but the packing ones.
   void (*enter)();
   void (*leave)();

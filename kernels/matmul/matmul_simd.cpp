@@ -18,6 +18,9 @@ constexpr int kAccumulators = 6;
 constexpr int64_t kPassRows = 6, kFewRows = 12;
 #endif
 
+/// Depth of a cache block when there are many rows: kDepth * 32 floats of weights and a tile of rows fit the
+/// first-level cache, of 32 KiB with six rows to a tile and of 48 KiB with twelve.
+constexpr int64_t kDepth = 192;
 /// How far ahead weights are fetched, in elements: 24 steps of depth.
 constexpr int64_t kAhead = 24 * kPanel;
 
@@ -27,15 +30,14 @@ constexpr int kSteps = 1;
 template <>
 constexpr int kSteps<BF16> = 2;
 
-/// Sixteen columns of the steps that lie side by side at p.
+/// Sixteen columns of step `step` of those that lie side by side at p.
 template <class T>
-KVARENA_INLINE void load_steps(T, const typename T::Stored* p, F32x16 (&w)[1]) {
-  w[0] = load16(T{}, p);
+KVARENA_INLINE F32x16 load_step(T, const typename T::Stored* p, int) {
+  return load16(T{}, p);
 }
-KVARENA_INLINE void load_steps(BF16, const uint16_t* p, F32x16 (&w)[2]) {
+KVARENA_INLINE F32x16 load_step(BF16, const uint16_t* p, int step) {
   const U32x16 both = load_u32(reinterpret_cast<const uint32_t*>(p));
-  w[0] = bits_of(shift_left(both, 16));
-  w[1] = bits_of(masked(both, 0xffff0000U));
+  return bits_of(step == 0 ? shift_left(both, 16) : masked(both, 0xffff0000U));
 }
 
 /// The first STEPS of the steps side by side at `panel`, of all accumulators. Asks for what lies `ahead` of it.
@@ -47,16 +49,16 @@ KVARENA_INLINE void stream_step(const float* x, int64_t m, const typename T::Sto
   for (int p = 0; p < PANELS; ++p, panel += next_panel) {
     fetch(panel + ahead);
     if (kSide * sizeof(typename T::Stored) == 4 && VECS == 2) fetch(panel + ahead + kSide * kLanes);
-    F32x16 w[VECS][kSide];
-#pragma GCC unroll 2
-    for (int v = 0; v < VECS; ++v) load_steps(T{}, panel + v * kSide * kLanes, w[v]);
 #pragma GCC unroll 2
     for (int s = 0; s < STEPS; ++s) {
+      F32x16 w[VECS];
+#pragma GCC unroll 2
+      for (int v = 0; v < VECS; ++v) w[v] = load_step(T{}, panel + v * kSide * kLanes, s);
 #pragma GCC unroll 12
       for (int i = 0; i < ROWS; ++i) {
         const F32x16 xi = set16(x[s * m + i]);
 #pragma GCC unroll 2
-        for (int v = 0; v < VECS; ++v) acc[p][v][i] = fma(xi, w[v][s], acc[p][v][i]);
+        for (int v = 0; v < VECS; ++v) acc[p][v][i] = fma(xi, w[v], acc[p][v][i]);
       }
     }
   }
@@ -93,14 +95,15 @@ void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* 
 }
 
 template <class T, int ROWS>
-void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t end, bool last) {
+void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t end) {
   constexpr int VECS = 2 * ROWS <= kAccumulators ? 2 : 1;
   constexpr int kFit = kAccumulators / (VECS * ROWS);
   constexpr int PANELS = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   constexpr int kVector = kSteps<T> * kLanes;  // elements
   const auto* data = static_cast<const typename T::Stored*>(args.data);
   const int64_t panel_size = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored));
-  const int64_t ahead = last && args.m > kPassRows ? (end - begin) * panel_size : kAhead;
+  const bool last_of_passes = args.m > kPassRows && row + ROWS == args.m;
+  const int64_t ahead = last_of_passes ? (end - begin) * panel_size : kAhead;
   int64_t panel = begin;
   for (; panel + PANELS <= end; panel += PANELS) {
     for (int v = 0; v < 2; v += VECS) {
@@ -119,25 +122,25 @@ void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t e
 /// `rows` rows from row `row` on. More than a pass takes are several passes, of which all but the first find the panels
 /// in the cache and the last asks for those that come next.
 template <class T>
-void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end, bool last) {
+void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   switch (rows) {
-    case 1: return stream_panels<T, 1>(args, row, begin, end, last);
-    case 2: return stream_panels<T, 2>(args, row, begin, end, last);
-    case 3: return stream_panels<T, 3>(args, row, begin, end, last);
-    case 4: return stream_panels<T, 4>(args, row, begin, end, last);
-    case 5: return stream_panels<T, 5>(args, row, begin, end, last);
-    case 6: return stream_panels<T, 6>(args, row, begin, end, last);
+    case 1: return stream_panels<T, 1>(args, row, begin, end);
+    case 2: return stream_panels<T, 2>(args, row, begin, end);
+    case 3: return stream_panels<T, 3>(args, row, begin, end);
+    case 4: return stream_panels<T, 4>(args, row, begin, end);
+    case 5: return stream_panels<T, 5>(args, row, begin, end);
+    case 6: return stream_panels<T, 6>(args, row, begin, end);
 #if defined(KVARENA_SIMD_AVX512)
-    case 7: return stream_panels<T, 7>(args, row, begin, end, last);
-    case 8: return stream_panels<T, 8>(args, row, begin, end, last);
-    case 9: return stream_panels<T, 9>(args, row, begin, end, last);
-    case 10: return stream_panels<T, 10>(args, row, begin, end, last);
-    case 11: return stream_panels<T, 11>(args, row, begin, end, last);
-    case 12: return stream_panels<T, 12>(args, row, begin, end, last);
+    case 7: return stream_panels<T, 7>(args, row, begin, end);
+    case 8: return stream_panels<T, 8>(args, row, begin, end);
+    case 9: return stream_panels<T, 9>(args, row, begin, end);
+    case 10: return stream_panels<T, 10>(args, row, begin, end);
+    case 11: return stream_panels<T, 11>(args, row, begin, end);
+    case 12: return stream_panels<T, 12>(args, row, begin, end);
 #endif
     default:
-      stream_rows<T>(args, row, (rows + 1) / 2, begin, end, false);
-      return stream_rows<T>(args, row + (rows + 1) / 2, rows / 2, begin, end, last);
+      stream_rows<T>(args, row, (rows + 1) / 2, begin, end);
+      return stream_rows<T>(args, row + (rows + 1) / 2, rows / 2, begin, end);
   }
 }
 
@@ -146,7 +149,7 @@ void stream(const StreamArgs& args, int64_t begin, int64_t end) {
   const int64_t group = args.m > kPassRows ? 1 : 4;
   for (int64_t panel = begin; panel < end; panel += group) {
     with_format(static_cast<int>(args.dtype), [&](auto format) {
-      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + group), true);
+      stream_rows<decltype(format)>(args, 0, args.m, panel, min_of(end, panel + group));
     });
   }
 }
@@ -199,10 +202,8 @@ void widen(const void* panel, DType dtype, int64_t depth, float* out) {
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v, stored += kSide * kLanes) {
         fetch(stored + kAhead);
-        F32x16 w[kSide];
-        load_steps(format, stored, w);
 #pragma GCC unroll 2
-        for (int s = 0; s < kSide; ++s) store16(out + (c + s) * kPanel + v * kLanes, w[s]);
+        for (int s = 0; s < kSide; ++s) store16(out + (c + s) * kPanel + v * kLanes, load_step(format, stored, s));
       }
     }
   });

@@ -25,7 +25,7 @@ std::vector<float> product_row(const Rows& rows, const PackedMatrix& w, int64_t 
 void panel_product(const ProductTable& products, const float* tile, int64_t rows, const PackedMatrix& w, int64_t panel,
                    float* c) {
   static thread_local Scratch<float> wide_scratch;
-  float* wide = wide_scratch.get(kDepth * kPanel);
+  float* wide = wide_scratch.get(products.depth * kPanel);
   std::fill_n(c, products.tile_rows * kPanel, 0.0F);  // the sum over no depth at all
   for (int64_t depth = 0; depth < w.k(); depth += products.depth) {
     const int64_t steps = std::min(products.depth, w.k() - depth);
