@@ -45,7 +45,21 @@ EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : shape_(s
   change_version();
 }
 
-void EntrySegment::change_version() { version_ = new_version(); }
+void EntrySegment::change_version() {
+  version_ = new_version();
+  rewritten_.clear();
+}
+
+void EntrySegment::mark() {
+  intact_ = entries(0);
+  rewritten_.assign(heads_.size(), {});
+}
+
+/// Where nobody looks any more the list would grow for ever: a copy had better be made anew then.
+void EntrySegment::note_rewritten(int64_t kv_head, int64_t entry) {
+  if (rewritten_.empty() || std::ssize(rewritten_[kv_head]) >= heads_[kv_head].entries) return change_version();
+  rewritten_[kv_head].push_back(position(kv_head, entry));
+}
 
 int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape_.head_dim, shape_.dtype); }
 
@@ -183,9 +197,9 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
 }
 
 void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value) {
-  change_version();
   Head& head = heads_[kv_head];
   KVARENA_ASSERT(entry >= 0 && entry < head.entries, fmt::format("entry {} of {}", entry, head.entries));
+  note_rewritten(kv_head, entry);
   const auto store = [&](CellKind kind, Buffer& buffer, const float* row) {
     if (row != nullptr) kernels::store_rows(cells(shape_, kind, buffer), entry, 1, row, shape_.head_dim);
   };

@@ -45,14 +45,17 @@ class EntrySegment final : public Segment {
   void drop_front(int64_t n);
 
   /// What a copy of the entries elsewhere (on a device) is a copy of: a number that no other content of any segment
-  /// has. Appending to all heads, taking the newest back from a dense segment, and keep() leave it as it is.
+  /// has. Appending to all heads, taking the newest back from a dense segment, keep() and, as long as rewritten() lists
+  /// them, overwrite() leave it as it is.
   [[nodiscard]] uint64_t version() const { return version_; }
   /// How often keep() was called: whoever has a copy finds by their positions which of its entries are left.
   [[nodiscard]] int64_t drops() const { return drops_; }
-  /// Such a copy was made: intact() counts from now on.
-  void mark() { intact_ = entries(0); }
+  /// Such a copy was made: intact() and rewritten() count from now on.
+  void mark();
   /// Of a head's entries at the last mark(), those that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
+  /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
+  [[nodiscard]] const std::vector<std::vector<int32_t>>& rewritten() const { return rewritten_; }
 
   /// Remembers `width` numbers with every entry from now on (running scores of a method), gathered with the entries and
   /// counted as memory. They start at 0, also those of new entries.
@@ -101,6 +104,7 @@ class EntrySegment final : public Segment {
   void shrink(Head& head);
   void become_ragged();
   void change_version();
+  void note_rewritten(int64_t kv_head, int64_t entry);
 
   LayerShape shape_;
   LedgerPtr ledger_;
@@ -111,6 +115,7 @@ class EntrySegment final : public Segment {
   uint64_t version_ = 0;
   int64_t drops_ = 0;
   int64_t intact_ = 0;
+  std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
 };
 
 }  // namespace kvarena

@@ -104,7 +104,7 @@ bool DeviceTwin::follow_drops(const LayerCache& host, size_t layer) {
   for (int64_t head = 0; head < host.shape().kv_heads; ++head) {
     const int64_t entries = cache_->entries(static_cast<int64_t>(layer), head), left = tail.entries(head);
     if (copy.positions.size() == static_cast<size_t>(head))  // it was dense
-      copy.positions.push_back(count_from(cache_->length() - entries, entries));
+      copy.positions.push_back(positions_of(layer, head));
     if (entries > 2 * left + kHoles) return false;
     kept.push_back(places_of(tail.positions(head), copy.positions[static_cast<size_t>(head)]));
     if (std::ssize(kept.back()) != left) return false;
@@ -114,8 +114,49 @@ bool DeviceTwin::follow_drops(const LayerCache& host, size_t layer) {
   return true;
 }
 
-void DeviceTwin::take_newest(KvCache& host) {
-  if (cache_->length() == host.length) return;
+std::vector<int32_t> DeviceTwin::positions_of(size_t layer, int64_t kv_head) const {
+  const auto& known = layers_[layer].positions;
+  if (!known.empty() && std::cmp_less(kv_head, known.size())) return known[static_cast<size_t>(kv_head)];
+  const int64_t entries = cache_->entries(static_cast<int64_t>(layer), kv_head);
+  return count_from(cache_->length() - entries, entries);
+}
+
+void DeviceTwin::take_rewritten(const KvCache& host, int64_t layers) {
+  std::vector<RewrittenEntries> heads;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const EntrySegment& tail = host.layers[layer].tail();
+    const int64_t d = tail.shape().head_dim;
+    for (int64_t head = 0; head < std::ssize(tail.rewritten()); ++head) {
+      std::vector<int32_t> wanted = tail.rewritten()[head];
+      std::ranges::sort(wanted);
+      wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
+      if (wanted.empty()) continue;
+      const std::vector<int32_t> there = tail.positions(head), here = positions_of(static_cast<size_t>(layer), head);
+      RewrittenEntries& changed = heads.emplace_back(RewrittenEntries{.layer = layer, .kv_head = head});
+      std::vector<int64_t> entries;
+      for (const int32_t position : wanted) {
+        const auto from = std::ranges::lower_bound(there, position), to = std::ranges::lower_bound(here, position);
+        if (from == there.end() || *from != position || to == here.end() || *to != position) continue;
+        entries.push_back(from - there.begin());
+        changed.places.push_back(static_cast<int32_t>(to - here.begin()));
+      }
+      changed.rows.resize(2 * entries.size() * static_cast<size_t>(d));
+      float* key = changed.rows.data();
+      float* value = key + std::ssize(entries) * d;
+      for (const int64_t entry : entries) {
+        tail.read_some(head, entry, 1, key, value, d);
+        key += d;
+        value += d;
+      }
+    }
+  }
+  cache_->rewrite(heads);
+}
+
+void DeviceTwin::take_new(KvCache& host, int64_t visited) {
+  const bool grew = cache_->length() < host.length;
+  take_rewritten(host, grew ? std::ssize(host.layers) : visited);
+  if (!grew) return;
   cache_->take_newest(host);
   remember(host);
 }
@@ -189,7 +230,7 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
       uploads_ += host.length > 0 ? 1 : 0;
     } else {
       if (needed > twins[i]->cache_->capacity()) make_room(bytes_of(host, needed), twins);  // it moves: both at once
-      twins[i]->take_newest(host);
+      twins[i]->take_new(host, visited);
     }
     caches.push_back(&*twins[i]->cache_);
   }

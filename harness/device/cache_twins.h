@@ -31,8 +31,12 @@ class DeviceTwin final : public CacheTwin {
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
   /// The same of entries that a layer's tail let go; false when that is better copied anew.
   [[nodiscard]] bool follow_drops(const LayerCache& host, size_t layer);
-  /// Takes over what the host has got elsewhere since.
-  void take_newest(KvCache& host);
+  /// Takes over what the host has overwritten since in its first `layers` layers.
+  void take_rewritten(const KvCache& host, int64_t layers);
+  /// Takes over what it has got elsewhere since, and what it has overwritten in the layers that count.
+  void take_new(KvCache& host, int64_t visited);
+  /// Of what one of the copy's runs holds.
+  [[nodiscard]] std::vector<int32_t> positions_of(size_t layer, int64_t kv_head) const;
   /// Copy and host are alike now, or are in a layer that got the same.
   void remember(KvCache& host);
   void remember(KvCache& host, size_t layer);

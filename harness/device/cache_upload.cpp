@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "harness/core/error.h"
@@ -130,6 +131,32 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
   reserve(host.length + tokens, nullptr);
   length_ = host.length;
   upload(host, 0);
+}
+
+void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {
+  std::vector<uint32_t> words;  // 32 bits each: every head's rows and places
+  for (const RewrittenEntries& head : heads) {
+    for (const float number : head.rows) words.push_back(std::bit_cast<uint32_t>(number));
+    for (const int32_t place : head.places) words.push_back(std::bit_cast<uint32_t>(place));
+  }
+  if (words.empty()) return;
+  const auto* at = static_cast<const uint32_t*>(
+      rewrites_->upload(words.data(), std::ssize(words) * int64_t{sizeof(uint32_t)}, nullptr));
+  std::vector<kernels::RowStore> stores;
+  for (const RewrittenEntries& head : heads) {
+    const auto* const rows = reinterpret_cast<const float*>(at);
+    const auto* const places = reinterpret_cast<const int32_t*>(at += head.rows.size());
+    at += head.places.size();
+    for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+      stores.push_back({.to = cells(head.layer, head.kv_head, kind),
+                        .count = std::ssize(head.places),
+                        .rows = rows + (kind == CellKind::keys ? 0 : std::ssize(head.rows) / 2),
+                        .row_stride = layers_.front().head_dim,
+                        .places = places});
+    }
+  }
+  kernels::store_rows_cuda(stores, *rewrites_, nullptr);
+  kernels::cuda_synchronize(nullptr);
 }
 
 void DeviceCache::take_newest(const KvCache& host) {

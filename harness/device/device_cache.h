@@ -35,6 +35,13 @@ class PlacedMemory {
   std::unique_ptr<kernels::PinnedBuffer> pinned_;
 };
 
+/// Entries of one head's run that get other keys and values.
+struct RewrittenEntries {
+  int64_t layer = 0, kv_head = 0;
+  std::vector<int32_t> places;  // in the run, no two the same
+  std::vector<float> rows;      // [2, places, head_dim]: keys, then values
+};
+
 /// The entries of each layer and kv head, one for every token unless some were dropped before the cache came to the
 /// device. Those that came packed stay so, in front of a run of the others, which takes what is new. Keys lie in cells,
 /// in host memory entry by entry, so that single entries are single pieces on the bus. Used by one DeviceModel at a
@@ -59,6 +66,8 @@ class DeviceCache {
               int64_t visited);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
+  /// Of a cache on the device.
+  void rewrite(std::span<const RewrittenEntries> heads);
   /// Takes over the entries that the host's heads have got behind those that both hold.
   void take_newest(const KvCache& host);
   DeviceCache(DeviceCache&&) = default;
@@ -143,6 +152,7 @@ class DeviceCache {
   std::vector<std::vector<PackedFront>> fronts_;         // [layers], oldest first
   HeadMapStore maps_;                                    // of fronts_
   std::unique_ptr<SmallUploads> uploads_ = std::make_unique<SmallUploads>();
+  std::unique_ptr<kernels::CudaScratch> rewrites_ = std::make_unique<kernels::CudaScratch>();
 
   // Of the pass to come.
   bool chosen_ = false;

@@ -86,6 +86,7 @@ class D2o final : public Method {
       for (int64_t i = 0; i < n; ++i) memory[i] += sums[h * n + i];
     }
   }
+  HookReach reach() const override { return HookReach::rows; }
   void settle(LayerContext& layer) const override {
     if (!budget_.unlimited()) evict(layer, /*first=*/false);
   }

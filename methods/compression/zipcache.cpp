@@ -56,6 +56,7 @@ class ZipCache final : public Method {
     }
   }
 
+  HookReach reach() const override { return HookReach::rows; }
   void settle(LayerContext& layer) const override {
     EntrySegment& tail = layer.cache.tail();
     while (tail.entries(0) >= gap_) {

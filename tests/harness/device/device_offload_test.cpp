@@ -140,7 +140,47 @@ TEST(DeviceOffload, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   const std::vector<float> zeros(32);
   cache.layers[1].tail().overwrite(1, 17, zeros.data(), nullptr);
   EXPECT_NE(fed(offloaded.model(), cache, std::span(tokens).last(20)), want);
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // one entry came
+  cache.truncate(60);
+  cache.layers[1].tail().replace(17, zeros.data(), zeros.data(), 1, 0);
+  (void)fed(offloaded.model(), cache, std::span(tokens).last(20));
   EXPECT_EQ(offloaded.device().twins().uploads(), 1);
+}
+
+TEST(DeviceOffload, WhatIsOverwrittenComesAlone) {
+  Offloaded offloaded;
+  const std::vector<int32_t> tokens = tiny_prompt(200);
+  const RandomStream draws(13, "overwritten");
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, std::span(tokens).first(60));
+  int64_t at = 60, clones = 0;
+  for (uint64_t step = 0; step < 16; ++step) {
+    for (uint64_t layer = 0; layer < cache.layers.size(); ++layer) {
+      EntrySegment& tail = cache.layers[layer].tail();
+      for (uint64_t i = 0; i < 5; ++i) {  // now and then one twice, or one that leaves at once
+        const uint64_t draw = 100 * step + 10 * layer + i;
+        const auto head = static_cast<int64_t>(draws.below(2, 2 * draw)),
+                   entry = static_cast<int64_t>(draws.below(static_cast<uint64_t>(tail.entries(head)), 2 * draw + 1));
+        std::vector<float> row(32);
+        for (size_t c = 0; c < row.size(); ++c) row[c] = static_cast<float>(draws.uniform(100 * draw + c)) - .5F;
+        tail.overwrite(head, entry, i % 3 == 0 ? nullptr : row.data(), i % 3 == 1 ? nullptr : row.data());
+      }
+      if ((step + layer) % 4 != 3) continue;
+      std::vector<std::vector<int32_t>> kept(2);
+      for (int64_t head = 0; head < 2; ++head) {
+        for (int32_t i = 0; i < tail.entries(head); ++i) {
+          if (draws.below(8, 10000 + 100 * step + static_cast<uint64_t>(i)) > 0) kept[head].push_back(i);
+        }
+      }
+      tail.keep(kept);
+    }
+    KvCache fresh = cache.clone();
+    const std::span<const int32_t> some = std::span(tokens).subspan(at, step % 4 == 2 ? 3 : 1);
+    ASSERT_EQ(fed(offloaded.model(), cache, some), fed(offloaded.model(), fresh, some)) << step;
+    at += std::ssize(some);
+    ++clones;
+  }
+  EXPECT_EQ(offloaded.device().twins().uploads(), clones);
 }
 
 TEST(DeviceOffload, WhatTheHostGotElsewhereComesAlone) {
@@ -294,6 +334,19 @@ TEST(DeviceOffload, WhatKiviPacksWhileItDecodesStaysWithTheDevice) {
   EXPECT_EQ(offloaded.device().twins().uploads(), keys_packed);
 }
 
+TEST(DeviceOffload, WhatLeavesIsMergedOnTheHostAndItsSuccessorsAloneGoUp) {
+  for (const char* name : {"cam", "d2o"}) {
+    Offloaded offloaded;
+    const json spec{{"name", name}, {"keep", 0.5}};
+    const Needs needs = make_method(spec, "test")->needs();
+    const Prefill prompt = prefill(offloaded.model(), tiny_prompt(96), needs);
+    const Decoded answer = decode(offloaded.model(), prompt, spec, 40);
+    EXPECT_GT(answer.activity.entries_dropped, 40 * 2) << name;
+    EXPECT_EQ(offloaded.device().twins().uploads(), 1) << name;  // the prompt's, of which decoding has a clone
+    EXPECT_EQ(offloaded.device().tokens_attended_on_host(), 0) << name;
+  }
+}
+
 /// Wants to be asked before attention and after, of every layer in order.
 class Steering final : public AttentionHooks {
  public:
@@ -430,10 +483,9 @@ double mean_difference(const testing::Logits& a, const testing::Logits& b) {
   return sum / static_cast<double>(a.size());
 }
 
-/// Those that merge entries while they decode, attend to codes in a form of their own, or to a view of something else
-/// than the tail.
-const std::set<std::string> kAttendOnTheHost{"cam",       "d2o",      "gear",     "infllm",   "kvquant", "minicache",
-                                             "quantspec", "rotatekv", "shadowkv", "specache", "zipcache"};
+/// Those that attend to codes in a form of their own, or to a view of something else than the tail.
+const std::set<std::string> kAttendOnTheHost{"gear",      "infllm",   "kvquant",  "minicache",
+                                             "quantspec", "rotatekv", "shadowkv", "specache"};
 
 constexpr double kRounding = 2e-3;  // of float32 sums in another order, over the largest logit
 
