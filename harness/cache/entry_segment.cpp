@@ -50,9 +50,15 @@ void EntrySegment::change_version() {
   rewritten_.clear();
 }
 
-void EntrySegment::mark() {
+void EntrySegment::mark(std::weak_ptr<EntryCopy> copy, uint64_t time) {
   intact_ = entries(0);
   rewritten_.assign(heads_.size(), {});
+  mark_ = {.copy = std::move(copy), .time = time, .version = version_, .entries = entries(0), .drops = drops_};
+}
+
+bool EntrySegment::unchanged_since_mark() const {
+  return mark_.version == version_ && mark_.drops == drops_ && mark_.entries == entries(0) && intact_ == entries(0) &&
+         std::ranges::all_of(rewritten_, [](const std::vector<int32_t>& head) { return head.empty(); });
 }
 
 /// Where nobody looks any more the list would grow for ever: a copy had better be made anew then.
@@ -296,10 +302,11 @@ void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, c
                                      int64_t row_stride) const {
   if (shape_.window > 0 && (ragged_ || !causal)) {
     const auto at = [this](int64_t head) { return positions(head); };
-    add_window_probabilities(shape_, runs(), at, queries, lse, sums, row_stride);
-  } else {
-    add_run_probabilities(shape_, runs(), queries, causal, lse, sums, row_stride);
+    return add_window_probabilities(shape_, runs(), at, queries, lse, sums, row_stride);
   }
+  const std::shared_ptr<EntryCopy> copy = unchanged_since_mark() ? mark_.copy.lock() : nullptr;
+  if (copy != nullptr && copy->add_probabilities(mark_.time, queries, causal, lse, sums, row_stride)) return;
+  add_run_probabilities(shape_, runs(), queries, causal, lse, sums, row_stride);
 }
 
 void EntrySegment::read(int64_t kv_head, float* keys, float* values) const {
@@ -327,6 +334,12 @@ std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
   copy->first_position_ = first_position_;
   copy->ragged_ = ragged_;
   copy->remembered_width_ = remembered_width_;
+  if (unchanged_since_mark()) {
+    copy->intact_ = intact_;
+    copy->mark_ = mark_;
+    copy->mark_.version = copy->version_;
+    copy->mark_.drops = copy->drops_;
+  }
   return copy;
 }
 

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "harness/cache/entry_copy.h"
 #include "harness/cache/segment.h"
 
 namespace kvarena {
@@ -50,8 +51,9 @@ class EntrySegment final : public Segment {
   [[nodiscard]] uint64_t version() const { return version_; }
   /// How often keep() was called: whoever has a copy finds by their positions which of its entries are left.
   [[nodiscard]] int64_t drops() const { return drops_; }
-  /// Such a copy was made: intact() and rewritten() count from now on.
-  void mark();
+  /// Such a copy was made: intact() and rewritten() count from now on. As long as the segment stays as it is, and as
+  /// long as clones of it do, the copy of that time computes probabilities in its place.
+  void mark(std::weak_ptr<EntryCopy> copy, uint64_t time);
   /// Of a head's entries at the last mark(), those that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
   /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
@@ -105,6 +107,7 @@ class EntrySegment final : public Segment {
   void become_ragged();
   void change_version();
   void note_rewritten(int64_t kv_head, int64_t entry);
+  [[nodiscard]] bool unchanged_since_mark() const;
 
   LayerShape shape_;
   LedgerPtr ledger_;
@@ -116,6 +119,12 @@ class EntrySegment final : public Segment {
   int64_t drops_ = 0;
   int64_t intact_ = 0;
   std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
+  /// What mark() was told, and what the segment was then.
+  struct Mark {
+    std::weak_ptr<EntryCopy> copy;
+    uint64_t time = 0, version = 0;
+    int64_t entries = 0, drops = 0;
+  } mark_;
 };
 
 }  // namespace kvarena

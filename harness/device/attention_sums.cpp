@@ -4,8 +4,8 @@
 
 namespace kvarena::device {
 
-void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
-                        const kernels::ProbabilitySums& sums, kernels::CudaStream stream) {
+void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, bool causal,
+                        const float* lse, const kernels::ProbabilitySums& sums, kernels::CudaStream stream) {
   const LayerShape& shape = cache.shape(layer);
   const int64_t floats = (queries.q_len - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
   const int64_t denominators = queries.q_len * shape.q_heads;
@@ -17,7 +17,11 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
   kernels::cuda_upload(q + floats, lse, denominators * 4, stream);
   kernels::cuda_upload(sums_.data(), sums.data, sums_bytes, stream);
 
-  const std::vector<kernels::HeadRun> runs = cache.runs(layer);
+  std::vector<int32_t> kept;
+  for (const std::vector<int32_t>& head : cache.kept(layer)) kept.insert(kept.end(), head.begin(), head.end());
+  const void* const lists =
+      kept.empty() ? nullptr : lists_.upload(kept.data(), std::ssize(kept) * int64_t{sizeof(int32_t)}, stream);
+  const std::vector<kernels::HeadRun> runs = cache.runs(layer, static_cast<const int32_t*>(lists));
   const kernels::ColumnSumsProblem problem{.q = q,
                                            .q_len = queries.q_len,
                                            .q_token_stride = queries.q_stride,
@@ -25,7 +29,7 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
                                            .lse = q + floats,
                                            .runs = runs.data(),
                                            .dtype = shape.dtype,
-                                           .causal = true,
+                                           .causal = causal,
                                            .window = shape.window,
                                            .sums = static_cast<float*>(sums_.data()),
                                            .sums_stride = sums.stride};

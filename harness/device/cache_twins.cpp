@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "harness/cache/quantized_segment.h"
+#include "harness/cache/versions.h"
+#include "harness/device/device_errors.h"
 
 namespace kvarena::device {
 namespace {
@@ -53,6 +55,48 @@ std::vector<int32_t> count_from(int64_t first, int64_t count) {
 
 }  // namespace
 
+/// A layer of a copy, for the tail that it is a copy of.
+class DeviceTwin::LayerCopy final : public EntryCopy {
+ public:
+  LayerCopy(DeviceTwin& twin, int64_t layer) : twin_(&twin), layer_(layer) {}
+
+  /// The tail is what the copy is now; the number of this time.
+  [[nodiscard]] uint64_t confirm() { return time_ = new_version(); }
+  /// The copy is about to change.
+  void forget() { time_ = 0; }
+
+  [[nodiscard]] bool add_probabilities(uint64_t time, const LayerQueries& queries, bool causal, const float* lse,
+                                       float* sums, int64_t row_stride) override {
+    if (time != time_ || !twin_->cache_ || (causal && !holds_newest(queries.q_len))) return false;
+    CacheTwins& all = *twin_->all_;
+    return on_device(
+        [&] {
+          const std::scoped_lock lock(all.mutex_);
+          all.sums_.add(*twin_->cache_, layer_, queries, causal, lse, {.data = sums, .stride = row_stride}, nullptr);
+          ++all.lookups_;
+          return true;
+        },
+        [this] { time_ = 0; });
+  }
+
+ private:
+  /// Whether the last `count` entries of a list are the last of its run, where what a query sees is counted.
+  [[nodiscard]] bool holds_newest(int64_t count) const {
+    const DeviceCache& cache = *twin_->cache_;
+    for (int64_t head = 0; head < std::ssize(cache.kept(layer_)); ++head) {
+      const std::vector<int32_t>& kept = cache.kept(layer_)[static_cast<size_t>(head)];
+      if (std::ssize(kept) < count ||
+          kept[kept.size() - static_cast<size_t>(count)] != cache.entries(layer_, head) - count)
+        return false;
+    }
+    return true;
+  }
+
+  DeviceTwin* twin_;
+  int64_t layer_;
+  uint64_t time_ = 0;
+};
+
 DeviceTwin::DeviceTwin(std::shared_ptr<CacheTwins> all) : all_(std::move(all)) {
   const std::scoped_lock lock(all_->mutex_);
   all_->used_.push_back(this);
@@ -64,6 +108,7 @@ DeviceTwin::~DeviceTwin() {
 }
 
 bool DeviceTwin::follow(const KvCache& host, int64_t visited) {
+  for (Layer& layer : layers_) layer.copy->forget();
   if (!cache_ || layers_.size() != host.layers.size()) return false;
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -165,6 +210,7 @@ void DeviceTwin::remember(KvCache& host) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     const LayerCache& own = host.layers[layer];
     layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().drops()};
+    layers_[layer].copy = std::make_shared<LayerCopy>(*this, static_cast<int64_t>(layer));
     const bool ragged = own.segments().size() == 1 && own.tail().form() == StorageForm::ragged;
     for (int64_t head = 0; ragged && head < own.shape().kv_heads; ++head)
       layers_[layer].positions.push_back(own.tail().positions(head));
@@ -181,7 +227,14 @@ void DeviceTwin::remember(KvCache& host, size_t layer) {
     for (int64_t token = copy.tokens; token < cache_->length(); ++token) head.push_back(static_cast<int32_t>(token));
   }
   copy.tokens = cache_->length();
-  tail.mark();
+  bool alone = true;  // nothing in front of the tail has become part of the copy's runs
+  for (int64_t head = 0; head < tail.shape().kv_heads; ++head)
+    alone = alone && cache_->held(static_cast<int64_t>(layer), head) == tail.entries(head);
+  if (alone) {
+    tail.mark(copy.copy, copy.copy->confirm());
+  } else {
+    tail.mark({}, 0);
+  }
 }
 
 DeviceTwin& CacheTwins::twin_of(KvCache& host) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/device/attention_sums.h"
 #include "harness/device/device_model.h"
 
 namespace kvarena::device {
@@ -26,6 +27,7 @@ class DeviceTwin final : public CacheTwin {
 
  private:
   friend class CacheTwins;
+  class LayerCopy;
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
   /// one of its first `visited` layers.
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
@@ -48,6 +50,7 @@ class DeviceTwin final : public CacheTwin {
     int64_t tokens = 0;                           // that it had seen: fewer than the cache where passes left before
     int64_t drops = 0;                            // of its tail
     std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
+    std::shared_ptr<LayerCopy> copy;              // for the tail, which knows it
   };
   std::shared_ptr<CacheTwins> all_;
   std::optional<DeviceCache> cache_;
@@ -71,6 +74,8 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   /// Caches that were copied whole, and copies that made room for others.
   [[nodiscard]] int64_t uploads() const { return uploads_; }
   [[nodiscard]] int64_t evictions() const { return evictions_; }
+  /// How often copies computed probabilities for the tails of hosts' layers.
+  [[nodiscard]] int64_t lookups() const { return lookups_; }
 
  private:
   friend class DeviceTwin;
@@ -79,7 +84,8 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   [[nodiscard]] int64_t held() const;
 
   int64_t most_;
-  int64_t uploads_ = 0, evictions_ = 0;
+  int64_t uploads_ = 0, evictions_ = 0, lookups_ = 0;
+  AttentionSums sums_;
   mutable std::mutex mutex_;
   std::list<DeviceTwin*> used_;  // least recently used first
 };

@@ -52,7 +52,8 @@ class DeviceCache {
   DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
   [[nodiscard]] const LayerShape& shape(int64_t layer) const { return layers_[layer]; }
   /// [kv_heads]: everything that queries of a layer may attend to and that is not packed, of a cache on the device.
-  [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
+  /// `kept`: where on the device the lists of kept(layer) lie, one behind the other; null where there are none.
+  [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer, const int32_t* kept = nullptr) const;
   /// Why a cache of such layers on the device, of which the first `visited` will be attended to, cannot hold what
   /// `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,

@@ -141,7 +141,7 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
   if (reader != nullptr) {
     KVARENA_ASSERT(pass.parents.empty(), "trees show nobody what they attend to");
     if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
-      sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());
+      sums_.add(*sequence.cache, layer, queries, /*causal=*/true, rows.lse, sums, model_.stream());
     } else {
       read(*reader, cache, queries);
     }

@@ -347,6 +347,67 @@ TEST(DeviceOffload, WhatLeavesIsMergedOnTheHostAndItsSuccessorsAloneGoUp) {
   }
 }
 
+/// Of rows of random queries at a cache's end, what a layer's entries are given: [q_heads, entries].
+std::vector<float> probabilities(const KvCache& cache, size_t layer, int64_t q_len, bool causal) {
+  const EntrySegment& tail = cache.layers[layer].tail();
+  const LayerShape& shape = tail.shape();
+  const RandomStream draws(17, "queries");
+  std::vector<float> q(static_cast<size_t>(q_len * shape.q_heads * shape.head_dim));
+  for (size_t i = 0; i < q.size(); ++i) q[i] = 4 * static_cast<float>(draws.uniform(i)) - 2;
+  const std::vector<float> lse(static_cast<size_t>(q_len * shape.q_heads), 3.0F);
+  const int64_t stride = std::max(tail.entries(0), tail.entries(1));
+  std::vector<float> sums(static_cast<size_t>(shape.q_heads * stride), 0.5F);
+  const LayerQueries queries{
+      .q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = cache.length - q_len};
+  tail.add_probabilities(queries, causal, lse.data(), sums.data(), stride);
+  return sums;
+}
+
+TEST(DeviceOffload, ProbabilitiesAreComputedWhereACopyIsAsLongAsItIsOne) {
+  Offloaded offloaded;
+  const CacheTwins& twins = offloaded.device().twins();
+  const std::vector<int32_t> tokens = tiny_prompt(90);
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, std::span(tokens).first(70));
+  int64_t asked = 0;
+  const auto expect_looked_up = [&](const KvCache& where, size_t layer, bool by_device, int64_t newest = 5) {
+    SCOPED_TRACE(++asked);
+    KvCache host = where.clone();  // which no copy knows
+    host.layers[layer].tail().mark({}, 0);
+    for (const bool causal : {true, false}) {
+      for (const int64_t q_len : {1, 5}) {
+        SCOPED_TRACE(std::to_string(q_len) + (causal ? " causal" : " all"));
+        const int64_t before = twins.lookups();
+        const std::vector<float> got = probabilities(where, layer, q_len, causal);
+        EXPECT_EQ(twins.lookups() - before, by_device && (!causal || q_len <= newest) ? 1 : 0);
+        EXPECT_LT(relative_error(got, probabilities(host, layer, q_len, causal)), 1e-5);
+      }
+    }
+  };
+  expect_looked_up(cache, 0, true);
+  expect_looked_up(cache, 1, true);
+  KvCache clone = cache.clone();
+  expect_looked_up(clone, 1, true);
+
+  const std::vector<std::vector<int32_t>> kept{{3, 17, 40, 66}, {0, 1, 2, 5, 8, 21, 33, 44, 69}};
+  cache.layers[1].tail().keep(kept);
+  expect_looked_up(cache, 0, true);
+  expect_looked_up(cache, 1, false);  // it let go of what the copy has
+  expect_looked_up(clone, 1, true);
+  (void)fed(offloaded.model(), cache, std::span(tokens).subspan(70, 1));
+  expect_looked_up(cache, 1, true, 1);  // which now is the same by its list, where one token is the newest
+  expect_looked_up(clone, 1, false);    // of an earlier time
+  const std::vector<float> row(32, 1.0F);
+  cache.layers[1].tail().overwrite(0, 2, row.data(), nullptr);
+  expect_looked_up(cache, 1, false);
+  (void)fed(offloaded.model(), cache, std::span(tokens).subspan(71, 1));
+  expect_looked_up(cache, 1, true, 2);
+  KvCache last = cache.clone();
+  cache.twin.reset();
+  expect_looked_up(cache, 1, false);
+  expect_looked_up(last, 1, false);
+}
+
 /// Wants to be asked before attention and after, of every layer in order.
 class Steering final : public AttentionHooks {
  public:
