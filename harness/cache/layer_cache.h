@@ -93,10 +93,11 @@ struct KvCache {
 
 /// How far hooks reach into a pass, which decides where it may be computed (harness/model/offload.h).
 enum class HookReach : uint8_t {
-  nothing,    // none of them does anything
-  rows,       // they and their readers look at what they are shown; after_attention() may change the cache
-  selection,  // the same, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
-  attention,  // they choose otherwise what is attended to
+  nothing,      // none of them does anything
+  rows,         // they and their readers look at what they are shown; after_attention() may change the cache
+  selection,    // the same, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
+  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (ReplacedView)
+  attention,    // they choose otherwise what is attended to
 };
 
 /// What wants to see or steer the attention of a pass: methods, through the engine. Called for each layer in order.

@@ -17,6 +17,10 @@ class ReplacedView final : public Segment {
   /// replaced: indices of packed entries; exact: of each head the same number, in the same order.
   ReplacedView(const LayerCache& cache, const EntryLists& replaced, const EntrySegment& exact);
 
+  /// [kv_heads] packed entries that are not replaced.
+  [[nodiscard]] const EntryLists& rest() const { return rest_; }
+  /// What takes the others' place.
+  [[nodiscard]] const EntrySegment& exact() const { return *exact_; }
   /// Packed entries of the layer, replaced ones included.
   [[nodiscard]] int64_t packed_entries() const { return packed_->entries(0); }
   /// Positions of what is seen in exact form: replaced entries and those that are not packed; ascending.
@@ -41,7 +45,7 @@ class ReplacedView final : public Segment {
   const PackedSegment* packed_;
   const EntryLists* replaced_;
   const EntrySegment* exact_;
-  EntryLists rest_;  // [kv_heads], packed entries that are not replaced
+  EntryLists rest_;
 };
 
 }  // namespace kvarena

@@ -9,7 +9,8 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
   const LayerShape& shape = cache.shape(layer);
   const int64_t floats = (queries.q_len - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
   const int64_t denominators = queries.q_len * shape.q_heads;
-  const int64_t sums_bytes = shape.q_heads * sums.stride * 4;
+  // Rows may be parts of longer ones, of which the last ends with its own entries.
+  const int64_t sums_bytes = ((shape.q_heads - 1) * sums.stride + cache.held(layer, shape.kv_heads - 1)) * 4;
   queries_.reserve((floats + denominators) * 4);
   sums_.reserve(sums_bytes);
   auto* const q = static_cast<float*>(queries_.data());

@@ -29,8 +29,8 @@ struct DevicePass {
   std::span<const int32_t> parents = {};
   /// In place of the cache. Of such passes everything has to be brought to the host.
   HostAttention* host = nullptr;
-  /// Who chooses in each layer what is attended to in a cache on the device in which nothing is packed. Everything has
-  /// to be brought for it, too.
+  /// Who chooses in each layer what is attended to in a cache on the device; entries of runs only where nothing is
+  /// packed or dropped. Everything has to be brought for it, too.
   HostChoice* choice = nullptr;
 };
 

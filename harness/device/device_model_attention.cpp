@@ -82,18 +82,49 @@ void DeviceModel::Impl::choose_on_host(int64_t layer) {
   if (!any_chooses()) return;
   kernels::cuda_synchronize(compute.stream());
   std::vector<int32_t> all;
+  std::vector<std::byte> exact;
+  const auto add = [&](std::span<const int32_t> list, std::vector<IndexList>& lists) {
+    lists.push_back({.entries = nullptr, .count = std::ssize(list)});
+    all.insert(all.end(), list.begin(), list.end());
+  };
   for (Sequence& s : sequences) {
     s.chosen.clear();
+    s.chosen_packed.clear();
+    s.exact.clear();
     if (s.pass->choice == nullptr) continue;
-    for (const std::span<const int32_t> list : s.pass->choice->choose(layer, brought.layer(layer, s.first_row))) {
-      s.chosen.push_back({.entries = nullptr, .count = std::ssize(list)});
-      all.insert(all.end(), list.begin(), list.end());
+    const LayerChoice choice = s.pass->choice->choose(layer, brought.layer(layer, s.first_row));
+    for (const std::span<const int32_t> list : choice.entries) add(list, s.chosen);
+    if (choice.packed != nullptr) {
+      for (const std::vector<int32_t>& list : *choice.packed) add(list, s.chosen_packed);
+    }
+    for (int64_t head = 0; choice.exact != nullptr && head < shape().kv_heads; ++head) {
+      const kernels::HeadRun& run = s.exact.emplace_back(choice.exact->run(head));
+      for (const void* cells : {run.keys, run.values}) {
+        const auto* const first = static_cast<const std::byte*>(cells);
+        exact.insert(exact.end(), first, first + kernels::cell_bytes(run.entries, shape().head_dim, options.cache));
+      }
     }
   }
   all.push_back(0);  // a null index would list everything
   const auto* at =
       static_cast<const int32_t*>(choices.upload(all.data(), std::ssize(all) * int64_t{4}, compute.stream()));
-  for (Sequence& s : sequences) at = IndexList::place(s.chosen, at);
+  for (Sequence& s : sequences) at = IndexList::place(s.chosen_packed, IndexList::place(s.chosen, at));
+  upload_exact(exact);
+}
+
+/// The entries that sequences' `exact` points to, one behind the other; from then on it points to them there.
+void DeviceModel::Impl::upload_exact(std::span<const std::byte> cells) {
+  if (cells.empty()) return;
+  const auto* at =
+      static_cast<const std::byte*>(exact_entries.upload(cells.data(), std::ssize(cells), compute.stream()));
+  for (Sequence& s : sequences) {
+    for (kernels::HeadRun& run : s.exact) {
+      const int64_t bytes = kernels::cell_bytes(run.entries, shape().head_dim, options.cache);
+      run.keys = at;
+      run.values = at + bytes;
+      at += 2 * bytes;
+    }
+  }
 }
 
 /// A sequence whose rows all attend to what the host chose.
@@ -151,9 +182,16 @@ void DeviceModel::Impl::attend_fronts(std::span<const FrontPass> fronts, const A
   const kernels::AttentionState apart{
       .out = own.data(), .max = own.data() + rows * width, .sum = own.data() + rows * (width + heads)};
   std::vector<kernels::AttendProblem> problems;
-  for (const auto& [s, front] : fronts) {
+  std::vector<std::vector<kernels::HeadRun>> listed(fronts.size());
+  for (size_t i = 0; i < fronts.size(); ++i) {
+    const auto& [s, front] = fronts[i];
     kernels::AttendProblem& problem = problems.emplace_back(problem_of(s->first_row, s->rows, from, all));
-    problem.runs = front->runs();
+    listed[i].assign(front->runs(), front->runs() + shape().kv_heads);
+    for (size_t head = 0; head < s->chosen_packed.size(); ++head) {
+      listed[i][head].index = s->chosen_packed[head].entries;
+      listed[i][head].index_count = s->chosen_packed[head].count;
+    }
+    problem.runs = listed[i].data();
     if (front->key_maps() != nullptr) {
       float* const queries = mapped.data() + s->first_row * width;
       front->key_maps()->apply(problem.q, from.q_stride, s->rows, heads, queries, compute.stream());
@@ -239,6 +277,17 @@ void DeviceModel::Impl::attend_shared(int64_t layer, const AttentionRows& from, 
   if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
 }
 
+/// What the host chose to be there beside a layer's own entries.
+void DeviceModel::Impl::attend_exact(const AttentionRows& from, const kernels::AttentionState& all,
+                                     kernels::CudaScratch& with) {
+  std::vector<kernels::AttendProblem> problems;
+  for (const Sequence& s : sequences) {
+    if (s.exact.empty()) continue;
+    problems.emplace_back(problem_of(s.first_row, s.rows, from, all)).runs = s.exact.data();
+  }
+  if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
+}
+
 void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
   AttentionCall call, by_query_head;
   int64_t problems = 0;
@@ -261,6 +310,7 @@ void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels
   if (call.problems.empty() && by_query_head.problems.empty()) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
   attend_fronts(layer, from, all, with);
+  attend_exact(from, all, with);
   attend_shared(layer, from, all, with);
   kernels::attend_cuda(attend_args(call.problems), call.growth, with, compute.stream());
   if (!by_query_head.problems.empty()) {

@@ -42,6 +42,8 @@ struct DeviceModel::Impl {
     int64_t shared = 0;                        // of a tree: entries that all rows see alike, whole chunks
     std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
     std::vector<IndexList> chosen;             // [kv_heads] or [q_heads] of the layer under way, where the host chose
+    std::vector<IndexList> chosen_packed;      // [kv_heads], the same of packed entries
+    std::vector<kernels::HeadRun> exact;       // [kv_heads], what that layer attends to beside its own entries
     std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
@@ -66,7 +68,7 @@ struct DeviceModel::Impl {
   std::vector<LayerShape> shapes;  // [layers]
 
   kernels::CudaQueue compute, bus;
-  kernels::CudaScratch scratch, bus_scratch, choices, kept_lists;
+  kernels::CudaScratch scratch, bus_scratch, choices, exact_entries, kept_lists;
   kernels::CudaMark begun;                    // of a pass, on `compute`
   std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
@@ -134,6 +136,8 @@ struct DeviceModel::Impl {
   [[nodiscard]] bool any_mapped() const;
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
   void choose_on_host(int64_t layer);
+  void upload_exact(std::span<const std::byte> cells);
+  void attend_exact(const AttentionRows& from, const kernels::AttentionState& all, kernels::CudaScratch& with);
   void add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
                   AttentionCall& call) const;
   [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const AttentionRows& from,

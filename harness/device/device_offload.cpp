@@ -14,6 +14,8 @@ HookReach reach_of(const SequencePass& pass) {
   return pass.hooks == nullptr ? HookReach::nothing : pass.hooks->reach();
 }
 
+bool chooses(HookReach reach) { return reach == HookReach::selection || reach == HookReach::replacement; }
+
 /// So much of what is free caches may take: passes need memory too.
 constexpr double kCacheShare = 0.85;
 
@@ -28,10 +30,13 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
 bool DeviceOffload::attends(const SequencePass& pass) const {
   const HookReach reach = reach_of(pass);
   if (reach == HookReach::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
-  if (reach != HookReach::selection) return true;
-  // What is chosen are entries of tails, and rows of a tree see a view already.
-  return pass.parents.empty() &&
-         std::ranges::all_of(pass.cache->layers, [](const LayerCache& layer) { return layer.segments().size() == 1; });
+  if (!chooses(reach)) return true;
+  // What is chosen are entries of tails, or some of what is packed; rows of a tree see a view already.
+  return pass.parents.empty() && std::ranges::all_of(pass.cache->layers, [&](const LayerCache& layer) {
+           const int64_t packed = std::ranges::count(layer.segments(), StorageForm::packed,
+                                                     [](const auto& segment) { return segment->form(); });
+           return reach == HookReach::selection ? layer.segments().size() == 1 : packed <= 1;
+         });
 }
 
 std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batch) {
@@ -66,7 +71,7 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
     Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .first_row = first});
     if (!attends(pass)) {
       sequence.host = std::make_unique<HostSequence>(pass, model_);
-    } else if (reach == HookReach::selection) {
+    } else if (chooses(reach)) {
       sequence.choice = std::make_unique<ChosenSequence>(pass, model_);
     }
     first += std::ssize(pass.tokens);

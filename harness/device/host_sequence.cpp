@@ -1,6 +1,7 @@
 #include "harness/device/host_sequence.h"
 
 #include "harness/cache/indexed_segment.h"
+#include "harness/cache/replaced_view.h"
 #include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/model/attend_sequence.h"
@@ -31,7 +32,7 @@ void HostSequence::attend(int64_t layer, const LayerRows& rows, float* attended)
                   {.attended = attended, .running = running_.data(), .lse = lse_.data()});
 }
 
-std::vector<std::span<const int32_t>> ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
+LayerChoice ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
   LayerCache& cache = pass_->cache->layers[layer];
   const int64_t count = std::ssize(pass_->tokens);
   AttentionRows from = rows.attention;
@@ -39,9 +40,11 @@ std::vector<std::span<const int32_t>> ChosenSequence::choose(int64_t layer, cons
   cache.append(from.keys, from.values, count, from.kv_stride, pass_->cache->length);
   pass_->hooks->before_attention(layer, cache, queries_of(*pass_, from, rows.hidden));
   if (cache.view == nullptr) return {};
+  if (const auto* view = dynamic_cast<const ReplacedView*>(cache.view.get()); view != nullptr)
+    return {.packed = &view->rest(), .exact = &view->exact()};
   const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
   KVARENA_ASSERT(view != nullptr && &view->base() == &cache.tail(), "a view of something else than the tail");
-  return {view->lists().begin(), view->lists().end()};
+  return {.entries = {view->lists().begin(), view->lists().end()}};
 }
 
 }  // namespace kvarena::device

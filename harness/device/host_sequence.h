@@ -29,14 +29,14 @@ class HostSequence final : public HostAttention {
   std::vector<float> queries_, running_, lse_;
 };
 
-/// Appends to the host's cache, has the pass's hooks choose there (HookReach::selection), and gives what their view
-/// lists. The cache's tail is all that it has.
+/// Appends to the host's cache, has the pass's hooks choose there (HookReach::selection and ::replacement), and gives
+/// what their view lists. Where it lists entries of the cache's tail, that is all that the cache has.
 class ChosenSequence final : public HostChoice {
  public:
   /// Both must outlive it.
   ChosenSequence(const SequencePass& pass, const DeviceModel& model) : pass_(&pass), model_(&model) {}
 
-  std::vector<std::span<const int32_t>> choose(int64_t layer, const LayerRows& rows) override;
+  LayerChoice choose(int64_t layer, const LayerRows& rows) override;
 
  private:
   const SequencePass* pass_;

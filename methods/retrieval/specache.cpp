@@ -90,6 +90,7 @@ class SpeCache final : public Method {
 
   Needs needs() const override { return copy().needs(); }
   bool looks_ahead() const override { return speculative_; }
+  HookReach reach() const override { return HookReach::replacement; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override {
     for (LayerContext& layer : layers) {

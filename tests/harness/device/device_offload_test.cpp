@@ -27,6 +27,8 @@ using testing::tiny_prompt;
 const Needs kEverything{
     .prompt_attention = true, .window = 64, .hidden = true, .query_moments = {4}, .taps = {Tap::low}};
 
+constexpr double kRounding = 2e-3;  // of float32 sums in another order, over the largest logit
+
 TEST(DeviceOffload, WhatIsObservedOfAPromptIsWhatTheHostSees) {
   Transformer host = testing::tiny_model(1, kF32);
   Offloaded offloaded;
@@ -355,8 +357,8 @@ std::vector<float> probabilities(const KvCache& cache, size_t layer, int64_t q_l
   std::vector<float> q(static_cast<size_t>(q_len * shape.q_heads * shape.head_dim));
   for (size_t i = 0; i < q.size(); ++i) q[i] = 4 * static_cast<float>(draws.uniform(i)) - 2;
   const std::vector<float> lse(static_cast<size_t>(q_len * shape.q_heads), 3.0F);
-  const int64_t stride = std::max(tail.entries(0), tail.entries(1));
-  std::vector<float> sums(static_cast<size_t>(shape.q_heads * stride), 0.5F);
+  const int64_t stride = std::max(tail.entries(0), tail.entries(1)) + 7;  // rows are parts of longer ones
+  std::vector<float> sums(static_cast<size_t>((shape.q_heads - 1) * stride + tail.entries(1)), 0.5F);
   const LayerQueries queries{
       .q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = cache.length - q_len};
   tail.add_probabilities(queries, causal, lse.data(), sums.data(), stride);
@@ -482,7 +484,8 @@ TEST(DeviceOffload, BitsDoNotDependOnWhoElseIsInAPassWhereverThatIsComputed) {
   const std::vector<json> specs = {{{"name", "full"}},
                                    {{"name", "snapkv"}, {"keep", 0.5}},
                                    {{"name", "quest"}, {"keep", 0.5}},
-                                   {{"name", "kivi"}, {"bits", 4}, {"group_size", 32}}};
+                                   {{"name", "kivi"}, {"bits", 4}, {"group_size", 32}},
+                                   {{"name", "specache"}, {"k", 8}}};
   std::vector<std::unique_ptr<Method>> methods;
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<Session*> running;
@@ -522,6 +525,39 @@ TEST(DeviceOffload, WhoeverIsMeasuredDecodesWhatOthersDo) {
   EXPECT_EQ(offloaded.device().tokens_attended_on_host(), 0);
 }
 
+/// Where all that is packed comes back, the copy is not attended to at all.
+TEST(DeviceOffload, EntriesThatComeBackTakeTheirCopiesPlace) {
+  Transformer host = testing::tiny_model(1, kF32);
+  Offloaded offloaded;
+  const json kivi{{"name", "kivi"}, {"bits", 2}, {"group_size", 16}, {"residual_length", 32}},
+      turned{{"name", "quarot_kv"}, {"bits", 4}};
+  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), kEverything);
+  const Decoded full = decode(offloaded.model(), prompt, {{"name", "full"}}, 12);
+  for (const json& copy : {kivi, turned}) {
+    for (const bool speculative : {true, false}) {
+      for (const int k : {6, 1000}) {
+        const json spec{{"name", "specache"}, {"k", k}, {"copy", copy}, {"speculative", speculative}, {"elastic", k == 6}};
+        SCOPED_TRACE(spec.dump());
+        const Decoded got = decode(offloaded.model(), prompt, spec, 12, {.forced = full.tokens}),
+                      want = decode(host, prompt, spec, 12, {.forced = full.tokens});
+        EXPECT_GT(got.activity.traffic.loaded_bytes, 0);
+        double from_host = 0, from_full = 0;
+        for (size_t i = 0; i < full.logits.size(); ++i) {
+          from_host = std::max(from_host, relative_error(got.logits.at(i), want.logits.at(i)));
+          from_full = std::max(from_full, relative_error(got.logits.at(i), full.logits[i]));
+        }
+        EXPECT_LT(from_host, kRounding);
+        if (k == 1000) {
+          EXPECT_LT(from_full, 1e-4);
+        } else {
+          EXPECT_GT(from_full, 1e-2);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(offloaded.device().tokens_attended_on_host(), 0);
+}
+
 /// Any method gives on a device what it gives on the host, within rounding: its own part is the host's anyway. Where it
 /// packs entries, the last bit of a number decides now and then which code it gets: together that must cost less than
 /// packing does.
@@ -545,10 +581,8 @@ double mean_difference(const testing::Logits& a, const testing::Logits& b) {
 }
 
 /// Those that attend to codes in a form of their own, or to a view of something else than the tail.
-const std::set<std::string> kAttendOnTheHost{"gear",      "infllm",   "kvquant",  "minicache",
-                                             "quantspec", "rotatekv", "shadowkv", "specache"};
-
-constexpr double kRounding = 2e-3;  // of float32 sums in another order, over the largest logit
+const std::set<std::string> kAttendOnTheHost{"gear",      "infllm",   "kvquant", "minicache",
+                                             "quantspec", "rotatekv", "shadowkv"};
 
 TEST_P(EveryMethodOnADevice, AnswersAsOnTheHost) {
   const json spec = testing::active_settings(entry());
