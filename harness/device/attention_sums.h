@@ -2,24 +2,39 @@
 // How much attention entries received from a pass's queries, summed up on the device for those who watch on the host.
 
 #include <cstdint>
+#include <span>
 
 #include "harness/device/device_cache.h"
+#include "kernels/attention_sums/attention_sums_cuda.h"
 
 namespace kvarena::device {
 
+/// Queries, denominators lse [q_len, q_heads] and sums are on the host: queries go up again, sums up and down, and a
+/// call waits for all of it. Sums grow query by query in order: a prompt in pieces has the bits of one pass.
 class AttentionSums {
  public:
-  /// Adds to `sums`, on the host, what queries gave to each entry of a layer that is not packed (kernels/column_sums);
-  /// `causal`: they are those of the cache's newest tokens. Waits for it. lse [q_len, q_heads] and the queries are on
-  /// the host.
-  /// Query by query in order: a prompt in pieces has the bits of one pass. Rows must have room for every head's
-  /// entries. Cost: queries go up again, sums up and down.
+  /// Adds to sums [q_heads] rows, `stride` apart, what queries gave to each entry of a layer that is not packed
+  /// (kernels/column_sums). `causal`: they are those of the cache's newest tokens.
   void add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, bool causal, const float* lse,
-           const kernels::ProbabilitySums& sums, kernels::CudaStream stream);
+           float* sums, int64_t stride, kernels::CudaStream stream);
+  /// Adds up all that is listed. The queries are those of the newest tokens of a full cache.
+  void add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
+           std::span<const kernels::QuerySum> sums, kernels::CudaStream stream);
 
  private:
+  struct Asked;
+  struct Growing;
+
+  [[nodiscard]] Asked upload(const LayerShape& shape, const LayerQueries& queries, const float* lse,
+                             kernels::CudaStream stream);
+  [[nodiscard]] kernels::ProbabilityRows rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
+                                                 int64_t first, int64_t count, kernels::CudaStream stream);
+  void add(const kernels::ProbabilityRows& rows, const Growing& sum, kernels::CudaStream stream);
+
   kernels::CudaBuffer queries_;  // q as it lies on the host, then lse
-  kernels::CudaBuffer sums_;     // [q_heads, stride]
+  kernels::CudaBuffer sums_;     // of all that grows
+  kernels::CudaBuffer rows_;     // probabilities of some tokens
+  kernels::DeviceGumbelTable noise_;
   kernels::CudaScratch scratch_, lists_;
 };
 

@@ -72,7 +72,7 @@ class DeviceTwin::LayerCopy final : public EntryCopy {
     return on_device(
         [&] {
           const std::scoped_lock lock(all.mutex_);
-          all.sums_.add(*twin_->cache_, layer_, queries, causal, lse, {.data = sums, .stride = row_stride}, nullptr);
+          all.sums_.add(*twin_->cache_, layer_, queries, causal, lse, sums, row_stride, nullptr);
           ++all.lookups_;
           return true;
         },

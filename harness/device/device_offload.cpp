@@ -145,10 +145,12 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
   kernels::AttentionReader* const reader = cache.view == nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr;
   if (reader != nullptr) {
     KVARENA_ASSERT(pass.parents.empty(), "trees show nobody what they attend to");
-    if (const kernels::ProbabilitySums sums = reader->only_sums(); sums.data != nullptr) {
-      sums_.add(*sequence.cache, layer, queries, /*causal=*/true, rows.lse, sums, model_.stream());
+    const std::vector<kernels::QuerySum> sums = reader->only_sums();
+    if (!sums.empty() && sequence.cache->full()) {
+      sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());
     } else {
       read(*reader, cache, queries);
+      tokens_read_on_host_ += queries.q_len;
     }
   }
   pass.hooks->after_attention(layer, cache, queries, rows.lse);

@@ -19,7 +19,7 @@ namespace kvarena::device {
 /// entries while they decode) it computes everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
-/// who want more of it are shown the host's, computed again from the device's queries.
+/// who want something else of it are shown the host's, computed again from the device's queries.
 class DeviceOffload final : public Offload {
  public:
   /// Caches may take `cache_bytes` on the device; 0: most of what is free once the weights are there.
@@ -34,6 +34,8 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] int64_t tokens() const { return tokens_; }
   /// Those of them whose attention was the host's.
   [[nodiscard]] int64_t tokens_attended_on_host() const { return tokens_attended_on_host_; }
+  /// Tokens, over layers, whose attention the host computed again for readers.
+  [[nodiscard]] int64_t tokens_read_on_host() const { return tokens_read_on_host_; }
 
  private:
   /// Of the pass under way.
@@ -62,7 +64,7 @@ class DeviceOffload final : public Offload {
   AttentionSums sums_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.
   std::vector<float> queries_, attended_, running_;
-  int64_t tokens_ = 0, tokens_attended_on_host_ = 0;
+  int64_t tokens_ = 0, tokens_attended_on_host_ = 0, tokens_read_on_host_ = 0;
 };
 
 }  // namespace kvarena::device

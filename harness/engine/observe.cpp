@@ -79,9 +79,17 @@ void PromptObserver::read(const kernels::AttentionRows& rows) {
   reading_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count() / threads_;
 }
 
-kernels::ProbabilitySums PromptObserver::only_sums() {
-  if (!needs_.statistics.empty()) return {};
-  return {.data = seen_[layer_].prompt_attention.data(), .stride = prompt_tokens_};
+std::vector<kernels::QuerySum> PromptObserver::only_sums() {
+  LayerObservations& seen = seen_[layer_];
+  std::vector<kernels::QuerySum> sums;
+  if (needs_.prompt_attention)
+    sums.push_back({.what = kernels::ProbabilitySum{}, .data = seen.prompt_attention.data(), .stride = prompt_tokens_});
+  for (size_t i = 0; i < needs_.statistics.size(); ++i) {
+    const std::optional<kernels::SumOfQueries> what = needs_.statistics[i]->in_words(layer_, prompt_tokens_);
+    if (!what) return {};
+    sums.push_back({.what = *what, .data = seen.statistics[i].sums.data(), .stride = prompt_tokens_});
+  }
+  return sums;
 }
 
 void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {

@@ -30,7 +30,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
 
  private:
   void read(const kernels::AttentionRows& rows) override;
-  [[nodiscard]] kernels::ProbabilitySums only_sums() override;
+  [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override;
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
   void observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
 

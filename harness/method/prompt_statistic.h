@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,11 @@ class PromptStatistic {
   /// ascending order; heads may come from different threads. For results that do not depend on how the prompt is cut,
   /// add query by query. Must not throw.
   virtual void add(const QueryRows& queries, std::span<float> sums) const = 0;
+  /// The same in words, of a prompt of `tokens` tokens, for whoever has the probabilities elsewhere, on a device; none
+  /// where it cannot be said so. Heads' sums are those that add() is given.
+  [[nodiscard]] virtual std::optional<kernels::SumOfQueries> in_words(int64_t /*layer*/, int64_t /*tokens*/) const {
+    return std::nullopt;
+  }
 };
 
 /// What a statistic gathered in one layer.

@@ -33,7 +33,9 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "kernels/attention/query_sums.h"
 #include "kernels/cells/cells.h"
 #include "kernels/common/dtype.h"
 #include "kernels/quantize/quantize.h"
@@ -93,13 +95,6 @@ struct AttentionRows {
   }
 };
 
-/// Where sums of probabilities are kept, a row for each query head: row h has a number for each list position of its
-/// head's run.
-struct ProbabilitySums {
-  float* data = nullptr;  // [q_heads, stride]
-  int64_t stride = 0;
-};
-
 /// Is shown the probabilities while they are at hand: looking costs little, computing them again half of the attention.
 class AttentionReader {
  public:
@@ -107,9 +102,9 @@ class AttentionReader {
   /// Tokens of a kv head come in ascending order, one call after the other; different heads may come from different
   /// threads at once. Must not throw.
   virtual void read(const AttentionRows& rows) = 0;
-  /// Where read() does nothing but add_probabilities() of attention_sums.h: the sums it adds to. Whoever has these
-  /// otherwise may add them there and show nothing. Without data: read() keeps more.
-  [[nodiscard]] virtual ProbabilitySums only_sums() { return {}; }
+  /// Where read() does nothing but add up what query_sums.h lists: these sums. Whoever has the probabilities otherwise
+  /// may add them up there and show nothing. None: read() does more.
+  [[nodiscard]] virtual std::vector<QuerySum> only_sums() { return {}; }
 };
 
 /// One sequence's queries against one segment.

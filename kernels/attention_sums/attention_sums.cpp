@@ -1,5 +1,8 @@
 #include "kernels/attention_sums/attention_sums.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/attention_sums/attention_sums_paths.h"
 #include "kernels/common/parallel.h"
 
@@ -26,6 +29,21 @@ void add_moments(const AttentionRows& rows, float* sums, float* squares) {
   const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
   if (fast == nullptr) return add_moments_reference(rows, sums, squares);
   fast->moments(rows, sums, squares);
+}
+
+void mark_ignored(const AttentionRows& rows, const IgnoredQueries& queries, int64_t position, float* words,
+                  int64_t stride) {
+  std::vector<float> mean, squares;
+  for (int64_t t = std::max<int64_t>(0, queries.first - position); t < rows.tokens; ++t) {
+    const int64_t seen = position + t + 1;
+    mean.assign(static_cast<size_t>(seen), 0.0F);
+    squares.assign(mean.size(), 0.0F);
+    add_moments(token_rows(rows, t), mean.data(), squares.data());
+    const auto share = static_cast<float>(1.0 / static_cast<double>(seen));
+    const auto bit = static_cast<float>(queries.bit(position + t));
+    float* const to = words + queries.word(position + t) * stride;
+    for (int64_t p = 0; p < seen; ++p) to[p] += mean[p] < share ? bit : 0.0F;
+  }
 }
 
 void add_perturbed(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums) {

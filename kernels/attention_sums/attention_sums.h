@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/query_sums.h"
 
 namespace kvarena::kernels {
 
@@ -22,6 +23,12 @@ void add_probabilities(const AttentionRows& rows, float* sums, int64_t stride);
 
 /// With m the mean of a token's probabilities over the group: sums[p] += m, squares[p] += m * m.
 void add_moments(const AttentionRows& rows, float* sums, float* squares);
+
+/// For each token t that counts, at `position` + t, with m as above:  words[word * stride + p] += bit  for the entries
+/// p up to its own of which m < 1 / (entries up to its own), word and bit those of its position. Each bit is added once
+/// and must not be there.
+void mark_ignored(const AttentionRows& rows, const IgnoredQueries& queries, int64_t position, float* words,
+                  int64_t stride);
 
 /// sums[p] += softmax over the visible p of (log probability + Gumbel noise) / tau, row by row. keys [tokens * group],
 /// a key of gumbel_noise.h for each row, whose index p list position p has; null for no noise. Where a probability is

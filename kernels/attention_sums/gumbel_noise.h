@@ -6,15 +6,32 @@
 // rows share an order of draws only where their places overlap.
 
 #include <cstdint>
+#include <span>
 
 namespace kvarena::kernels {
 
 /// Indices that are drawn side by side.
 inline constexpr int64_t kNoiseRun = 512;
 
+inline constexpr uint64_t kGumbelQuantiles = 65536;
+
+/// SplitMix64's value number `index` of a sequence.
+[[nodiscard]] constexpr uint64_t mixed(uint64_t sequence, uint64_t index) {
+  uint64_t x = sequence + (index + 1) * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
 /// e^G of indices run * kNoiseRun ... of a key, G standard Gumbel noise: 1 / E for an exponential E of mean 1. Valid
 /// for kNoiseRun floats, for ever. From 0.085 to 131,071.
 [[nodiscard]] const float* gumbel_factors(uint64_t key, int64_t run);
+
+/// What gumbel_factors() reads: its floats lie from gumbel_place() on.
+[[nodiscard]] std::span<const float> gumbel_table();
+[[nodiscard]] constexpr uint64_t gumbel_place(uint64_t key, int64_t run) {
+  return mixed(key, static_cast<uint64_t>(run)) % kGumbelQuantiles;
+}
 
 /// e^G of one index.
 [[nodiscard]] float gumbel_factor(uint64_t key, int64_t index);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <string>
 
+#include "kernels/attention_sums/attention_sums_cuda.h"
 #include "kernels/bench/device_problem.cuh"
 #include "kernels/bench/device_program.h"
 #include "kernels/cells/cells_cuda.h"
@@ -240,6 +241,29 @@ void bench_sums(Bench& bench) {
   });
 }
 
+/// Sums over probabilities that lie on the device, 16 tokens of a prompt of 32k.
+void bench_statistics(Bench& bench) {
+  const int64_t entries = bench.shrunk(32768), tokens = 16, numbers = tokens * kLlama.q_heads * entries;
+  const CudaBuffer given(numbers * 4), sums(kLlama.kv_heads * 2 * entries * 4);
+  fill(given.data(), given.bytes(), Fill::f32, 4, bench.stream());
+  fill(sums.data(), sums.bytes(), Fill::f32, 5, bench.stream());
+  const ProbabilityRows rows{
+      static_cast<const float*>(given.data()), tokens, kLlama.q_heads, kLlama.kv_heads, entries, entries - tokens};
+  auto* const to = static_cast<float*>(sums.data());
+  const std::string moments = "moments, 16 tokens 32k", perturbed = "perturbed sums, 16 tokens 32k";
+  if (bench.wants(moments))
+    bench.time(moments, given.bytes(), 4 * numbers, 1, [&] { add_moments_cuda(rows, to, entries, bench.stream()); });
+  if (!bench.wants(perturbed)) return;
+  const PerturbedSum what{.tau = 1.2f, .noise = [](int64_t head, int64_t position) {
+                            return static_cast<uint64_t>(position) << 8 | static_cast<uint64_t>(head);
+                          }};
+  DeviceGumbelTable table;
+  (void)table.data(bench.stream());  // not in the recording
+  CudaScratch scratch;
+  bench.time(perturbed, 2 * given.bytes(), 8 * numbers, 1,
+             [&] { add_perturbed_cuda(rows, what, to, entries, table, scratch, bench.stream()); });
+}
+
 void bench_packing(Bench& bench) {
   const int64_t entries = bench.shrunk(32768), dim = kLlama.head_dim;
   const CudaBuffer rows(entries * dim * 4);
@@ -387,6 +411,7 @@ void run(Bench& bench) {
   bench_packed(bench);
   bench_indexed(bench);
   bench_sums(bench);
+  bench_statistics(bench);
   bench_packing(bench);
   bench_selection(bench);
   bench_matmul(bench);

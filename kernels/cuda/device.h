@@ -35,6 +35,8 @@ void cuda_use_device(int64_t number);
 
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream);
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
+/// Bytes to 0, queued on the stream.
+void cuda_clear(void* device, int64_t bytes, CudaStream stream);
 /// Between two places, each on the device or in pinned memory.
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream);
 /// `rows` rows of `row_bytes` bytes, those of each side at distances of its own.

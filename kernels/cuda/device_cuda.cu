@@ -44,6 +44,10 @@ void cuda_download(void* host, const void* device, int64_t bytes, CudaStream str
              "copying from the device");
 }
 
+void cuda_clear(void* device, int64_t bytes, CudaStream stream) {
+  cuda_check(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), stream), "clearing");
+}
+
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream) {
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream), "copying");
 }

@@ -34,6 +34,15 @@ class PromptSums final : public PromptStatistic {
     }
     kernels::add_perturbed(rows, gumbel_ ? keys.data() : nullptr, static_cast<float>(tau_), sums.data());
   }
+  std::optional<kernels::SumOfQueries> in_words(int64_t layer, int64_t /*tokens*/) const override {
+    kernels::PerturbedSum sum{.tau = static_cast<float>(tau_), .noise = nullptr};
+    if (gumbel_) {
+      sum.noise = [seed = seed_, layer](int64_t q_head, int64_t position) {
+        return noise_key(seed, layer, q_head, position);
+      };
+    }
+    return sum;
+  }
 
  private:
   double tau_;

@@ -18,6 +18,9 @@ class Moments final : public PromptStatistic {
   void add(const QueryRows& queries, std::span<float> sums) const override {
     kernels::add_moments(queries.rows, sums.data(), sums.data() + sums.size() / 2);
   }
+  std::optional<kernels::SumOfQueries> in_words(int64_t /*layer*/, int64_t /*tokens*/) const override {
+    return kernels::MomentSums{};
+  }
 };
 
 /// Mean attention, for entries whose attention is steady.  Of the probabilities p that entry i received since it came

@@ -12,41 +12,24 @@
 namespace kvarena {
 namespace {
 
-constexpr int64_t kBits = 24;  // whole numbers that a float holds
-
-/// A bit for each query of the history in a ring, 24 to a number: whether the query ignored the entry.
-struct Ring {
-  int64_t history = 0;
-  [[nodiscard]] int64_t width() const { return (history + kBits - 1) / kBits; }
-  [[nodiscard]] int64_t word(int64_t position) const { return position % history / kBits; }
-  [[nodiscard]] uint32_t bit(int64_t position) const { return 1U << (position % history % kBits); }
-};
-
 /// The bits of the prompt's last queries.
 class Ignored final : public PromptStatistic {
  public:
-  explicit Ignored(int64_t history) : ring_{history} {}
-  std::string id() const override { return fmt::format("ignored by the last {} queries", ring_.history); }
-  int64_t width() const override { return ring_.width(); }
+  explicit Ignored(int64_t history) : history_(history) {}
+  std::string id() const override { return fmt::format("ignored by the last {} queries", history_); }
+  int64_t width() const override { return of(0).words(); }
   void add(const QueryRows& queries, std::span<float> sums) const override {
-    const kernels::AttentionRows& rows = queries.rows;
-    const auto entries = static_cast<int64_t>(sums.size()) / width();
-    std::vector<float> mean, squares;
-    for (int64_t t = std::max<int64_t>(0, entries - ring_.history - queries.position); t < rows.tokens; ++t) {
-      mean.assign(static_cast<size_t>(entries), 0.0F);
-      squares.assign(mean.size(), 0.0F);
-      kernels::add_moments(kernels::token_rows(rows, t), mean.data(), squares.data());
-      const int64_t position = queries.position + t;
-      const int64_t seen = position + 1;
-      const auto share = static_cast<float>(1.0 / static_cast<double>(seen));
-      const auto bit = static_cast<float>(ring_.bit(position));
-      float* const words = sums.data() + ring_.word(position) * entries;
-      for (int64_t i = 0; i < seen; ++i) words[i] += mean[i] < share ? bit : 0.0F;
-    }
+    const int64_t tokens = static_cast<int64_t>(sums.size()) / width();
+    kernels::mark_ignored(queries.rows, of(tokens), queries.position, sums.data(), tokens);
   }
+  std::optional<kernels::SumOfQueries> in_words(int64_t /*layer*/, int64_t tokens) const override { return of(tokens); }
 
  private:
-  Ring ring_;
+  [[nodiscard]] kernels::IgnoredQueries of(int64_t tokens) const {
+    return {.history = history_, .first = tokens - history_};
+  }
+
+  int64_t history_;
 };
 
 /// What was unimportant stays unimportant.  Of the last `history` queries, count for every entry those that gave it
@@ -95,7 +78,7 @@ class Scissorhands final : public Scorer {
     }
   }
 
-  int64_t remembered_width() const override { return ring().width(); }
+  int64_t remembered_width() const override { return ring().words(); }
   at::Tensor remember_prompt(const LayerView& layer) const override {
     return layer.prompt_statistic(Ignored(history_));
   }
@@ -119,7 +102,7 @@ class Scissorhands final : public Scorer {
   }
 
  private:
-  [[nodiscard]] Ring ring() const { return {history_}; }
+  [[nodiscard]] kernels::IgnoredQueries ring() const { return {.history = history_}; }
 
   int64_t history_ = 400;
   int64_t recent_ = 10;

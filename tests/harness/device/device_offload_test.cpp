@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -58,6 +59,36 @@ TEST(DeviceOffload, SumsOverAPromptDoNotDependOnHowItWasCut) {
     EXPECT_EQ(cut.observations[layer].prompt_attention, whole.observations[layer].prompt_attention);
 }
 
+TEST(DeviceOffload, StatisticsOfAPromptAreTheHostsOnWhateverPiecesItComes) {
+  const std::vector<int32_t> tokens = tiny_prompt(90);
+  for (const char* name : {"keyformer", "roco", "scissorhands"}) {
+    SCOPED_TRACE(name);
+    Needs needs = make_method({{"name", name}, {"keep", 0.5}}, "test")->needs();
+    needs.prompt_attention = true;
+    Transformer host = testing::tiny_model(1, kF32);
+    Offloaded offloaded;
+    const Prefill want = prefill(host, tokens, needs), got = prefill(offloaded.model(), tokens, needs),
+                  cut = prefill(offloaded.model(), tokens, needs, 32);
+    EXPECT_EQ(offloaded.device().tokens_read_on_host(), 0);
+    for (size_t layer = 0; layer < want.observations.size(); ++layer) {
+      const LayerObservations &a = got.observations[layer], &b = want.observations[layer];
+      EXPECT_LT(relative_error(a.prompt_attention, b.prompt_attention), 1e-4);
+      ASSERT_EQ(a.statistics.size(), 1);
+      const std::vector<float>&sums = a.statistics[0].sums, &there = b.statistics[0].sums;
+      EXPECT_EQ(cut.observations[layer].statistics[0].sums, sums);
+      if (std::string(name) == "scissorhands") {  // bits, of which one may turn where a mean is just its share
+        int64_t others = 0;
+        for (size_t i = 0; i < sums.size(); ++i)
+          others += std::popcount(static_cast<uint32_t>(sums[i]) ^ static_cast<uint32_t>(there.at(i)));
+        EXPECT_LT(others, 5);
+        EXPECT_GT(std::ranges::count_if(sums, [](float word) { return word > 0; }), 100);
+      } else {
+        EXPECT_LT(relative_error(sums, there), 1e-4);
+      }
+    }
+  }
+}
+
 /// Wants the last layer's sums and would notice being shown anything.
 class SumsAlone final : public AttentionHooks, private kernels::AttentionReader {
  public:
@@ -71,7 +102,9 @@ class SumsAlone final : public AttentionHooks, private kernels::AttentionReader 
 
  private:
   void read(const kernels::AttentionRows& /*rows*/) override { ADD_FAILURE() << "shown though sums are all it wants"; }
-  [[nodiscard]] kernels::ProbabilitySums only_sums() override { return {.data = sums.data(), .stride = entries_}; }
+  [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override {
+    return {{.what = kernels::ProbabilitySum{}, .data = sums.data(), .stride = entries_}};
+  }
 
   int64_t entries_;
 
@@ -536,7 +569,8 @@ TEST(DeviceOffload, EntriesThatComeBackTakeTheirCopiesPlace) {
   for (const json& copy : {kivi, turned}) {
     for (const bool speculative : {true, false}) {
       for (const int k : {6, 1000}) {
-        const json spec{{"name", "specache"}, {"k", k}, {"copy", copy}, {"speculative", speculative}, {"elastic", k == 6}};
+        const json spec{
+            {"name", "specache"}, {"k", k}, {"copy", copy}, {"speculative", speculative}, {"elastic", k == 6}};
         SCOPED_TRACE(spec.dump());
         const Decoded got = decode(offloaded.model(), prompt, spec, 12, {.forced = full.tokens}),
                       want = decode(host, prompt, spec, 12, {.forced = full.tokens});
