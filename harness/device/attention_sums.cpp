@@ -16,6 +16,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // for compilers that do not deduce aggregates
 
 kernels::ColumnSumsArgs args_of(const LayerShape& shape, std::span<const kernels::ColumnSumsProblem> problems) {
   return {.problems = problems,
