@@ -50,10 +50,10 @@ void EntrySegment::change_version() {
   rewritten_.clear();
 }
 
-void EntrySegment::mark(std::weak_ptr<EntryCopy> copy, uint64_t time) {
+void EntrySegment::mark(CopyMark copy) {
   intact_ = entries(0);
   rewritten_.assign(heads_.size(), {});
-  mark_ = {.copy = std::move(copy), .time = time, .version = version_, .entries = entries(0), .drops = drops_};
+  mark_ = {.copy = std::move(copy), .version = version_, .entries = entries(0), .drops = drops_};
 }
 
 bool EntrySegment::unchanged_since_mark() const {
@@ -304,8 +304,7 @@ void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, c
     const auto at = [this](int64_t head) { return positions(head); };
     return add_window_probabilities(shape_, runs(), at, queries, lse, sums, row_stride);
   }
-  const std::shared_ptr<EntryCopy> copy = unchanged_since_mark() ? mark_.copy.lock() : nullptr;
-  if (copy != nullptr && copy->add_probabilities(mark_.time, queries, causal, lse, sums, row_stride)) return;
+  if (unchanged_since_mark() && mark_.copy.add_probabilities(queries, causal, nullptr, lse, sums, row_stride)) return;
   add_run_probabilities(shape_, runs(), queries, causal, lse, sums, row_stride);
 }
 

@@ -53,7 +53,7 @@ class EntrySegment final : public Segment {
   [[nodiscard]] int64_t drops() const { return drops_; }
   /// Such a copy was made: intact() and rewritten() count from now on. As long as the segment stays as it is, and as
   /// long as clones of it do, the copy of that time computes probabilities in its place.
-  void mark(std::weak_ptr<EntryCopy> copy, uint64_t time);
+  void mark(CopyMark copy);
   /// Of a head's entries at the last mark(), those that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
   /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
@@ -121,8 +121,8 @@ class EntrySegment final : public Segment {
   std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
   /// What mark() was told, and what the segment was then.
   struct Mark {
-    std::weak_ptr<EntryCopy> copy;
-    uint64_t time = 0, version = 0;
+    CopyMark copy;
+    uint64_t version = 0;
     int64_t entries = 0, drops = 0;
   } mark_;
 };

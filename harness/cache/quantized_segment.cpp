@@ -203,6 +203,11 @@ LayerQueries QuantizedSegment::mapped(const LayerQueries& queries, std::vector<f
   return result;
 }
 
+bool QuantizedSegment::copy_adds(const LayerQueries& queries, bool causal, const EntryLists* listed, const float* lse,
+                                 float* sums, int64_t row_stride) const {
+  return mark_.entries == entries_ && mark_.copy.add_probabilities(queries, causal, listed, lse, sums, row_stride);
+}
+
 void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
   attend_packed(queries, causal, runs(), state);
 }
@@ -217,7 +222,9 @@ void QuantizedSegment::add_listed_probabilities(const EntryLists& listed, const 
                                                 float* sums, int64_t row_stride) const {
   if (shape_.window > 0) return PackedSegment::add_listed_probabilities(listed, queries, lse, sums, row_stride);
   std::vector<float> memory;
-  add_run_probabilities(shape_, runs(listed).runs, mapped(queries, memory), /*causal=*/false, lse, sums, row_stride);
+  const LayerQueries q = mapped(queries, memory);
+  if (copy_adds(q, /*causal=*/false, &listed, lse, sums, row_stride)) return;
+  add_run_probabilities(shape_, runs(listed).runs, q, /*causal=*/false, lse, sums, row_stride);
 }
 
 void QuantizedSegment::attend_packed(const LayerQueries& queries, bool causal, const Runs& packed,
@@ -261,7 +268,7 @@ void QuantizedSegment::add_probabilities(const LayerQueries& queries, bool causa
   if (shape_.window > 0) {
     const auto at = [this](int64_t head) { return positions(head); };
     add_window_probabilities(shape_, packed.runs, at, q, lse, sums, row_stride);
-  } else {
+  } else if (!copy_adds(q, causal, nullptr, lse, sums, row_stride)) {
     add_run_probabilities(shape_, packed.runs, q, causal, lse, sums, row_stride);
   }
 }
@@ -314,6 +321,7 @@ std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const 
   copy->packed_values_ = packed_values_;
   copy->first_position_ = first_position_;
   copy->contiguous_ = contiguous_;
+  copy->mark_ = mark_;
   return copy;
 }
 

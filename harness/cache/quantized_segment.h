@@ -47,6 +47,8 @@ class QuantizedSegment final : public PackedSegment {
   /// What a copy of the codes elsewhere (on a device) is a copy of: a number that no other segment has. Codes that are
   /// there stay as they are, others only come behind them.
   [[nodiscard]] uint64_t version() const { return version_; }
+  /// Such a copy was made. Until more is packed, here or in clones, it computes probabilities in the segment's place.
+  void mark(CopyMark copy) { mark_ = {std::move(copy), entries_}; }
 
   /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
@@ -101,6 +103,9 @@ class QuantizedSegment final : public PackedSegment {
                      const kernels::AttentionState& state) const;
   void attend_transformed(const LayerQueries& queries, bool causal, const Runs& packed,
                           kernels::AttentionState& state) const;
+  /// Whether a copy has added the probabilities; queries as mapped() gives them.
+  [[nodiscard]] bool copy_adds(const LayerQueries& queries, bool causal, const EntryLists* listed, const float* lse,
+                               float* sums, int64_t row_stride) const;
   /// Queries as the packed keys want them; `memory` holds them where they differ from the given ones.
   [[nodiscard]] LayerQueries mapped(const LayerQueries& queries, std::vector<float>& memory) const;
 
@@ -115,6 +120,10 @@ class QuantizedSegment final : public PackedSegment {
   int64_t first_position_ = 0;
   bool contiguous_ = true;
   uint64_t version_ = new_version();
+  struct Mark {
+    CopyMark copy;
+    int64_t entries = -1;
+  } mark_;
 };
 
 }  // namespace kvarena

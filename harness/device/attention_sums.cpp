@@ -75,27 +75,38 @@ AttentionSums::Asked AttentionSums::upload(const LayerShape& shape, const LayerQ
   return {.shape = &shape, .queries = &queries, .q = q, .lse = q + floats};
 }
 
-void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, bool causal,
-                        const float* lse, float* sums, int64_t stride, kernels::CudaStream stream) {
-  const LayerShape& shape = cache.shape(layer);
+void AttentionSums::add(Entries entries, const LayerQueries& queries, bool causal, const float* lse, float* sums,
+                        int64_t stride, kernels::CudaStream stream) {
+  const LayerShape& shape = entries.shape;
   const Asked asked = upload(shape, queries, lse, stream);
+  if (!entries.lists.empty()) list(entries, stream);
+  const kernels::HeadRun& last = entries.runs.back();
   // Rows may be parts of longer ones, of which the last ends with its own entries.
-  const int64_t bytes = ((shape.q_heads - 1) * stride + cache.held(layer, shape.kv_heads - 1)) * 4;
+  const int64_t numbers = (shape.q_heads - 1) * stride + (last.index != nullptr ? last.index_count : last.entries);
+  const int64_t bytes = numbers * int64_t{sizeof(float)};
   sums_.reserve(bytes);
   kernels::cuda_upload(sums_.data(), sums, bytes, stream);
-
-  std::vector<int32_t> kept;
-  for (const std::vector<int32_t>& head : cache.kept(layer)) kept.insert(kept.end(), head.begin(), head.end());
-  const void* const lists =
-      kept.empty() ? nullptr : lists_.upload(kept.data(), std::ssize(kept) * int64_t{sizeof(int32_t)}, stream);
-  const std::vector<kernels::HeadRun> runs = cache.runs(layer, static_cast<const int32_t*>(lists));
-  kernels::ColumnSumsProblem problem = asked.problem(0, queries.q_len, runs.data());
+  kernels::ColumnSumsProblem problem = asked.problem(0, queries.q_len, entries.runs.data());
   problem.causal = causal;
   problem.sums = static_cast<float*>(sums_.data());
   problem.sums_stride = stride;
   kernels::column_sums_cuda(args_of(shape, {&problem, 1}), scratch_, stream);
   kernels::cuda_download(sums, sums_.data(), bytes, stream);
   kernels::cuda_synchronize(stream);
+}
+
+/// Makes indexes of the lists.
+void AttentionSums::list(Entries& entries, kernels::CudaStream stream) {
+  std::vector<int32_t> all;
+  for (const std::vector<int32_t>& head : entries.lists) all.insert(all.end(), head.begin(), head.end());
+  all.push_back(0);  // a null index would list everything
+  const auto* at =
+      static_cast<const int32_t*>(lists_.upload(all.data(), std::ssize(all) * int64_t{sizeof(int32_t)}, stream));
+  for (size_t head = 0; head < entries.runs.size(); ++head) {
+    entries.runs[head].index = at;
+    entries.runs[head].index_count = std::ssize(entries.lists[head]);
+    at += entries.runs[head].index_count;
+  }
 }
 
 void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
@@ -106,7 +117,7 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
   int64_t bytes = 0;
   for (const kernels::QuerySum& sum : sums) {
     if (width_of(sum) == 0) {
-      add(cache, layer, queries, /*causal=*/true, lse, sum.data, sum.stride, stream);
+      add({.shape = shape, .runs = cache.runs(layer)}, queries, /*causal=*/true, lse, sum.data, sum.stride, stream);
     } else {
       bytes += growing.emplace_back(&sum, nullptr, shape.kv_heads * width_of(sum) * sum.stride * 4).bytes;
     }

@@ -13,10 +13,16 @@ namespace kvarena::device {
 /// call waits for all of it. Sums grow query by query in order: a prompt in pieces has the bits of one pass.
 class AttentionSums {
  public:
-  /// Adds to sums [q_heads] rows, `stride` apart, what queries gave to each entry of a layer that is not packed
-  /// (kernels/column_sums). `causal`: they are those of the cache's newest tokens.
-  void add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, bool causal, const float* lse,
-           float* sums, int64_t stride, kernels::CudaStream stream);
+  /// Entries on the device.
+  struct Entries {
+    const LayerShape& shape;
+    std::vector<kernels::HeadRun> runs;             // [kv_heads], without indexes
+    std::span<const std::vector<int32_t>> lists{};  // [kv_heads], on the host: these alone; empty: all
+  };
+  /// Adds to sums [q_heads] rows, `stride` apart, what queries gave to each entry (kernels/column_sums). `causal`: the
+  /// runs end with the queries' own.
+  void add(Entries entries, const LayerQueries& queries, bool causal, const float* lse, float* sums, int64_t stride,
+           kernels::CudaStream stream);
   /// Adds up all that is listed. The queries are those of the newest tokens of a full cache.
   void add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
            std::span<const kernels::QuerySum> sums, kernels::CudaStream stream);
@@ -27,6 +33,7 @@ class AttentionSums {
 
   [[nodiscard]] Asked upload(const LayerShape& shape, const LayerQueries& queries, const float* lse,
                              kernels::CudaStream stream);
+  void list(Entries& entries, kernels::CudaStream stream);
   [[nodiscard]] kernels::ProbabilityRows rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
                                                  int64_t first, int64_t count, kernels::CudaStream stream);
   void add(const kernels::ProbabilityRows& rows, const Growing& sum, kernels::CudaStream stream);

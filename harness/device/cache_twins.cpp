@@ -47,6 +47,32 @@ std::vector<int32_t> places_of(const std::vector<int32_t>& wanted, const std::ve
   return places;
 }
 
+/// What was overwritten in a head of a tail, by places in a run that holds entries of the positions `here`.
+RewrittenEntries rewritten(const EntrySegment& tail, const std::vector<int32_t>& here, int64_t head) {
+  RewrittenEntries changed{.kv_head = head};
+  std::vector<int32_t> wanted = tail.rewritten()[head];
+  std::ranges::sort(wanted);
+  wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
+  const std::vector<int32_t> there = tail.positions(head);
+  std::vector<int64_t> entries;
+  for (const int32_t position : wanted) {
+    const auto from = std::ranges::lower_bound(there, position), to = std::ranges::lower_bound(here, position);
+    if (from == there.end() || *from != position || to == here.end() || *to != position) continue;
+    entries.push_back(from - there.begin());
+    changed.places.push_back(static_cast<int32_t>(to - here.begin()));
+  }
+  const int64_t d = tail.shape().head_dim;
+  changed.rows.resize(2 * entries.size() * static_cast<size_t>(d));
+  float* key = changed.rows.data();
+  float* value = key + std::ssize(entries) * d;
+  for (const int64_t entry : entries) {
+    tail.read_some(head, entry, 1, key, value, d);
+    key += d;
+    value += d;
+  }
+  return changed;
+}
+
 std::vector<int32_t> count_from(int64_t first, int64_t count) {
   std::vector<int32_t> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), static_cast<int32_t>(first));
@@ -55,46 +81,52 @@ std::vector<int32_t> count_from(int64_t first, int64_t count) {
 
 }  // namespace
 
-/// A layer of a copy, for the tail that it is a copy of.
-class DeviceTwin::LayerCopy final : public EntryCopy {
+/// What a segment of the host knows of the copy: its own part.
+class DeviceTwin::SegmentCopy final : public EntryCopy {
  public:
-  LayerCopy(DeviceTwin& twin, int64_t layer) : twin_(&twin), layer_(layer) {}
+  /// `front`: which of the layer's packed ones; none: the tail.
+  SegmentCopy(DeviceTwin& twin, size_t layer, std::optional<size_t> front)
+      : twin_(&twin), layer_(layer), front_(front) {}
 
-  /// The tail is what the copy is now; the number of this time.
-  [[nodiscard]] uint64_t confirm() { return time_ = new_version(); }
-  /// The copy is about to change.
-  void forget() { time_ = 0; }
-
-  [[nodiscard]] bool add_probabilities(uint64_t time, const LayerQueries& queries, bool causal, const float* lse,
-                                       float* sums, int64_t row_stride) override {
-    if (time != time_ || !twin_->cache_ || (causal && !holds_newest(queries.q_len))) return false;
+  [[nodiscard]] bool add_probabilities(uint64_t time, const LayerQueries& queries, bool causal,
+                                       const std::vector<std::vector<int32_t>>* listed, const float* lse, float* sums,
+                                       int64_t row_stride) override {
+    Layer& own = twin_->layers_[layer_];
+    if (time != own.time || !twin_->cache_ || (causal && !front_ && !holds_newest(queries.q_len))) return false;
+    const auto layer = static_cast<int64_t>(layer_);
+    const DeviceCache& cache = *twin_->cache_;
+    AttentionSums::Entries entries{.shape = cache.shape(layer),
+                                   .runs = front_ ? cache.fronts(layer)[*front_].runs() : cache.runs(layer)};
+    if (!front_) entries.lists = cache.kept(layer);
+    if (listed != nullptr) entries.lists = *listed;
     CacheTwins& all = *twin_->all_;
     return on_device(
         [&] {
           const std::scoped_lock lock(all.mutex_);
-          all.sums_.add(*twin_->cache_, layer_, queries, causal, lse, sums, row_stride, nullptr);
+          all.sums_.add(std::move(entries), queries, causal, lse, sums, row_stride, nullptr);
           ++all.lookups_;
           return true;
         },
-        [this] { time_ = 0; });
+        [&own] { own.time = 0; });
   }
 
  private:
   /// Whether the last `count` entries of a list are the last of its run, where what a query sees is counted.
   [[nodiscard]] bool holds_newest(int64_t count) const {
     const DeviceCache& cache = *twin_->cache_;
-    for (int64_t head = 0; head < std::ssize(cache.kept(layer_)); ++head) {
-      const std::vector<int32_t>& kept = cache.kept(layer_)[static_cast<size_t>(head)];
+    const auto layer = static_cast<int64_t>(layer_);
+    for (int64_t head = 0; head < std::ssize(cache.kept(layer)); ++head) {
+      const std::vector<int32_t>& kept = cache.kept(layer)[static_cast<size_t>(head)];
       if (std::ssize(kept) < count ||
-          kept[kept.size() - static_cast<size_t>(count)] != cache.entries(layer_, head) - count)
+          kept[kept.size() - static_cast<size_t>(count)] != cache.entries(layer, head) - count)
         return false;
     }
     return true;
   }
 
   DeviceTwin* twin_;
-  int64_t layer_;
-  uint64_t time_ = 0;
+  size_t layer_;
+  std::optional<size_t> front_;
 };
 
 DeviceTwin::DeviceTwin(std::shared_ptr<CacheTwins> all) : all_(std::move(all)) {
@@ -108,7 +140,7 @@ DeviceTwin::~DeviceTwin() {
 }
 
 bool DeviceTwin::follow(const KvCache& host, int64_t visited) {
-  for (Layer& layer : layers_) layer.copy->forget();
+  for (Layer& layer : layers_) layer.time = 0;
   if (!cache_ || layers_.size() != host.layers.size()) return false;
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -170,29 +202,10 @@ void DeviceTwin::take_rewritten(const KvCache& host, int64_t layers) {
   std::vector<RewrittenEntries> heads;
   for (int64_t layer = 0; layer < layers; ++layer) {
     const EntrySegment& tail = host.layers[layer].tail();
-    const int64_t d = tail.shape().head_dim;
     for (int64_t head = 0; head < std::ssize(tail.rewritten()); ++head) {
-      std::vector<int32_t> wanted = tail.rewritten()[head];
-      std::ranges::sort(wanted);
-      wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
-      if (wanted.empty()) continue;
-      const std::vector<int32_t> there = tail.positions(head), here = positions_of(static_cast<size_t>(layer), head);
-      RewrittenEntries& changed = heads.emplace_back(RewrittenEntries{.layer = layer, .kv_head = head});
-      std::vector<int64_t> entries;
-      for (const int32_t position : wanted) {
-        const auto from = std::ranges::lower_bound(there, position), to = std::ranges::lower_bound(here, position);
-        if (from == there.end() || *from != position || to == here.end() || *to != position) continue;
-        entries.push_back(from - there.begin());
-        changed.places.push_back(static_cast<int32_t>(to - here.begin()));
-      }
-      changed.rows.resize(2 * entries.size() * static_cast<size_t>(d));
-      float* key = changed.rows.data();
-      float* value = key + std::ssize(entries) * d;
-      for (const int64_t entry : entries) {
-        tail.read_some(head, entry, 1, key, value, d);
-        key += d;
-        value += d;
-      }
+      if (tail.rewritten()[head].empty()) continue;
+      heads.push_back(rewritten(tail, positions_of(static_cast<size_t>(layer), head), head));
+      heads.back().layer = layer;
     }
   }
   cache_->rewrite(heads);
@@ -210,7 +223,7 @@ void DeviceTwin::remember(KvCache& host) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     const LayerCache& own = host.layers[layer];
     layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().drops()};
-    layers_[layer].copy = std::make_shared<LayerCopy>(*this, static_cast<int64_t>(layer));
+    layers_[layer].tail = std::make_shared<SegmentCopy>(*this, layer, std::nullopt);
     const bool ragged = own.segments().size() == 1 && own.tail().form() == StorageForm::ragged;
     for (int64_t head = 0; ragged && head < own.shape().kv_heads; ++head)
       layers_[layer].positions.push_back(own.tail().positions(head));
@@ -227,13 +240,26 @@ void DeviceTwin::remember(KvCache& host, size_t layer) {
     for (int64_t token = copy.tokens; token < cache_->length(); ++token) head.push_back(static_cast<int32_t>(token));
   }
   copy.tokens = cache_->length();
+  mark(host.layers[layer], layer);
+}
+
+void DeviceTwin::mark(LayerCache& host, size_t layer) {
+  Layer& copy = layers_[layer];
+  copy.time = new_version();
+  EntrySegment& tail = host.tail();
   bool alone = true;  // nothing in front of the tail has become part of the copy's runs
   for (int64_t head = 0; head < tail.shape().kv_heads; ++head)
     alone = alone && cache_->held(static_cast<int64_t>(layer), head) == tail.entries(head);
-  if (alone) {
-    tail.mark(copy.copy, copy.copy->confirm());
-  } else {
-    tail.mark({}, 0);
+  tail.mark(alone ? CopyMark{copy.tail, copy.time} : CopyMark{});
+  size_t front = 0;
+  for (const auto& segment : host.segments()) {
+    auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get());
+    if (packed == nullptr) continue;
+    if (front == copy.packed.size()) copy.packed.push_back(std::make_shared<SegmentCopy>(*this, layer, front));
+    const auto fronts = cache_->fronts(static_cast<int64_t>(layer));
+    if (front < fronts.size() && fronts[front].runs().front().entries == packed->entries(0))
+      packed->mark({copy.packed[front], copy.time});
+    ++front;
   }
 }
 

@@ -27,7 +27,7 @@ class DeviceTwin final : public CacheTwin {
 
  private:
   friend class CacheTwins;
-  class LayerCopy;
+  class SegmentCopy;
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
   /// one of its first `visited` layers.
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
@@ -50,8 +50,12 @@ class DeviceTwin final : public CacheTwin {
     int64_t tokens = 0;                           // that it had seen: fewer than the cache where passes left before
     int64_t drops = 0;                            // of its tail
     std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
-    std::shared_ptr<LayerCopy> copy;              // for the tail, which knows it
+    uint64_t time = 0;                            // of the copy: another number whenever it has changed
+    std::shared_ptr<SegmentCopy> tail;            // for the tail, which knows it
+    std::vector<std::shared_ptr<SegmentCopy>> packed;  // the same of packed segments
   };
+  /// The host's segments learn that the copy of a layer is theirs.
+  void mark(LayerCache& host, size_t layer);
   std::shared_ptr<CacheTwins> all_;
   std::optional<DeviceCache> cache_;
   std::vector<Layer> layers_;

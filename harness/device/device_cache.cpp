@@ -98,18 +98,13 @@ void DeviceCache::reserve(int64_t tokens, kernels::CudaStream stream) {
   ++moves_;
 }
 
-std::vector<kernels::HeadRun> DeviceCache::runs(int64_t layer, const int32_t* kept) const {
-  KVARENA_ASSERT(placement_ == Placement::device && kept_[layer].empty() == (kept == nullptr),
-                 "entries that are not there");
+std::vector<kernels::HeadRun> DeviceCache::runs(int64_t layer) const {
+  KVARENA_ASSERT(placement_ == Placement::device, "entries that are not there");
   std::vector<kernels::HeadRun> runs;
   for (int64_t h = 0; h < layers_[layer].kv_heads; ++h) {
     runs.push_back({.keys = cells(layer, h, CellKind::keys).data,
                     .values = cells(layer, h, CellKind::values).data,
                     .entries = entries(layer, h)});
-    if (kept == nullptr) continue;
-    runs.back().index = kept;
-    runs.back().index_count = held(layer, h);
-    kept += held(layer, h);
   }
   return runs;
 }

@@ -51,9 +51,11 @@ class DeviceCache {
   /// Room for `entries` of each head from the start.
   DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
   [[nodiscard]] const LayerShape& shape(int64_t layer) const { return layers_[layer]; }
-  /// [kv_heads]: everything that queries of a layer may attend to and that is not packed, of a cache on the device.
-  /// `kept`: where on the device the lists of kept(layer) lie, one behind the other; null where there are none.
-  [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer, const int32_t* kept = nullptr) const;
+  /// [kv_heads]: everything that queries of a layer may attend to and that is not packed, of a cache on the device;
+  /// where entries were dropped, kept() lists those that are left.
+  [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
+  /// Packed entries of a layer, oldest first.
+  [[nodiscard]] std::span<const PackedFront> fronts(int64_t layer) const { return fronts_[layer]; }
   /// Why a cache of such layers on the device, of which the first `visited` will be attended to, cannot hold what
   /// `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,

@@ -186,7 +186,7 @@ void DeviceModel::Impl::attend_fronts(std::span<const FrontPass> fronts, const A
   for (size_t i = 0; i < fronts.size(); ++i) {
     const auto& [s, front] = fronts[i];
     kernels::AttendProblem& problem = problems.emplace_back(problem_of(s->first_row, s->rows, from, all));
-    listed[i].assign(front->runs(), front->runs() + shape().kv_heads);
+    listed[i] = front->runs();
     for (size_t head = 0; head < s->chosen_packed.size(); ++head) {
       listed[i][head].index = s->chosen_packed[head].entries;
       listed[i][head].index_count = s->chosen_packed[head].count;

@@ -27,7 +27,7 @@ class PackedFront {
   bool follow(const QuantizedSegment& segment, SmallUploads& uploads);
 
   /// [kv_heads], for attend_cuda(); until the next follow().
-  [[nodiscard]] const kernels::HeadRun* runs() const { return runs_.data(); }
+  [[nodiscard]] const std::vector<kernels::HeadRun>& runs() const { return runs_; }
   /// What queries take before they attend, and what is taken from what they attended; null for nothing.
   [[nodiscard]] const HeadMaps* key_maps() const { return key_maps_.get(); }
   [[nodiscard]] const HeadMaps* value_maps() const { return value_maps_.get(); }
