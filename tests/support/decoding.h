@@ -11,10 +11,6 @@
 
 namespace kvarena::testing {
 
-/// All that a prefill can be asked to observe and that needs no pass of its own.
-inline const Needs kEverything{
-    .prompt_attention = true, .window = 64, .hidden = true, .query_moments = {4}, .taps = {Tap::low}};
-
 using Logits = std::vector<std::vector<float>>;  // a row for each token
 
 /// Fields as those of Session.

@@ -10,6 +10,7 @@
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/observing.h"
 #include "tests/support/offloaded_model.h"
 #include "tests/support/registered_method.h"
 

@@ -1,0 +1,12 @@
+#pragma once
+// What a prefill may be asked to observe.
+
+#include "harness/method/method.h"
+
+namespace kvarena::testing {
+
+/// All that a prefill can be asked to observe and that needs no pass of its own.
+inline const Needs kEverything{
+    .prompt_attention = true, .window = 64, .hidden = true, .query_moments = {4}, .taps = {Tap::low}};
+
+}  // namespace kvarena::testing
