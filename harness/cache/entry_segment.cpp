@@ -50,14 +50,15 @@ void EntrySegment::change_version() {
   rewritten_.clear();
 }
 
-void EntrySegment::mark(CopyMark copy) {
+void EntrySegment::mark() {
   intact_ = entries(0);
   rewritten_.assign(heads_.size(), {});
-  mark_ = {.copy = std::move(copy), .version = version_, .entries = entries(0), .drops = drops_};
+  marked_ = {.version = version_, .entries = entries(0), .drops = drops_};
 }
 
 bool EntrySegment::unchanged_since_mark() const {
-  return mark_.version == version_ && mark_.drops == drops_ && mark_.entries == entries(0) && intact_ == entries(0) &&
+  return marked_.version == version_ && marked_.drops == drops_ && marked_.entries == entries(0) &&
+         intact_ == entries(0) &&
          std::ranges::all_of(rewritten_, [](const std::vector<int32_t>& head) { return head.empty(); });
 }
 
@@ -304,7 +305,8 @@ void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, c
     const auto at = [this](int64_t head) { return positions(head); };
     return add_window_probabilities(shape_, runs(), at, queries, lse, sums, row_stride);
   }
-  if (unchanged_since_mark() && mark_.copy.add_probabilities(queries, causal, nullptr, lse, sums, row_stride)) return;
+  const bool there = copy_ != nullptr && unchanged_since_mark();
+  if (there && copy_->add_probabilities(queries, causal, nullptr, lse, sums, row_stride)) return;
   add_run_probabilities(shape_, runs(), queries, causal, lse, sums, row_stride);
 }
 
@@ -333,12 +335,6 @@ std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
   copy->first_position_ = first_position_;
   copy->ragged_ = ragged_;
   copy->remembered_width_ = remembered_width_;
-  if (unchanged_since_mark()) {
-    copy->intact_ = intact_;
-    copy->mark_ = mark_;
-    copy->mark_.version = copy->version_;
-    copy->mark_.drops = copy->drops_;
-  }
   return copy;
 }
 

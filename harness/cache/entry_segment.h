@@ -51,9 +51,11 @@ class EntrySegment final : public Segment {
   [[nodiscard]] uint64_t version() const { return version_; }
   /// How often keep() was called: whoever has a copy finds by their positions which of its entries are left.
   [[nodiscard]] int64_t drops() const { return drops_; }
-  /// Such a copy was made: intact() and rewritten() count from now on. As long as the segment stays as it is, and as
-  /// long as clones of it do, the copy of that time computes probabilities in its place.
-  void mark(CopyMark copy);
+  /// Such a copy was made: intact() and rewritten() count from now on.
+  void mark();
+  /// Until the segment changes, or is given null, that copy computes probabilities in its place. It is as of the last
+  /// mark(); clones do not know it.
+  void look_up_in(EntryCopy* copy) { copy_ = copy; }
   /// Of a head's entries at the last mark(), those that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
   /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
@@ -119,12 +121,12 @@ class EntrySegment final : public Segment {
   int64_t drops_ = 0;
   int64_t intact_ = 0;
   std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
-  /// What mark() was told, and what the segment was then.
+  EntryCopy* copy_ = nullptr;
+  /// What the segment was at mark().
   struct Mark {
-    CopyMark copy;
     uint64_t version = 0;
     int64_t entries = 0, drops = 0;
-  } mark_;
+  } marked_;
 };
 
 }  // namespace kvarena

@@ -205,7 +205,8 @@ LayerQueries QuantizedSegment::mapped(const LayerQueries& queries, std::vector<f
 
 bool QuantizedSegment::copy_adds(const LayerQueries& queries, bool causal, const EntryLists* listed, const float* lse,
                                  float* sums, int64_t row_stride) const {
-  return mark_.entries == entries_ && mark_.copy.add_probabilities(queries, causal, listed, lse, sums, row_stride);
+  return copy_ != nullptr && copied_ == entries_ &&
+         copy_->add_probabilities(queries, causal, listed, lse, sums, row_stride);
 }
 
 void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
@@ -321,7 +322,6 @@ std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const 
   copy->packed_values_ = packed_values_;
   copy->first_position_ = first_position_;
   copy->contiguous_ = contiguous_;
-  copy->mark_ = mark_;
   return copy;
 }
 

@@ -47,8 +47,12 @@ class QuantizedSegment final : public PackedSegment {
   /// What a copy of the codes elsewhere (on a device) is a copy of: a number that no other segment has. Codes that are
   /// there stay as they are, others only come behind them.
   [[nodiscard]] uint64_t version() const { return version_; }
-  /// Such a copy was made. Until more is packed, here or in clones, it computes probabilities in the segment's place.
-  void mark(CopyMark copy) { mark_ = {std::move(copy), entries_}; }
+  /// Until more is packed, or the segment is given null, that copy computes probabilities in its place. Clones do not
+  /// know it.
+  void look_up_in(EntryCopy* copy) {
+    copy_ = copy;
+    copied_ = entries_;
+  }
 
   /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
@@ -120,10 +124,8 @@ class QuantizedSegment final : public PackedSegment {
   int64_t first_position_ = 0;
   bool contiguous_ = true;
   uint64_t version_ = new_version();
-  struct Mark {
-    CopyMark copy;
-    int64_t entries = -1;
-  } mark_;
+  EntryCopy* copy_ = nullptr;
+  int64_t copied_ = 0;  // entries of the copy
 };
 
 }  // namespace kvarena

@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "harness/cache/quantized_segment.h"
-#include "harness/cache/versions.h"
-#include "harness/device/device_errors.h"
 
 namespace kvarena::device {
 namespace {
@@ -81,51 +79,41 @@ std::vector<int32_t> count_from(int64_t first, int64_t count) {
 
 }  // namespace
 
-/// What a segment of the host knows of the copy: its own part.
+/// A part of the copy for the segment that it is a copy of.
 class DeviceTwin::SegmentCopy final : public EntryCopy {
  public:
   /// `front`: which of the layer's packed ones; none: the tail.
-  SegmentCopy(DeviceTwin& twin, size_t layer, std::optional<size_t> front)
-      : twin_(&twin), layer_(layer), front_(front) {}
+  SegmentCopy(DeviceTwin& twin, int64_t layer, std::optional<size_t> front)
+      : cache_(&*twin.cache_), all_(twin.all_.get()), layer_(layer), front_(front) {}
 
-  [[nodiscard]] bool add_probabilities(uint64_t time, const LayerQueries& queries, bool causal,
+  [[nodiscard]] bool add_probabilities(const LayerQueries& queries, bool causal,
                                        const std::vector<std::vector<int32_t>>* listed, const float* lse, float* sums,
                                        int64_t row_stride) override {
-    Layer& own = twin_->layers_[layer_];
-    if (time != own.time || !twin_->cache_ || (causal && !front_ && !holds_newest(queries.q_len))) return false;
-    const auto layer = static_cast<int64_t>(layer_);
-    const DeviceCache& cache = *twin_->cache_;
-    AttentionSums::Entries entries{.shape = cache.shape(layer),
-                                   .runs = front_ ? cache.fronts(layer)[*front_].runs() : cache.runs(layer)};
-    if (!front_) entries.lists = cache.kept(layer);
+    if (causal && !front_ && !holds_newest(queries.q_len)) return false;
+    AttentionSums::Entries entries{.shape = cache_->shape(layer_),
+                                   .runs = front_ ? cache_->fronts(layer_)[*front_].runs() : cache_->runs(layer_)};
+    if (!front_) entries.lists = cache_->kept(layer_);
     if (listed != nullptr) entries.lists = *listed;
-    CacheTwins& all = *twin_->all_;
-    return on_device(
-        [&] {
-          const std::scoped_lock lock(all.mutex_);
-          all.sums_.add(std::move(entries), queries, causal, lse, sums, row_stride, nullptr);
-          ++all.lookups_;
-          return true;
-        },
-        [&own] { own.time = 0; });
+    const std::scoped_lock lock(all_->mutex_);
+    all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride, nullptr);
+    ++all_->lookups_;
+    return true;
   }
 
  private:
   /// Whether the last `count` entries of a list are the last of its run, where what a query sees is counted.
   [[nodiscard]] bool holds_newest(int64_t count) const {
-    const DeviceCache& cache = *twin_->cache_;
-    const auto layer = static_cast<int64_t>(layer_);
-    for (int64_t head = 0; head < std::ssize(cache.kept(layer)); ++head) {
-      const std::vector<int32_t>& kept = cache.kept(layer)[static_cast<size_t>(head)];
-      if (std::ssize(kept) < count ||
-          kept[kept.size() - static_cast<size_t>(count)] != cache.entries(layer, head) - count)
-        return false;
+    for (int64_t head = 0; head < std::ssize(cache_->kept(layer_)); ++head) {
+      const std::vector<int32_t>& kept = cache_->kept(layer_)[static_cast<size_t>(head)];
+      if (std::ssize(kept) < count) return false;
+      if (kept[kept.size() - static_cast<size_t>(count)] != cache_->entries(layer_, head) - count) return false;
     }
     return true;
   }
 
-  DeviceTwin* twin_;
-  size_t layer_;
+  const DeviceCache* cache_;
+  CacheTwins* all_;
+  int64_t layer_;
   std::optional<size_t> front_;
 };
 
@@ -140,7 +128,6 @@ DeviceTwin::~DeviceTwin() {
 }
 
 bool DeviceTwin::follow(const KvCache& host, int64_t visited) {
-  for (Layer& layer : layers_) layer.time = 0;
   if (!cache_ || layers_.size() != host.layers.size()) return false;
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -223,7 +210,6 @@ void DeviceTwin::remember(KvCache& host) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     const LayerCache& own = host.layers[layer];
     layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().drops()};
-    layers_[layer].tail = std::make_shared<SegmentCopy>(*this, layer, std::nullopt);
     const bool ragged = own.segments().size() == 1 && own.tail().form() == StorageForm::ragged;
     for (int64_t head = 0; ragged && head < own.shape().kv_heads; ++head)
       layers_[layer].positions.push_back(own.tail().positions(head));
@@ -240,27 +226,7 @@ void DeviceTwin::remember(KvCache& host, size_t layer) {
     for (int64_t token = copy.tokens; token < cache_->length(); ++token) head.push_back(static_cast<int32_t>(token));
   }
   copy.tokens = cache_->length();
-  mark(host.layers[layer], layer);
-}
-
-void DeviceTwin::mark(LayerCache& host, size_t layer) {
-  Layer& copy = layers_[layer];
-  copy.time = new_version();
-  EntrySegment& tail = host.tail();
-  bool alone = true;  // nothing in front of the tail has become part of the copy's runs
-  for (int64_t head = 0; head < tail.shape().kv_heads; ++head)
-    alone = alone && cache_->held(static_cast<int64_t>(layer), head) == tail.entries(head);
-  tail.mark(alone ? CopyMark{copy.tail, copy.time} : CopyMark{});
-  size_t front = 0;
-  for (const auto& segment : host.segments()) {
-    auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get());
-    if (packed == nullptr) continue;
-    if (front == copy.packed.size()) copy.packed.push_back(std::make_shared<SegmentCopy>(*this, layer, front));
-    const auto fronts = cache_->fronts(static_cast<int64_t>(layer));
-    if (front < fronts.size() && fronts[front].runs().front().entries == packed->entries(0))
-      packed->mark({copy.packed[front], copy.time});
-    ++front;
-  }
+  tail.mark();
 }
 
 DeviceTwin& CacheTwins::twin_of(KvCache& host) {
@@ -318,6 +284,30 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
 
 void CacheTwins::appended(KvCache& host, int64_t layer) {
   static_cast<DeviceTwin&>(*host.twin).remember(host, static_cast<size_t>(layer));
+}
+
+CacheTwins::Lookup::Lookup(KvCache& host, int64_t layer) : host_(&host.layers[static_cast<size_t>(layer)]) {
+  auto& twin = static_cast<DeviceTwin&>(*host.twin);
+  const auto copy_of = [&](std::optional<size_t> front) {
+    return copies_.emplace_back(std::make_unique<DeviceTwin::SegmentCopy>(twin, layer, front)).get();
+  };
+  EntrySegment& tail = host_->tail();
+  bool alone = true;  // nothing in front of the tail has become part of the copy's runs
+  for (int64_t head = 0; head < tail.shape().kv_heads; ++head)
+    alone = alone && twin.cache_->held(layer, head) == tail.entries(head);
+  if (alone) tail.look_up_in(copy_of(std::nullopt));
+  for (size_t front = 0; const auto& segment : host_->segments()) {
+    if (auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get()); packed != nullptr)
+      packed->look_up_in(copy_of(front++));
+  }
+}
+
+CacheTwins::Lookup::~Lookup() {
+  host_->tail().look_up_in(nullptr);
+  for (const auto& segment : host_->segments()) {
+    if (auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get()); packed != nullptr)
+      packed->look_up_in(nullptr);
+  }
 }
 
 }  // namespace kvarena::device

@@ -50,12 +50,7 @@ class DeviceTwin final : public CacheTwin {
     int64_t tokens = 0;                           // that it had seen: fewer than the cache where passes left before
     int64_t drops = 0;                            // of its tail
     std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
-    uint64_t time = 0;                            // of the copy: another number whenever it has changed
-    std::shared_ptr<SegmentCopy> tail;            // for the tail, which knows it
-    std::vector<std::shared_ptr<SegmentCopy>> packed;  // the same of packed segments
   };
-  /// The host's segments learn that the copy of a layer is theirs.
-  void mark(LayerCache& host, size_t layer);
   std::shared_ptr<CacheTwins> all_;
   std::optional<DeviceCache> cache_;
   std::vector<Layer> layers_;
@@ -75,10 +70,24 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
   static void appended(KvCache& host, int64_t layer);
 
+  /// While it lives, a layer's segments have probabilities computed by their copies, which are as of the pass that was
+  /// appended. Only then: what a request gets must not depend on whose copies others have pushed out.
+  class Lookup {
+   public:
+    Lookup(KvCache& host, int64_t layer);
+    ~Lookup();
+    Lookup(const Lookup&) = delete;
+    Lookup& operator=(const Lookup&) = delete;
+
+   private:
+    LayerCache* host_;
+    std::vector<std::unique_ptr<EntryCopy>> copies_;
+  };
+
   /// Caches that were copied whole, and copies that made room for others.
   [[nodiscard]] int64_t uploads() const { return uploads_; }
   [[nodiscard]] int64_t evictions() const { return evictions_; }
-  /// How often copies computed probabilities for the tails of hosts' layers.
+  /// How often copies computed probabilities.
   [[nodiscard]] int64_t lookups() const { return lookups_; }
 
  private:

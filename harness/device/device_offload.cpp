@@ -126,7 +126,10 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
     if (sequence.choice == nullptr)
       pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
     CacheTwins::appended(*pass.cache, layer);
-    if (reach_of(pass) != HookReach::nothing) show(layer, sequence, rows);
+    if (reach_of(pass) != HookReach::nothing) {
+      const CacheTwins::Lookup copies(*pass.cache, layer);
+      show(layer, sequence, rows);
+    }
   }
   if (reach_of(pass) != HookReach::nothing)
     pass.hooks->after_layer(layer, rows.residual, count, model_.config().hidden_size);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <numeric>
 
 #include "harness/cache/quantized_segment.h"
@@ -137,110 +138,122 @@ TEST(DeviceObservation, ALatentsQueriesAreShownAsTheHostHasThem) {
   }
 }
 
-/// Of rows of random queries at a cache's end, what a layer's entries are given: [q_heads, entries].
-std::vector<float> probabilities(const KvCache& cache, size_t layer, int64_t q_len, bool causal) {
-  const EntrySegment& tail = cache.layers[layer].tail();
+/// [q_heads, entries] with room between rows: what the pass's queries gave to each entry of the tail.
+std::vector<float> probabilities(const EntrySegment& tail, const LayerQueries& queries, bool causal, const float* lse) {
   const LayerShape& shape = tail.shape();
-  const RandomStream draws(17, "queries");
-  std::vector<float> q(static_cast<size_t>(q_len * shape.q_heads * shape.head_dim));
-  for (size_t i = 0; i < q.size(); ++i) q[i] = 4 * static_cast<float>(draws.uniform(i)) - 2;
-  const std::vector<float> lse(static_cast<size_t>(q_len * shape.q_heads), 3.0F);
   const int64_t stride = std::max(tail.entries(0), tail.entries(1)) + 7;  // rows are parts of longer ones
   std::vector<float> sums(static_cast<size_t>((shape.q_heads - 1) * stride + tail.entries(1)), 0.5F);
-  const LayerQueries queries{
-      .q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = cache.length - q_len};
-  tail.add_probabilities(queries, causal, lse.data(), sums.data(), stride);
+  tail.add_probabilities(queries, causal, lse, sums.data(), stride);
   return sums;
 }
 
+/// The same of a packed segment, or of some of its entries.
+std::vector<float> probabilities(const QuantizedSegment& packed, const EntryLists* listed, const LayerQueries& queries,
+                                 const float* lse) {
+  const int64_t stride = packed.entries(0);
+  std::vector<float> sums(static_cast<size_t>(packed.shape().q_heads * stride));
+  if (listed != nullptr) {
+    packed.add_listed_probabilities(*listed, queries, lse, sums.data(), stride);
+  } else {
+    packed.add_probabilities(queries, /*causal=*/false, lse, sums.data(), stride);
+  }
+  return sums;
+}
+
+/// Compares what segments say after attention with what clones say, which no copy knows.
+class Asking final : public AttentionHooks {
+ public:
+  explicit Asking(const CacheTwins& twins) : twins_(&twins) {}
+
+  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    LayerCache host = cache.clone(cache.ledger());
+    const auto expect_same = [&](bool by_device, const auto& ask) {
+      const int64_t before = twins_->lookups();
+      const std::vector<float> got = ask(cache);
+      EXPECT_EQ(twins_->lookups() - before, by_device ? 1 : 0);
+      EXPECT_LT(relative_error(got, ask(host)), 1e-4);
+      EXPECT_EQ(twins_->lookups() - before, by_device ? 1 : 0);
+    };
+    const auto of_tail = [&](bool causal) {
+      return [&, causal](LayerCache& from) { return probabilities(from.tail(), queries, causal, lse); };
+    };
+    expect_same(true, of_tail(true));
+    expect_same(true, of_tail(false));
+    const EntryLists lists{{0, 5, 6, 31, 60}, {2, 3}};
+    for (const EntryLists* listed : {&lists, static_cast<const EntryLists*>(nullptr)}) {
+      if (cache.segments().size() == 1) break;
+      expect_same(true, [&](LayerCache& from) {
+        return probabilities(dynamic_cast<QuantizedSegment&>(*from.segments().front()), listed, queries, lse);
+      });
+    }
+    if (change) change(layer, cache, host);
+    if (change) expect_same(false, of_tail(false));  // it is no copy any more
+    ++asked;
+  }
+
+  std::function<void(int64_t layer, LayerCache& cache, LayerCache& host)> change;
+  int64_t asked = 0;
+
+ private:
+  const CacheTwins* twins_;
+};
+
 TEST(DeviceObservation, ProbabilitiesAreComputedWhereACopyIsAsLongAsItIsOne) {
   Offloaded offloaded;
-  const CacheTwins& twins = offloaded.device().twins();
   const std::vector<int32_t> tokens = tiny_prompt(90);
   KvCache cache = offloaded.model().make_cache();
-  (void)fed(offloaded.model(), cache, std::span(tokens).first(70));
-  int64_t asked = 0;
-  const auto expect_looked_up = [&](const KvCache& where, size_t layer, bool by_device, int64_t newest = 5) {
-    SCOPED_TRACE(++asked);
-    KvCache host = where.clone();  // which no copy knows
-    host.layers[layer].tail().mark({});
-    for (const bool causal : {true, false}) {
-      for (const int64_t q_len : {1, 5}) {
-        SCOPED_TRACE(std::to_string(q_len) + (causal ? " causal" : " all"));
-        const int64_t before = twins.lookups();
-        const std::vector<float> got = probabilities(where, layer, q_len, causal);
-        EXPECT_EQ(twins.lookups() - before, by_device && (!causal || q_len <= newest) ? 1 : 0);
-        EXPECT_LT(relative_error(got, probabilities(host, layer, q_len, causal)), 1e-5);
-      }
+  Asking hooks(offloaded.device().twins());
+  int64_t fed_so_far = 0;
+  const auto feed = [&](int64_t count) {
+    const SequencePass pass{.tokens = std::span(tokens).subspan(fed_so_far, count), .cache = &cache, .hooks = &hooks};
+    (void)offloaded.model().forward({&pass, 1});
+    fed_so_far += count;
+  };
+  feed(60);
+  hooks.change = [](int64_t layer, LayerCache& own, LayerCache& host) {
+    if (layer == 0) {
+      const std::vector<std::vector<int32_t>> kept{{3, 17, 40, 59}, {0, 1, 2, 5, 8, 21, 33, 44, 59}};
+      for (LayerCache* each : {&own, &host}) each->tail().keep(kept);
+    } else {
+      const std::vector<float> row(32, 1.0F);
+      for (LayerCache* each : {&own, &host}) each->tail().overwrite(1, 21, row.data(), nullptr);
     }
   };
-  expect_looked_up(cache, 0, true);
-  expect_looked_up(cache, 1, true);
-  KvCache clone = cache.clone();
-  expect_looked_up(clone, 1, true);
-
-  const std::vector<std::vector<int32_t>> kept{{3, 17, 40, 66}, {0, 1, 2, 5, 8, 21, 33, 44, 69}};
-  cache.layers[1].tail().keep(kept);
-  expect_looked_up(cache, 0, true);
-  expect_looked_up(cache, 1, false);  // it let go of what the copy has
-  expect_looked_up(clone, 1, true);
-  (void)fed(offloaded.model(), cache, std::span(tokens).subspan(70, 1));
-  expect_looked_up(cache, 1, true, 1);  // which now is the same by its list, where one token is the newest
-  expect_looked_up(clone, 1, false);    // of an earlier time
-  const std::vector<float> row(32, 1.0F);
-  cache.layers[1].tail().overwrite(0, 2, row.data(), nullptr);
-  expect_looked_up(cache, 1, false);
-  (void)fed(offloaded.model(), cache, std::span(tokens).subspan(71, 1));
-  expect_looked_up(cache, 1, true, 2);
-  KvCache last = cache.clone();
-  cache.twin.reset();
-  expect_looked_up(cache, 1, false);
-  expect_looked_up(last, 1, false);
+  feed(1);
+  hooks.change = nullptr;
+  feed(1);  // now by a list, and with what was overwritten
+  feed(5);
+  hooks.change = [](int64_t /*layer*/, LayerCache& own, LayerCache& host) {
+    const std::vector<float> rows(2 * 32, 1.0F);
+    for (LayerCache* each : {&own, &host}) each->append(rows.data(), rows.data(), 1, 64, 90);
+    for (LayerCache* each : {&own, &host}) each->tail().replace(0, rows.data(), rows.data(), 1, 64);
+  };
+  feed(1);
+  EXPECT_EQ(hooks.asked, 5 * std::ssize(cache.layers));
+  const int64_t before = offloaded.device().twins().lookups();
+  const std::vector<float> q(2 * 64, 1.0F), lse(4, 2.0F);
+  const LayerShape& shape = cache.layers[0].shape();
+  ASSERT_LE(shape.q_heads * shape.head_dim, std::ssize(q));
+  (void)probabilities(cache.layers[0].tail(), {.q = q.data(), .q_len = 1, .q_stride = 128}, false, lse.data());
+  EXPECT_EQ(offloaded.device().twins().lookups(), before);  // nobody looks at a pass
 }
 
 TEST(DeviceObservation, ProbabilitiesOfPackedEntriesAreComputedWhereTheirCopyIs) {
-  const RowTransformPtr turned = random_rotation(32, 3);
   const kernels::QuantFormat two{.bits = 2, .group_size = 16};
+  const QuantizedFormat format{.keys = two, .values = two, .key_transform = random_rotation(32, 3)};
   Offloaded offloaded;
   const std::vector<int32_t> tokens = tiny_prompt(90);
-  const CacheTwins& twins = offloaded.device().twins();
   KvCache cache = offloaded.model().make_cache();
   (void)fed(offloaded.model(), cache, std::span(tokens).first(70));
-  (void)pack(cache, {.keys = two, .values = two, .key_transform = turned});
-  (void)fed(offloaded.model(), cache, std::span(tokens).subspan(70, 1));
-  const LayerShape& shape = cache.layers[1].shape();
-  auto& packed = dynamic_cast<QuantizedSegment&>(*cache.layers[1].segments().front());
-  const std::vector<float> q(static_cast<size_t>(shape.q_heads * shape.head_dim), 0.7F),
-      lse(static_cast<size_t>(shape.q_heads), 2.0F);
-  const LayerQueries queries{
-      .q = q.data(), .q_len = 1, .q_stride = shape.q_heads * shape.head_dim, .position = cache.length - 1};
-  const std::vector<std::vector<int32_t>> lists{{0, 5, 6, 31, 60}, {2, 3}};
-  const auto sums = [&](const QuantizedSegment& of, bool listed, bool by_device) {
-    std::vector<float> row(static_cast<size_t>(shape.q_heads * of.entries(0)));
-    const int64_t before = twins.lookups();
-    if (listed) {
-      of.add_listed_probabilities(lists, queries, lse.data(), row.data(), of.entries(0));
-    } else {
-      of.add_probabilities(queries, /*causal=*/false, lse.data(), row.data(), of.entries(0));
-    }
-    EXPECT_EQ(twins.lookups() - before, by_device ? 1 : 0);
-    return row;
-  };
-  const std::unique_ptr<Segment> clone = packed.clone(std::make_shared<MemoryLedger>());
-  auto& host = dynamic_cast<QuantizedSegment&>(*clone);
-  EXPECT_EQ(packed.entries(0), 64);
-  for (const bool listed : {false, true}) {
-    const std::vector<float> got = sums(packed, listed, true);
-    EXPECT_EQ(sums(host, listed, true), got);  // a clone is what its model was
-    EXPECT_GT(std::ranges::max(got), 0);
+  (void)pack(cache, format);
+  Asking hooks(offloaded.device().twins());
+  for (const auto& [first, count] : {std::pair<size_t, size_t>{70, 1}, {71, 12}, {83, 1}}) {
+    const SequencePass pass{.tokens = std::span(tokens).subspan(first, count), .cache = &cache, .hooks = &hooks};
+    (void)offloaded.model().forward({&pass, 1});
+    (void)pack(cache, format);
   }
-  host.mark({});
-  for (const bool listed : {false, true})
-    EXPECT_LT(relative_error(sums(packed, listed, true), sums(host, listed, false)), 1e-5);
-  (void)fed(offloaded.model(), cache, std::span(tokens).subspan(71, 12));
-  (void)pack(cache, {.keys = two, .values = two, .key_transform = turned});
-  EXPECT_EQ(packed.entries(0), 80);
-  (void)sums(packed, false, false);  // more is packed than the copy has
+  EXPECT_EQ(hooks.asked, 3 * std::ssize(cache.layers));
 }
 
 }  // namespace
