@@ -44,7 +44,7 @@ TEST(DeviceTwins, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // the device took back what the host did
 
   cache.truncate(60);
-  const std::vector<float> zeros(32);
+  const std::vector<float> zeros(64);
   cache.layers[1].tail().overwrite(1, 17, zeros.data(), nullptr);
   EXPECT_NE(fed(offloaded.model(), cache, std::span(tokens).last(20)), want);
   EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // one entry came
