@@ -11,6 +11,7 @@ namespace {
 /// So many probabilities lie on the device at a time: 64 MiB.
 constexpr int64_t kMostProbabilities = int64_t{1} << 24;
 constexpr int64_t kMostTokens = 64;
+constexpr kernels::CudaStream kStream = nullptr;  // a call waits for what it began: no other stream has to
 
 template <typename... Cases>
 struct Overloaded : Cases... {
@@ -64,44 +65,43 @@ struct AttentionSums::Growing {
   int64_t bytes;
 };
 
-AttentionSums::Asked AttentionSums::upload(const LayerShape& shape, const LayerQueries& queries, const float* lse,
-                                           kernels::CudaStream stream) {
+AttentionSums::Asked AttentionSums::upload(const LayerShape& shape, const LayerQueries& queries, const float* lse) {
   const int64_t floats = (queries.q_len - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
   const int64_t denominators = queries.q_len * shape.q_heads;
   queries_.reserve((floats + denominators) * 4);
   auto* const q = static_cast<float*>(queries_.data());
-  kernels::cuda_upload(q, queries.q, floats * 4, stream);
-  kernels::cuda_upload(q + floats, lse, denominators * 4, stream);
+  kernels::cuda_upload(q, queries.q, floats * 4, kStream);
+  kernels::cuda_upload(q + floats, lse, denominators * 4, kStream);
   return {.shape = &shape, .queries = &queries, .q = q, .lse = q + floats};
 }
 
 void AttentionSums::add(Entries entries, const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                        int64_t stride, kernels::CudaStream stream) {
+                        int64_t stride) {
   const LayerShape& shape = entries.shape;
-  const Asked asked = upload(shape, queries, lse, stream);
-  if (!entries.lists.empty()) list(entries, stream);
+  const Asked asked = upload(shape, queries, lse);
+  if (!entries.lists.empty()) list(entries);
   const kernels::HeadRun& last = entries.runs.back();
   // Rows may be parts of longer ones, of which the last ends with its own entries.
   const int64_t numbers = (shape.q_heads - 1) * stride + (last.index != nullptr ? last.index_count : last.entries);
   const int64_t bytes = numbers * int64_t{sizeof(float)};
   sums_.reserve(bytes);
-  kernels::cuda_upload(sums_.data(), sums, bytes, stream);
+  kernels::cuda_upload(sums_.data(), sums, bytes, kStream);
   kernels::ColumnSumsProblem problem = asked.problem(0, queries.q_len, entries.runs.data());
   problem.causal = causal;
   problem.sums = static_cast<float*>(sums_.data());
   problem.sums_stride = stride;
-  kernels::column_sums_cuda(args_of(shape, {&problem, 1}), scratch_, stream);
-  kernels::cuda_download(sums, sums_.data(), bytes, stream);
-  kernels::cuda_synchronize(stream);
+  kernels::column_sums_cuda(args_of(shape, {&problem, 1}), scratch_, kStream);
+  kernels::cuda_download(sums, sums_.data(), bytes, kStream);
+  kernels::cuda_synchronize(kStream);
 }
 
 /// Makes indexes of the lists.
-void AttentionSums::list(Entries& entries, kernels::CudaStream stream) {
+void AttentionSums::list(Entries& entries) {
   std::vector<int32_t> all;
   for (const std::vector<int32_t>& head : entries.lists) all.insert(all.end(), head.begin(), head.end());
   all.push_back(0);  // a null index would list everything
   const auto* at =
-      static_cast<const int32_t*>(lists_.upload(all.data(), std::ssize(all) * int64_t{sizeof(int32_t)}, stream));
+      static_cast<const int32_t*>(lists_.upload(all.data(), std::ssize(all) * int64_t{sizeof(int32_t)}, kStream));
   for (size_t head = 0; head < entries.runs.size(); ++head) {
     entries.runs[head].index = at;
     entries.runs[head].index_count = std::ssize(entries.lists[head]);
@@ -110,14 +110,14 @@ void AttentionSums::list(Entries& entries, kernels::CudaStream stream) {
 }
 
 void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
-                        std::span<const kernels::QuerySum> sums, kernels::CudaStream stream) {
+                        std::span<const kernels::QuerySum> sums) {
   const LayerShape& shape = cache.shape(layer);
   KVARENA_ASSERT(cache.full() && cache.length() == queries.position + queries.q_len, "queries of a part of the prompt");
   std::vector<Growing> growing;
   int64_t bytes = 0;
   for (const kernels::QuerySum& sum : sums) {
     if (width_of(sum) == 0) {
-      add({.shape = shape, .runs = cache.runs(layer)}, queries, /*causal=*/true, lse, sum.data, sum.stride, stream);
+      add({.shape = shape, .runs = cache.runs(layer)}, queries, /*causal=*/true, lse, sum.data, sum.stride);
     } else {
       bytes += growing.emplace_back(&sum, nullptr, shape.kv_heads * width_of(sum) * sum.stride * 4).bytes;
     }
@@ -127,28 +127,27 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
   auto* at = static_cast<float*>(sums_.data());
   for (Growing& each : growing) {
     each.data = at;
-    kernels::cuda_upload(each.data, each.sum->data, each.bytes, stream);
+    kernels::cuda_upload(each.data, each.sum->data, each.bytes, kStream);
     at += each.bytes / 4;
   }
-  const Asked asked = upload(shape, queries, lse, stream);
+  const Asked asked = upload(shape, queries, lse);
   const int64_t block = std::clamp<int64_t>(kMostProbabilities / (shape.q_heads * cache.length()), 1, kMostTokens);
   for (int64_t first = 0; first < queries.q_len; first += block) {
-    const kernels::ProbabilityRows rows =
-        rows_of(cache, layer, asked, first, std::min(block, queries.q_len - first), stream);
-    for (const Growing& each : growing) add(rows, each, stream);
+    const kernels::ProbabilityRows rows = rows_of(cache, layer, asked, first, std::min(block, queries.q_len - first));
+    for (const Growing& each : growing) add(rows, each);
   }
-  for (const Growing& each : growing) kernels::cuda_download(each.sum->data, each.data, each.bytes, stream);
-  kernels::cuda_synchronize(stream);
+  for (const Growing& each : growing) kernels::cuda_download(each.sum->data, each.data, each.bytes, kStream);
+  kernels::cuda_synchronize(kStream);
 }
 
 /// What each of some tokens gave, by sums over it alone.
 kernels::ProbabilityRows AttentionSums::rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
-                                                int64_t first, int64_t count, kernels::CudaStream stream) {
+                                                int64_t first, int64_t count) {
   const LayerShape& shape = *asked.shape;
   const int64_t position = asked.queries->position + first, entries = position + count;
   const int64_t bytes = count * shape.q_heads * entries * 4;
   rows_.reserve(bytes);
-  kernels::cuda_clear(rows_.data(), bytes, stream);
+  kernels::cuda_clear(rows_.data(), bytes, kStream);
   auto* const data = static_cast<float*>(rows_.data());
   std::vector<std::vector<kernels::HeadRun>> runs(static_cast<size_t>(count), cache.runs(layer));
   std::vector<kernels::ColumnSumsProblem> problems;
@@ -159,7 +158,7 @@ kernels::ProbabilityRows AttentionSums::rows_of(const DeviceCache& cache, int64_
     problem.sums = data + t * shape.q_heads * entries;
     problem.sums_stride = entries;
   }
-  kernels::column_sums_cuda(args_of(shape, problems), scratch_, stream);
+  kernels::column_sums_cuda(args_of(shape, problems), scratch_, kStream);
   return {.data = data,
           .tokens = count,
           .q_heads = shape.q_heads,
@@ -168,15 +167,15 @@ kernels::ProbabilityRows AttentionSums::rows_of(const DeviceCache& cache, int64_
           .position = position};
 }
 
-void AttentionSums::add(const kernels::ProbabilityRows& rows, const Growing& sum, kernels::CudaStream stream) {
+void AttentionSums::add(const kernels::ProbabilityRows& rows, const Growing& sum) {
   const int64_t stride = sum.sum->stride;
   std::visit(Overloaded{[](const kernels::ProbabilitySum&) {},
-                        [&](const kernels::MomentSums&) { add_moments_cuda(rows, sum.data, stride, stream); },
+                        [&](const kernels::MomentSums&) { add_moments_cuda(rows, sum.data, stride, kStream); },
                         [&](const kernels::IgnoredQueries& queries) {
-                          mark_ignored_cuda(rows, queries, sum.data, stride, stream);
+                          mark_ignored_cuda(rows, queries, sum.data, stride, kStream);
                         },
                         [&](const kernels::PerturbedSum& what) {
-                          add_perturbed_cuda(rows, what, sum.data, stride, noise_, scratch_, stream);
+                          add_perturbed_cuda(rows, what, sum.data, stride, noise_, scratch_, kStream);
                         }},
              sum.sum->what);
 }

@@ -10,7 +10,8 @@
 namespace kvarena::device {
 
 /// Queries, denominators lse [q_len, q_heads] and sums are on the host: queries go up again, sums up and down, and a
-/// call waits for all of it. Sums grow query by query in order: a prompt in pieces has the bits of one pass.
+/// call waits for all of it, on the default stream. Entries must be there. Sums grow query by query in order: a prompt
+/// in pieces has the bits of one pass.
 class AttentionSums {
  public:
   /// Entries on the device.
@@ -21,22 +22,20 @@ class AttentionSums {
   };
   /// Adds to sums [q_heads] rows, `stride` apart, what queries gave to each entry (kernels/column_sums). `causal`: the
   /// runs end with the queries' own.
-  void add(Entries entries, const LayerQueries& queries, bool causal, const float* lse, float* sums, int64_t stride,
-           kernels::CudaStream stream);
+  void add(Entries entries, const LayerQueries& queries, bool causal, const float* lse, float* sums, int64_t stride);
   /// Adds up all that is listed. The queries are those of the newest tokens of a full cache.
   void add(const DeviceCache& cache, int64_t layer, const LayerQueries& queries, const float* lse,
-           std::span<const kernels::QuerySum> sums, kernels::CudaStream stream);
+           std::span<const kernels::QuerySum> sums);
 
  private:
   struct Asked;
   struct Growing;
 
-  [[nodiscard]] Asked upload(const LayerShape& shape, const LayerQueries& queries, const float* lse,
-                             kernels::CudaStream stream);
-  void list(Entries& entries, kernels::CudaStream stream);
+  [[nodiscard]] Asked upload(const LayerShape& shape, const LayerQueries& queries, const float* lse);
+  void list(Entries& entries);
   [[nodiscard]] kernels::ProbabilityRows rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
-                                                 int64_t first, int64_t count, kernels::CudaStream stream);
-  void add(const kernels::ProbabilityRows& rows, const Growing& sum, kernels::CudaStream stream);
+                                                 int64_t first, int64_t count);
+  void add(const kernels::ProbabilityRows& rows, const Growing& sum);
 
   kernels::CudaBuffer queries_;  // q as it lies on the host, then lse
   kernels::CudaBuffer sums_;     // of all that grows

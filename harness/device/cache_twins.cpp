@@ -95,7 +95,7 @@ class DeviceTwin::SegmentCopy final : public EntryCopy {
     if (!front_) entries.lists = cache_->kept(layer_);
     if (listed != nullptr) entries.lists = *listed;
     const std::scoped_lock lock(all_->mutex_);
-    all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride, nullptr);
+    all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride);
     ++all_->lookups_;
     return true;
   }
@@ -180,7 +180,7 @@ bool DeviceTwin::follow_drops(const LayerCache& host, size_t layer) {
 
 std::vector<int32_t> DeviceTwin::positions_of(size_t layer, int64_t kv_head) const {
   const auto& known = layers_[layer].positions;
-  if (!known.empty() && std::cmp_less(kv_head, known.size())) return known[static_cast<size_t>(kv_head)];
+  if (std::cmp_less(kv_head, known.size())) return known[static_cast<size_t>(kv_head)];
   const int64_t entries = cache_->entries(static_cast<int64_t>(layer), kv_head);
   return count_from(cache_->length() - entries, entries);
 }
@@ -284,6 +284,12 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
 
 void CacheTwins::appended(KvCache& host, int64_t layer) {
   static_cast<DeviceTwin&>(*host.twin).remember(host, static_cast<size_t>(layer));
+}
+
+void CacheTwins::add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
+                          std::span<const kernels::QuerySum> sums) {
+  const std::scoped_lock lock(mutex_);
+  sums_.add(copy, layer, queries, lse, sums);
 }
 
 CacheTwins::Lookup::Lookup(KvCache& host, int64_t layer) : host_(&host.layers[static_cast<size_t>(layer)]) {

@@ -84,6 +84,10 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
     std::vector<std::unique_ptr<EntryCopy>> copies_;
   };
 
+  /// AttentionSums::add() over a copy, of all that is listed.
+  void add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
+                std::span<const kernels::QuerySum> sums);
+
   /// Caches that were copied whole, and copies that made room for others.
   [[nodiscard]] int64_t uploads() const { return uploads_; }
   [[nodiscard]] int64_t evictions() const { return evictions_; }

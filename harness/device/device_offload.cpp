@@ -150,7 +150,7 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
     KVARENA_ASSERT(pass.parents.empty(), "trees show nobody what they attend to");
     const std::vector<kernels::QuerySum> sums = reader->only_sums();
     if (!sums.empty() && sequence.cache->full()) {
-      sums_.add(*sequence.cache, layer, queries, rows.lse, sums, model_.stream());
+      twins_->add_sums(*sequence.cache, layer, queries, rows.lse, sums);
     } else {
       read(*reader, cache, queries);
       tokens_read_on_host_ += queries.q_len;

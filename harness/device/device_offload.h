@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "harness/device/attention_sums.h"
 #include "harness/device/cache_twins.h"
 #include "harness/device/device_model.h"
 #include "harness/device/host_sequence.h"
@@ -15,8 +14,8 @@ namespace kvarena::device {
 
 /// The device attends where nobody chooses what is attended to: prompts that methods observe, decoding behind methods
 /// that drop entries of the prompt or pack them, drafts of the first layers, verification. Where methods choose among
-/// entries it asks them in each layer. Elsewhere (other views, codes in a form of a method's own, methods that merge
-/// entries while they decode) it computes everything but attention, which is the host's, layer by layer.
+/// entries it asks them in each layer. Elsewhere (other views, codes in a form of a method's own) it computes
+/// everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
 /// who want something else of it are shown the host's, computed again from the device's queries.
@@ -61,7 +60,6 @@ class DeviceOffload final : public Offload {
   std::shared_ptr<CacheTwins> twins_;
   int64_t layers_ = 0;  // that the pass under way visits
   std::vector<Sequence> sequences_;
-  AttentionSums sums_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.
   std::vector<float> queries_, attended_, running_;
   int64_t tokens_ = 0, tokens_attended_on_host_ = 0, tokens_read_on_host_ = 0;
