@@ -18,6 +18,7 @@
 #include "kernels/bench/device_program.h"
 #include "kernels/cells/cells_cuda.h"
 #include "kernels/column_sums/column_sums_cuda.h"
+#include "kernels/entry_rows/entry_rows_cuda.h"
 #include "kernels/hadamard/hadamard_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/page_bounds/page_bounds_cuda.h"
@@ -292,6 +293,62 @@ void bench_packing(Bench& bench) {
   }
 }
 
+/// What a part of 2048 entries goes through before anything attends to it.
+void bench_restoring(Bench& bench) {
+  const int64_t entries = bench.shrunk(2048), dim = kLlama.head_dim, heads = kLlama.kv_heads, rank = 4, half = dim / 2;
+  const CudaBuffer memory(entries * heads * dim * 4), tables(2 * entries * half * 4);
+  fill(memory.data(), memory.bytes(), Fill::f32, 6, bench.stream());
+  fill(tables.data(), tables.bytes(), Fill::f32, 7, bench.stream());
+  const EntryRows rows{static_cast<float*>(memory.data()), entries, heads, dim};
+  const QuantFormat format{.bits = 4};
+  const int64_t codes = packed_code_dwords(entries, dim, 4) * 4;
+  const int64_t meta = packed_meta_count(CellKind::keys, entries, dim, format) * 2;
+  const CudaBuffer packed(heads * codes), scales(meta), zeros(meta), factors((entries + dim) * rank * 2);
+  for (const CudaBuffer* buffer : {&packed, &scales, &zeros, &factors})
+    fill(buffer->data(), buffer->bytes(), Fill::bf16, 8, bench.stream());
+  std::vector<RowDecode> items;
+  std::vector<RowProduct> products;
+  for (int64_t h = 0; h < heads; ++h) {
+    auto* const own = reinterpret_cast<uint32_t*>(static_cast<char*>(packed.data()) + h * codes);
+    items.push_back({{CellKind::keys, format, dim, own, static_cast<uint16_t*>(scales.data()),
+                      static_cast<uint16_t*>(zeros.data())},
+                     0,
+                     entries,
+                     rows.x + h * dim,
+                     rows.width()});
+    products.push_back({rows.x + h * dim, rows.width(), entries, dim, rank, DType::bf16, factors.data(),
+                        static_cast<char*>(factors.data()) + entries * rank * 2});
+  }
+  const auto width = static_cast<int32_t>(rows.width());
+  std::vector<int32_t> positions, starts;
+  std::vector<PlacedNumber> numbers;
+  for (int32_t i = 0; i < entries * heads; ++i) positions.push_back(i / static_cast<int32_t>(heads));
+  for (int32_t i = 0; i <= entries; ++i) starts.push_back(i * (width / 100));
+  for (int32_t i = 0; i < starts.back(); ++i) numbers.push_back({i * 97 % width, 1.0f});
+  const CudaBuffer placed(std::ssize(numbers) * 8), from(std::ssize(starts) * 4), at(std::ssize(positions) * 4);
+  cuda_upload(placed.data(), numbers.data(), placed.bytes(), bench.stream());
+  cuda_upload(from.data(), starts.data(), from.bytes(), bench.stream());
+  cuda_upload(at.data(), positions.data(), at.bytes(), bench.stream());
+  cuda_synchronize(bench.stream());
+  CudaScratch scratch;
+  const auto time = [&](const char* what, int64_t bytes, const std::function<void()>& work) {
+    const std::string name = std::string(what) + ", 8 heads 2048 entries";
+    if (bench.wants(name)) bench.time(name, bytes, 0, 1, work);
+  };
+  const int64_t both = 2 * memory.bytes();
+  time("decode 4 bits to rows", memory.bytes() + packed.bytes(),
+       [&] { decode_rows_cuda(items, scratch, bench.stream()); });
+  time("add products of rank 4", both, [&] { add_products_cuda(products, scratch, bench.stream()); });
+  time("place 1 number in 100", placed.bytes() + from.bytes(), [&] {
+    place_numbers_cuda(rows, static_cast<const int32_t*>(from.data()), static_cast<const PlacedNumber*>(placed.data()),
+                       bench.stream());
+  });
+  const auto* const cos = static_cast<const float*>(tables.data());
+  time("turn keys", both + tables.bytes(), [&] {
+    turn_rows_cuda(rows, {static_cast<const int32_t*>(at.data()), cos, cos + entries * half, half}, bench.stream());
+  });
+}
+
 void bench_selection(Bench& bench) {
   const int64_t entries = bench.shrunk(32768), dim = kLlama.head_dim, pages = entries / kCell, heads = kLlama.q_heads;
   DeviceLayer layer(kLlama, DType::bf16, 1, entries, 1, bench.stream());
@@ -413,6 +470,7 @@ void run(Bench& bench) {
   bench_sums(bench);
   bench_statistics(bench);
   bench_packing(bench);
+  bench_restoring(bench);
   bench_selection(bench);
   bench_matmul(bench);
   bench_fetch(bench);

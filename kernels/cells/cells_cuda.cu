@@ -54,6 +54,29 @@ __global__ void __launch_bounds__(kThreads) store_kernel(const RowStore* stores)
   }
 }
 
+__device__ float load_number(const Cells& from, int64_t at) {
+  switch (from.dtype) {
+    case DType::f32: return static_cast<const float*>(from.data)[at];
+    case DType::f16: return F16::widen(static_cast<const uint16_t*>(from.data)[at]);
+    case DType::bf16: return BF16::widen(static_cast<const uint16_t*>(from.data)[at]);
+  }
+  return 0;
+}
+
+/// Grid: cells, loads. In the order of the cell: what lies together is read together.
+__global__ void __launch_bounds__(kThreads) load_kernel(const RowLoad* loads) {
+  const RowLoad& load = loads[blockIdx.y];
+  const int64_t cell = load.position / kCell + blockIdx.x, end = load.position + load.count;
+  if (cell * kCell >= end) return;
+  for (int64_t i = threadIdx.x; i < kCell * load.from.head_dim; i += kThreads) {
+    const Place place = place_of(load.from, i);
+    const int64_t entry = cell * kCell + place.lane;
+    if (entry < load.position || entry >= end) continue;
+    load.rows[(entry - load.position) * load.row_stride + place.channel] =
+        load_number(load.from, cell * kCell * load.from.head_dim + i);
+  }
+}
+
 template <class Bits>
 __device__ void gather_cell(const EntryGather& gather, int64_t cell) {
   const auto* from = static_cast<const Bits*>(gather.from.data);
@@ -133,6 +156,7 @@ int64_t touched_cells(const RowStore& store) {
   if (store.before == nullptr) return touched_cells(store.position, store.count);
   return store.count == 0 ? 0 : (store.count + kCell - 2) / kCell + 1;  // wherever it begins
 }
+int64_t touched_cells(const RowLoad& load) { return touched_cells(load.position, load.count); }
 int64_t touched_cells(const EntryGather& gather) { return touched_cells(gather.position, gather.count); }
 
 template <class Item>
@@ -147,6 +171,11 @@ int64_t most_cells(std::span<const Item> items) {
 void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream) {
   for (const RowStore& store : stores) require_run(store.to);
   launch_items(store_kernel, stores, most_cells(stores), kThreads, 0, scratch, stream);
+}
+
+void load_rows_cuda(std::span<const RowLoad> loads, CudaScratch& scratch, CudaStream stream) {
+  for (const RowLoad& load : loads) require_run(load.from);
+  launch_items(load_kernel, loads, most_cells(loads), kThreads, 0, scratch, stream);
 }
 
 void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scratch, CudaStream stream) {

@@ -1,6 +1,6 @@
 #pragma once
-// Writing and moving entries of cells on a CUDA device, many heads in one call. Rows, cells and indexes lie on the
-// device; everything is queued on `stream`. Bits are those of cells.h.
+// Writing, reading and moving entries of cells on a CUDA device, many heads in one call. Rows, cells and indexes lie on
+// the device; everything is queued on `stream`. Bits are those of cells.h.
 
 #include <span>
 
@@ -24,6 +24,15 @@ struct RowStore {
 };
 /// The runs must not overlap.
 void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream);
+
+/// load_rows() of one run of cells.
+struct RowLoad {
+  Cells from;
+  int64_t position = 0, count = 0;
+  float* rows = nullptr;  // [count, head_dim]
+  int64_t row_stride = 0;
+};
+void load_rows_cuda(std::span<const RowLoad> loads, CudaScratch& scratch, CudaStream stream);
 
 /// gather_entries() into another run: compaction, or a copy of the listed pages. The target's lanes before `position`
 /// and behind the last entry keep their bits.

@@ -162,13 +162,32 @@ __global__ void __launch_bounds__(kThreads) gather_packed_kernel(const PackedGat
   pack_cell(to, cell);
 }
 
-/// Grid: rows.
-__global__ void __launch_bounds__(kThreads)
-    decode_kernel(PackedEntries from, int64_t position, float* rows, int64_t row_stride) {
-  const int64_t entry = position + blockIdx.x;
-  for (int c = static_cast<int>(threadIdx.x); c < from.head_dim; c += kThreads) {
-    rows[blockIdx.x * row_stride + c] = decoded(from, meta_at(from, entry, c), code_at(from, entry, c));
-  }
+/// Number `i` of an item's rows.
+__device__ float decoded_at(const RowDecode& item, int64_t i) {
+  const int64_t entry = item.position + i / item.from.head_dim;
+  const int c = static_cast<int>(i % item.from.head_dim);
+  return decoded(item.from, meta_at(item.from, entry, c), code_at(item.from, entry, c));
+}
+__device__ float& row_at(const RowDecode& item, int64_t i) {
+  return item.rows[i / item.from.head_dim * item.row_stride + i % item.from.head_dim];
+}
+
+/// Grid: blocks over count * head_dim, items; so are those that add.
+__global__ void __launch_bounds__(kThreads) decode_kernel(const RowDecode* items) {
+  const RowDecode& item = items[blockIdx.y];
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < item.count * item.from.head_dim) row_at(item, i) = decoded_at(item, i);
+}
+
+/// An item, and the factor on what it decodes.
+struct DecodeSum {
+  RowDecode item;
+  float factor = 1;
+};
+__global__ void __launch_bounds__(kThreads) add_decoded_kernel(const DecodeSum* sums) {
+  const auto& [item, factor] = sums[blockIdx.y];
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < item.count * item.from.head_dim) row_at(item, i) = fmaf(factor, decoded_at(item, i), row_at(item, i));
 }
 
 void require_valid(const PackedEntries& p) {
@@ -218,10 +237,18 @@ void gather_packed_values_cuda(std::span<const PackedGather> items, CudaScratch&
   launch_items(gather_packed_kernel, items, blocks, kThreads, kCell * head_dim, scratch, stream);
 }
 
-void decode_rows_cuda(const PackedEntries& from, int64_t position, int64_t count, float* rows, int64_t row_stride,
-                      CudaStream stream) {
-  require_valid(from);
-  launch(decode_kernel, static_cast<unsigned>(count), kThreads, 0, stream, from, position, rows, row_stride);
+void decode_rows_cuda(std::span<const RowDecode> items, CudaScratch& scratch, CudaStream stream,
+                      std::optional<float> added) {
+  int64_t numbers = 0;
+  for (const RowDecode& item : items) {
+    require_valid(item.from);
+    numbers = std::max(numbers, item.count * item.from.head_dim);
+  }
+  const unsigned blocks = blocks_for(numbers, kThreads);
+  if (!added) return launch_items(decode_kernel, items, blocks, kThreads, 0, scratch, stream);
+  std::vector<DecodeSum> sums;
+  for (const RowDecode& item : items) sums.push_back({item, *added});
+  launch_items(add_decoded_kernel, std::span<const DecodeSum>(sums), blocks, kThreads, 0, scratch, stream);
 }
 
 }  // namespace kvarena::kernels

@@ -2,6 +2,7 @@
 // quantize.h on a CUDA device: the same codes, scales and zeros, bit for bit. Rows and what PackedEntries (and its
 // codebook) points to lie on the device, codes at multiples of 16 bytes; everything is queued on `stream`.
 
+#include <optional>
 #include <span>
 
 #include "kernels/cuda/device.h"
@@ -31,8 +32,15 @@ struct PackedGather {
 /// Many heads in one call.
 void gather_packed_values_cuda(std::span<const PackedGather> items, CudaScratch& scratch, CudaStream stream);
 
-/// decode_rows().
-void decode_rows_cuda(const PackedEntries& from, int64_t position, int64_t count, float* rows, int64_t row_stride,
-                      CudaStream stream);
+/// decode_rows() of one head.
+struct RowDecode {
+  PackedEntries from;
+  int64_t position = 0, count = 0;
+  float* rows = nullptr;  // [count, head_dim]
+  int64_t row_stride = 0;
+};
+/// Many heads in one call. With `added` what the codes say is not written but added, times that factor, fused.
+void decode_rows_cuda(std::span<const RowDecode> items, CudaScratch& scratch, CudaStream stream,
+                      std::optional<float> added = std::nullopt);
 
 }  // namespace kvarena::kernels

@@ -42,6 +42,31 @@ TEST_F(CellsCuda, StoredRowsOfManyHeadsHaveTheHostsBits) {
   }
 }
 
+TEST_F(CellsCuda, LoadedRowsOfManyHeadsHaveTheHostsBits) {
+  for (const DType dtype : test::kDTypes) {
+    for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+      const int64_t heads = 3, head_dim = 80;
+      const std::vector<float> rows = normal(60 * head_dim, 3, 100);
+      std::vector<uint16_t> memory = marked_memory(60, head_dim, dtype);
+      Cells from{kind, dtype, head_dim, memory.data()};
+      store_rows(from, 0, 60, rows.data(), head_dim);
+      OnDevice device;
+      std::vector<float> want(static_cast<size_t>(50 * heads * head_dim));
+      auto* got = device.copy(want);
+      std::vector<RowLoad> loads;
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t position = h * 7, count = h == 2 ? 0 : 40 + h;
+        load_rows(from, position, count, &want[static_cast<size_t>(h * head_dim)], heads * head_dim);
+        loads.push_back({from, position, count, got + h * head_dim, heads * head_dim});
+        loads.back().from.data = device.copy(memory);
+      }
+      CudaScratch scratch;
+      load_rows_cuda(loads, scratch, nullptr);
+      test::expect_same_bits(test::from_device(got, std::ssize(want)), want, name_of(dtype));
+    }
+  }
+}
+
 TEST_F(CellsCuda, GatheredEntriesHaveTheHostsBitsAndNeighboursKeepTheirs) {
   const std::vector<std::vector<int32_t>> lists{
       {0, 1, 2, 5, 40, 41, 99}, {16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 64}, {}};

@@ -67,7 +67,11 @@ void expect_equal_codes(CellKind kind, const QuantFormat& format, int64_t head_d
     std::vector<float> want(static_cast<size_t>(count * head_dim));
     decode_rows(host.view, position, count, want.data(), head_dim);
     auto* got = device.memory<float>(count * head_dim);
-    decode_rows_cuda(packed, position, count, got, head_dim, nullptr);
+    const RowDecode items[] = {{packed, position, count, got, head_dim}};
+    decode_rows_cuda(items, scratch, nullptr);
+    test::expect_same_bits(test::from_device(got, count * head_dim), want, what);
+    decode_rows_cuda(items, scratch, nullptr, 0.0625f);
+    for (float& number : want) number = std::fma(0.0625f, number, number);
     test::expect_same_bits(test::from_device(got, count * head_dim), want, what);
   }
 }
