@@ -37,11 +37,13 @@ std::vector<int32_t> DistantView::positions(int64_t kv_head) const {
   return all;
 }
 
-/// The newest query sees every leaving entry, each one before it one fewer: a causal mask over them.
+/// A causal mask over them.
+int64_t DistantView::seeing_leaving(int64_t q_len) const { return std::min(q_len, parts_.leaving->entries(0)); }
+
 LayerQueries DistantView::turned(const LayerQueries& queries, bool leaving) const {
   const LayerShape& shape = parts_.tail->shape();
   const int64_t row = shape.q_heads * shape.head_dim;
-  const int64_t seeing = leaving ? std::min(queries.q_len, parts_.leaving->entries(0)) : queries.q_len;
+  const int64_t seeing = leaving ? seeing_leaving(queries.q_len) : queries.q_len;
   const int64_t first = queries.q_len - seeing;
   return {
       .q = parts_.queries.data() + first * row, .q_len = seeing, .q_stride = row, .position = queries.position + first};

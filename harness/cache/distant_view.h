@@ -22,6 +22,10 @@ class DistantView final : public Segment {
     std::vector<float> queries;  // [q_len, q_heads, head_dim], turned
   };
   explicit DistantView(Parts parts) : parts_(std::move(parts)) {}
+  [[nodiscard]] const Parts& parts() const { return parts_; }
+  /// Of so many queries, the last ones, those that see any leaving entry: the newest sees every one, each before it one
+  /// fewer.
+  [[nodiscard]] int64_t seeing_leaving(int64_t q_len) const;
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;

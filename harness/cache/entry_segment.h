@@ -53,6 +53,8 @@ class EntrySegment final : public Segment {
   [[nodiscard]] int64_t drops() const { return drops_; }
   /// Such a copy was made: intact() and rewritten() count from now on.
   void mark();
+  /// Whether the copy still holds all that the segment does, and nothing else.
+  [[nodiscard]] bool unchanged_since_mark() const;
   /// Until the segment changes, or is given null, that copy computes probabilities in its place. It is as of the last
   /// mark(); clones do not know it.
   void look_up_in(EntryCopy* copy) { copy_ = copy; }
@@ -109,7 +111,6 @@ class EntrySegment final : public Segment {
   void become_ragged();
   void change_version();
   void note_rewritten(int64_t kv_head, int64_t entry);
-  [[nodiscard]] bool unchanged_since_mark() const;
 
   LayerShape shape_;
   LedgerPtr ledger_;

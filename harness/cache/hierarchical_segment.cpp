@@ -79,6 +79,16 @@ void HierarchicalSegment::take(EntrySegment& tail, int64_t n) {
   }
 }
 
+std::optional<Restoration> HierarchicalSegment::restoration() const {
+  AddedCodes keys{.heads = {}, .factor = kStep}, values = keys;
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+    keys.heads.push_back(lower(h, CellKind::keys));
+    values.heads.push_back(lower(h, CellKind::values));
+  }
+  return Restoration{.stored = upper_.get(),
+                     .steps = {.keys = in_order(std::move(keys)), .values = in_order(std::move(values))}};
+}
+
 int64_t HierarchicalSegment::bytes() const {
   int64_t total = upper_->bytes();
   for (const Lower& head : lower_) total += head.keys.bytes() + head.values.bytes();

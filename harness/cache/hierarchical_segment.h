@@ -4,6 +4,7 @@
 
 #include "harness/cache/layer_cache.h"
 #include "harness/cache/quantized_segment.h"
+#include "harness/cache/restoration.h"
 
 namespace kvarena {
 
@@ -12,7 +13,7 @@ namespace kvarena {
 ///   lower plane  w = round(16 (x - (u s + lo)) / s), -8 .. 7, both say  (u + w / 16) s + lo
 /// Both planes share s and lo, which are stored in 16 bits: codes are half of 8 bits each. Keys are grouped per channel
 /// along tokens, values per token along channels.
-class HierarchicalSegment final : public PackedSegment {
+class HierarchicalSegment final : public PackedSegment, public Restorable {
  public:
   /// `key_group` entries of a channel share a scale; `value_group` channels of a value, which must divide head_dim.
   HierarchicalSegment(const LayerShape& shape, int64_t key_group, int64_t value_group, LedgerPtr ledger);
@@ -25,6 +26,9 @@ class HierarchicalSegment final : public PackedSegment {
   [[nodiscard]] const LayerShape& shape() const override { return shape_; }
   /// The same entries as the upper plane says them.
   [[nodiscard]] const QuantizedSegment& upper() const { return *upper_; }
+  [[nodiscard]] uint64_t version() const override { return upper_->version(); }
+  /// The upper plane, to which the lower one is added.
+  [[nodiscard]] std::optional<Restoration> restoration() const override;
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return upper_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return upper_->positions(kv_head); }

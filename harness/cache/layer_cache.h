@@ -96,7 +96,10 @@ enum class HookReach : uint8_t {
   nothing,      // none of them does anything
   rows,         // they and their readers look at what they are shown; after_attention() may change the cache
   selection,    // the same, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
-  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (ReplacedView)
+  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (ReplacedView), or
+                // of its upper plane alone (UpperView)
+  view,         // or of what lies elsewhere: parts of it, some at one distance, in slots (JoinedView, DistantView,
+                // IndexedSegment over another segment than the tail)
   attention,    // they choose otherwise what is attended to
 };
 

@@ -4,6 +4,7 @@
 
 #include "harness/cache/entry_segment.h"
 #include "harness/cache/picked_segment.h"
+#include "harness/cache/versions.h"
 
 namespace kvarena {
 
@@ -40,6 +41,9 @@ class LowRankSegment final : public Segment {
   [[nodiscard]] std::unique_ptr<PickedSegment> pick(const std::vector<std::vector<int32_t>>& lists) const;
   /// The entries kept exactly.
   [[nodiscard]] const PickedSegment& exact() const { return *exact_; }
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }
+  /// A number that no other content has.
+  [[nodiscard]] uint64_t version() const { return version_; }
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t /*kv_head*/) const override { return n_; }
@@ -68,6 +72,7 @@ class LowRankSegment final : public Segment {
   std::vector<LedgerVector<std::byte>> values_;  // [kv_heads], cells, on the host
   std::unique_ptr<PickedSegment> exact_;
   std::shared_ptr<const KeyRotation> rotation_;
+  uint64_t version_ = new_version();
 };
 
 }  // namespace kvarena

@@ -214,6 +214,43 @@ void MergedSegment::restore(const MergedPair::Side& side, std::vector<float>& ro
   }
 }
 
+std::vector<RestorationStep> MergedSegment::steps(const std::vector<const MergedPair::Side*>& sides) const {
+  const LayerShape& shape = pair_->shape();
+  ScaledEntries scaled{.read = [this, sides](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
+    for (int64_t entry = first; entry < first + count; ++entry) {
+      for (const MergedPair::Side* side : sides) to.push_back({.factor = factor(*side, entry)});
+    }
+  }};
+  if (!upper_) return in_order(std::move(scaled));
+  const auto retained = [sides, shape](int64_t first, int64_t count,
+                                       std::vector<std::vector<kernels::PlacedNumber>>& to) {
+    const size_t before = to.size();
+    to.resize(before + static_cast<size_t>(count));
+    std::vector<float> row(static_cast<size_t>(shape.head_dim));
+    for (size_t head = 0; head < sides.size(); ++head) {
+      const MergedPair::Rows& rows = sides[head]->upper;
+      for (auto at = std::ranges::lower_bound(rows.entries, first); at != rows.entries.end() && *at < first + count;
+           ++at) {
+        kernels::load_rows(rows_of(shape, rows.data), at - rows.entries.begin(), 1, row.data(), shape.head_dim);
+        for (size_t c = 0; c < row.size(); ++c) {
+          const size_t channel = head * row.size() + c;
+          to[before + static_cast<size_t>(*at - first)].push_back({static_cast<int32_t>(channel), row[c]});
+        }
+      }
+    }
+  };
+  return in_order(std::move(scaled), PlacedNumbers{.read = retained});
+}
+
+std::optional<Restoration> MergedSegment::restoration() const {
+  std::vector<const MergedPair::Side*> keys, values;
+  for (const MergedPair::Head& head : pair_->heads_) {
+    keys.push_back(&head.keys);
+    values.push_back(&head.values);
+  }
+  return Restoration{.stored = &pair_->shared_, .steps = {.keys = steps(keys), .values = steps(values)}};
+}
+
 void MergedSegment::read(int64_t kv_head, float* keys, float* values) const {
   const MergedPair::Head& head = pair_->heads_[kv_head];
   auto [shared_keys, shared_values] = entries_of(pair_->shared_, kv_head);

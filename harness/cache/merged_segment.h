@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "harness/cache/entry_segment.h"
+#include "harness/cache/restoration.h"
+#include "harness/cache/versions.h"
 
 namespace kvarena {
 
@@ -75,11 +77,13 @@ class MergedPair {
 };
 
 /// One layer's view of a pair.
-class MergedSegment final : public Segment {
+class MergedSegment final : public Segment, public Restorable {
  public:
   MergedSegment(std::shared_ptr<MergedPair> pair, bool upper) : pair_(std::move(pair)), upper_(upper) {}
 
   [[nodiscard]] MergedPair& pair() { return *pair_; }
+  [[nodiscard]] uint64_t version() const override { return version_; }
+  [[nodiscard]] std::optional<Restoration> restoration() const override;
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return pair_->shared_.entries(kv_head); }
@@ -101,6 +105,8 @@ class MergedSegment final : public Segment {
   [[nodiscard]] float factor(const MergedPair::Side& side, int64_t entry) const {
     return side.factors[2 * entry + (upper_ ? 1 : 0)];
   }
+  /// What makes shared rows this layer's own: sides [kv_heads].
+  [[nodiscard]] std::vector<RestorationStep> steps(const std::vector<const MergedPair::Side*>& sides) const;
   /// This layer's rows [entries, head_dim]: shared ones scaled, retained ones put in.
   void restore(const MergedPair::Side& side, std::vector<float>& rows) const;
   /// Scores [entries] of one query row of a kv head, -inf where it does not see an entry.
@@ -108,6 +114,7 @@ class MergedSegment final : public Segment {
 
   std::shared_ptr<MergedPair> pair_;
   bool upper_;
+  uint64_t version_ = new_version();
 };
 
 }  // namespace kvarena

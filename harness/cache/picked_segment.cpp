@@ -50,13 +50,14 @@ int64_t PickedSegment::bytes() const {
   return static_cast<int64_t>(total);
 }
 
+kernels::HeadRun PickedSegment::run(int64_t kv_head) const {
+  const Head& head = heads_[kv_head];
+  return {.keys = head.keys.data(), .values = head.values.data(), .entries = entries(kv_head)};
+}
+
 std::vector<kernels::HeadRun> PickedSegment::runs() const {
   std::vector<kernels::HeadRun> runs;
-  for (const Head& head : heads_) {
-    runs.push_back({.keys = head.keys.data(),
-                    .values = head.values.data(),
-                    .entries = static_cast<int64_t>(head.positions.size())});
-  }
+  for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
   return runs;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // Entries put together for a step, or kept by themselves: each head its own, at any positions.
 
+#include <span>
+
 #include "harness/cache/segment.h"
 
 namespace kvarena {
@@ -13,6 +15,9 @@ class PickedSegment final : public Segment {
 
   /// key, value [head_dim]; rounded to the layer's type.
   void add(int64_t kv_head, int32_t position, const float* key, const float* value);
+
+  /// A head's entries as the attention kernels see them.
+  [[nodiscard]] kernels::HeadRun run(int64_t kv_head) const;
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::ragged; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override {
@@ -51,6 +56,8 @@ class JoinedView final : public Segment {
  public:
   /// Parts hold the same number of entries of every head.
   JoinedView(int64_t head_dim, std::unique_ptr<Segment> own, std::vector<const Segment*> borrowed);
+  /// Its own first.
+  [[nodiscard]] std::span<const Segment* const> parts() const { return parts_; }
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;

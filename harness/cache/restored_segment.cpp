@@ -119,6 +119,13 @@ std::vector<int32_t> RestoredSegment::positions(int64_t kv_head) const {
   return positions(kv_head, 0, entries(kv_head));
 }
 
+std::optional<Restoration> RestoredSegment::restoration() const {
+  const auto at = [this](int64_t kv_head, int64_t first, int64_t count) { return positions(kv_head, first, count); };
+  std::optional<RestorationSteps> steps = supplement_->in_words(at);
+  if (!steps) return std::nullopt;
+  return Restoration{.stored = codes_.get(), .steps = std::move(*steps)};
+}
+
 int64_t RestoredSegment::bytes() const {
   int64_t total = codes_->bytes() + supplement_->bytes();
   for (const auto& list : positions_) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));

@@ -4,6 +4,7 @@
 // at a time into scratch that stays in the cache, lets the supplement complete it, and attends to that.
 
 #include "harness/cache/quantized_segment.h"
+#include "harness/cache/restoration.h"
 
 namespace kvarena {
 
@@ -57,12 +58,16 @@ class Supplement {
   virtual void complete(int64_t /*first*/, const EntryBlock& /*prepared*/, const EntryBlock& /*decoded*/) {}
   /// Turns what codes say into keys and values.
   virtual void restore(RestoredChunk& chunk) const = 0;
+  /// restore() in words, for a device; none where they do not say it.
+  [[nodiscard]] virtual std::optional<RestorationSteps> in_words(const PositionReader& /*positions*/) const {
+    return std::nullopt;
+  }
 
   [[nodiscard]] virtual int64_t bytes() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const = 0;
 };
 
-class RestoredSegment final : public PackedSegment {
+class RestoredSegment final : public PackedSegment, public Restorable {
  public:
   RestoredSegment(const LayerShape& shape, const QuantizedFormat& format, std::unique_ptr<Supplement> supplement,
                   LedgerPtr ledger);
@@ -73,6 +78,8 @@ class RestoredSegment final : public PackedSegment {
   void pack_values(int64_t /*n*/) override {}
   [[nodiscard]] int64_t unpacked_values() const override { return 0; }
   [[nodiscard]] const LayerShape& shape() const override { return shape_; }
+  [[nodiscard]] uint64_t version() const override { return codes_->version(); }
+  [[nodiscard]] std::optional<Restoration> restoration() const override;
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return codes_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;

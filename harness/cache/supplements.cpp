@@ -56,6 +56,16 @@ void SparseRows::append(const std::vector<Element>& elements) {
   }
 }
 
+PlacedNumbers SparseRows::in_words() const {
+  return {.read = [this](int64_t first, int64_t count, std::vector<std::vector<kernels::PlacedNumber>>& to) {
+    const size_t before = to.size();
+    to.resize(before + static_cast<size_t>(count));
+    visit(first, count, [&](int64_t i, int64_t channel, float value) {
+      to[before + static_cast<size_t>(i)].push_back({.channel = static_cast<int32_t>(channel), .value = value});
+    });
+  }};
+}
+
 void SparseRows::shrink() {
   counts_.shrink_to_fit();
   starts_.shrink_to_fit();
@@ -92,6 +102,11 @@ void RotaryKeys::turn(float* rows, const std::vector<int32_t>& by) const {
                    .rotary = 2 * half(),
                    .cos = cos.data(),
                    .sin = sin.data()});
+}
+
+std::vector<RestorationStep> RotaryKeys::in_words(const PositionReader& positions) const {
+  if (half() == 0) return {};
+  return in_order(TurnedKeys{.frequencies = frequencies_, .positions = positions});
 }
 
 void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {

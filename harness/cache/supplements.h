@@ -29,6 +29,8 @@ class SparseRows {
       }
     }
   }
+  /// The same in words, which are valid as long as the rows are.
+  [[nodiscard]] PlacedNumbers in_words() const;
   /// Gives back memory held for growth.
   void shrink();
   [[nodiscard]] int64_t bytes() const;
@@ -55,6 +57,8 @@ class RotaryKeys {
   void redo(float* rows, const std::vector<int32_t>& positions) const;
   /// Turns f32 cells to their positions.
   void apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const;
+  /// The same in words: no step where there is no rotation.
+  [[nodiscard]] std::vector<RestorationStep> in_words(const PositionReader& positions) const;
 
  private:
   [[nodiscard]] int64_t half() const { return static_cast<int64_t>(frequencies_->size()); }

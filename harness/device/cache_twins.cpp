@@ -17,8 +17,7 @@ std::vector<uint64_t> versions_of(const LayerCache& layer) {
   std::vector<uint64_t> versions;
   for (const auto& segment : layer.segments()) {
     const auto* entries = dynamic_cast<const EntrySegment*>(segment.get());
-    versions.push_back(entries != nullptr ? entries->version()
-                                          : dynamic_cast<const QuantizedSegment&>(*segment).version());
+    versions.push_back(entries != nullptr ? entries->version() : front_version(*segment));
   }
   return versions;
 }
@@ -28,6 +27,15 @@ int64_t bytes_of(const KvCache& host, int64_t tokens) {
   int64_t bytes = 0;
   for (const LayerCache& layer : host.layers) bytes += layer.shape().entry_bytes() * tokens;
   return bytes;
+}
+
+/// Whether some run of a new copy has to be filled from the host.
+bool any_goes_up(const KvCache& host, const std::vector<bool>& alike) {
+  if (alike.empty()) return host.length > 0;
+  for (size_t layer = 0; layer < host.layers.size(); ++layer) {
+    if (!alike[layer] && DeviceCache::entries_in_run(host.layers[layer], 0) > 0) return true;
+  }
+  return false;
 }
 
 /// Entries that the copy may hold in vain beside as many as are left, before it is made anew.
@@ -90,8 +98,9 @@ class DeviceTwin::SegmentCopy final : public EntryCopy {
                                        const std::vector<std::vector<int32_t>>* listed, const float* lse, float* sums,
                                        int64_t row_stride) override {
     if (causal && !front_ && !holds_newest(queries.q_len)) return false;
-    AttentionSums::Entries entries{.shape = cache_->shape(layer_),
-                                   .runs = front_ ? cache_->fronts(layer_)[*front_].runs() : cache_->runs(layer_)};
+    AttentionSums::Entries entries{
+        .shape = cache_->shape(layer_),
+        .runs = front_ ? std::get<PackedFront>(cache_->fronts(layer_)[*front_]).runs() : cache_->runs(layer_)};
     if (!front_) entries.lists = cache_->kept(layer_);
     if (listed != nullptr) entries.lists = *listed;
     const std::scoped_lock lock(all_->mutex_);
@@ -185,6 +194,18 @@ std::vector<int32_t> DeviceTwin::positions_of(size_t layer, int64_t kv_head) con
   return count_from(cache_->length() - entries, entries);
 }
 
+std::vector<bool> DeviceTwin::alike(const KvCache& host) const {
+  if (!cache_ || layers_.size() != host.layers.size() || cache_->length() != host.length || cache_->any_dropped())
+    return {};
+  std::vector<bool> alike;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const LayerCache& layer = host.layers[i];
+    alike.push_back(layers_[i].tokens == host.length && layers_[i].versions == versions_of(layer) &&
+                    layer.tail().unchanged_since_mark());
+  }
+  return alike;
+}
+
 void DeviceTwin::take_rewritten(const KvCache& host, int64_t layers) {
   std::vector<RewrittenEntries> heads;
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -266,13 +287,17 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
     KvCache& host = *hosts[i];
     const int64_t needed = host.length + tokens[i];
     if (!twins[i]->follow(host, visited)) {
-      std::optional<DeviceCache> former = std::exchange(twins[i]->cache_, std::nullopt);
-      const int64_t expected = std::max(needed, host.prompt_length) + kAnswer;
+      const std::vector<bool> alike = twins[i]->alike(host);
+      // What is alike stays where it is as long as there is room.
+      const bool stays = std::ranges::count(alike, true) > 0 && twins[i]->cache_->capacity() >= needed;
+      const int64_t expected = stays ? needed : std::max(needed, host.prompt_length) + kAnswer;
+      FormerCache former{.cache = std::exchange(twins[i]->cache_, std::nullopt)};
+      if (stays) former.alike = alike;
       make_room(bytes_of(host, expected), twins);
+      uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
       twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former), visited));
       twins[i]->layers_.resize(host.layers.size());
       twins[i]->remember(host);
-      uploads_ += host.length > 0 ? 1 : 0;
     } else {
       if (needed > twins[i]->cache_->capacity()) make_room(bytes_of(host, needed), twins);  // it moves: both at once
       twins[i]->take_new(host, visited);
@@ -303,8 +328,10 @@ CacheTwins::Lookup::Lookup(KvCache& host, int64_t layer) : host_(&host.layers[st
     alone = alone && twin.cache_->held(layer, head) == tail.entries(head);
   if (alone) tail.look_up_in(copy_of(std::nullopt));
   for (size_t front = 0; const auto& segment : host_->segments()) {
+    if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
     if (auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get()); packed != nullptr)
-      packed->look_up_in(copy_of(front++));
+      packed->look_up_in(copy_of(front));
+    ++front;
   }
 }
 

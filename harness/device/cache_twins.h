@@ -33,6 +33,8 @@ class DeviceTwin final : public CacheTwin {
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
   /// The same of entries that a layer's tail let go; false when that is better copied anew.
   [[nodiscard]] bool follow_drops(const LayerCache& host, size_t layer);
+  /// [layers] whose runs are what they were; empty where none can be.
+  [[nodiscard]] std::vector<bool> alike(const KvCache& host) const;
   /// Takes over what the host has overwritten since in its first `layers` layers.
   void take_rewritten(const KvCache& host, int64_t layers);
   /// Takes over what it has got elsewhere since, and what it has overwritten in the layers that count.
@@ -88,7 +90,7 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   void add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
                 std::span<const kernels::QuerySum> sums);
 
-  /// Caches that were copied whole, and copies that made room for others.
+  /// Caches that were copied whole, but for layers that stayed, and copies that made room for others.
   [[nodiscard]] int64_t uploads() const { return uploads_; }
   [[nodiscard]] int64_t evictions() const { return evictions_; }
   /// How often copies computed probabilities.

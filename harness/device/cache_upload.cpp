@@ -62,7 +62,7 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
     }
     for (const auto& segment : layer.segments()) {
       if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
-      if (std::string why = PackedFront::cannot_hold(*segment); !why.empty()) return why;
+      if (std::string why = cannot_front(*segment, layers[i]); !why.empty()) return why;
     }
     const bool windowed = layers[i].window > 0 && std::cmp_less(i, visited);
     for (int64_t head = 0; windowed && head < layers[i].kv_heads; ++head) {
@@ -76,19 +76,18 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
 void DeviceCache::follow_packed(const KvCache& host) {
   bool changed = false;
   for (size_t layer = 0; layer < fronts_.size(); ++layer) {
-    std::vector<PackedFront>& fronts = fronts_[layer];
+    std::vector<CacheFront>& fronts = fronts_[layer];
     size_t count = 0;
     for (const auto& segment : host.layers[layer].segments()) {
-      const auto* packed = dynamic_cast<const QuantizedSegment*>(segment.get());
-      if (packed == nullptr) continue;
+      if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
       if (count == fronts.size()) {
-        fronts.emplace_back(*packed, maps_, *uploads_);
+        fronts.push_back(make_front(*segment, layers_[layer], shared_, *uploads_));
         changed = true;
-      } else if (!fronts[count].is_of(*packed)) {
-        fronts[count] = PackedFront(*packed, maps_, *uploads_);
+      } else if (!is_front_of(fronts[count], *segment)) {
+        fronts[count] = make_front(*segment, layers_[layer], shared_, *uploads_);
         changed = true;
       } else {
-        changed = fronts[count].follow(*packed, *uploads_) || changed;
+        changed = follow(fronts[count], *segment, *uploads_) || changed;
       }
       ++count;
     }
@@ -100,8 +99,23 @@ void DeviceCache::follow_packed(const KvCache& host) {
   ++moves_;
 }
 
-DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens,
-                         std::optional<DeviceCache> former, int64_t visited)
+/// Capacities agree where runs are taken over: where a head's memory begins follows from it.
+void DeviceCache::take_over(FormerCache former, int64_t tokens) {
+  if (!former.cache) return;
+  DeviceCache& from = *former.cache;
+  fronts_ = std::move(from.fronts_);
+  shared_ = std::move(from.shared_);
+  uploads_ = std::move(from.uploads_);
+  if (former.alike.empty() || from.capacity_ < tokens) return;
+  capacity_ = from.capacity_;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    PlacedMemory& memory = memory_.emplace_back();
+    if (former.alike[layer]) memory = std::move(from.memory_[layer]);
+  }
+}
+
+DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, FormerCache former,
+                         int64_t visited)
     : DeviceCache(std::move(layers), Placement::device) {
   if (const std::string why = cannot_hold(layers_, host, visited); !why.empty()) {
     fail({.place = "a cache that goes to the device",
@@ -112,12 +126,9 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
           .action = "run this method on the host"});
   }
   prompt_length = host.prompt_length;
-  if (former) {
-    fronts_ = std::move(former->fronts_);
-    maps_ = std::move(former->maps_);
-    uploads_ = std::move(former->uploads_);
-  }
-  former.reset();  // its memory is free for this one's
+  const std::vector<bool> alike = former.alike;
+  take_over(std::move(former), host.length + tokens);  // the rest of its memory is free for this one's
+  const bool keeps = !memory_.empty();
   follow_packed(host);
   const int64_t kv_heads = layers_.front().kv_heads;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
@@ -128,9 +139,12 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
       if (missing > 0) first_kept_ = host.length;
     }
   }
+  for (int64_t layer = 0; keeps && layer < std::ssize(layers_); ++layer) {
+    if (!alike[layer]) memory_[layer] = PlacedMemory(Placement::device, first_byte(layer, kv_heads, capacity_));
+  }
   reserve(host.length + tokens, nullptr);
   length_ = host.length;
-  upload(host, 0);
+  upload(host, 0, keeps ? alike : std::vector<bool>(layers_.size()));
 }
 
 void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {
@@ -163,12 +177,13 @@ void DeviceCache::take_newest(const KvCache& host) {
   const int64_t first = length_;
   reserve(host.length, nullptr);
   length_ = host.length;
-  upload(host, first);
+  upload(host, first, std::vector<bool>(layers_.size()));
 }
 
 /// Whole cells, of which the first may hold some that are there.
-void DeviceCache::upload(const KvCache& host, int64_t first) {
+void DeviceCache::upload(const KvCache& host, int64_t first, const std::vector<bool>& there) {
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    if (there[layer]) continue;
     const LayerShape& shape = layers_[layer];
     const std::vector<const EntrySegment*> segments = segments_of(host.layers[layer]);
     for (int64_t head = 0; head < shape.kv_heads; ++head) {

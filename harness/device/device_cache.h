@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
-#include "harness/device/packed_front.h"
+#include "harness/device/cache_front.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cells/cells_cuda.h"
 
@@ -42,6 +42,8 @@ struct RewrittenEntries {
   std::vector<float> rows;      // [2, places, head_dim]: keys, then values
 };
 
+struct FormerCache;
+
 /// The entries of each layer and kv head, one for every token unless some were dropped before the cache came to the
 /// device. Those that came packed stay so, in front of a run of the others, which takes what is new. Keys lie in cells,
 /// in host memory entry by entry, so that single entries are single pieces on the bus. Used by one DeviceModel at a
@@ -55,7 +57,7 @@ class DeviceCache {
   /// where entries were dropped, kept() lists those that are left.
   [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
   /// Packed entries of a layer, oldest first.
-  [[nodiscard]] std::span<const PackedFront> fronts(int64_t layer) const { return fronts_[layer]; }
+  [[nodiscard]] std::span<const CacheFront> fronts(int64_t layer) const { return fronts_[layer]; }
   /// Why a cache of such layers on the device, of which the first `visited` will be attended to, cannot hold what
   /// `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,
@@ -63,10 +65,9 @@ class DeviceCache {
   /// Of a layer of the host's, those that are not packed.
   [[nodiscard]] static int64_t entries_in_run(const LayerCache& host, int64_t kv_head);
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
-  /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same packed segments is taken over.
-  /// Throws UserError where it cannot.
-  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, std::optional<DeviceCache> former,
-              int64_t visited);
+  /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same is taken over. Throws UserError
+  /// where it cannot.
+  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, FormerCache former, int64_t visited);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
   /// Of a cache on the device.
@@ -121,8 +122,10 @@ class DeviceCache {
     kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
   };
 
-  /// Brings what the host's heads hold from token `first` on, of length() tokens.
-  void upload(const KvCache& host, int64_t first);
+  /// Brings what the host's heads hold from token `first` on, of length() tokens, but of layers that have it.
+  void upload(const KvCache& host, int64_t first, const std::vector<bool>& there);
+  /// Takes over the fronts and, where they are alike and there is room, the runs of another cache of the same length.
+  void take_over(FormerCache former, int64_t tokens);
   /// Room for so many tokens.
   void reserve(int64_t tokens, kernels::CudaStream stream);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
@@ -152,8 +155,8 @@ class DeviceCache {
   std::vector<std::vector<std::vector<int32_t>>> kept_;  // [layers][kv_heads], see keep(); empty where all are there
   int64_t first_kept_ = 0;                               // every token from this one on is in the runs
   std::vector<PlacedMemory> memory_;                     // [layers]: [kv_heads][keys, values][capacity - dropped]
-  std::vector<std::vector<PackedFront>> fronts_;         // [layers], oldest first
-  HeadMapStore maps_;                                    // of fronts_
+  std::vector<std::vector<CacheFront>> fronts_;          // [layers], oldest first
+  RestoreShared shared_;                                 // by fronts_
   std::unique_ptr<SmallUploads> uploads_ = std::make_unique<SmallUploads>();
   std::unique_ptr<kernels::CudaScratch> rewrites_ = std::make_unique<kernels::CudaScratch>();
 
@@ -168,6 +171,12 @@ class DeviceCache {
   int64_t room_ = 0;                        // entries of a head that a window takes
   std::vector<std::vector<int32_t>> held_;  // [kv_heads] positions that every layer's window holds, in its order
   int64_t fetched_entries_ = 0;
+};
+
+/// A cache that another one takes the place of: what both hold need not go up again.
+struct FormerCache {
+  std::optional<DeviceCache> cache;
+  std::vector<bool> alike;  // [layers]: the host has changed nothing of the runs since; empty: of none
 };
 
 }  // namespace kvarena::device

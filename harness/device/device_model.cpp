@@ -147,6 +147,8 @@ int64_t DeviceModel::Impl::make_room(Bring bring) {
     mapped.at_least(rows * config.q_heads * shape().head_dim, moves);
     own.at_least(rows * config.q_heads * (shape().head_dim + 2), moves);
   }
+  restored_at_once = most_restored();
+  restored.at_least(RestoreRoom::numbers(restored_at_once, shape()), moves);
   if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
                     {.layers = depth,
@@ -295,8 +297,7 @@ const std::vector<LayerShape>& DeviceModel::shapes() const { return impl_->shape
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
 }
-DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, std::optional<DeviceCache> former,
-                                   int64_t visited) const {
+DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, FormerCache former, int64_t visited) const {
   return {impl_->shapes, cache, tokens, std::move(former), visited > 0 ? visited : impl_->config.layers};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }

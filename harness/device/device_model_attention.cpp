@@ -77,140 +77,12 @@ kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t 
           .state = part_of(all, first_row)};
 }
 
-/// What sequences attend to that leave it to the host, which gets the layer's rows for it.
-void DeviceModel::Impl::choose_on_host(int64_t layer) {
-  if (!any_chooses()) return;
-  kernels::cuda_synchronize(compute.stream());
-  std::vector<int32_t> all;
-  std::vector<std::byte> exact;
-  const auto add = [&](std::span<const int32_t> list, std::vector<IndexList>& lists) {
-    lists.push_back({.entries = nullptr, .count = std::ssize(list)});
-    all.insert(all.end(), list.begin(), list.end());
-  };
-  for (Sequence& s : sequences) {
-    s.chosen.clear();
-    s.chosen_packed.clear();
-    s.exact.clear();
-    if (s.pass->choice == nullptr) continue;
-    const LayerChoice choice = s.pass->choice->choose(layer, brought.layer(layer, s.first_row));
-    for (const std::span<const int32_t> list : choice.entries) add(list, s.chosen);
-    if (choice.packed != nullptr) {
-      for (const std::vector<int32_t>& list : *choice.packed) add(list, s.chosen_packed);
-    }
-    for (int64_t head = 0; choice.exact != nullptr && head < shape().kv_heads; ++head) {
-      const kernels::HeadRun& run = s.exact.emplace_back(choice.exact->run(head));
-      for (const void* cells : {run.keys, run.values}) {
-        const auto* const first = static_cast<const std::byte*>(cells);
-        exact.insert(exact.end(), first, first + kernels::cell_bytes(run.entries, shape().head_dim, options.cache));
-      }
-    }
-  }
-  all.push_back(0);  // a null index would list everything
-  const auto* at =
-      static_cast<const int32_t*>(choices.upload(all.data(), std::ssize(all) * int64_t{4}, compute.stream()));
-  for (Sequence& s : sequences) at = IndexList::place(s.chosen_packed, IndexList::place(s.chosen, at));
-  upload_exact(exact);
-}
-
-/// The entries that sequences' `exact` points to, one behind the other; from then on it points to them there.
-void DeviceModel::Impl::upload_exact(std::span<const std::byte> cells) {
-  if (cells.empty()) return;
-  const auto* at =
-      static_cast<const std::byte*>(exact_entries.upload(cells.data(), std::ssize(cells), compute.stream()));
-  for (Sequence& s : sequences) {
-    for (kernels::HeadRun& run : s.exact) {
-      const int64_t bytes = kernels::cell_bytes(run.entries, shape().head_dim, options.cache);
-      run.keys = at;
-      run.values = at + bytes;
-      at += 2 * bytes;
-    }
-  }
-}
-
-/// A sequence whose rows all attend to what the host chose.
-void DeviceModel::Impl::add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from,
-                                   const kernels::AttentionState& all, AttentionCall& call) const {
-  kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row, s.rows, from, all));
-  problem.runs = call.runs.data() + call.runs.size();
-  const size_t lists_of_head = s.chosen.size() / static_cast<size_t>(shape().kv_heads);
-  for (size_t i = 0; i < s.chosen.size(); ++i) {
-    const auto head = static_cast<int64_t>(i / lists_of_head);
-    call.runs.push_back({.keys = s.cache->cells(layer, head, CellKind::keys).data,
-                         .values = s.cache->cells(layer, head, CellKind::values).data,
-                         .entries = s.most - s.cache->dropped(layer)[head],
-                         .index = s.chosen[i].entries,
-                         .index_count = s.chosen[i].count});
-  }
-  call.growth.emplace_back();
-}
-
 kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
   return {.problems = problems,
           .q_heads = config.q_heads,
           .kv_heads = shape().kv_heads,
           .head_dim = shape().head_dim,
           .scale = attention.scale()};
-}
-
-bool DeviceModel::Impl::any_mapped() const {
-  return std::ranges::any_of(sequences, [](const Sequence& s) {
-    return s.cache != nullptr && std::ranges::any_of(s.cache->fronts_, [](const std::vector<PackedFront>& fronts) {
-             return std::ranges::any_of(fronts, &PackedFront::is_mapped);
-           });
-  });
-}
-
-/// The packed entries of all sequences; a sequence's own one after the other, since they go to one state.
-void DeviceModel::Impl::attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
-                                      kernels::CudaScratch& with) {
-  for (size_t turn = 0;; ++turn) {
-    std::vector<FrontPass> fronts;
-    for (const Sequence& s : sequences) {
-      if (s.cache == nullptr || turn >= s.cache->fronts_[layer].size()) continue;
-      fronts.push_back({&s, &s.cache->fronts_[layer][turn]});
-    }
-    if (fronts.empty()) return;
-    attend_fronts(fronts, from, all, with);
-  }
-}
-
-/// Where keys were mapped, mapped queries attend; where values were, to a state of their own, which is freed of the map
-/// before it joins the others.
-void DeviceModel::Impl::attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from,
-                                      const kernels::AttentionState& all, kernels::CudaScratch& with) {
-  const int64_t d = shape().head_dim, heads = config.q_heads, width = heads * d;
-  const kernels::AttentionState apart{
-      .out = own.data(), .max = own.data() + rows * width, .sum = own.data() + rows * (width + heads)};
-  std::vector<kernels::AttendProblem> problems;
-  std::vector<std::vector<kernels::HeadRun>> listed(fronts.size());
-  for (size_t i = 0; i < fronts.size(); ++i) {
-    const auto& [s, front] = fronts[i];
-    kernels::AttendProblem& problem = problems.emplace_back(problem_of(s->first_row, s->rows, from, all));
-    listed[i] = front->runs();
-    for (size_t head = 0; head < s->chosen_packed.size(); ++head) {
-      listed[i][head].index = s->chosen_packed[head].entries;
-      listed[i][head].index_count = s->chosen_packed[head].count;
-    }
-    problem.runs = listed[i].data();
-    if (front->key_maps() != nullptr) {
-      float* const queries = mapped.data() + s->first_row * width;
-      front->key_maps()->apply(problem.q, from.q_stride, s->rows, heads, queries, compute.stream());
-      problem.q = queries;
-      problem.q_token_stride = width;
-    }
-    if (front->value_maps() == nullptr) continue;
-    problem.state = part_of(apart, s->first_row);
-    kernels::init_attention_cuda(problem.state, s->rows, heads, d, compute.stream());
-  }
-  kernels::attend_cuda(attend_args(problems), with, compute.stream());
-  for (const auto& [s, front] : fronts) {
-    if (front->value_maps() == nullptr) continue;
-    kernels::AttentionState freed = part_of(apart, s->first_row);
-    float* const values = mapped.data() + s->first_row * width;
-    front->value_maps()->apply(freed.out, width, s->rows, heads, values, compute.stream());
-    freed.out = values;
-    kernels::merge_attention_cuda(part_of(all, s->first_row), freed, s->rows * heads, d, compute.stream());
-  }
 }
 
 /// A sequence whose tokens follow each other.
@@ -221,7 +93,7 @@ void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const Attentio
   kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row, s.rows, from, all));
   problem.runs = call.runs.data() + call.runs.size();
   problem.causal = true;
-  problem.window = shapes[layer].window;
+  problem.window = s.choice.window > 0 ? s.choice.window : shapes[layer].window;
   const bool kept = !s.kept.empty() && !s.kept[layer].empty(), chosen = cache.chosen_ && !on_host(s);
   const int32_t* index = told.lists + s.first_list;
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
@@ -277,17 +149,6 @@ void DeviceModel::Impl::attend_shared(int64_t layer, const AttentionRows& from, 
   if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
 }
 
-/// What the host chose to be there beside a layer's own entries.
-void DeviceModel::Impl::attend_exact(const AttentionRows& from, const kernels::AttentionState& all,
-                                     kernels::CudaScratch& with) {
-  std::vector<kernels::AttendProblem> problems;
-  for (const Sequence& s : sequences) {
-    if (s.exact.empty()) continue;
-    problems.emplace_back(problem_of(s.first_row, s.rows, from, all)).runs = s.exact.data();
-  }
-  if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
-}
-
 void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
   AttentionCall call, by_query_head;
   int64_t problems = 0;
@@ -310,7 +171,7 @@ void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels
   if (call.problems.empty() && by_query_head.problems.empty()) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
   attend_fronts(layer, from, all, with);
-  attend_exact(from, all, with);
+  attend_beside(from, all, with);
   attend_shared(layer, from, all, with);
   kernels::attend_cuda(attend_args(call.problems), call.growth, with, compute.stream());
   if (!by_query_head.problems.empty()) {

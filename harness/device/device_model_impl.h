@@ -43,7 +43,7 @@ struct DeviceModel::Impl {
     std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
     std::vector<IndexList> chosen;             // [kv_heads] or [q_heads] of the layer under way, where the host chose
     std::vector<IndexList> chosen_packed;      // [kv_heads], the same of packed entries
-    std::vector<kernels::HeadRun> exact;       // [kv_heads], what that layer attends to beside its own entries
+    LayerChoice choice;                        // of that layer; what it points to lies on the device
     std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
@@ -68,7 +68,7 @@ struct DeviceModel::Impl {
   std::vector<LayerShape> shapes;  // [layers]
 
   kernels::CudaQueue compute, bus;
-  kernels::CudaScratch scratch, bus_scratch, choices, exact_entries, kept_lists;
+  kernels::CudaScratch scratch, bus_scratch, choices, brought_entries, kept_lists;
   kernels::CudaMark begun;                    // of a pass, on `compute`
   std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
@@ -76,17 +76,19 @@ struct DeviceModel::Impl {
   StepInputs told;
   BroughtRows brought;
   int64_t moves = 0;
-  int64_t depth = 0;  // layers that the pass under way visits
-  int64_t rows = 0;   // R, of the pass under way
-  Workspace x;        // [R, hidden_size], the residual stream
-  Workspace normed;   // [R, hidden_size]
-  Workspace seen;     // [R, q_heads, head_dim of the cache]
-  Workspace running;  // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace lse;      // [R, q_heads], when it is brought to the host
-  Workspace mapped;   // [R, q_heads, head_dim of the cache]: queries as mapped keys want them, or attended values
-  Workspace own;      // [R, q_heads, head_dim of the cache + 2]: attention state of mapped values
-  Workspace logits;   // [wanted rows, vocab_size]
-  kernels::CudaBuffer best;  // [wanted rows] of int32_t
+  int64_t depth = 0;   // layers that the pass under way visits
+  int64_t rows = 0;    // R, of the pass under way
+  Workspace x;         // [R, hidden_size], the residual stream
+  Workspace normed;    // [R, hidden_size]
+  Workspace seen;      // [R, q_heads, head_dim of the cache]
+  Workspace running;   // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;       // [R, q_heads], when it is brought to the host
+  Workspace mapped;    // [R, q_heads, head_dim of the cache]: queries as mapped keys want them, or attended values
+  Workspace own;       // [R, q_heads, head_dim of the cache + 2]: attention state of mapped values
+  Workspace restored;  // where entries are put together
+  int64_t restored_at_once = 0;  // entries that it has room for
+  Workspace logits;              // [wanted rows, vocab_size]
+  kernels::CudaBuffer best;      // [wanted rows] of int32_t
   PinnedWorkspace answer;
   PinnedWorkspace host_seen;  // [R, q_heads, head_dim of the cache], of rows that attended on the host
   std::vector<Sequence> sequences;
@@ -129,22 +131,30 @@ struct DeviceModel::Impl {
                  AttentionCall& call) const;
   void attend_shared(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
-  void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
-                     kernels::CudaScratch& with);
-  void attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from, const kernels::AttentionState& all,
-                     kernels::CudaScratch& with);
-  [[nodiscard]] bool any_mapped() const;
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
-  void choose_on_host(int64_t layer);
-  void upload_exact(std::span<const std::byte> cells);
-  void attend_exact(const AttentionRows& from, const kernels::AttentionState& all, kernels::CudaScratch& with);
-  void add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
-                  AttentionCall& call) const;
   [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const AttentionRows& from,
                                                   const kernels::AttentionState& all) const;
   /// Of a state of all rows, that from one row on.
   [[nodiscard]] kernels::AttentionState part_of(const kernels::AttentionState& all, int64_t first_row) const;
   void attend_on_host(int64_t layer);
+
+  // device_model_fronts.cpp
+  void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+                     kernels::CudaScratch& with);
+  void attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from, const kernels::AttentionState& all,
+                     kernels::CudaScratch& with);
+  void attend_restored(const Sequence& s, const RestoredFront& front, const AttentionRows& from,
+                       const kernels::AttentionState& all, kernels::CudaScratch& with);
+  [[nodiscard]] bool any_mapped() const;
+  /// Entries that are put together at once in the pass under way.
+  [[nodiscard]] int64_t most_restored() const;
+
+  // device_model_choices.cpp
+  void choose_on_host(int64_t layer);
+  void upload_chosen();
+  void add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
+                  AttentionCall& call) const;
+  void attend_beside(const AttentionRows& from, const kernels::AttentionState& all, kernels::CudaScratch& with);
 
   [[nodiscard]] bool any_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });

@@ -14,7 +14,14 @@ HookReach reach_of(const SequencePass& pass) {
   return pass.hooks == nullptr ? HookReach::nothing : pass.hooks->reach();
 }
 
-bool chooses(HookReach reach) { return reach == HookReach::selection || reach == HookReach::replacement; }
+bool chooses(HookReach reach) { return reach >= HookReach::selection && reach < HookReach::attention; }
+
+/// Entries that only views show, to passes of one token.
+bool wants_choices(const KvCache& cache) {
+  return std::ranges::any_of(cache.layers, [](const LayerCache& layer) {
+    return std::ranges::any_of(layer.segments(), [](const auto& segment) { return device::wants_choices(*segment); });
+  });
+}
 
 /// So much of what is free caches may take: passes need memory too.
 constexpr double kCacheShare = 0.85;
@@ -30,13 +37,17 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
 bool DeviceOffload::attends(const SequencePass& pass) const {
   const HookReach reach = reach_of(pass);
   if (reach == HookReach::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
+  if (wants_choices(*pass.cache) && (reach != HookReach::view || pass.tokens.size() > 1)) return false;
   if (!chooses(reach)) return true;
-  // What is chosen are entries of tails, or some of what is packed; rows of a tree see a view already.
-  return pass.parents.empty() && std::ranges::all_of(pass.cache->layers, [&](const LayerCache& layer) {
-           const int64_t packed = std::ranges::count(layer.segments(), StorageForm::packed,
-                                                     [](const auto& segment) { return segment->form(); });
-           return reach == HookReach::selection ? layer.segments().size() == 1 : packed <= 1;
-         });
+  // Rows of a tree see a view already.
+  if (!pass.parents.empty()) return false;
+  if (reach == HookReach::view) return true;
+  // What is chosen are entries of tails, or some of what is packed.
+  return std::ranges::all_of(pass.cache->layers, [&](const LayerCache& layer) {
+    const int64_t packed =
+        std::ranges::count(layer.segments(), StorageForm::packed, [](const auto& segment) { return segment->form(); });
+    return reach == HookReach::selection ? layer.segments().size() == 1 : packed <= 1;
+  });
 }
 
 std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batch) {

@@ -14,8 +14,8 @@ namespace kvarena::device {
 
 /// The device attends where nobody chooses what is attended to: prompts that methods observe, decoding behind methods
 /// that drop entries of the prompt or pack them, drafts of the first layers, verification. Where methods choose among
-/// entries it asks them in each layer. Elsewhere (other views, codes in a form of a method's own) it computes
-/// everything but attention, which is the host's, layer by layer.
+/// entries it asks them in each layer. Elsewhere (views that it does not know, codecs that do not say how entries are
+/// put together) it computes everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
 /// who want something else of it are shown the host's, computed again from the device's queries.

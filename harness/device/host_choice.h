@@ -7,18 +7,34 @@
 
 #include "harness/cache/packed_segment.h"
 #include "harness/device/brought_rows.h"
+#include "kernels/attention/attention.h"
 
 namespace kvarena::device {
+
+/// Entries in the host's memory that go up for one layer of one pass, in the cache's type.
+struct BesideRuns {
+  std::vector<kernels::HeadRun> runs;  // [kv_heads], without an index
+  /// [rows, q_heads, head_dim] what attends to them in place of the layer's queries; null: those.
+  const float* queries = nullptr;
+  int64_t first_row = 0;  // of those that see any of them
+  bool causal = false;    // the last entries belong to these rows in order
+};
 
 /// What a sequence's rows attend to of a layer. All that is pointed to is valid until the pass is over.
 struct LayerChoice {
   /// Ascending entries of the layer's runs, the fresh ones among them, one list a kv head or one a query head, all of
   /// which every row attends to. None: every row attends to what lies before it.
   std::vector<std::span<const int32_t>> entries;
+  /// [kv_heads] runs of the host's that take the place of the layer's own; none: these. Only where entries are listed.
+  std::vector<kernels::HeadRun> runs;
+  /// Of its own entries a row sees the last so many up to its own; 0: as the model has it.
+  int64_t window = 0;
   /// [kv_heads]: of the packed entries these alone; null: all of them.
   const EntryLists* packed = nullptr;
-  /// Entries that every row attends to beside them, null for none.
-  const EntrySegment* exact = nullptr;
+  /// Packed entries that are put together from codes and more: the codes by themselves.
+  bool codes_alone = false;
+  /// What is attended to beside all that.
+  std::vector<BesideRuns> beside;
 };
 
 /// Who chooses, layer by layer, which entries a sequence's rows attend to. The device waits for it in each.

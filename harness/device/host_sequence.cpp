@@ -1,9 +1,7 @@
 #include "harness/device/host_sequence.h"
 
-#include "harness/cache/indexed_segment.h"
-#include "harness/cache/replaced_view.h"
 #include "harness/cache/tree_view.h"
-#include "harness/core/error.h"
+#include "harness/device/view_choice.h"
 #include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
@@ -39,12 +37,17 @@ LayerChoice ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
   from.q = host_queries(*model_, from, count, queries_);
   cache.append(from.keys, from.values, count, from.kv_stride, pass_->cache->length);
   pass_->hooks->before_attention(layer, cache, queries_of(*pass_, from, rows.hidden));
-  if (cache.view == nullptr) return {};
-  if (const auto* view = dynamic_cast<const ReplacedView*>(cache.view.get()); view != nullptr)
-    return {.packed = &view->rest(), .exact = &view->exact()};
-  const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
-  KVARENA_ASSERT(view != nullptr && &view->base() == &cache.tail(), "a view of something else than the tail");
-  return {.entries = {view->lists().begin(), view->lists().end()}};
+  LayerChoice choice = choice_of(cache, count);
+  const float factor = model_->query_factor();
+  if (factor == 1) return choice;
+  const int64_t numbers = count * cache.shape().q_heads * cache.shape().head_dim;
+  for (BesideRuns& beside : choice.beside) {
+    if (beside.queries == nullptr) continue;
+    std::vector<float>& scaled = turned_.emplace_back(beside.queries, beside.queries + numbers);
+    for (float& number : scaled) number /= factor;
+    beside.queries = scaled.data();
+  }
+  return choice;
 }
 
 }  // namespace kvarena::device

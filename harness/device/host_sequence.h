@@ -29,8 +29,8 @@ class HostSequence final : public HostAttention {
   std::vector<float> queries_, running_, lse_;
 };
 
-/// Appends to the host's cache, has the pass's hooks choose there (HookReach::selection and ::replacement), and gives
-/// what their view lists. Where it lists entries of the cache's tail, that is all that the cache has.
+/// Appends to the host's cache, has the pass's hooks choose there (HookReach::selection and those behind it), and gives
+/// what their view shows. Where it lists entries of the cache's tail, that is all that the cache has.
 class ChosenSequence final : public HostChoice {
  public:
   /// Both must outlive it.
@@ -42,6 +42,7 @@ class ChosenSequence final : public HostChoice {
   const SequencePass* pass_;
   const DeviceModel* model_;
   std::vector<float> queries_;
+  std::vector<std::vector<float>> turned_;  // queries of views, scaled
 };
 
 }  // namespace kvarena::device

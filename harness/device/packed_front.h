@@ -22,7 +22,8 @@ class PackedFront {
   /// What it uploads is there after uploads.finish().
   PackedFront(const QuantizedSegment& segment, HeadMapStore& maps, SmallUploads& uploads);
 
-  [[nodiscard]] bool is_of(const QuantizedSegment& segment) const { return version_ == segment.version(); }
+  /// Of the segment that it is a copy of, as of some time.
+  [[nodiscard]] uint64_t version() const { return version_; }
   /// Uploads what the segment has got since; whether there was anything.
   bool follow(const QuantizedSegment& segment, SmallUploads& uploads);
 

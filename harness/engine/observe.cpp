@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "harness/core/error.h"
-#include "harness/method/prompt_attention.h"
 #include "kernels/attention_sums/attention_sums.h"
 #include "kernels/common/parallel.h"
 
@@ -124,10 +123,7 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
           .request = cache_};
 }
 
-/// A method may attend to prompts in its own way.
-HookReach MethodHooks::reach() const {
-  return prompt_attention(*method_) != nullptr ? HookReach::attention : method_->reach();
-}
+HookReach MethodHooks::reach() const { return method_->reach(); }
 
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   cache_ = &cache;

@@ -86,7 +86,7 @@ class CodecMethod final : public Method {
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void settle(LayerContext& layer) const override;
   [[nodiscard]] HookReach reach() const override {
-    return codec_->has_views() ? HookReach::attention : HookReach::rows;
+    return codec_->has_views() ? HookReach::replacement : HookReach::rows;
   }
 
  private:

@@ -156,6 +156,16 @@ class GearParts final : public Supplement {
                           [&](int64_t i, int64_t c, float x) { chunk.value(c / d, i, c % d) = x; });
   }
 
+  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& /*positions*/) const override {
+    AddedProducts keys, values;
+    for (const Block& block : blocks_) {
+      keys.blocks.push_back(in_words(block, block.keys));
+      values.blocks.push_back(in_words(block, block.values));
+    }
+    return RestorationSteps{.keys = in_order(std::move(keys), key_outliers_.in_words()),
+                            .values = in_order(std::move(values), value_outliers_.in_words())};
+  }
+
   [[nodiscard]] int64_t bytes() const override {
     int64_t total = key_outliers_.bytes() + value_outliers_.bytes();
     for (const Block& block : blocks_) {
@@ -186,6 +196,15 @@ class GearParts final : public Supplement {
       x[order[k] * stride] = static_cast<float>(sum / static_cast<double>(n));
     }
     return taken;
+  }
+
+  static AddedProducts::Block in_words(const Block& block, const std::vector<Factors>& side) {
+    AddedProducts::Block words{.first = block.first, .count = block.count, .rank = block.rank, .a = {}, .b = {}};
+    for (const Factors& head : side) {
+      words.a.emplace_back(head.a);
+      words.b.emplace_back(head.b);
+    }
+    return words;
   }
 
   template <class At>

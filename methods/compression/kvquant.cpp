@@ -129,6 +129,25 @@ class NuqParts final : public Supplement {
     for (int64_t h = 0; h < chunk.kv_heads; ++h) rotary_.apply(chunk.key_cells(h), d, chunk.positions[h]);
   }
 
+  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& positions) const override {
+    ScaledChannels channels;
+    for (size_t c = 0; c < low_.size(); ++c) {
+      const Range range(low_[c], high_[c]);
+      channels.scales.push_back({.factor = range.radius, .offset = range.centre});
+    }
+    const auto tokens = [this](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
+      for (int64_t i = first; i < first + count; ++i) {
+        to.push_back({.factor = kernels::f16_to_f32(value_ranges_[2 * i + 1]),
+                      .offset = kernels::f16_to_f32(value_ranges_[2 * i])});
+      }
+    };
+    RestorationSteps steps{
+        .keys = in_order(std::move(channels), key_outliers_.in_words()),
+        .values = in_order(ScaledEntries{.shared = true, .read = tokens}, value_outliers_.in_words())};
+    for (RestorationStep& turn : rotary_.in_words(positions)) steps.keys.push_back(std::move(turn));
+    return steps;
+  }
+
   [[nodiscard]] int64_t bytes() const override {
     return key_outliers_.bytes() + value_outliers_.bytes() +
            static_cast<int64_t>(sizeof(uint16_t) * value_ranges_.capacity() +

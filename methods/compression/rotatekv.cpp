@@ -20,11 +20,13 @@ class Rotated final : public Supplement {
   Rotated(const LayerShape& shape, const RotaryKeys& rotary, int64_t head_group, std::vector<uint16_t> order,
           const LedgerPtr& ledger)
       : rotary_(rotary),
+        head_dim_(shape.head_dim),
         width_(head_group * shape.head_dim),
         value_hadamard_(hadamard_transform(shape.head_dim, std::nullopt)),
         order_(order.begin(), order.end(), LedgerAllocator<uint16_t>(ledger)) {}
   Rotated(const Rotated& from, const LedgerPtr& ledger)
       : rotary_(from.rotary_),
+        head_dim_(from.head_dim_),
         width_(from.width_),
         value_hadamard_(from.value_hadamard_),
         order_(from.order_, LedgerAllocator<uint16_t>(ledger)) {}
@@ -72,20 +74,35 @@ class Rotated final : public Supplement {
     }
   }
 
+  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& positions) const override {
+    MovedChannels back;
+    for (size_t c = 0; c < order_.size(); ++c) {
+      const int64_t base = static_cast<int64_t>(c) / width_ * width_;
+      back.places.push_back(static_cast<int32_t>(base + order_[c]));
+    }
+    RestorationSteps steps{.keys = in_order(HadamardRuns{run_of(width_)}, std::move(back)),
+                           .values = in_order(HadamardRuns{run_of(head_dim_)})};
+    for (RestorationStep& turn : rotary_.in_words(positions)) steps.keys.push_back(std::move(turn));
+    return steps;
+  }
+
   [[nodiscard]] int64_t bytes() const override { return static_cast<int64_t>(2 * order_.capacity()); }
   [[nodiscard]] std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<Rotated>(*this, ledger);
   }
 
  private:
-  /// The group's Hadamard matrix, in runs of the largest power of two where the width is none.
+  /// The largest power of two that divides a width.
+  static int64_t run_of(int64_t width) { return width & -width; }
+  /// The group's Hadamard matrix, in runs where the width is no power of two.
   void rotate(float* row) const {
-    const int64_t block = width_ & -width_;
-    kernels::hadamard(row, width_ / block, block, block);
+    const int64_t run = run_of(width_);
+    kernels::hadamard(row, width_ / run, run, run);
   }
 
   RotaryKeys rotary_;
-  int64_t width_;
+  int64_t head_dim_;
+  int64_t width_;  // of a group of heads
   RowTransformPtr value_hadamard_;
   LedgerVector<uint16_t> order_;
 };

@@ -90,12 +90,11 @@ class Sketch final : public Supplement {
 
   void restore(RestoredChunk& chunk) const override {
     const int64_t d = chunk.head_dim;
-    const float factor = std::sqrt(std::numbers::pi_v<float> / 2) / static_cast<float>(d);
     std::vector<float> row(static_cast<size_t>(d));
     for (int64_t i = 0; i < chunk.count; ++i) {
       for (int64_t h = 0; h < chunk.kv_heads; ++h) {
         const int64_t at = (chunk.first + i) * chunk.kv_heads + h;
-        const float length = factor * kernels::f16_to_f32(lengths_[at]);
+        const float length = factor() * kernels::f16_to_f32(lengths_[at]);
         for (int64_t c = 0; c < d; ++c) row[c] = chunk.key(h, i, c);
         for (int64_t bit = 0; bit < d; ++bit) {
           const bool negative = (signs_[at * d / 16 + bit / 16] >> (bit % 16) & 1) != 0;
@@ -111,6 +110,13 @@ class Sketch final : public Supplement {
     }
   }
 
+  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& /*positions*/) const override {
+    const AddedSketch sketch{.signs = signs_, .lengths = lengths_, .matrix = projection_, .factor = factor()};
+    RestorationSteps steps{.keys = in_order(sketch, UndoneTransform{rotation_}), .values = {}};
+    if (value_rotation_) steps.values.emplace_back(UndoneTransform{value_rotation_});
+    return steps;
+  }
+
   [[nodiscard]] int64_t bytes() const override {
     return static_cast<int64_t>(sizeof(uint16_t) * (signs_.capacity() + lengths_.capacity()));
   }
@@ -119,6 +125,10 @@ class Sketch final : public Supplement {
   }
 
  private:
+  /// On lengths: sqrt(pi / 2) / head_dim.
+  [[nodiscard]] float factor() const {
+    return std::sqrt(std::numbers::pi_v<float> / 2) / std::sqrt(static_cast<float>(projection_->size()));
+  }
   static std::shared_ptr<const std::vector<float>> gaussian(int64_t d, uint64_t seed) {
     const RandomStream stream(seed, "turboquant sketch");
     auto matrix = std::make_shared<std::vector<float>>(static_cast<size_t>(d * d));

@@ -103,6 +103,7 @@ class InfLlm final : public Method, public PromptAttention {
   }
 
   int64_t prompt_pass() const override { return exec_; }
+  HookReach reach() const override { return HookReach::view; }
 
   void select(LayerContext& layer, const LayerQueries& queries) const override {
     if (layer.cache.shape().window > 0) return;  // sees few entries as it is

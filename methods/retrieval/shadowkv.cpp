@@ -59,6 +59,8 @@ class ShadowKv final : public Method {
     budget_.check(place, problems);
   }
 
+  HookReach reach() const override { return HookReach::view; }
+
   void compress(LayerContext& layer, const LayerObservations& seen) const override {
     LayerCache& cache = layer.cache;
     const int64_t n = cache.tail().entries(0);

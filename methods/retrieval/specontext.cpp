@@ -180,7 +180,7 @@ class SpeContext final : public Method {
                   .action = "give both or neither"}));
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
-  HookReach reach() const override { return offload_ == "none" ? HookReach::selection : HookReach::attention; }
+  HookReach reach() const override { return offload_ == "none" ? HookReach::selection : HookReach::view; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
     if (budget_.unlimited()) return;

@@ -50,8 +50,8 @@ inline ModelConfig tiny_config() {
   return config;
 }
 
-inline Transformer tiny_model(uint64_t seed = 1, TransformerOptions options = {}) {
-  const ModelConfig config = tiny_config();
+inline Transformer tiny_model(uint64_t seed = 1, TransformerOptions options = {},
+                              const ModelConfig& config = tiny_config()) {
   return {config, RandomCheckpoint(llama_tensors(config), seed), options};
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "harness/cache/packed_segment.h"
@@ -13,6 +14,16 @@
 namespace kvarena::testing {
 
 inline constexpr LayerShape kCodecShape{.q_heads = 6, .kv_heads = 2, .head_dim = 64, .dtype = DType::bf16};
+
+/// Of a model whose keys turn by 10000^(-2i/64), as most do.
+inline const ModelFacts& turning_model() {
+  static const ModelFacts facts = [] {
+    ModelFacts made;
+    for (int i = 0; i < 32; ++i) made.rotation.inverse.push_back(std::pow(10000.0, -i / 32.0));
+    return made;
+  }();
+  return facts;
+}
 
 struct PackedLayer {
   explicit PackedLayer(const nlohmann::json& spec, const LayerShape& layer_shape = kCodecShape,

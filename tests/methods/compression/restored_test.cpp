@@ -18,16 +18,6 @@ using testing::random_floats;
 
 constexpr int64_t kDim = 64;
 
-/// 10000^(-2i/64), as most models have it.
-const ModelFacts& model() {
-  static const ModelFacts facts = [] {
-    ModelFacts f;
-    for (int i = 0; i < 32; ++i) f.rotation.inverse.push_back(std::pow(10000.0, -i / 32.0));
-    return f;
-  }();
-  return facts;
-}
-
 /// What a prefill would have observed: attention that grows with the entry's number modulo 10.
 LayerObservations observations(int64_t n) {
   LayerObservations seen;
@@ -40,7 +30,7 @@ LayerObservations observations(int64_t n) {
 }
 
 PackedLayer filled(const json& spec, int64_t n, int64_t steps = 0) {
-  PackedLayer layer(spec, testing::kCodecShape, &model());
+  PackedLayer layer(spec, testing::kCodecShape, &testing::turning_model());
   layer.append(n);
   layer.compress(observations(n));
   layer.decode(steps);
@@ -86,7 +76,7 @@ TEST(Restored, ACloneHoldsTheSameBytesInItsOwnLedger) {
 
 /// Mean squared error of keys and of values over all entries, with respect to what was appended (n = prompt only).
 std::pair<double, double> errors(const json& spec, const std::vector<float>& rows, int64_t n) {
-  PackedLayer layer(spec, testing::kCodecShape, &model());
+  PackedLayer layer(spec, testing::kCodecShape, &testing::turning_model());
   layer.append(rows, rows, n);
   layer.compress(observations(n));
   double k_error = 0;
@@ -130,7 +120,7 @@ TEST(Restored, ErrorsFallWithBitsAndBytesArePrinted) {
 TEST(Gear, OutliersComeBackAndLowRankErrorVanishes) {
   auto rows = random_floats(256 * 128, "rows");
   rows[100 * 128 + 7] = 50;
-  PackedLayer layer({{"name", "gear"}, {"bits", 2}}, testing::kCodecShape, &model());
+  PackedLayer layer({{"name", "gear"}, {"bits", 2}}, testing::kCodecShape, &testing::turning_model());
   layer.append(rows, rows, 256);
   layer.compress();
   std::vector<float> k(256 * kDim);
@@ -147,7 +137,7 @@ TEST(Gear, OutliersComeBackAndLowRankErrorVanishes) {
 TEST(KvQuant, OutliersAreExactAndMaskedAsTheAuthorsDo) {
   auto rows = random_floats(400 * 128, "rows");
   rows[37 * 128 + 70] = -30;
-  PackedLayer layer({{"name", "kvquant"}, {"bits", 2}}, testing::kCodecShape, &model());
+  PackedLayer layer({{"name", "kvquant"}, {"bits", 2}}, testing::kCodecShape, &testing::turning_model());
   layer.append(rows, rows, 400);
   layer.compress();
   std::vector<float> k(400 * kDim);
@@ -160,7 +150,7 @@ TEST(KvQuant, OutliersAreExactAndMaskedAsTheAuthorsDo) {
 TEST(KvQuant, WithoutOutliersTheErrorIsHalfAGap) {
   const auto rows = random_floats(300 * 128, "rows");
   PackedLayer layer({{"name", "kvquant"}, {"bits", 4}, {"codebook", "uniform"}, {"outliers", 0}}, testing::kCodecShape,
-                    &model());
+                    &testing::turning_model());
   layer.append(rows, rows, 300);
   layer.compress();
   std::vector<float> v(300 * kDim);
@@ -189,7 +179,7 @@ TEST(RotateKv, SpreadsAnOutlierChannelAndKeepsMassiveTokens) {
 }
 
 TEST(ZipCache, SalienceIsNormalisedAndSalientEntriesAreFiner) {
-  PackedLayer layer({{"name", "zipcache"}}, testing::kCodecShape, &model());
+  PackedLayer layer({{"name", "zipcache"}}, testing::kCodecShape, &testing::turning_model());
   layer.append(100);
   layer.compress(observations(100));  // saliency i % 10 for every entry, wherever it lies
   const auto& segments = layer.cache.layers[0].segments();
@@ -222,7 +212,7 @@ TEST(TurboQuant, TheSketchIsUnbiased) {
   const auto rows = random_floats(4000 * 128, "rows");
   const auto q = random_floats(kDim, "q");
   const auto slope = [&](const json& spec) {
-    PackedLayer layer(spec, testing::kCodecShape, &model());
+    PackedLayer layer(spec, testing::kCodecShape, &testing::turning_model());
     layer.append(rows, rows, 4000);
     layer.compress(observations(4000));
     std::vector<float> k(4000 * kDim);
@@ -247,7 +237,7 @@ TEST(TurboQuant, TheSketchIsUnbiased) {
 
 TEST(Restored, RefuseEntriesThatAreNotNumbers) {
   for (const json& spec : specs()) {
-    PackedLayer layer(spec, testing::kCodecShape, &model());
+    PackedLayer layer(spec, testing::kCodecShape, &testing::turning_model());
     std::vector<float> keys(64 * 128, 1.0F);
     keys[3 * 128 + 5] = std::nanf("");
     layer.append(keys, keys, 64);
