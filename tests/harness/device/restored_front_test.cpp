@@ -25,10 +25,9 @@ using Rows = std::vector<std::vector<float>>;
 Rows rows_of(const Segment& segment) {
   Rows rows;
   for (int64_t h = 0; h < kCodecShape.kv_heads; ++h) {
-    std::vector<float> keys(static_cast<size_t>(segment.entries(h) * kCodecShape.head_dim)), values(keys.size());
-    segment.read(h, keys.data(), values.data());
-    rows.push_back(std::move(keys));
-    rows.push_back(std::move(values));
+    const auto numbers = static_cast<size_t>(segment.entries(h) * kCodecShape.head_dim);
+    float* const keys = rows.emplace_back(numbers).data();
+    segment.read(h, keys, rows.emplace_back(numbers).data());
   }
   return rows;
 }
