@@ -57,10 +57,24 @@ class LayerCache {
   std::vector<std::unique_ptr<Segment>> segments_;
 };
 
-/// A copy of a cache's entries elsewhere, on a device: kept by whoever made it, gone with the cache.
+struct KvCache;
+
+/// While it lives, what a cache's queries gave to its entries is computed where a copy of these lies.
+class CacheLookup {
+ public:
+  virtual ~CacheLookup() = default;
+};
+
+/// A copy of a cache's entries elsewhere, on a device: kept by whoever made it, gone with the cache. Used as the device
+/// is, by one thread at a time.
 class CacheTwin {
  public:
   virtual ~CacheTwin() = default;
+  /// That of a clone which was just made of `from`, the cache that this one is a copy of.
+  [[nodiscard]] virtual std::unique_ptr<CacheTwin> for_clone(const KvCache& from, KvCache& clone) = 0;
+  /// Brings the copy up to date with `own`, the cache that it is a copy of, for Segment::add_probabilities() there. Null
+  /// where no copy can hold that. Throws UserError when the device refuses.
+  [[nodiscard]] virtual std::unique_ptr<CacheLookup> look_up(KvCache& own) = 0;
 };
 
 /// One request's cache.
@@ -72,7 +86,7 @@ struct KvCache {
   int64_t prompt_length = 0;
   LedgerPtr ledger;
   std::unique_ptr<LayerIndex> index;  // what a method keeps for all layers together
-  std::unique_ptr<CacheTwin> twin;    // not cloned
+  std::unique_ptr<CacheTwin> twin;    // of a clone, what for_clone() gives
 
   explicit KvCache(std::span<const LayerShape> layers);
   KvCache(int64_t layers, const LayerShape& shape);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/cache/quantized_segment.h"
+#include "harness/device/device_errors.h"
 
 namespace kvarena::device {
 namespace {
@@ -104,7 +105,7 @@ class DeviceTwin::SegmentCopy final : public EntryCopy {
     if (!front_) entries.lists = cache_->kept(layer_);
     if (listed != nullptr) entries.lists = *listed;
     const std::scoped_lock lock(all_->mutex_);
-    all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride);
+    on_device([&] { all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride); }, [] {});
     ++all_->lookups_;
     return true;
   }
@@ -134,6 +135,45 @@ DeviceTwin::DeviceTwin(std::shared_ptr<CacheTwins> all) : all_(std::move(all)) {
 DeviceTwin::~DeviceTwin() {
   const std::scoped_lock lock(all_->mutex_);
   all_->used_.remove(this);
+}
+
+bool DeviceTwin::holds(const Origin& origin) const {
+  return this == origin.twin && cache_ && cache_->id() == origin.id && cache_->changes() == origin.changes;
+}
+
+/// Only of full caches, as prompts leave them.
+std::unique_ptr<CacheTwin> DeviceTwin::for_clone(const KvCache& from, KvCache& clone) {
+  auto twin = std::make_unique<DeviceTwin>(all_);
+  const std::scoped_lock lock(all_->mutex_);
+  const std::vector<bool> same = alike(from);
+  if (std::ranges::count(same, true) < std::ssize(from.layers) || !cache_->full()) return twin;
+  twin->origin_ = {.twin = this, .id = cache_->id(), .changes = cache_->changes(), .length = from.length};
+  for (LayerCache& layer : clone.layers) {
+    EntrySegment& tail = layer.tail();
+    twin->layers_.push_back({.versions = versions_of(layer),
+                             .newest = tail.entries(0),
+                             .tokens = from.length,
+                             .drops = tail.drops(),
+                             .positions = {}});
+    tail.mark();
+  }
+  return twin;
+}
+
+std::unique_ptr<CacheLookup> DeviceTwin::look_up(KvCache& own) {
+  /// Of all layers.
+  struct Lookups final : CacheLookup {
+    std::vector<std::unique_ptr<CacheTwins::Lookup>> layers;
+  };
+  const int64_t layers = std::ssize(own.layers);
+  if (!DeviceCache::cannot_hold(all_->shapes_, own, layers).empty()) return nullptr;
+  KvCache* const hosts[] = {&own};
+  const int64_t no_tokens[] = {0};
+  (void)on_device([&] { return all_->of(hosts, no_tokens, layers); }, [&] { cache_.reset(); });
+  auto made = std::make_unique<Lookups>();
+  for (int64_t layer = 0; layer < layers; ++layer)
+    made->layers.push_back(std::make_unique<CacheTwins::Lookup>(own, layer));
+  return made;
 }
 
 bool DeviceTwin::follow(const KvCache& host, int64_t visited) {
@@ -268,24 +308,47 @@ int64_t CacheTwins::held() const {
 }
 
 /// Where even that is not enough, the device itself refuses.
-void CacheTwins::make_room(int64_t bytes, std::span<DeviceTwin* const> needed) {
+bool CacheTwins::make_room(int64_t bytes, std::span<DeviceTwin* const> needed) {
   const std::scoped_lock lock(mutex_);
   for (DeviceTwin* twin : used_) {
-    if (held() + bytes <= most_) return;
+    if (held() + bytes <= most_) break;
     if (!twin->cache_ || std::ranges::find(needed, twin) != needed.end()) continue;
     twin->cache_.reset();
     ++evictions_;
   }
+  return held() + bytes <= most_;
 }
 
-std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* const> hosts,
-                                         std::span<const int64_t> tokens, int64_t visited) {
+void CacheTwins::copy_origin(DeviceTwin& twin, int64_t capacity, std::vector<DeviceTwin*> needed) {
+  const std::optional<DeviceTwin::Origin> origin = std::exchange(twin.origin_, std::nullopt);
+  if (!origin) return;
+  const auto found = [&]() -> DeviceTwin* {
+    const auto at = std::ranges::find_if(used_, [&](const DeviceTwin* other) { return other->holds(*origin); });
+    return at == used_.end() ? nullptr : *at;
+  };
+  {
+    const std::scoped_lock lock(mutex_);
+    needed.push_back(found());
+  }
+  int64_t bytes = 0;
+  for (const LayerShape& layer : shapes_) bytes += layer.entry_bytes() * capacity;
+  if (needed.back() == nullptr || !make_room(bytes, needed)) return;
+  const std::scoped_lock lock(mutex_);
+  if (const DeviceTwin* from = found(); from != nullptr) {
+    twin.cache_.emplace(from->cache_->copy(origin->length, capacity));
+    ++copies_;
+  }
+}
+
+std::vector<DeviceCache*> CacheTwins::of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
+                                         int64_t visited) {
   std::vector<DeviceTwin*> twins;
   for (KvCache* host : hosts) twins.push_back(&twin_of(*host));
   std::vector<DeviceCache*> caches;
   for (size_t i = 0; i < hosts.size(); ++i) {
     KvCache& host = *hosts[i];
     const int64_t needed = host.length + tokens[i];
+    copy_origin(*twins[i], std::max(needed, host.prompt_length) + kAnswer, twins);
     if (!twins[i]->follow(host, visited)) {
       const std::vector<bool> alike = twins[i]->alike(host);
       // What is alike stays where it is as long as there is room.
@@ -295,7 +358,7 @@ std::vector<DeviceCache*> CacheTwins::of(DeviceModel& model, std::span<KvCache* 
       if (stays) former.alike = alike;
       make_room(bytes_of(host, expected), twins);
       uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
-      twins[i]->cache_.emplace(model.to_device(host, expected - host.length, std::move(former), visited));
+      twins[i]->cache_.emplace(shapes_, host, expected - host.length, std::move(former), visited);
       twins[i]->layers_.resize(host.layers.size());
       twins[i]->remember(host);
     } else {

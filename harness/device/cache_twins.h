@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/device/attention_sums.h"
-#include "harness/device/device_model.h"
+#include "harness/device/device_cache.h"
 
 namespace kvarena::device {
 
@@ -24,6 +24,11 @@ class DeviceTwin final : public CacheTwin {
   ~DeviceTwin() override;
   DeviceTwin(const DeviceTwin&) = delete;
   DeviceTwin& operator=(const DeviceTwin&) = delete;
+
+  /// The clone's copy is made on the device when it is first asked for, if this one is what it was then; else it comes
+  /// from the host.
+  [[nodiscard]] std::unique_ptr<CacheTwin> for_clone(const KvCache& from, KvCache& clone) override;
+  [[nodiscard]] std::unique_ptr<CacheLookup> look_up(KvCache& own) override;
 
  private:
   friend class CacheTwins;
@@ -41,6 +46,12 @@ class DeviceTwin final : public CacheTwin {
   void take_new(KvCache& host, int64_t visited);
   /// Of what one of the copy's runs holds.
   [[nodiscard]] std::vector<int32_t> positions_of(size_t layer, int64_t kv_head) const;
+  /// Where a clone's entries lie already.
+  struct Origin {
+    const DeviceTwin* twin = nullptr;
+    int64_t id = 0, changes = 0, length = 0;  // of its cache
+  };
+  [[nodiscard]] bool holds(const Origin& origin) const;
   /// Copy and host are alike now, or are in a layer that got the same.
   void remember(KvCache& host);
   void remember(KvCache& host, size_t layer);
@@ -56,28 +67,29 @@ class DeviceTwin final : public CacheTwin {
   std::shared_ptr<CacheTwins> all_;
   std::optional<DeviceCache> cache_;
   std::vector<Layer> layers_;
+  std::optional<Origin> origin_;
 };
 
 /// All of one model's. The least recently used ones go when there is no room for another. Thread-safe but for the
 /// caches themselves, each of which one thread uses at a time.
 class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
  public:
-  /// At most `bytes` on the device; the model must outlive the calls, not the twins.
-  explicit CacheTwins(int64_t bytes) : most_(bytes) {}
+  /// Of caches with such layers, at most `bytes` on the device.
+  CacheTwins(std::vector<LayerShape> layers, int64_t bytes) : shapes_(std::move(layers)), most_(bytes) {}
 
   /// The device's copies of the caches, up to date in the first `visited` layers and with room for so many more tokens
   /// each. They are not given away before the next call.
-  [[nodiscard]] std::vector<DeviceCache*> of(DeviceModel& model, std::span<KvCache* const> hosts,
-                                             std::span<const int64_t> tokens, int64_t visited);
+  [[nodiscard]] std::vector<DeviceCache*> of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
+                                             int64_t visited);
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
   static void appended(KvCache& host, int64_t layer);
 
   /// While it lives, a layer's segments have probabilities computed by their copies, which are as of the pass that was
   /// appended. Only then: what a request gets must not depend on whose copies others have pushed out.
-  class Lookup {
+  class Lookup final : public CacheLookup {
    public:
     Lookup(KvCache& host, int64_t layer);
-    ~Lookup();
+    ~Lookup() override;
     Lookup(const Lookup&) = delete;
     Lookup& operator=(const Lookup&) = delete;
 
@@ -90,8 +102,10 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   void add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
                 std::span<const kernels::QuerySum> sums);
 
-  /// Caches that were copied whole, but for layers that stayed, and copies that made room for others.
+  /// Caches that were copied whole, but for layers that stayed; those that were copied on the device; and copies that
+  /// made room for others.
   [[nodiscard]] int64_t uploads() const { return uploads_; }
+  [[nodiscard]] int64_t copies() const { return copies_; }
   [[nodiscard]] int64_t evictions() const { return evictions_; }
   /// How often copies computed probabilities.
   [[nodiscard]] int64_t lookups() const { return lookups_; }
@@ -99,11 +113,15 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
  private:
   friend class DeviceTwin;
   DeviceTwin& twin_of(KvCache& host);
-  void make_room(int64_t bytes, std::span<DeviceTwin* const> needed);
+  /// Whether there is room then.
+  bool make_room(int64_t bytes, std::span<DeviceTwin* const> needed);
+  /// Makes a clone's copy from where its entries lie, if they still do.
+  void copy_origin(DeviceTwin& twin, int64_t capacity, std::vector<DeviceTwin*> needed);
   [[nodiscard]] int64_t held() const;
 
+  std::vector<LayerShape> shapes_;
   int64_t most_;
-  int64_t uploads_ = 0, evictions_ = 0, lookups_ = 0;
+  int64_t uploads_ = 0, copies_ = 0, evictions_ = 0, lookups_ = 0;
   AttentionSums sums_;
   mutable std::mutex mutex_;
   std::list<DeviceTwin*> used_;  // least recently used first

@@ -154,6 +154,7 @@ void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {
     for (const int32_t place : head.places) words.push_back(std::bit_cast<uint32_t>(place));
   }
   if (words.empty()) return;
+  ++changes_;
   const auto* at = static_cast<const uint32_t*>(
       rewrites_->upload(words.data(), std::ssize(words) * int64_t{sizeof(uint32_t)}, nullptr));
   std::vector<kernels::RowStore> stores;

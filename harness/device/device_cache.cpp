@@ -149,9 +149,27 @@ void DeviceCache::fill(int64_t entries) {
   length_ = entries;
 }
 
+DeviceCache DeviceCache::copy(int64_t length, int64_t capacity) const {
+  KVARENA_ASSERT(full() && placement_ == Placement::device && length <= length_, "entries that are not there");
+  DeviceCache made(layers_, Placement::device, capacity);
+  made.prompt_length = prompt_length;
+  made.length_ = length;
+  for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    for (int64_t head = 0; head < layers_.front().kv_heads; ++head) {
+      for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+        kernels::cuda_copy(made.cells(layer, head, kind).data, cells(layer, head, kind).data, head_bytes(length),
+                           nullptr);
+      }
+    }
+  }
+  kernels::cuda_synchronize(nullptr);
+  return made;
+}
+
 void DeviceCache::truncate(int64_t length) {
   KVARENA_ASSERT(may_truncate(length),
                  fmt::format("{} of {}, entries dropped before {}", length, length_, first_kept_));
+  changes_ += length < length_ ? 1 : 0;
   length_ = length;
   for (std::vector<int32_t>& head : held_) std::erase_if(head, [&](int32_t position) { return position >= length; });
   for (int64_t layer = 0; layer < std::ssize(kept_); ++layer) {
@@ -163,6 +181,7 @@ void DeviceCache::truncate(int64_t length) {
 void DeviceCache::keep(int64_t layer, std::vector<std::vector<int32_t>> entries) {
   KVARENA_ASSERT(std::ssize(entries) == layers_.front().kv_heads && placement_ == Placement::device,
                  "a list for each head of a cache on the device");
+  ++changes_;
   kept_[layer] = std::move(entries);
 }
 

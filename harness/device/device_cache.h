@@ -104,6 +104,12 @@ class DeviceCache {
   [[nodiscard]] int64_t device_bytes() const;
   /// Makes an empty cache one of `entries` tokens whose keys and values are 0: for measuring.
   void fill(int64_t entries);
+  /// The first `length` tokens of a full cache on the device in another one, with room for so many.
+  [[nodiscard]] DeviceCache copy(int64_t length, int64_t capacity) const;
+  /// A number of this cache alone, and how often entries that it holds have been changed or taken back: as long as both
+  /// stay, so do the entries that were there.
+  [[nodiscard]] int64_t id() const { return id_; }
+  [[nodiscard]] int64_t changes() const { return changes_; }
   /// Forgets the entries from position `length` on; where some were dropped or packed, none of those that came from the
   /// host.
   void truncate(int64_t length);
@@ -149,6 +155,7 @@ class DeviceCache {
   std::vector<LayerShape> layers_;
   Placement placement_;
   int64_t id_;         // of this cache alone
+  int64_t changes_ = 0;
   int64_t moves_ = 0;  // how often entries have got other addresses, or packed ones have changed
   int64_t length_ = 0, capacity_ = 0;
   std::vector<int64_t> dropped_;                         // [layers, kv_heads]

@@ -297,8 +297,8 @@ const std::vector<LayerShape>& DeviceModel::shapes() const { return impl_->shape
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
 }
-DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens, FormerCache former, int64_t visited) const {
-  return {impl_->shapes, cache, tokens, std::move(former), visited > 0 ? visited : impl_->config.layers};
+DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens) const {
+  return {impl_->shapes, cache, tokens, FormerCache{}, impl_->config.layers};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { impl_->synchronize(); }

@@ -60,10 +60,8 @@ class DeviceModel {
   /// An empty cache of this model's shape, with room for `entries` tokens from the start.
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
   /// A cache on the device of what the host's holds, full or as a method left or packed it, with room for `tokens`
-  /// more. `former`, which went there earlier, spares what both hold. Throws UserError as DeviceCache does.
-  /// `visited`: only so many layers will be attended to (0: all); others may lack what their passes left out.
-  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0, FormerCache former = {},
-                                      int64_t visited = 0) const;
+  /// more. Throws UserError as DeviceCache does.
+  [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0) const;
   /// Of those that are held here.
   [[nodiscard]] int64_t weight_bytes() const;
 

@@ -31,7 +31,7 @@ constexpr double kCacheShare = 0.85;
 DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
     : model_(std::move(model)), shapes_(model_.shapes()) {
   const auto free = static_cast<int64_t>(kCacheShare * static_cast<double>(kernels::cuda_free_bytes()));
-  twins_ = std::make_shared<CacheTwins>(cache_bytes > 0 ? cache_bytes : free);
+  twins_ = std::make_shared<CacheTwins>(shapes_, cache_bytes > 0 ? cache_bytes : free);
 }
 
 bool DeviceOffload::attends(const SequencePass& pass) const {
@@ -100,7 +100,7 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
     hosts.push_back(sequence.pass->cache);
     tokens.push_back(std::ssize(sequence.pass->tokens));
   }
-  const std::vector<DeviceCache*> caches = twins_->of(model_, hosts, tokens, layers_);
+  const std::vector<DeviceCache*> caches = twins_->of(hosts, tokens, layers_);
   std::vector<DevicePass> passes;
   auto next = caches.begin();
   for (Sequence& sequence : sequences_) {

@@ -21,7 +21,7 @@ OffloadedRows::OffloadedRows(DeviceModel& model, CacheTwins& twins, KvCache& hos
   rows_ = guarded([&] {
     KvCache* const hosts[] = {&host};
     const int64_t more[] = {tokens - host.length};
-    return model.rows_of(*twins.of(model, hosts, more, model.config().layers).front(), tokens);
+    return model.rows_of(*twins.of(hosts, more, model.config().layers).front(), tokens);
   });
 }
 

@@ -34,6 +34,7 @@ TEST(DeviceRows, ACopyIsLikeItsCacheWhenThePromptIsDone) {
       const Recomputed computed = model->recompute({.tokens = prompt, .positions = positions, .cache = &cache});
       logits.emplace_back(computed.logits.begin(), computed.logits.end());
       KvCache copy = cache.clone();
+      copy.twin.reset();
       const int64_t before = offloaded.device().twins().uploads();
       logits.push_back(fed(*model, cache, answer));
       EXPECT_EQ(offloaded.device().twins().uploads(), before);

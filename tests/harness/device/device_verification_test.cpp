@@ -70,21 +70,21 @@ TEST(DeviceVerification, VerificationOfTreesIsLosslessBitForBit) {
   EXPECT_EQ(verified.tokens, full.tokens);
   EXPECT_EQ(verified.logits, full.logits);
   EXPECT_GT(verified.activity.tokens_accepted, 0);
-  EXPECT_EQ(offloaded.device().twins().uploads(), 2);  // a request's prompt alone: paths that close up do not count
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // paths that close up do not count
 }
 
 TEST(DeviceVerification, VerificationOfDraftsByTheFirstLayersIsLosslessBitForBit) {
   Offloaded offloaded;
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), Needs{});
   const Decoded full = decode(offloaded.model(), prompt, {{"name", "full"}}, 16);
-  const int64_t uploads = offloaded.device().twins().uploads(), plain = offloaded.device().tokens();
+  const int64_t plain = offloaded.device().tokens();
   const Decoded verified =
       decode(offloaded.model(), prompt, {{"name", "early_exit"}, {"draft_length", 3}, {"layers", 0.34}}, 16);
   EXPECT_EQ(verified.tokens, full.tokens);
   EXPECT_EQ(verified.logits, full.logits);
   EXPECT_GT(verified.activity.tokens_drafted, 0);
   EXPECT_GE(offloaded.device().tokens() - plain, 15 + verified.activity.tokens_drafted);
-  EXPECT_EQ(offloaded.device().twins().uploads(), uploads + 1);  // of the prompt
+  EXPECT_EQ(offloaded.device().twins().uploads(), 0);
 }
 
 }  // namespace
