@@ -72,8 +72,8 @@ class CacheTwin {
   virtual ~CacheTwin() = default;
   /// That of a clone which was just made of `from`, the cache that this one is a copy of.
   [[nodiscard]] virtual std::unique_ptr<CacheTwin> for_clone(const KvCache& from, KvCache& clone) = 0;
-  /// Brings the copy up to date with `own`, the cache that it is a copy of, for Segment::add_probabilities() there. Null
-  /// where no copy can hold that. Throws UserError when the device refuses.
+  /// Brings the copy up to date with `own`, the cache that it is a copy of, for Segment::add_probabilities() there.
+  /// Null where no copy can hold that. Throws UserError when the device refuses.
   [[nodiscard]] virtual std::unique_ptr<CacheLookup> look_up(KvCache& own) = 0;
 };
 
@@ -109,9 +109,9 @@ struct KvCache {
 enum class HookReach : uint8_t {
   nothing,      // none of them does anything
   rows,         // they and their readers look at what they are shown; after_attention() may change the cache
-  selection,    // the same, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
-  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (ReplacedView), or
-                // of its upper plane alone (UpperView)
+  planes,       // the same, and passes of one token read upper planes alone where there are two (UpperView)
+  selection,    // as rows, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
+  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (ReplacedView)
   view,         // or of what lies elsewhere: parts of it, some at one distance, in slots (JoinedView, DistantView,
                 // IndexedSegment over another segment than the tail)
   attention,    // they choose otherwise what is attended to

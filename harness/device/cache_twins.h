@@ -46,7 +46,7 @@ class DeviceTwin final : public CacheTwin {
   void take_new(KvCache& host, int64_t visited);
   /// Of what one of the copy's runs holds.
   [[nodiscard]] std::vector<int32_t> positions_of(size_t layer, int64_t kv_head) const;
-  /// Where a clone's entries lie already.
+  /// Where a clone's entries lie already: a twin that may be gone by now.
   struct Origin {
     const DeviceTwin* twin = nullptr;
     int64_t id = 0, changes = 0, length = 0;  // of its cache
@@ -84,8 +84,9 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
   static void appended(KvCache& host, int64_t layer);
 
-  /// While it lives, a layer's segments have probabilities computed by their copies, which are as of the pass that was
-  /// appended. Only then: what a request gets must not depend on whose copies others have pushed out.
+  /// While it lives, a layer's segments have probabilities computed by their copies, which are up to date (a pass was
+  /// just appended, or of() has made them so). Only then: what a request gets must not depend on whose copies others
+  /// have pushed out.
   class Lookup final : public CacheLookup {
    public:
     Lookup(KvCache& host, int64_t layer);

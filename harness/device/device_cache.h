@@ -154,7 +154,7 @@ class DeviceCache {
 
   std::vector<LayerShape> layers_;
   Placement placement_;
-  int64_t id_;         // of this cache alone
+  int64_t id_;  // of this cache alone
   int64_t changes_ = 0;
   int64_t moves_ = 0;  // how often entries have got other addresses, or packed ones have changed
   int64_t length_ = 0, capacity_ = 0;

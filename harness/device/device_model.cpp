@@ -21,7 +21,7 @@ constexpr int64_t kRecordedLengths = 4096;
 
 /// Of a recorded step's key: what belongs to the pass, what to each sequence, and where of the latter stands what its
 /// length may come to be.
-constexpr size_t kPassKey = 4, kSequenceKey = 4, kMostInKey = 2;
+constexpr size_t kPassKey = 4, kSequenceKey = 5, kMostInKey = 2;
 
 }  // namespace
 
@@ -264,7 +264,7 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
     if (s.pass->choice != nullptr || s.cache->any_dropped()) return {};
     const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
-    key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s)});
+    key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s), s.pass->codes_alone ? 1 : 0});
   }
   return key;
 }

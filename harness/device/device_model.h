@@ -27,6 +27,8 @@ struct DevicePass {
   /// Of a tree of tokens, as SequencePass has it: a row has the bits of a chain that holds its path alone. Only over
   /// full caches on the device, where nothing is chosen, and in models without sliding windows.
   std::span<const int32_t> parents = {};
+  /// Of packed entries that are put together from codes and more, the codes by themselves: the upper of two planes.
+  bool codes_alone = false;
   /// In place of the cache. Of such passes everything has to be brought to the host.
   HostAttention* host = nullptr;
   /// Who chooses in each layer what is attended to in a cache on the device; entries of runs only where nothing is

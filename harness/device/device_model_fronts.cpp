@@ -47,7 +47,7 @@ void DeviceModel::Impl::attend_fronts(int64_t layer, const AttentionRows& from, 
         fronts.push_back({&s, packed});
       } else if (const auto* const own = std::get_if<KeptFront>(&front)) {
         kept.emplace_back(problem_of(s.first_row, s.rows, from, all)).runs = own->runs().data();
-      } else if (const auto& restored = std::get<RestoredFront>(front); s.choice.codes_alone) {
+      } else if (const auto& restored = std::get<RestoredFront>(front); s.pass->codes_alone) {
         fronts.push_back({&s, restored.codes()});
       } else {
         attend_restored(s, restored, from, all, with);

@@ -16,6 +16,9 @@ HookReach reach_of(const SequencePass& pass) {
 
 bool chooses(HookReach reach) { return reach >= HookReach::selection && reach < HookReach::attention; }
 
+/// Whether a pass reads upper planes alone, which is known before it.
+bool reads_planes(const SequencePass& pass) { return reach_of(pass) == HookReach::planes && pass.tokens.size() == 1; }
+
 /// Entries that only views show, to passes of one token.
 bool wants_choices(const KvCache& cache) {
   return std::ranges::any_of(cache.layers, [](const LayerCache& layer) {
@@ -110,6 +113,7 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
                       .cache = sequence.cache,
                       .logits = pass.logits,
                       .parents = pass.parents,
+                      .codes_alone = reads_planes(pass),
                       .host = sequence.host.get(),
                       .choice = sequence.choice.get()});
   }
@@ -154,7 +158,7 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
   const LayerQueries queries = queries_of(pass, from, rows.hidden);
   if (sequence.choice == nullptr) {
     pass.hooks->before_attention(layer, cache, queries);
-    KVARENA_ASSERT(cache.view == nullptr, "a view of what the device has attended to");
+    KVARENA_ASSERT(cache.view == nullptr || reads_planes(pass), "a view of what the device has attended to");
   }
   kernels::AttentionReader* const reader = cache.view == nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr;
   if (reader != nullptr) {

@@ -31,8 +31,6 @@ struct LayerChoice {
   int64_t window = 0;
   /// [kv_heads]: of the packed entries these alone; null: all of them.
   const EntryLists* packed = nullptr;
-  /// Packed entries that are put together from codes and more: the codes by themselves.
-  bool codes_alone = false;
   /// What is attended to beside all that.
   std::vector<BesideRuns> beside;
 };

@@ -1,7 +1,6 @@
 #include "harness/device/view_choice.h"
 
 #include "harness/cache/distant_view.h"
-#include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/indexed_segment.h"
 #include "harness/cache/low_rank_segment.h"
 #include "harness/cache/replaced_view.h"
@@ -63,9 +62,9 @@ LayerChoice choice_of(const LayerCache& cache, int64_t q_len) {
   if (const auto* own = dynamic_cast<const IndexedSegment*>(view)) return choice_of(*own, cache);
   if (const auto* own = dynamic_cast<const ReplacedView*>(view)) return choice_of(*own, cache);
   if (const auto* own = dynamic_cast<const JoinedView*>(view)) return choice_of(*own, cache);
-  if (const auto* own = dynamic_cast<const DistantView*>(view)) return choice_of(*own, cache, q_len);
-  KVARENA_ASSERT(dynamic_cast<const UpperView*>(view) != nullptr, "a view that no device knows");
-  return {.codes_alone = true};
+  const auto* const distant = dynamic_cast<const DistantView*>(view);
+  KVARENA_ASSERT(distant != nullptr, "a view that no device knows");
+  return choice_of(*distant, cache, q_len);
 }
 
 }  // namespace kvarena::device

@@ -85,9 +85,7 @@ class CodecMethod final : public Method {
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void settle(LayerContext& layer) const override;
-  [[nodiscard]] HookReach reach() const override {
-    return codec_->has_views() ? HookReach::replacement : HookReach::rows;
-  }
+  [[nodiscard]] HookReach reach() const override { return codec_->has_views() ? HookReach::planes : HookReach::rows; }
 
  private:
   [[nodiscard]] std::unique_ptr<Method> over() const;
