@@ -4,6 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/cache/rotation_tables.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/rope/rope.h"
+
 namespace kvarena {
 namespace {
 
@@ -26,6 +30,40 @@ Cells values_of(const LayerShape& shape, const std::byte* memory) {
           .data = const_cast<std::byte*>(memory)};
 }
 
+/// Stored numbers first .. first+count-1.
+void load_numbers(const LedgerVector<std::byte>& stored, DType dtype, int64_t first, int64_t count, float* to) {
+  const auto load = [&](auto widen) {
+    for (int64_t i = 0; i < count; ++i) to[i] = widen(first + i);
+  };
+  const auto* const bits = reinterpret_cast<const uint16_t*>(stored.data());
+  switch (dtype) {
+    case DType::f32: return load([&](int64_t i) { return reinterpret_cast<const float*>(stored.data())[i]; });
+    case DType::f16: return load([&](int64_t i) { return kernels::f16_to_f32(bits[i]); });
+    case DType::bf16: return load([&](int64_t i) { return kernels::bf16_to_f32(bits[i]); });
+  }
+}
+
+/// Calls visit(i, count) for each run of consecutive numbers list[i] .. list[i + count - 1].
+template <class Visit>
+void each_run(const std::vector<int32_t>& list, const Visit& visit) {
+  for (size_t i = 0; i < list.size();) {
+    size_t end = i + 1;
+    while (end < list.size() && list[end] == list[end - 1] + 1) ++end;
+    visit(static_cast<int64_t>(i), static_cast<int64_t>(end - i));
+    i = end;
+  }
+}
+
+/// The listed entries of a run of cells, [list, head_dim].
+std::vector<float> listed_rows(const Cells& cells, const std::vector<int32_t>& list) {
+  std::vector<float> rows(list.size() * static_cast<size_t>(cells.head_dim));
+  each_run(list, [&](int64_t i, int64_t count) {
+    kernels::load_rows(cells, list[static_cast<size_t>(i)], count, &rows[static_cast<size_t>(i * cells.head_dim)],
+                       cells.head_dim);
+  });
+  return rows;
+}
+
 /// Turns a pair by an angle of this cosine and sine.
 void turn_pairs(const KeyRotation& rotation, float* key, double angle_of_one, double factor) {
   const size_t pairs = rotation.inverse.size();
@@ -42,8 +80,25 @@ void turn_pairs(const KeyRotation& rotation, float* key, double angle_of_one, do
 
 }  // namespace
 
-void KeyRotation::turn(float* key, int64_t position) const {
-  turn_pairs(*this, key, static_cast<double>(position), magnitude);
+void KeyRotation::turn(float* keys, int64_t head_dim, const std::vector<int32_t>& positions) const {
+  if (positions.empty()) return;
+  const auto pairs = static_cast<int64_t>(inverse.size());
+  const RotationTables& tables = rotation_tables_up_to(inverse, *std::ranges::max_element(positions));
+  each_run(positions, [&](int64_t i, int64_t count) {
+    const int64_t row = positions[static_cast<size_t>(i)] * pairs;
+    kernels::rotate({.x = keys + i * head_dim,
+                     .tokens = count,
+                     .heads = 1,
+                     .head_dim = head_dim,
+                     .token_stride = head_dim,
+                     .head_stride = head_dim,
+                     .rotary = 2 * pairs,
+                     .cos = &tables.cos[static_cast<size_t>(row)],
+                     .sin = &tables.sin[static_cast<size_t>(row)]});
+    for (int64_t token = i; token < i + count && magnitude != 1; ++token) {
+      for (int64_t c = 0; c < 2 * pairs; ++c) keys[token * head_dim + c] *= static_cast<float>(magnitude);
+    }
+  });
 }
 
 void KeyRotation::undo(float* key, int64_t position) const {
@@ -59,8 +114,6 @@ LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, Led
       right_(stored(parts.right, shape_.dtype, ledger_)),
       exact_(std::make_unique<PickedSegment>(shape_, static_cast<int64_t>(parts.exact.front().size()), ledger_)),
       rotation_(parts.rotation) {
-  std::vector<float> key(static_cast<size_t>(shape_.head_dim));
-  std::vector<float> value(key.size());
   for (int64_t head = 0; head < shape_.kv_heads; ++head) {
     const kernels::HeadRun run = from.run(head);
     LedgerVector<std::byte>& own = values_.emplace_back(LedgerAllocator<std::byte>(ledger_, Tier::host));
@@ -71,11 +124,8 @@ LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, Led
                      .dtype = shape_.dtype,
                      .head_dim = shape_.head_dim,
                      .data = const_cast<void*>(run.keys)};
-    for (const int32_t entry : parts.exact[head]) {
-      kernels::load_rows(keys, entry, 1, key.data(), shape_.head_dim);
-      kernels::load_rows(values_of(shape_, own.data()), entry, 1, value.data(), shape_.head_dim);
-      exact_->add(head, entry, key.data(), value.data());
-    }
+    const std::vector<int32_t>& exact = parts.exact[head];
+    exact_->add(head, exact, listed_rows(keys, exact).data(), listed_rows(values_of(shape_, own.data()), exact).data());
   }
 }
 
@@ -95,57 +145,43 @@ LowRankSegment::LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledg
 
 std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<int32_t>& list) const {
   const int64_t dim = shape_.head_dim;
-  std::vector<float> right(static_cast<size_t>(rank_ * dim));  // of this head, as numbers
-  for (int64_t i = 0; i < rank_ * dim; ++i) {
-    right[i] = kernels::load_element(right_.data(), shape_.dtype, kv_head * rank_ * dim + i);
+  std::vector<float> row(static_cast<size_t>(dim)),
+      right(static_cast<size_t>(dim * rank_));  // of this head, [dim, rank]
+  for (int64_t r = 0; r < rank_; ++r) {
+    load_numbers(right_, shape_.dtype, (kv_head * rank_ + r) * dim, dim, row.data());
+    for (int64_t c = 0; c < dim; ++c) right[c * rank_ + r] = row[c];
   }
-  std::vector<float> keys(list.size() * static_cast<size_t>(dim), 0.0F);
-  float* key = keys.data();
-  for (const int32_t entry : list) {
-    for (int64_t r = 0; r < rank_; ++r) {
-      const float weight = kernels::load_element(left_.data(), shape_.dtype, entry * rank_ + r);
-      const float* row = right.data() + r * dim;
-      for (int64_t c = 0; c < dim; ++c) key[c] += weight * row[c];
-    }
-    rotation_->turn(key, entry);
-    key += dim;
-  }
+  const kernels::PackedMatrix weights = kernels::pack_weights(right.data(), dim, rank_, DType::f32);
+  std::vector<float> left(list.size() * static_cast<size_t>(rank_));
+  for (size_t i = 0; i < list.size(); ++i)
+    load_numbers(left_, shape_.dtype, list[i] * rank_, rank_, &left[i * static_cast<size_t>(rank_)]);
+  std::vector<float> keys(list.size() * static_cast<size_t>(dim));
+  kernels::matmul(
+      {.x = left.data(), .m = std::ssize(list), .x_stride = rank_, .w = &weights, .y = keys.data(), .y_stride = dim});
+  rotation_->turn(keys.data(), dim, list);
   return keys;
 }
 
 std::unique_ptr<PickedSegment> LowRankSegment::pick(const std::vector<std::vector<int32_t>>& lists) const {
   auto picked = std::make_unique<PickedSegment>(shape_, static_cast<int64_t>(lists.front().size()), ledger_);
-  std::vector<float> value(static_cast<size_t>(shape_.head_dim));
   for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-    const std::vector<float> keys = keys_of(head, lists[head]);
-    const float* key = keys.data();
-    for (const int32_t entry : lists[head]) {
-      kernels::load_rows(values_of(shape_, values_[head].data()), entry, 1, value.data(), shape_.head_dim);
-      picked->add(head, entry, key, value.data());
-      key += shape_.head_dim;
-    }
+    const std::vector<int32_t>& list = lists[head];
+    picked->add(head, list, keys_of(head, list).data(),
+                listed_rows(values_of(shape_, values_[head].data()), list).data());
   }
   return picked;
 }
 
 std::unique_ptr<PickedSegment> LowRankSegment::everything() const {
   auto all = std::make_unique<PickedSegment>(shape_, n_, ledger_);
-  std::vector<float> value(static_cast<size_t>(shape_.head_dim));
   for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-    const std::vector<int32_t> exact = exact_->positions(head);
+    const std::vector<int32_t> exact = exact_->positions(head), list = positions(head);
     std::vector<float> exact_keys(exact.size() * static_cast<size_t>(shape_.head_dim));
     exact_->read(head, exact_keys.data(), nullptr);
-    const std::vector<float> keys = keys_of(head, positions(head));
-    size_t next = 0;  // of the exact ones
-    for (int32_t entry = 0; entry < n_; ++entry) {
-      kernels::load_rows(values_of(shape_, values_[head].data()), entry, 1, value.data(), shape_.head_dim);
-      if (next < exact.size() && exact[next] == entry) {
-        all->add(head, entry, exact_keys.data() + static_cast<int64_t>(next) * shape_.head_dim, value.data());
-        ++next;
-      } else {
-        all->add(head, entry, keys.data() + static_cast<int64_t>(entry) * shape_.head_dim, value.data());
-      }
-    }
+    std::vector<float> keys = keys_of(head, list);
+    for (size_t i = 0; i < exact.size(); ++i)
+      std::copy_n(&exact_keys[i * shape_.head_dim], shape_.head_dim, &keys[exact[i] * shape_.head_dim]);
+    all->add(head, list, keys.data(), listed_rows(values_of(shape_, values_[head].data()), list).data());
   }
   return all;
 }

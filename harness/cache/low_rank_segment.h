@@ -14,8 +14,8 @@ struct KeyRotation {
   std::vector<double> inverse;  // [pairs]
   double magnitude = 1.0;       // factor on cosine and sine
 
-  /// Turns a key [head_dim] at `position` forth.
-  void turn(float* key, int64_t position) const;
+  /// Turns keys [positions.size(), head_dim] forth to their positions, by angles in float32.
+  void turn(float* keys, int64_t head_dim, const std::vector<int32_t>& positions) const;
   /// Takes the rotation away.
   void undo(float* key, int64_t position) const;
 };

@@ -27,15 +27,15 @@ Cells PickedSegment::cells(const Head& head, CellKind kind) const {
       .kind = kind, .dtype = shape_.dtype, .head_dim = shape_.head_dim, .data = const_cast<std::byte*>(memory.data())};
 }
 
-void PickedSegment::add(int64_t kv_head, int32_t position, const float* key, const float* value) {
+void PickedSegment::add(int64_t kv_head, std::span<const int32_t> positions, const float* keys, const float* values) {
   Head& head = heads_[kv_head];
-  const int64_t at = entries(kv_head);
-  const auto bytes = static_cast<size_t>(kernels::cell_bytes(at + 1, shape_.head_dim, shape_.dtype));
+  const int64_t at = entries(kv_head), count = std::ssize(positions);
+  const auto bytes = static_cast<size_t>(kernels::cell_bytes(at + count, shape_.head_dim, shape_.dtype));
   head.keys.resize(bytes);
   head.values.resize(bytes);
-  kernels::store_rows(cells(head, CellKind::keys), at, 1, key, shape_.head_dim);
-  kernels::store_rows(cells(head, CellKind::values), at, 1, value, shape_.head_dim);
-  head.positions.push_back(position);
+  kernels::store_rows(cells(head, CellKind::keys), at, count, keys, shape_.head_dim);
+  kernels::store_rows(cells(head, CellKind::values), at, count, values, shape_.head_dim);
+  head.positions.insert(head.positions.end(), positions.begin(), positions.end());
 }
 
 std::vector<int32_t> PickedSegment::positions(int64_t kv_head) const {

@@ -13,8 +13,8 @@ class PickedSegment final : public Segment {
   /// Room for `entries` of each head is taken at once.
   PickedSegment(const LayerShape& shape, int64_t entries, LedgerPtr ledger);
 
-  /// key, value [head_dim]; rounded to the layer's type.
-  void add(int64_t kv_head, int32_t position, const float* key, const float* value);
+  /// Entries behind those that are there: keys, values [positions.size(), head_dim], rounded to the layer's type.
+  void add(int64_t kv_head, std::span<const int32_t> positions, const float* keys, const float* values);
 
   /// A head's entries as the attention kernels see them.
   [[nodiscard]] kernels::HeadRun run(int64_t kv_head) const;

@@ -2,37 +2,10 @@
 
 #include <algorithm>
 
+#include "harness/cache/rotation_tables.h"
 #include "kernels/rope/rope.h"
 
 namespace kvarena {
-namespace {
-
-/// cos and sin [positions, half] of the angles that `sign` * position turns by.
-struct Tables {
-  std::vector<float> cos, sin;
-};
-
-/// A row of angles for each position up to the largest seen, kept by each thread: layers and steps ask for the same.
-const Tables& tables_up_to(const std::vector<double>& frequencies, int32_t position) {
-  static thread_local Tables tables;
-  static thread_local std::vector<double> known;
-  if (known != frequencies) {
-    known = frequencies;
-    tables = {};
-  }
-  const auto half = static_cast<int64_t>(frequencies.size());
-  const auto have = static_cast<int64_t>(tables.cos.size()) / half;
-  if (position < have) return tables;
-  const int64_t rows = std::max<int64_t>(position + 1, have + have / 2 + 64);
-  std::vector<int32_t> positions(static_cast<size_t>(rows));
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
-  tables.cos.resize(static_cast<size_t>(rows * half));
-  tables.sin.resize(tables.cos.size());
-  kernels::rotation_tables(positions.data(), rows, frequencies.data(), half, 1, tables.cos.data(), tables.sin.data());
-  return tables;
-}
-
-}  // namespace
 
 SparseRows::SparseRows(const LedgerPtr& ledger)
     : counts_(LedgerAllocator<uint16_t>(ledger)),
@@ -112,7 +85,7 @@ std::vector<RestorationStep> RotaryKeys::in_words(const PositionReader& position
 void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {
   if (half() == 0 || positions.empty()) return;
   const auto n = static_cast<int64_t>(positions.size());
-  const Tables& tables = tables_up_to(*frequencies_, *std::ranges::max_element(positions));
+  const RotationTables& tables = rotation_tables_up_to(*frequencies_, *std::ranges::max_element(positions));
   const kernels::Cells keys{.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
   // Runs of consecutive positions lie side by side in the tables.
   for (int64_t i = 0; i < n;) {

@@ -42,31 +42,23 @@ class Rotated final : public Supplement {
       for (int64_t i = 0; i < block.count; ++i) {
         const auto channel = [&](int64_t c) -> float& { return block.key((base + c) / d, i)[(base + c) % d]; };
         for (int64_t k = 0; k < width_; ++k) row[k] = channel(order_[base + k]);
-        rotate(row.data());
+        rotate(row.data(), 1);
         for (int64_t k = 0; k < width_; ++k) channel(k) = row[k];
       }
     }
   }
 
   void restore(RestoredChunk& chunk) const override {
-    const int64_t d = chunk.head_dim;
-    const int64_t cells = kernels::cells_for(chunk.count);
-    std::vector<float> rows(static_cast<size_t>(kernels::kCell * width_));  // a cell's entries, each in one piece
-    const auto column = [&](int64_t cell, int64_t c) {
-      return chunk.key_cells(c / d) + (cell * d + c % d) * kernels::kCell;
-    };
-    for (int64_t base = 0; base < chunk.kv_heads * d; base += width_) {
-      for (int64_t cell = 0; cell < cells; ++cell) {
-        for (int64_t k = 0; k < width_; ++k) {
-          const float* from = column(cell, base + k);
-          for (int64_t i = 0; i < kernels::kCell; ++i) rows[i * width_ + k] = from[i];
-        }
-        for (int64_t i = 0; i < kernels::kCell; ++i) rotate(&rows[i * width_]);
-        for (int64_t k = 0; k < width_; ++k) {
-          float* to = column(cell, base + order_[base + k]);
-          for (int64_t i = 0; i < kernels::kCell; ++i) to[i] = rows[i * width_ + k];
-        }
-      }
+    const int64_t d = chunk.head_dim, heads = width_ / d;
+    std::vector<float> rows(static_cast<size_t>(chunk.count * width_));  // of a group of heads, each entry in one piece
+    std::vector<float> turned(static_cast<size_t>(heads * chunk.head_floats()));  // their cells, channels in order_
+    for (int64_t first = 0; first < chunk.kv_heads; first += heads) {
+      for (int64_t h = 0; h < heads; ++h)
+        kernels::load_rows(keys_in(chunk.key_cells(first + h), d), 0, chunk.count, &rows[h * d], width_);
+      rotate(rows.data(), chunk.count);
+      for (int64_t h = 0; h < heads; ++h)
+        kernels::store_rows(keys_in(&turned[h * chunk.head_floats()], d), 0, chunk.count, &rows[h * d], width_);
+      put_back(turned, first, chunk);
     }
     for (int64_t h = 0; h < chunk.kv_heads; ++h) {
       rotary_.apply(chunk.key_cells(h), d, chunk.positions[h]);
@@ -94,10 +86,24 @@ class Rotated final : public Supplement {
  private:
   /// The largest power of two that divides a width.
   static int64_t run_of(int64_t width) { return width & -width; }
-  /// The group's Hadamard matrix, in runs where the width is no power of two.
-  void rotate(float* row) const {
+  /// The group's Hadamard matrix on rows [count, width_], in runs where the width is no power of two.
+  void rotate(float* rows, int64_t count) const {
     const int64_t run = run_of(width_);
-    kernels::hadamard(row, width_ / run, run, run);
+    kernels::hadamard(rows, count * (width_ / run), run, run);
+  }
+  static kernels::Cells keys_in(float* cells, int64_t head_dim) {
+    return {.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
+  }
+  /// The channels of a group's cells, 16 entries of each at a time, to where they came from.
+  void put_back(const std::vector<float>& turned, int64_t first_head, RestoredChunk& chunk) const {
+    const int64_t d = chunk.head_dim, cells = kernels::cells_for(chunk.count);
+    for (int64_t k = 0; k < width_; ++k) {
+      const int64_t c = order_[first_head * d + k];
+      const float* const from = &turned[k / d * chunk.head_floats() + k % d * kernels::kCell];
+      float* const to = chunk.key_cells(first_head + c / d) + c % d * kernels::kCell;
+      for (int64_t cell = 0; cell < cells; ++cell)
+        std::copy_n(from + cell * d * kernels::kCell, kernels::kCell, to + cell * d * kernels::kCell);
+    }
   }
 
   RotaryKeys rotary_;

@@ -113,9 +113,9 @@ TEST(ShadowKv, PromptsWithinTheBudgetOrWithoutChunksAreLeftAlone) {
 TEST(KeyRotation, UndoingATurnGivesTheKeyBack) {
   const KeyRotation rotation{.inverse = {1.0, 0.1, 0.01, 0.001}, .magnitude = 1.3};
   const std::vector<float> key = random_floats(8, "key");
-  for (const int64_t position : {0, 1, 77, 5000}) {
+  for (const int32_t position : {0, 1, 77, 5000}) {
     std::vector<float> turned = key;
-    rotation.turn(turned.data(), position);
+    rotation.turn(turned.data(), 8, {position});
     rotation.undo(turned.data(), position);
     for (size_t c = 0; c < 8; ++c) EXPECT_NEAR(turned[c], key[c], 1e-6);
   }

@@ -1,0 +1,18 @@
+#pragma once
+// Cosines and sines of rotary rotations, which layers and steps ask for again and again.
+
+#include <cstdint>
+#include <vector>
+
+namespace kvarena {
+
+/// Of positions 0, 1, ..: [positions, half] each.
+struct RotationTables {
+  std::vector<float> cos, sin;
+};
+
+/// For each position up to this one at least; frequencies [half] in radians per position. Valid until the thread asks
+/// again.
+[[nodiscard]] const RotationTables& rotation_tables_up_to(const std::vector<double>& frequencies, int32_t position);
+
+}  // namespace kvarena
