@@ -171,6 +171,12 @@ KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 table) {
 KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 low, F32x16 high) {
   return {_mm512_permutex2var_ps(low.v, a.v, high.v)};
 }
+/// Lane i takes lane i ^ N; N is 1, 2, 4 or 8.
+template <int N>
+KVARENA_INLINE F32x16 swap_lanes(F32x16 a) {
+  if constexpr (N < 4) return {_mm512_permute_ps(a.v, N == 1 ? 0xb1 : 0x4e)};
+  return {_mm512_shuffle_f32x4(a.v, a.v, N == 4 ? 0xb1 : 0x4e)};
+}
 
 #else  // AVX2
 
@@ -335,6 +341,13 @@ KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 low, F32x16 high) {
   const __m256 fourth_h = _mm256_castsi256_ps(_mm256_slli_epi32(a.h, 27));
   return {_mm256_blendv_ps(look_up8(a.l, low), look_up8(a.l, high), fourth_l),
           _mm256_blendv_ps(look_up8(a.h, low), look_up8(a.h, high), fourth_h)};
+}
+template <int N>
+KVARENA_INLINE F32x16 swap_lanes(F32x16 a) {
+  if constexpr (N == 8) return {a.h, a.l};
+  if constexpr (N == 4) return {_mm256_permute2f128_ps(a.l, a.l, 1), _mm256_permute2f128_ps(a.h, a.h, 1)};
+  constexpr int kFrom = N == 1 ? 0xb1 : 0x4e;
+  return {_mm256_permute_ps(a.l, kFrom), _mm256_permute_ps(a.h, kFrom)};
 }
 
 #endif

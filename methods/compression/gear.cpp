@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -144,10 +145,8 @@ class GearParts final : public Supplement {
       const int64_t begin = std::max(chunk.first, block.first);
       const int64_t end = std::min(chunk.first + chunk.count, block.first + block.count);
       for (int64_t h = 0; h < chunk.kv_heads && begin < end; ++h) {
-        add_product(block, block.keys[h], begin, end, d,
-                    [&](int64_t e, int64_t c) -> float& { return chunk.key(h, e - chunk.first, c); });
-        add_product(block, block.values[h], begin, end, d,
-                    [&](int64_t e, int64_t c) -> float& { return chunk.value(h, e - chunk.first, c); });
+        add_to_keys(block, block.keys[h], begin, end, h, chunk);
+        add_to_values(block, block.values[h], begin, end, h, chunk);
       }
     }
     key_outliers_.visit(chunk.first, chunk.count,
@@ -207,15 +206,40 @@ class GearParts final : public Supplement {
     return words;
   }
 
-  template <class At>
-  static void add_product(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t d,
-                          const At& at) {
-    std::vector<float> b(factors.b.size());
-    std::ranges::transform(factors.b, b.begin(), kernels::f16_to_f32);
+  static std::vector<float> numbers(const LedgerVector<uint16_t>& stored) {
+    std::vector<float> wide(stored.size());
+    std::ranges::transform(stored, wide.begin(), kernels::f16_to_f32);
+    return wide;
+  }
+
+  /// Entries begin .. end-1 a cell at a time, whose lanes are entries; k in order, as below.
+  static void add_to_keys(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t head,
+                          RestoredChunk& chunk) {
+    const int64_t d = chunk.head_dim;
+    const std::vector<float> b = numbers(factors.b);
+    std::array<float, kernels::kCell> a{};
+    for (int64_t e = begin; e < end;) {
+      const int64_t lane = (e - chunk.first) % kernels::kCell, lanes = std::min(kernels::kCell - lane, end - e);
+      for (int64_t k = 0; k < block.rank; ++k) {
+        for (int64_t i = 0; i < lanes; ++i)
+          a[i] = kernels::f16_to_f32(factors.a[(e + i - block.first) * block.rank + k]);
+        for (int64_t c = 0; c < d; ++c) {
+          float* const x = &chunk.key(head, e - chunk.first, c);
+          for (int64_t i = 0; i < lanes; ++i) x[i] += a[i] * b[k * d + c];
+        }
+      }
+      e += lanes;
+    }
+  }
+  static void add_to_values(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t head,
+                            RestoredChunk& chunk) {
+    const int64_t d = chunk.head_dim;
+    const std::vector<float> b = numbers(factors.b);
     for (int64_t e = begin; e < end; ++e) {
+      float* const x = &chunk.value(head, e - chunk.first, 0);
       for (int64_t k = 0; k < block.rank; ++k) {
         const float a = kernels::f16_to_f32(factors.a[(e - block.first) * block.rank + k]);
-        for (int64_t c = 0; c < d; ++c) at(e, c) += a * b[k * d + c];
+        for (int64_t c = 0; c < d; ++c) x[c] += a * b[k * d + c];
       }
     }
   }
