@@ -64,20 +64,6 @@ std::vector<float> listed_rows(const Cells& cells, const std::vector<int32_t>& l
   return rows;
 }
 
-/// Turns a pair by an angle of this cosine and sine.
-void turn_pairs(const KeyRotation& rotation, float* key, double angle_of_one, double factor) {
-  const size_t pairs = rotation.inverse.size();
-  for (size_t c = 0; c < pairs; ++c) {
-    const double angle = angle_of_one * rotation.inverse[c];
-    const double cosine = std::cos(angle) * factor;
-    const double sine = std::sin(angle) * factor;
-    const double a = key[c];
-    const double b = key[c + pairs];
-    key[c] = static_cast<float>(a * cosine - b * sine);
-    key[c + pairs] = static_cast<float>(b * cosine + a * sine);
-  }
-}
-
 }  // namespace
 
 void KeyRotation::turn(float* keys, int64_t head_dim, const std::vector<int32_t>& positions) const {
@@ -102,7 +88,14 @@ void KeyRotation::turn(float* keys, int64_t head_dim, const std::vector<int32_t>
 }
 
 void KeyRotation::undo(float* key, int64_t position) const {
-  turn_pairs(*this, key, -static_cast<double>(position), 1 / magnitude);
+  const size_t pairs = inverse.size();
+  for (size_t c = 0; c < pairs; ++c) {
+    const double angle = -static_cast<double>(position) * inverse[c];
+    const double cosine = std::cos(angle) / magnitude, sine = std::sin(angle) / magnitude;
+    const double a = key[c], b = key[c + pairs];
+    key[c] = static_cast<float>(a * cosine - b * sine);
+    key[c + pairs] = static_cast<float>(b * cosine + a * sine);
+  }
 }
 
 LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, LedgerPtr ledger)
