@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/cache/consecutive_runs.h"
 #include "harness/cache/rotation_tables.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/rope/rope.h"
@@ -43,21 +44,10 @@ void load_numbers(const LedgerVector<std::byte>& stored, DType dtype, int64_t fi
   }
 }
 
-/// Calls visit(i, count) for each run of consecutive numbers list[i] .. list[i + count - 1].
-template <class Visit>
-void each_run(const std::vector<int32_t>& list, const Visit& visit) {
-  for (size_t i = 0; i < list.size();) {
-    size_t end = i + 1;
-    while (end < list.size() && list[end] == list[end - 1] + 1) ++end;
-    visit(static_cast<int64_t>(i), static_cast<int64_t>(end - i));
-    i = end;
-  }
-}
-
 /// The listed entries of a run of cells, [list, head_dim].
 std::vector<float> listed_rows(const Cells& cells, const std::vector<int32_t>& list) {
   std::vector<float> rows(list.size() * static_cast<size_t>(cells.head_dim));
-  each_run(list, [&](int64_t i, int64_t count) {
+  each_consecutive_run(list, [&](int64_t i, int64_t count) {
     kernels::load_rows(cells, list[static_cast<size_t>(i)], count, &rows[static_cast<size_t>(i * cells.head_dim)],
                        cells.head_dim);
   });
@@ -70,7 +60,7 @@ void KeyRotation::turn(float* keys, int64_t head_dim, const std::vector<int32_t>
   if (positions.empty()) return;
   const auto pairs = static_cast<int64_t>(inverse.size());
   const RotationTables& tables = rotation_tables_up_to(inverse, *std::ranges::max_element(positions));
-  each_run(positions, [&](int64_t i, int64_t count) {
+  each_consecutive_run(positions, [&](int64_t i, int64_t count) {
     const int64_t row = positions[static_cast<size_t>(i)] * pairs;
     kernels::rotate({.x = keys + i * head_dim,
                      .tokens = count,

@@ -1,7 +1,8 @@
 #pragma once
 // How a segment puts its entries together from what it stores, in words: what it does on the host a device does from
 // them, on a copy of what is stored. Words are steps on rows [entries, kv_heads * head_dim] of float32, keys and values
-// each by themselves. What they point to is valid until the segment changes.
+// each by themselves. What they point to is valid until the segment changes. They are said anew in each pass, so what
+// is long is read through functions.
 
 #include <cstdint>
 #include <functional>
@@ -24,6 +25,9 @@ class QuantizedSegment;
 /// Appends what belongs to entries first .. first+count-1 to `to`.
 template <class Item>
 using EntryReader = std::function<void(int64_t first, int64_t count, std::vector<Item>& to)>;
+/// [kv_heads * head_dim], the same for every entry.
+template <class Item>
+using ChannelReader = std::function<std::vector<Item>()>;
 /// Original positions of the same entries of one kv head.
 using PositionReader = std::function<std::vector<int32_t>(int64_t kv_head, int64_t first, int64_t count)>;
 
@@ -35,7 +39,7 @@ struct AddedCodes {
 
 /// A scale for each channel of all heads, the same for every entry.
 struct ScaledChannels {
-  std::vector<kernels::RowScale> scales;  // [kv_heads * head_dim]
+  ChannelReader<kernels::RowScale> read;
 };
 
 /// A scale for each entry and head, or for each entry.
@@ -58,7 +62,7 @@ struct AddedProducts {
     std::vector<std::span<const uint16_t>> a;  // [kv_heads] of [count, rank]
     std::vector<std::span<const uint16_t>> b;  // [kv_heads] of [rank, head_dim]
   };
-  std::vector<Block> blocks;  // in the order of their entries
+  EntryReader<Block> read;  // those that begin there, in the order of their entries
 };
 
 /// factor * length * S^t s is added in each head: a sketch of what codes lack, by the signs s of its products with S.
@@ -79,9 +83,9 @@ struct HadamardRuns {
   int64_t run = 0;
 };
 
-/// Channel c goes to places[c].
+/// Each channel goes to a place of its own.
 struct MovedChannels {
-  std::vector<int32_t> places;  // [kv_heads * head_dim], no place twice
+  ChannelReader<int32_t> read;
 };
 
 /// Keys turn to their positions: channels c and c + frequencies.size() of each head.

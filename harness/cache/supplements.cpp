@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/consecutive_runs.h"
 #include "harness/cache/rotation_tables.h"
 #include "kernels/rope/rope.h"
 
@@ -84,17 +85,13 @@ std::vector<RestorationStep> RotaryKeys::in_words(const PositionReader& position
 
 void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {
   if (half() == 0 || positions.empty()) return;
-  const auto n = static_cast<int64_t>(positions.size());
   const RotationTables& tables = rotation_tables_up_to(*frequencies_, *std::ranges::max_element(positions));
   const kernels::Cells keys{.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
   // Runs of consecutive positions lie side by side in the tables.
-  for (int64_t i = 0; i < n;) {
-    int64_t end = i + 1;
-    while (end < n && positions[end] == positions[end - 1] + 1) ++end;
-    const int64_t row = positions[i] * half();
-    kernels::rotate_cells(keys, i, end - i, &tables.cos[row], &tables.sin[row], half(), half());
-    i = end;
-  }
+  each_consecutive_run(positions, [&](int64_t i, int64_t count) {
+    const int64_t row = positions[static_cast<size_t>(i)] * half();
+    kernels::rotate_cells(keys, i, count, &tables.cos[row], &tables.sin[row], half(), half());
+  });
 }
 
 }  // namespace kvarena

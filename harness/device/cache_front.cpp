@@ -5,21 +5,10 @@
 namespace kvarena::device {
 namespace {
 
-/// A segment as what its front follows: one of three.
-using Fronted = std::variant<const QuantizedSegment*, const Restorable*, const LowRankSegment*>;
-
-Fronted fronted(const Segment& segment) {
-  if (const auto* restorable = dynamic_cast<const Restorable*>(&segment)) return restorable;
-  if (const auto* low_rank = dynamic_cast<const LowRankSegment*>(&segment)) return low_rank;
-  return dynamic_cast<const QuantizedSegment*>(&segment);
-}
-
-/// Null where it is another one.
+/// Null where it is another one; no segment is two of them.
 template <class T>
 const T* as(const Segment& segment) {
-  const Fronted found = fronted(segment);
-  const auto* const own = std::get_if<const T*>(&found);
-  return own == nullptr ? nullptr : *own;
+  return dynamic_cast<const T*>(&segment);
 }
 
 }  // namespace
@@ -40,7 +29,9 @@ CacheFront make_front(const Segment& segment, const LayerShape& shape, RestoreSh
 }
 
 uint64_t front_version(const Segment& segment) {
-  return std::visit([](const auto* own) { return own->version(); }, fronted(segment));
+  if (const auto* restorable = as<Restorable>(segment)) return restorable->version();
+  if (const auto* low_rank = as<LowRankSegment>(segment)) return low_rank->version();
+  return as<QuantizedSegment>(segment)->version();
 }
 
 bool is_front_of(const CacheFront& front, const Segment& segment) {

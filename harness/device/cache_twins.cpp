@@ -24,9 +24,9 @@ std::vector<uint64_t> versions_of(const LayerCache& layer) {
 }
 
 /// Of all layers' entries of `tokens` tokens.
-int64_t bytes_of(const KvCache& host, int64_t tokens) {
+int64_t bytes_of(std::span<const LayerShape> layers, int64_t tokens) {
   int64_t bytes = 0;
-  for (const LayerCache& layer : host.layers) bytes += layer.shape().entry_bytes() * tokens;
+  for (const LayerShape& layer : layers) bytes += layer.entry_bytes() * tokens;
   return bytes;
 }
 
@@ -330,14 +330,27 @@ void CacheTwins::copy_origin(DeviceTwin& twin, int64_t capacity, std::vector<Dev
     const std::scoped_lock lock(mutex_);
     needed.push_back(found());
   }
-  int64_t bytes = 0;
-  for (const LayerShape& layer : shapes_) bytes += layer.entry_bytes() * capacity;
-  if (needed.back() == nullptr || !make_room(bytes, needed)) return;
+  if (needed.back() == nullptr || !make_room(bytes_of(shapes_, capacity), needed)) return;
   const std::scoped_lock lock(mutex_);
   if (const DeviceTwin* from = found(); from != nullptr) {
     twin.cache_.emplace(from->cache_->copy(origin->length, capacity));
     ++copies_;
   }
+}
+
+/// What is alike stays where it is as long as there is room.
+void CacheTwins::renew(DeviceTwin& twin, KvCache& host, int64_t tokens, int64_t visited,
+                       std::span<DeviceTwin* const> needed) {
+  const std::vector<bool> alike = twin.alike(host);
+  const bool stays = std::ranges::count(alike, true) > 0 && twin.cache_->capacity() >= tokens;
+  const int64_t expected = stays ? tokens : std::max(tokens, host.prompt_length) + kAnswer;
+  FormerCache former{.cache = std::exchange(twin.cache_, std::nullopt)};
+  if (stays) former.alike = alike;
+  make_room(bytes_of(shapes_, expected), needed);
+  uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
+  twin.cache_.emplace(shapes_, host, expected - host.length, std::move(former), visited);
+  twin.layers_.resize(host.layers.size());
+  twin.remember(host);
 }
 
 std::vector<DeviceCache*> CacheTwins::of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
@@ -350,19 +363,9 @@ std::vector<DeviceCache*> CacheTwins::of(std::span<KvCache* const> hosts, std::s
     const int64_t needed = host.length + tokens[i];
     copy_origin(*twins[i], std::max(needed, host.prompt_length) + kAnswer, twins);
     if (!twins[i]->follow(host, visited)) {
-      const std::vector<bool> alike = twins[i]->alike(host);
-      // What is alike stays where it is as long as there is room.
-      const bool stays = std::ranges::count(alike, true) > 0 && twins[i]->cache_->capacity() >= needed;
-      const int64_t expected = stays ? needed : std::max(needed, host.prompt_length) + kAnswer;
-      FormerCache former{.cache = std::exchange(twins[i]->cache_, std::nullopt)};
-      if (stays) former.alike = alike;
-      make_room(bytes_of(host, expected), twins);
-      uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
-      twins[i]->cache_.emplace(shapes_, host, expected - host.length, std::move(former), visited);
-      twins[i]->layers_.resize(host.layers.size());
-      twins[i]->remember(host);
+      renew(*twins[i], host, needed, visited, twins);
     } else {
-      if (needed > twins[i]->cache_->capacity()) make_room(bytes_of(host, needed), twins);  // it moves: both at once
+      if (needed > twins[i]->cache_->capacity()) make_room(bytes_of(shapes_, needed), twins);  // it moves: both at once
       twins[i]->take_new(host, visited);
     }
     caches.push_back(&*twins[i]->cache_);

@@ -118,6 +118,8 @@ class CacheTwins : public std::enable_shared_from_this<CacheTwins> {
   bool make_room(int64_t bytes, std::span<DeviceTwin* const> needed);
   /// Makes a clone's copy from where its entries lie, if they still do.
   void copy_origin(DeviceTwin& twin, int64_t capacity, std::vector<DeviceTwin*> needed);
+  /// Makes a copy anew, with room for so many tokens at least.
+  void renew(DeviceTwin& twin, KvCache& host, int64_t tokens, int64_t visited, std::span<DeviceTwin* const> needed);
   [[nodiscard]] int64_t held() const;
 
   std::vector<LayerShape> shapes_;

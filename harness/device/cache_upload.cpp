@@ -100,13 +100,13 @@ void DeviceCache::follow_packed(const KvCache& host) {
 }
 
 /// Capacities agree where runs are taken over: where a head's memory begins follows from it.
-void DeviceCache::take_over(FormerCache former, int64_t tokens) {
+void DeviceCache::take_over(FormerCache former) {
   if (!former.cache) return;
   DeviceCache& from = *former.cache;
   fronts_ = std::move(from.fronts_);
   shared_ = std::move(from.shared_);
   uploads_ = std::move(from.uploads_);
-  if (former.alike.empty() || from.capacity_ < tokens) return;
+  if (former.alike.empty()) return;
   capacity_ = from.capacity_;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     PlacedMemory& memory = memory_.emplace_back();
@@ -126,9 +126,10 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
           .action = "run this method on the host"});
   }
   prompt_length = host.prompt_length;
-  const std::vector<bool> alike = former.alike;
-  take_over(std::move(former), host.length + tokens);  // the rest of its memory is free for this one's
-  const bool keeps = !memory_.empty();
+  std::vector<bool> there = former.alike;
+  there.resize(layers_.size());
+  take_over(std::move(former));  // the rest of its memory is free for this one's
+  KVARENA_ASSERT(memory_.empty() || capacity_ >= host.length + tokens, "no room behind entries that stay");
   follow_packed(host);
   const int64_t kv_heads = layers_.front().kv_heads;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
@@ -139,12 +140,12 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
       if (missing > 0) first_kept_ = host.length;
     }
   }
-  for (int64_t layer = 0; keeps && layer < std::ssize(layers_); ++layer) {
-    if (!alike[layer]) memory_[layer] = PlacedMemory(Placement::device, first_byte(layer, kv_heads, capacity_));
+  for (int64_t layer = 0; layer < std::ssize(memory_); ++layer) {
+    if (!there[layer]) memory_[layer] = PlacedMemory(Placement::device, first_byte(layer, kv_heads, capacity_));
   }
   reserve(host.length + tokens, nullptr);
   length_ = host.length;
-  upload(host, 0, keeps ? alike : std::vector<bool>(layers_.size()));
+  upload(host, 0, there);
 }
 
 void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {

@@ -130,8 +130,8 @@ class DeviceCache {
 
   /// Brings what the host's heads hold from token `first` on, of length() tokens, but of layers that have it.
   void upload(const KvCache& host, int64_t first, const std::vector<bool>& there);
-  /// Takes over the fronts and, where they are alike and there is room, the runs of another cache of the same length.
-  void take_over(FormerCache former, int64_t tokens);
+  /// Takes over the fronts and, where they are alike, the runs of another cache of the same length.
+  void take_over(FormerCache former);
   /// Room for so many tokens.
   void reserve(int64_t tokens, kernels::CudaStream stream);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
@@ -183,7 +183,8 @@ class DeviceCache {
 /// A cache that another one takes the place of: what both hold need not go up again.
 struct FormerCache {
   std::optional<DeviceCache> cache;
-  std::vector<bool> alike;  // [layers]: the host has changed nothing of the runs since; empty: of none
+  /// [layers]: the host has changed nothing of the runs since, and there is room behind them; empty: of none.
+  std::vector<bool> alike;
 };
 
 }  // namespace kvarena::device

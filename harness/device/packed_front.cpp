@@ -1,7 +1,5 @@
 #include "harness/device/packed_front.h"
 
-#include <fmt/format.h>
-
 #include "harness/device/packed_side.h"
 
 namespace kvarena::device {
@@ -9,10 +7,8 @@ namespace kvarena::device {
 using kernels::CellKind;
 using kernels::PackedEntries;
 
-std::string PackedFront::cannot_hold(const Segment& segment) {
-  const auto* quantized = dynamic_cast<const QuantizedSegment*>(&segment);
-  if (quantized == nullptr) return fmt::format("entries in {} form that is a method's own", to_string(segment.form()));
-  if (quantized->shape().window > 0) return "packed entries under a sliding window";
+std::string PackedFront::cannot_hold(const QuantizedSegment& segment) {
+  if (segment.shape().window > 0) return "packed entries under a sliding window";
   return {};
 }
 

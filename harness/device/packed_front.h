@@ -18,7 +18,7 @@ namespace kvarena::device {
 class PackedFront {
  public:
   /// Why the device cannot attend to a segment, in words; empty when it can.
-  [[nodiscard]] static std::string cannot_hold(const Segment& segment);
+  [[nodiscard]] static std::string cannot_hold(const QuantizedSegment& segment);
   /// What it uploads is there after uploads.finish().
   PackedFront(const QuantizedSegment& segment, HeadMapStore& maps, SmallUploads& uploads);
 

@@ -4,13 +4,12 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/core/error.h"
+#include "harness/cache/rotation_tables.h"
 #include "harness/device/growing_array.h"
 #include "harness/device/packed_side.h"
 #include "kernels/elementwise/elementwise_cuda.h"
 #include "kernels/hadamard/hadamard_cuda.h"
 #include "kernels/quantize/quantize_cuda.h"
-#include "kernels/rope/rope.h"
 
 namespace kvarena::device {
 namespace {
@@ -51,19 +50,28 @@ class AddCodes final : public RestoreStep {
   float factor_;
 };
 
-class ScaleChannels final : public RestoreStep {
+/// What is the same for every entry: `Words` read it once.
+template <class Words, class Item>
+class ChannelStep : public RestoreStep {
  public:
-  void follow(const RestorationStep& words, int64_t before, int64_t /*after*/, SmallUploads& uploads) override {
-    const auto& scales = std::get<ScaledChannels>(words).scales;
-    if (before == 0) scales_.append(scales.data(), std::ssize(scales), uploads);
+  void follow(const RestorationStep& words, int64_t before, int64_t /*after*/, SmallUploads& uploads) final {
+    if (before > 0) return;
+    const std::vector<Item> items = std::get<Words>(words).read();
+    items_.append(items.data(), std::ssize(items), uploads);
   }
-  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
-    kernels::scale_channels_cuda(work.rows, scales_.data(), stream);
-  }
-  [[nodiscard]] int64_t bytes() const override { return scales_.bytes(); }
+  [[nodiscard]] int64_t bytes() const final { return items_.bytes(); }
+
+ protected:
+  [[nodiscard]] const Item* items() const { return items_.data(); }
 
  private:
-  GrowingArray<RowScale> scales_;  // [width]
+  GrowingArray<Item> items_;  // [width]
+};
+
+class ScaleChannels final : public ChannelStep<ScaledChannels, RowScale> {
+  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::scale_channels_cuda(work.rows, items(), stream);
+  }
 };
 
 class ScaleEntries final : public RestoreStep {
@@ -113,13 +121,14 @@ class PlaceNumbers final : public RestoreStep {
 /// Factors of all blocks one behind the other: of each block a, then b of every head.
 class AddProducts final : public RestoreStep {
  public:
-  void follow(const RestorationStep& words, int64_t /*before*/, int64_t /*after*/, SmallUploads& uploads) override {
-    const auto& blocks = std::get<AddedProducts>(words).blocks;
-    for (auto block = blocks.begin() + std::ssize(blocks_); block != blocks.end(); ++block) {
-      blocks_.push_back({block->first, block->count, block->rank, factors_.count()});
-      for (size_t h = 0; h < block->a.size(); ++h) {
-        factors_.append(block->a[h].data(), std::ssize(block->a[h]), uploads);
-        factors_.append(block->b[h].data(), std::ssize(block->b[h]), uploads);
+  void follow(const RestorationStep& words, int64_t before, int64_t after, SmallUploads& uploads) override {
+    std::vector<AddedProducts::Block> blocks;
+    std::get<AddedProducts>(words).read(before, after - before, blocks);
+    for (const AddedProducts::Block& block : blocks) {
+      blocks_.push_back({block.first, block.count, block.rank, factors_.count()});
+      for (size_t h = 0; h < block.a.size(); ++h) {
+        factors_.append(block.a[h].data(), std::ssize(block.a[h]), uploads);
+        factors_.append(block.b[h].data(), std::ssize(block.b[h]), uploads);
       }
     }
   }
@@ -209,17 +218,12 @@ class RunHadamard final : public RestoreStep {
   int64_t run_;
 };
 
-class MoveChannels final : public RestoreStep {
- public:
-  void follow(const RestorationStep& words, int64_t before, int64_t /*after*/, SmallUploads& uploads) override {
-    const auto& places = std::get<MovedChannels>(words).places;
-    if (before == 0) places_.append(places.data(), std::ssize(places), uploads);
-  }
+class MoveChannels final : public ChannelStep<MovedChannels, int32_t> {
   void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
     const int64_t width = work.rows.width();
     kernels::move_channels_cuda({.x = work.rows.x,
                                  .to = work.spare,
-                                 .place = places_.data(),
+                                 .place = items(),
                                  .rows = work.rows.count,
                                  .n = width,
                                  .x_stride = width,
@@ -227,10 +231,6 @@ class MoveChannels final : public RestoreStep {
                                 stream);
     std::swap(work.rows.x, work.spare);
   }
-  [[nodiscard]] int64_t bytes() const override { return places_.bytes(); }
-
- private:
-  GrowingArray<int32_t> places_;  // [width]
 };
 
 class TurnKeys final : public RestoreStep {
@@ -288,17 +288,13 @@ struct StepMaker {
 
 void RotationTable::reach(int32_t position) {
   if (position < rows_) return;
-  constexpr int64_t kBlock = 1024;
-  const int64_t wanted = std::max<int64_t>(position + 1, rows_ + rows_ / 2);
-  rows_ = (wanted + kBlock - 1) / kBlock * kBlock;
-  std::vector<int32_t> positions(static_cast<size_t>(rows_));
-  std::iota(positions.begin(), positions.end(), 0);
-  std::vector<float> angles(static_cast<size_t>(2 * rows_ * half()));  // cos, then sin
-  kernels::rotation_tables(positions.data(), rows_, frequencies_.data(), half(), 1, angles.data(),
-                           angles.data() + rows_ * half());
+  const RotationTables& tables = rotation_tables_up_to(frequencies_, position);
+  rows_ = std::ssize(tables.cos) / half();
+  const int64_t bytes = std::ssize(tables.cos) * int64_t{sizeof(float)};
   kernels::cuda_synchronize(nullptr);  // nobody reads the old ones any more
-  memory_ = kernels::CudaBuffer(std::ssize(angles) * int64_t{sizeof(float)});
-  kernels::cuda_upload(memory_.data(), angles.data(), memory_.bytes(), nullptr);
+  memory_ = kernels::CudaBuffer(2 * bytes);
+  kernels::cuda_upload(memory_.data(), tables.cos.data(), bytes, nullptr);
+  kernels::cuda_upload(static_cast<char*>(memory_.data()) + bytes, tables.sin.data(), bytes, nullptr);
   kernels::cuda_synchronize(nullptr);
 }
 

@@ -156,13 +156,15 @@ class GearParts final : public Supplement {
   }
 
   [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& /*positions*/) const override {
-    AddedProducts keys, values;
-    for (const Block& block : blocks_) {
-      keys.blocks.push_back(in_words(block, block.keys));
-      values.blocks.push_back(in_words(block, block.values));
-    }
-    return RestorationSteps{.keys = in_order(std::move(keys), key_outliers_.in_words()),
-                            .values = in_order(std::move(values), value_outliers_.in_words())};
+    const auto products = [this](std::vector<Factors> Block::*side) {
+      return AddedProducts{.read = [this, side](int64_t first, int64_t count, std::vector<AddedProducts::Block>& to) {
+        for (const Block& block : blocks_) {
+          if (block.first >= first && block.first < first + count) to.push_back(in_words(block, block.*side));
+        }
+      }};
+    };
+    return RestorationSteps{.keys = in_order(products(&Block::keys), key_outliers_.in_words()),
+                            .values = in_order(products(&Block::values), value_outliers_.in_words())};
   }
 
   [[nodiscard]] int64_t bytes() const override {

@@ -130,11 +130,14 @@ class NuqParts final : public Supplement {
   }
 
   [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& positions) const override {
-    ScaledChannels channels;
-    for (size_t c = 0; c < low_.size(); ++c) {
-      const Range range(low_[c], high_[c]);
-      channels.scales.push_back({.factor = range.radius, .offset = range.centre});
-    }
+    const auto channels = [this] {
+      std::vector<kernels::RowScale> scales;
+      for (size_t c = 0; c < low_.size(); ++c) {
+        const Range range(low_[c], high_[c]);
+        scales.push_back({.factor = range.radius, .offset = range.centre});
+      }
+      return scales;
+    };
     const auto tokens = [this](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
       for (int64_t i = first; i < first + count; ++i) {
         to.push_back({.factor = kernels::f16_to_f32(value_ranges_[2 * i + 1]),
@@ -142,7 +145,7 @@ class NuqParts final : public Supplement {
       }
     };
     RestorationSteps steps{
-        .keys = in_order(std::move(channels), key_outliers_.in_words()),
+        .keys = in_order(ScaledChannels{.read = channels}, key_outliers_.in_words()),
         .values = in_order(ScaledEntries{.shared = true, .read = tokens}, value_outliers_.in_words())};
     for (RestorationStep& turn : rotary_.in_words(positions)) steps.keys.push_back(std::move(turn));
     return steps;

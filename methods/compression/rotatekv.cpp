@@ -67,12 +67,15 @@ class Rotated final : public Supplement {
   }
 
   [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& positions) const override {
-    MovedChannels back;
-    for (size_t c = 0; c < order_.size(); ++c) {
-      const int64_t base = static_cast<int64_t>(c) / width_ * width_;
-      back.places.push_back(static_cast<int32_t>(base + order_[c]));
-    }
-    RestorationSteps steps{.keys = in_order(HadamardRuns{run_of(width_)}, std::move(back)),
+    const auto back = [this] {
+      std::vector<int32_t> places;
+      for (size_t c = 0; c < order_.size(); ++c) {
+        const int64_t base = static_cast<int64_t>(c) / width_ * width_;
+        places.push_back(static_cast<int32_t>(base + order_[c]));
+      }
+      return places;
+    };
+    RestorationSteps steps{.keys = in_order(HadamardRuns{run_of(width_)}, MovedChannels{.read = back}),
                            .values = in_order(HadamardRuns{run_of(head_dim_)})};
     for (RestorationStep& turn : rotary_.in_words(positions)) steps.keys.push_back(std::move(turn));
     return steps;

@@ -72,9 +72,6 @@ void expect_alike(const CacheFront& front, const Segment& segment, const std::st
 
 class RestoredFrontTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (const std::string absent = kernels::cuda_absent(); !absent.empty()) GTEST_SKIP() << absent;
-  }
   [[nodiscard]] CacheFront front_of(const Segment& segment) {
     CacheFront made = make_front(segment, kCodecShape, shared, uploads);
     uploads.finish();
