@@ -1,7 +1,7 @@
 # What shared libraries with methods need: the headers they are compiled against with a fingerprint of them, a package
 # that find_package(kvarena) finds in the build folder and in an installed tree, and a program that lends its functions.
 
-set(plugin_folders kernels harness/core harness/cache harness/tiers harness/throughput harness/placement harness/method)
+set(plugin_folders kernels harness/core harness/cache harness/storage harness/cost_model harness/method)
 set(plugin_headers)
 foreach(folder ${plugin_folders})
   file(GLOB_RECURSE found CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${folder}/*.h)
@@ -28,7 +28,7 @@ endfunction()
 
 # A program that loads plugins holds all of the interface's functions, also those it does not call, and shows them.
 function(kvarena_lend_functions program)
-  foreach(library core kernels cache tiers throughput placement method)
+  foreach(library core kernels cache storage cost_model method)
     target_link_options(${program} PRIVATE
       "LINKER:--whole-archive,$<TARGET_FILE:kvarena_${library}>,--no-whole-archive")
     add_dependencies(${program} kvarena_${library})

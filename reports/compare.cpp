@@ -12,9 +12,9 @@ namespace kvarena::reports {
 namespace {
 
 /// The cell with the same labels, or null.
-const CellData* same_place(const ExperimentData& data, const store::CellRecord& record) {
+const CellData* same_place(const ExperimentData& data, const results::CellRecord& record) {
   const auto it = std::ranges::find_if(data.cells, [&](const CellData& cell) {
-    const store::CellRecord& other = cell.row.cell;
+    const results::CellRecord& other = cell.row.cell;
     return other.model == record.model && other.workload == record.workload && other.method == record.method &&
            other.kind == record.kind;
   });
@@ -23,7 +23,7 @@ const CellData* same_place(const ExperimentData& data, const store::CellRecord& 
 
 /// The larger of the two runs' noise floors.
 std::optional<NoiseFloor> larger_floor(const ExperimentData& before, const ExperimentData& after,
-                                       const store::CellRecord& record, const std::string& metric) {
+                                       const results::CellRecord& record, const std::string& metric) {
   std::optional<NoiseFloor> floor;
   for (const ExperimentData* data : {&before, &after}) {
     const auto one = noise_floor(data->of_model(record.model), record.workload, metric);
@@ -51,8 +51,8 @@ void check_cards(const CellData& before, const CellData& after) {
 std::vector<Compared> common_cells(const ExperimentData& before, const ExperimentData& after, bool allow_unlike_cards) {
   std::vector<Compared> list;
   for (const CellData& cell : after.cells) {
-    const store::CellRecord& record = cell.row.cell;
-    if (record.kind != store::CellKind::quality || !cell.counts()) continue;
+    const results::CellRecord& record = cell.row.cell;
+    if (record.kind != results::CellKind::quality || !cell.counts()) continue;
     const CellData* old = same_place(before, record);
     if (old == nullptr || !old->counts()) continue;
     if (!allow_unlike_cards) check_cards(*old, cell);
@@ -77,7 +77,7 @@ void count(Comparison& result, const Difference& difference, double margin) {
 }
 
 TableRow row_of(const Compared& compared, const MetricLook& look, const Difference& difference) {
-  const store::CellRecord& record = compared.after->row.cell;
+  const results::CellRecord& record = compared.after->row.cell;
   TableCell then = number_cell(look.scale * compared.test.baseline_mean);
   TableCell now = number_cell(look.scale * compared.test.method_mean);
   now.difference = difference;

@@ -132,7 +132,7 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   std::vector<const CellData*> cells;
   bool stored = false;
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != store::CellKind::serving || !cell.counts() || !cell.values.contains("served_score"))
+    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts() || !cell.values.contains("served_score"))
       continue;
     stored = stored || cell.values.contains("memory_hits");
     cells.push_back(&cell);

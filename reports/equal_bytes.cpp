@@ -31,7 +31,7 @@ struct Setting {
   [[nodiscard]] double distance() const { return mean_of(distances); }
 };
 
-std::string method_of(const store::CellRecord& cell) {
+std::string method_of(const results::CellRecord& cell) {
   const nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
   if (!settings.is_object()) return cell.method_name;
   const nlohmann::json over = settings.value("over", nlohmann::json());
@@ -48,7 +48,7 @@ void append(std::vector<double>& all, const CellData& cell, const char* metric) 
 std::vector<Setting> settings_of(const ExperimentData& data) {
   std::vector<Setting> all;
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != store::CellKind::quality || cell.row.cell.baseline) continue;
+    if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline) continue;
     const std::string& label = cell.row.cell.method;
     auto found = std::ranges::find(all, label, &Setting::label);
     if (found == all.end()) found = all.insert(all.end(), {.label = label, .method = method_of(cell.row.cell)});
@@ -110,7 +110,7 @@ TableCell mean_cell(const std::vector<double>& values, const MetricLook& look) {
 std::vector<double> pooled(const ExperimentData& data, const std::string& label, const char* metric) {
   std::vector<double> all;
   for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(label, workload, store::CellKind::quality);
+    const CellData* cell = data.find(label, workload, results::CellKind::quality);
     if (cell != nullptr && cell->counts()) append(all, *cell, metric);
   }
   return all;
@@ -119,7 +119,7 @@ std::vector<double> pooled(const ExperimentData& data, const std::string& label,
 /// Bytes that were simulated or emulated are marked, as everywhere.
 void mark_bytes(const ExperimentData& data, const std::string& label, TableCell& cell) {
   for (const std::string& workload : data.workloads()) {
-    const CellData* found = data.find(label, workload, store::CellKind::quality);
+    const CellData* found = data.find(label, workload, results::CellKind::quality);
     if (found == nullptr) continue;
     const auto bytes = found->values.find(kShare);
     if (bytes != found->values.end()) mark_origin(cell, bytes->second);

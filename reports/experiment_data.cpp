@@ -10,7 +10,7 @@
 namespace kvarena::reports {
 namespace {
 
-std::vector<std::string> labels(const std::vector<CellData>& cells, std::string store::CellRecord::*label) {
+std::vector<std::string> labels(const std::vector<CellData>& cells, std::string results::CellRecord::*label) {
   std::vector<std::string> list;
   for (const CellData& cell : cells) {
     const std::string& name = cell.row.cell.*label;
@@ -19,8 +19,8 @@ std::vector<std::string> labels(const std::vector<CellData>& cells, std::string 
   return list;
 }
 
-std::string clocked(const std::string& name, store::Clock clock) {
-  return clock == store::Clock::modelled ? modelled(name) : name;
+std::string clocked(const std::string& name, results::Clock clock) {
+  return clock == results::Clock::modelled ? modelled(name) : name;
 }
 
 /// Card values as text; strings without their quotes.
@@ -33,8 +33,8 @@ std::vector<std::pair<std::string, std::string>> read_card(const std::string& te
   return card;
 }
 
-store::ExperimentRecord choose(const store::ResultsReader& reader, const std::string& name) {
-  std::vector<store::ExperimentRecord> all = reader.experiments();
+results::ExperimentRecord choose(const results::ResultsReader& reader, const std::string& name) {
+  std::vector<results::ExperimentRecord> all = reader.experiments();
   std::vector<std::string> names;
   for (const auto& experiment : all) names.push_back(experiment.experiment);
   if (name.empty() && all.size() == 1) return all.front();
@@ -67,11 +67,11 @@ std::vector<double> CellData::numbers(const std::string& metric) const {
   const auto it = values.find(metric);
   if (it == values.end()) return list;
   list.reserve(it->second.rows.size());
-  for (const store::ValueRow& value : it->second.rows) list.push_back(value.value);
+  for (const results::ValueRow& value : it->second.rows) list.push_back(value.value);
   return list;
 }
 
-bool CellData::counts() const { return row.state == store::CellState::done || row.state == store::CellState::running; }
+bool CellData::counts() const { return row.state == results::CellState::done || row.state == results::CellState::running; }
 
 ExperimentData ExperimentData::of_model(const std::string& model) const {
   ExperimentData part = *this;
@@ -79,12 +79,12 @@ ExperimentData ExperimentData::of_model(const std::string& model) const {
   return part;
 }
 
-std::vector<std::string> ExperimentData::models() const { return labels(cells, &store::CellRecord::model); }
-std::vector<std::string> ExperimentData::workloads() const { return labels(cells, &store::CellRecord::workload); }
-std::vector<std::string> ExperimentData::methods() const { return labels(cells, &store::CellRecord::method); }
+std::vector<std::string> ExperimentData::models() const { return labels(cells, &results::CellRecord::model); }
+std::vector<std::string> ExperimentData::workloads() const { return labels(cells, &results::CellRecord::workload); }
+std::vector<std::string> ExperimentData::methods() const { return labels(cells, &results::CellRecord::method); }
 
 const CellData* ExperimentData::find(const std::string& method, const std::string& workload,
-                                     store::CellKind kind) const {
+                                     results::CellKind kind) const {
   const auto it = std::ranges::find_if(cells, [&](const CellData& cell) {
     return cell.row.cell.method == method && cell.row.cell.workload == workload && cell.row.cell.kind == kind;
   });
@@ -96,19 +96,19 @@ std::string ExperimentData::baseline() const {
   return it == cells.end() ? "" : it->row.cell.method;
 }
 
-ExperimentData read_experiment(const store::ResultsReader& reader, const std::string& name) {
+ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name) {
   ExperimentData data;
   data.experiment = choose(reader, name);
   data.runs = reader.runs(data.experiment.experiment);
   if (!data.runs.empty()) data.inputs = reader.inputs(data.runs.back().run_id);
-  for (store::MetricDefinition& metric : reader.metric_definitions()) {
+  for (results::MetricDefinition& metric : reader.metric_definitions()) {
     std::string name = metric.metric;
     data.definitions.emplace(std::move(name), std::move(metric));
   }
-  for (store::CellRow& row : reader.cells(data.experiment.experiment)) {
+  for (results::CellRow& row : reader.cells(data.experiment.experiment)) {
     CellData cell{.row = std::move(row)};
     const std::string& id = cell.row.cell.cell_id;
-    for (store::ValueColumn& column : reader.columns(id)) {
+    for (results::ValueColumn& column : reader.columns(id)) {
       std::string name = clocked(column.metric, column.clock);
       cell.values.emplace(std::move(name), std::move(column));
     }

@@ -6,17 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "harness/store/records.h"
-#include "harness/store/results_reader.h"
+#include "harness/results/records.h"
+#include "harness/results/results_reader.h"
 
 namespace kvarena::reports {
 
 /// A cell with everything that was measured in it.
 struct CellData {
-  store::CellRow row;
+  results::CellRow row;
   /// By metric, samples by index. Modelled values stand under modelled(metric), so that no table mixes clocks.
-  std::map<std::string, store::ValueColumn> values;
-  std::map<std::string, std::vector<store::SeriesRow>> series;  // named in the same way
+  std::map<std::string, results::ValueColumn> values;
+  std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
   std::map<std::string, std::string> prompts;                   // hash of each sample's prompt
   std::vector<std::pair<std::string, std::string>> card;        // protocol, name and value
 
@@ -33,10 +33,10 @@ struct CellData {
 [[nodiscard]] std::string card_differences(const CellData& a, const CellData& b);
 
 struct ExperimentData {
-  store::ExperimentRecord experiment;
-  std::vector<store::RunRecord> runs;
-  std::vector<store::RunInput> inputs;                         // of the last run
-  std::map<std::string, store::MetricDefinition> definitions;  // by metric
+  results::ExperimentRecord experiment;
+  std::vector<results::RunRecord> runs;
+  std::vector<results::RunInput> inputs;                         // of the last run
+  std::map<std::string, results::MetricDefinition> definitions;  // by metric
   std::vector<CellData> cells;                                 // in force, by plan position
 
   /// Labels in the order of the plan, each once.
@@ -47,13 +47,13 @@ struct ExperimentData {
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
   /// The cell of a method, workload and kind, or null; of the first model when there are several.
   [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,
-                                     store::CellKind kind) const;
+                                     results::CellKind kind) const;
   /// The label of the baseline method, empty when there is none.
   [[nodiscard]] std::string baseline() const;
 };
 
 /// Reads one experiment; with an empty name the only one of the database. Throws UserError naming the experiments there
 /// are when the name fits none, or several are there and none was named.
-[[nodiscard]] ExperimentData read_experiment(const store::ResultsReader& reader, const std::string& name);
+[[nodiscard]] ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name);
 
 }  // namespace kvarena::reports

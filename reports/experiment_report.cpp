@@ -15,7 +15,7 @@ namespace {
 
 /// Sentences on rows whose cards differ from the first row of the same workload and kind.
 std::vector<std::string> unlike_cards(const ExperimentData& data) {
-  std::map<std::tuple<std::string, std::string, store::CellKind>, const CellData*> first;
+  std::map<std::tuple<std::string, std::string, results::CellKind>, const CellData*> first;
   std::vector<std::string> sentences;
   for (const CellData& cell : data.cells) {
     const auto [it, is_new] =
@@ -55,7 +55,7 @@ void name_after(Section& section, const std::string& name) {
 std::vector<std::string> introduction(const ExperimentData& data) {
   int64_t samples = 0;
   for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(data.methods().front(), workload, store::CellKind::quality);
+    const CellData* cell = data.find(data.methods().front(), workload, results::CellKind::quality);
     if (cell != nullptr) samples += cell->row.done_samples;
   }
   const std::string model = fmt::format("{}", fmt::join(data.models(), ", "));
@@ -72,7 +72,7 @@ std::vector<std::string> introduction(const ExperimentData& data) {
 std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData& data) {
   std::vector<std::pair<std::string, std::string>> list;
   if (data.runs.empty()) return list;
-  const store::RunRecord& run = data.runs.back();
+  const results::RunRecord& run = data.runs.back();
   list = {{"experiment", data.experiment.experiment},
           {"config", run.config_path},
           {"config SHA-256", run.config_sha256},
@@ -89,7 +89,7 @@ std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData
           {"finished", run.finished_at},
           {"runs of this experiment", fmt::format("{}", data.runs.size())}};
   const bool several = data.models().size() > 1;
-  for (const store::RunInput& input : data.inputs) {
+  for (const results::RunInput& input : data.inputs) {
     const std::string whose = several && !input.model.empty() ? fmt::format(" of {}", input.model) : "";
     list.emplace_back(fmt::format("{} {}{}", input.kind, input.name, whose), input.sha256);
   }

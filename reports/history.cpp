@@ -20,8 +20,8 @@ struct Row {
 
 const CellData* cell_of(const ExperimentData& data, const Row& row) {
   const auto found = std::ranges::find_if(data.cells, [&](const CellData& cell) {
-    const store::CellRecord& record = cell.row.cell;
-    return record.kind == store::CellKind::quality && record.model == row.model && record.workload == row.workload &&
+    const results::CellRecord& record = cell.row.cell;
+    return record.kind == results::CellKind::quality && record.model == row.model && record.workload == row.workload &&
            record.method == row.method && cell.counts();
   });
   return found == data.cells.end() ? nullptr : &*found;
@@ -32,8 +32,8 @@ std::vector<Row> all_rows(const std::vector<NamedRun>& runs) {
   std::vector<Row> rows;
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     for (const CellData& cell : run->data.cells) {
-      const store::CellRecord& record = cell.row.cell;
-      if (record.kind != store::CellKind::quality || !cell.counts()) continue;
+      const results::CellRecord& record = cell.row.cell;
+      if (record.kind != results::CellKind::quality || !cell.counts()) continue;
       Row row{.model = record.model, .workload = record.workload, .method = record.method};
       if (std::ranges::find(rows, row) == rows.end()) rows.push_back(std::move(row));
     }

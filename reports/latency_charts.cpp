@@ -15,7 +15,7 @@ namespace kvarena::reports {
 namespace {
 
 /// The mean over all samples of a method's cells of one kind; nothing when there are none.
-std::optional<double> mean_over(const ExperimentData& data, const std::string& method, store::CellKind kind,
+std::optional<double> mean_over(const ExperimentData& data, const std::string& method, results::CellKind kind,
                                 const std::string& metric) {
   std::vector<double> all;
   for (const std::string& workload : data.workloads()) {
@@ -38,7 +38,7 @@ constexpr Part kReuseParts[] = {
 constexpr Part kParts[] = {{"prefill_ms", "prefill"}, {"compress_ms", "compress"}};
 
 void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const std::string& method) {
-  const auto mean = [&](const char* metric) { return mean_over(data, method, store::CellKind::timing, metric); };
+  const auto mean = [&](const char* metric) { return mean_over(data, method, results::CellKind::timing, metric); };
   const std::optional<double> total = mean("time_to_first_token_ms");
   if (!total) return;
   double told = 0;
@@ -61,7 +61,7 @@ void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const st
 std::optional<double> quality_of(const ExperimentData& data, const std::string& method) {
   std::vector<double> all;
   for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(method, workload, store::CellKind::quality);
+    const CellData* cell = data.find(method, workload, results::CellKind::quality);
     if (cell == nullptr || !cell->counts()) continue;
     const std::string metric = primary_metric(data, workload);
     const double scale = look_of(data, metric).scale;
@@ -83,7 +83,7 @@ std::vector<double> waits(const CellData& cell, const std::string& point) {
   const auto series = cell.series.find("time_to_first_token_ms");
   if (series == cell.series.end()) return {};
   std::vector<double> all;
-  for (const store::SeriesRow& row : series->second) {
+  for (const results::SeriesRow& row : series->second) {
     if (row.sample_id == point) all.insert(all.end(), row.series.values.begin(), row.series.values.end());
   }
   all = finite(std::move(all));
@@ -112,9 +112,9 @@ std::vector<Chart> quality_speed_charts(const ExperimentData& data) {
   for (const Part& axis : axes) {
     std::vector<ScatterPoint> points;
     for (const std::string& method : data.methods()) {
-      const auto x = mean_over(data, method, store::CellKind::timing, axis.metric), y = quality_of(data, method);
+      const auto x = mean_over(data, method, results::CellKind::timing, axis.metric), y = quality_of(data, method);
       if (!x || !y) continue;
-      const CellData* cell = data.find(method, data.workloads().front(), store::CellKind::timing);
+      const CellData* cell = data.find(method, data.workloads().front(), results::CellKind::timing);
       points.push_back({.series = cell == nullptr ? method : cell->row.cell.method_name,
                         .label = method,
                         .x = *x,
@@ -134,10 +134,10 @@ std::vector<Chart> quality_speed_charts(const ExperimentData& data) {
 std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
   std::map<std::pair<std::string, std::string>, std::vector<LineSeries>> lines;  // by workload and point
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != store::CellKind::serving || !cell.counts()) continue;
+    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts()) continue;
     const auto series = cell.series.find("time_to_first_token_ms");
     if (series == cell.series.end()) continue;
-    for (const store::SeriesRow& row : series->second) {
+    for (const results::SeriesRow& row : series->second) {
       const std::vector<double> sorted = waits(cell, row.sample_id);
       if (sorted.size() < 2) continue;
       LineSeries line{.label = cell.row.cell.method, .baseline = cell.row.cell.method == data.baseline()};

@@ -15,7 +15,7 @@
 namespace kvarena::reports {
 namespace {
 
-using store::CellState;
+using results::CellState;
 
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
@@ -35,7 +35,7 @@ struct MetricColumn {
 struct RowOf {
   std::string label;
   std::string method;
-  store::CellKind kind = store::CellKind::quality;
+  results::CellKind kind = results::CellKind::quality;
   RowRole role = RowRole::ordinary;
 };
 
@@ -48,7 +48,7 @@ std::vector<RowOf> quality_rows(const ExperimentData& data) {
     if (!baseline) continue;
     rows.push_back({.label = method + ", again",
                     .method = method,
-                    .kind = store::CellKind::noise_floor,
+                    .kind = results::CellKind::noise_floor,
                     .role = RowRole::noise_floor});
   }
   return rows;
@@ -104,8 +104,8 @@ std::vector<MetricLook> add_metric_columns(const ExperimentData& data, const std
 /// Every method's timing.
 std::vector<RowOf> timing_rows(const ExperimentData& data) {
   std::vector<RowOf> rows = quality_rows(data);
-  std::erase_if(rows, [](const RowOf& row) { return row.kind != store::CellKind::quality; });
-  for (RowOf& row : rows) row.kind = store::CellKind::timing;
+  std::erase_if(rows, [](const RowOf& row) { return row.kind != results::CellKind::quality; });
+  for (RowOf& row : rows) row.kind = results::CellKind::timing;
   return rows;
 }
 
@@ -144,7 +144,7 @@ std::vector<double> repeats(const ExperimentData& data, const RowOf& row, const 
       all.insert(all.end(), values.begin(), values.end());
       continue;
     }
-    for (const store::SeriesRow& one : series->second) {
+    for (const results::SeriesRow& one : series->second) {
       all.insert(all.end(), one.series.values.begin(), one.series.values.end());
     }
   }
@@ -170,10 +170,10 @@ std::optional<TableCell> state_cell(const CellData* cell) {
   return std::nullopt;
 }
 
-void mark_origin(TableCell& cell, const store::ValueColumn& values) {
-  cell.simulated = cell.simulated || values.storage == store::Storage::simulated;
-  cell.emulated = cell.emulated || values.storage == store::Storage::emulated;
-  cell.modelled = cell.modelled || values.clock == store::Clock::modelled;
+void mark_origin(TableCell& cell, const results::ValueColumn& values) {
+  cell.simulated = cell.simulated || values.storage == results::Storage::simulated;
+  cell.emulated = cell.emulated || values.storage == results::Storage::emulated;
+  cell.modelled = cell.modelled || values.clock == results::Clock::modelled;
 }
 
 std::optional<Section> distance_section(const ExperimentData& data) {
@@ -367,7 +367,7 @@ std::optional<Section> speed_section(const ExperimentData& data) {
       bool any = false;
       for (size_t at = 0; at < columns.size(); ++at) {
         const std::string name = virtual_clock ? modelled(columns[at].metric) : columns[at].metric;
-        const RowOf of{.label = method, .method = method, .kind = store::CellKind::timing};
+        const RowOf of{.label = method, .method = method, .kind = results::CellKind::timing};
         TableCell cell = spread_cell(repeats(data, of, name), looks[at]);
         const TableCell marks = pool_of(data, of, name).marks;
         cell.simulated = marks.simulated;
@@ -398,7 +398,7 @@ std::optional<Section> outcome_section(const ExperimentData& data) {
     const bool failed = cell.row.state == CellState::failed;
     if (!failed && cell.row.state != CellState::inactive) continue;
     table.rows.push_back({.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload),
-                                    text_cell(std::string(store::name(cell.row.cell.kind))),
+                                    text_cell(std::string(results::name(cell.row.cell.kind))),
                                     failed ? failed_cell(cell.row.reason) : inactive_cell("never acted")}});
   }
   if (table.rows.empty()) return std::nullopt;

@@ -45,11 +45,11 @@ const Unit* known_unit(const std::string& name) {
   return nullptr;
 }
 
-Better better_of(store::Direction direction) {
+Better better_of(results::Direction direction) {
   switch (direction) {
-    case store::Direction::higher: return Better::higher;
-    case store::Direction::lower: return Better::lower;
-    case store::Direction::neither: break;
+    case results::Direction::higher: return Better::higher;
+    case results::Direction::lower: return Better::lower;
+    case results::Direction::neither: break;
   }
   return Better::neither;
 }
@@ -77,7 +77,7 @@ MetricLook look_of(const ExperimentData& data, const std::string& metric) {
     const std::string unit = stored_unit(data, metric);
     return {.title = metric, .unit = unit, .format = format_of(unit, 1)};
   }
-  const store::MetricDefinition& metric_is = found->second;
+  const results::MetricDefinition& metric_is = found->second;
   MetricLook look{.title = metric_is.title,
                   .unit = metric_is.unit,
                   .scale = metric_is.table_scale,

@@ -37,7 +37,7 @@ std::map<std::pair<double, int64_t>, double> grid_of(const CellData& cell, const
   std::map<std::pair<double, int64_t>, double> grid;
   const auto values = cell.values.find(metric);
   if (values == cell.values.end()) return grid;
-  for (const store::ValueRow& row : values->second.rows) {
+  for (const results::ValueRow& row : values->second.rows) {
     if (const auto place = place_of(row.sample_id)) grid[{place->depth, place->length}] = row.value;
   }
   return grid;
@@ -52,7 +52,7 @@ std::optional<Section> needle_section(const ExperimentData& data) {
     const std::string metric = primary_metric(data, workload);
     const MetricLook look = look_of(data, metric);
     for (const std::string& method : data.methods()) {
-      const CellData* cell = data.find(method, workload, store::CellKind::quality);
+      const CellData* cell = data.find(method, workload, results::CellKind::quality);
       if (cell == nullptr || !cell->counts()) continue;
       const auto grid = grid_of(*cell, metric);
       if (grid.size() < kFewest) continue;

@@ -13,12 +13,12 @@ enum Place : size_t { method, workload, metric, unit, published, reproduced, dif
 /// The values that a printed one speaks of: of quality cells, then timed, then modelled.
 struct Ours {
   const CellData* cell = nullptr;
-  const store::ValueColumn* values = nullptr;
+  const results::ValueColumn* values = nullptr;
 };
 
-Ours values_for(const ExperimentData& data, const store::PublishedValue& printed) {
+Ours values_for(const ExperimentData& data, const results::PublishedValue& printed) {
   Ours ours;
-  for (const store::CellKind kind : {store::CellKind::quality, store::CellKind::timing}) {
+  for (const results::CellKind kind : {results::CellKind::quality, results::CellKind::timing}) {
     const CellData* cell = data.find(printed.method, printed.workload, kind);
     if (cell == nullptr) continue;
     if (ours.cell == nullptr) ours.cell = cell;
@@ -31,18 +31,18 @@ Ours values_for(const ExperimentData& data, const store::PublishedValue& printed
 }
 
 /// As papers print the metric, unless the value says its unit.
-std::optional<double> factor_for(const store::PublishedValue& printed, const store::ValueColumn& values,
+std::optional<double> factor_for(const results::PublishedValue& printed, const results::ValueColumn& values,
                                  const MetricLook& look) {
   if (printed.unit.empty()) return look.scale;
   return unit_factor(values.unit, printed.unit);
 }
 
 /// Fills what is ours in a row: reproduced, difference, finding.
-void reproduce(const ExperimentData& data, const store::PublishedValue& printed, std::vector<TableCell>& cells) {
+void reproduce(const ExperimentData& data, const results::PublishedValue& printed, std::vector<TableCell>& cells) {
   const Ours ours = values_for(data, printed);
   std::vector<double> values;
   if (ours.values != nullptr) {
-    for (const store::ValueRow& row : ours.values->rows) values.push_back(row.value);
+    for (const results::ValueRow& row : ours.values->rows) values.push_back(row.value);
   }
   values = finite(std::move(values));
   if (values.empty()) {
@@ -95,7 +95,7 @@ std::optional<Section> published_section(const ExperimentData& data) {
                           {.title = "Difference"},
                           {.title = "Finding", .numeric = false},
                           {.title = "Source", .numeric = false}}};
-  for (const store::PublishedValue& value : data.experiment.published) {
+  for (const results::PublishedValue& value : data.experiment.published) {
     if (data.cells.empty() || value.model != data.cells.front().row.cell.model) continue;
     const std::string shown = value.unit.empty() ? look_of(data, value.metric).unit : value.unit;
     std::vector<TableCell> cells(table.columns.size());

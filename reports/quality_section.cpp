@@ -26,9 +26,9 @@ Comparisons compare_all(const ExperimentData& data, bool unlike_prompts) {
   std::vector<double> p_values;
   std::vector<Comparison*> tested;
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != store::CellKind::quality || cell.row.cell.baseline || !cell.counts()) continue;
+    if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline || !cell.counts()) continue;
     const std::string& workload = cell.row.cell.workload;
-    const CellData* baseline = data.find(data.baseline(), workload, store::CellKind::quality);
+    const CellData* baseline = data.find(data.baseline(), workload, results::CellKind::quality);
     if (baseline == nullptr || !baseline->counts()) continue;
     Comparison& comparison = all[&cell];
     try {
@@ -62,7 +62,7 @@ TableCell score_cell(const CellData* cell, const std::string& metric, const Metr
 
 TableCell quality_cell(const ExperimentData& data, const std::string& method, const std::string& workload,
                        const Comparisons& comparisons) {
-  const CellData* cell = data.find(method, workload, store::CellKind::quality);
+  const CellData* cell = data.find(method, workload, results::CellKind::quality);
   const std::string metric = primary_metric(data, workload);
   const MetricLook look = look_of(data, metric);
   TableCell number = score_cell(cell, metric, look);
@@ -127,11 +127,11 @@ std::optional<TableRow> noise_floor_row(const ExperimentData& data, Table& table
   TableRow row{.cells = {text_cell(data.baseline() + ", again")}, .role = RowRole::noise_floor};
   bool any = false;
   for (const std::string& workload : data.workloads()) {
-    const CellData* second = data.find(data.baseline(), workload, store::CellKind::noise_floor);
+    const CellData* second = data.find(data.baseline(), workload, results::CellKind::noise_floor);
     const std::string metric = primary_metric(data, workload);
     const MetricLook look = look_of(data, metric);
     TableCell cell = second == nullptr ? TableCell{} : score_cell(second, metric, look);
-    const CellData* first = data.find(data.baseline(), workload, store::CellKind::quality);
+    const CellData* first = data.find(data.baseline(), workload, results::CellKind::quality);
     if (cell.has_value() && first != nullptr && first->counts()) {
       any = true;
       if (const auto test = pair_cells(*second, *first, metric)) {
@@ -214,7 +214,7 @@ Section quality_section(const ExperimentData& data, bool unlike_prompts) {
                  .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
     for (const std::string& workload : data.workloads()) {
       row.cells.push_back(quality_cell(data, method, workload, comparisons));
-      const CellData* cell = data.find(method, workload, store::CellKind::quality);
+      const CellData* cell = data.find(method, workload, results::CellKind::quality);
       if (cell != nullptr && !row.badge) {
         row.badge = Badge{.label = cell->row.cell.protocol_sha256.substr(0, 7), .details = cell->card};
       }

@@ -20,10 +20,10 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
   std::vector<std::vector<double>> steps;
   for (const CellData& cell : data.cells) {
     const auto series = cell.series.find(name);
-    if (cell.row.cell.method != method || cell.row.cell.kind != store::CellKind::quality || !cell.counts() ||
+    if (cell.row.cell.method != method || cell.row.cell.kind != results::CellKind::quality || !cell.counts() ||
         series == cell.series.end())
       continue;
-    for (const store::SeriesRow& row : series->second) {
+    for (const results::SeriesRow& row : series->second) {
       if (steps.size() < row.series.values.size()) steps.resize(row.series.values.size());
       for (size_t i = 0; i < row.series.values.size(); ++i) {
         if (std::isfinite(row.series.values[i])) steps[i].push_back(row.series.values[i]);
@@ -143,13 +143,13 @@ std::vector<Chart> trade_off_charts(const ExperimentData& data) {
     std::string family;
     bool real = true;
     for (const std::string& workload : workloads) {
-      const CellData* cell = data.find(method, workload, store::CellKind::quality);
+      const CellData* cell = data.find(method, workload, results::CellKind::quality);
       if (cell == nullptr || !cell->counts()) continue;
       family = cell->row.cell.method_name;
       for (const double x : cell->numbers(primary_metric(data, workload))) quality.push_back(look.scale * x);
       for (const double x : cell->numbers(kBytes)) kept.push_back(100 * x);
       const auto bytes = cell->values.find(kBytes);
-      real = real && (bytes == cell->values.end() || bytes->second.storage == store::Storage::real);
+      real = real && (bytes == cell->values.end() || bytes->second.storage == results::Storage::real);
     }
     std::erase_if(quality, [](double x) { return !std::isfinite(x); });
     if (quality.empty() || kept.empty()) continue;

@@ -46,6 +46,6 @@ namespace kvarena::reports {
 /// What a cell that has no number says instead; nothing when it may have one.
 [[nodiscard]] std::optional<TableCell> state_cell(const CellData* cell);
 /// Sets the marks of a number that comes from these values: simulated, emulated, modelled.
-void mark_origin(TableCell& cell, const store::ValueColumn& values);
+void mark_origin(TableCell& cell, const results::ValueColumn& values);
 
 }  // namespace kvarena::reports

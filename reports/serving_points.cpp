@@ -7,7 +7,7 @@ namespace kvarena::reports {
 double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
   const auto found = cell.values.find(metric);
   if (found == cell.values.end()) return NAN;
-  for (const store::ValueRow& row : found->second.rows) {
+  for (const results::ValueRow& row : found->second.rows) {
     if (row.sample_id == sample) return row.value;
   }
   return NAN;
@@ -16,7 +16,7 @@ double value_of(const CellData& cell, const std::string& metric, const std::stri
 std::vector<float> series_of(const CellData& cell, const std::string& name, const std::string& sample) {
   const auto found = cell.series.find(name);
   if (found == cell.series.end()) return {};
-  for (const store::SeriesRow& row : found->second) {
+  for (const results::SeriesRow& row : found->second) {
     if (row.sample_id == sample) return row.series.values;
   }
   return {};
@@ -26,7 +26,7 @@ std::vector<std::string> points_of(const CellData& cell) {
   std::vector<std::string> points;
   const auto found = cell.values.find("served_score");  // every point has one
   if (found == cell.values.end()) return points;
-  for (const store::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
+  for (const results::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
   return points;
 }
 

@@ -129,7 +129,7 @@ std::optional<Section> serving_section(const ExperimentData& data) {
   }
   std::vector<const CellData*> cells;
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != store::CellKind::serving || !cell.counts()) continue;
+    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts()) continue;
     cells.push_back(&cell);
     for (const bool virtual_clock : {false, true}) add_rows(table, data, cell, virtual_clock, looks);
   }

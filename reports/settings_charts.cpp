@@ -52,7 +52,7 @@ std::string common_label(const std::vector<std::string>& labels, const std::stri
 std::vector<double> pooled(const ExperimentData& data, const std::string& method, const std::string& metric) {
   std::vector<double> values;
   for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(method, workload, store::CellKind::quality);
+    const CellData* cell = data.find(method, workload, results::CellKind::quality);
     if (cell == nullptr || !cell->counts() || !cell->values.contains(metric)) continue;
     for (const double value : cell->numbers(metric)) {
       if (std::isfinite(value)) values.push_back(value);
@@ -91,7 +91,7 @@ std::optional<Chart> grid_of(const ExperimentData& data, const std::string& name
   const MetricLook look = look_of(data, metric);
   std::map<std::pair<double, double>, double> grid;  // rows before columns: both come out ascending
   for (const Asked& method : methods) {
-    const CellData* cell = data.find(method.label, workload, store::CellKind::quality);
+    const CellData* cell = data.find(method.label, workload, results::CellKind::quality);
     if (cell == nullptr || !cell->counts() || !cell->values.contains(metric)) continue;
     const std::vector<double> values = cell->numbers(metric);
     double sum = 0;

@@ -35,10 +35,10 @@ std::optional<Pairs> pairs_of(const CellData& method, const CellData& baseline, 
   const auto theirs = baseline.values.find(metric);
   if (ours == method.values.end() || theirs == baseline.values.end()) return std::nullopt;
   check_prompts(method, baseline);
-  std::unordered_map<std::string, const store::ValueRow*> by_sample;
-  for (const store::ValueRow& row : theirs->second.rows) by_sample[row.sample_id] = &row;
+  std::unordered_map<std::string, const results::ValueRow*> by_sample;
+  for (const results::ValueRow& row : theirs->second.rows) by_sample[row.sample_id] = &row;
   Pairs pairs;
-  for (const store::ValueRow& row : ours->second.rows) {
+  for (const results::ValueRow& row : ours->second.rows) {
     const auto it = by_sample.find(row.sample_id);
     if (it == by_sample.end()) continue;
     if (!std::isfinite(row.value) || !std::isfinite(it->second->value)) continue;
@@ -76,8 +76,8 @@ std::optional<PairedDifference> pair_cells(const CellData& method, const CellDat
 
 std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::string& workload,
                                       const std::string& metric) {
-  const CellData* first = data.find(data.baseline(), workload, store::CellKind::quality);
-  const CellData* second = data.find(data.baseline(), workload, store::CellKind::noise_floor);
+  const CellData* first = data.find(data.baseline(), workload, results::CellKind::quality);
+  const CellData* second = data.find(data.baseline(), workload, results::CellKind::noise_floor);
   if (first == nullptr || second == nullptr || !first->counts() || !second->counts()) return std::nullopt;
   const auto pairs = pairs_of(*second, *first, metric);
   if (!pairs) return std::nullopt;

@@ -1,6 +1,6 @@
 // kvarena audit: whether a method is lossless, and whether what it loses is more than noise.
 
-#include "harness/judge/audit.h"
+#include "harness/evaluate/audit.h"
 
 #include <fmt/format.h>
 
@@ -14,12 +14,12 @@
 #include "harness/core/error.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
 
-using judge::AnswerTrace;
+using evaluate::AnswerTrace;
 using nlohmann::json;
 
 struct Options {
@@ -83,8 +83,8 @@ std::vector<std::vector<int32_t>> prompts_of(const Options& options, const Opene
 /// One prompt, answered by the reference and by the method.
 struct Audited {
   AnswerTrace reference;
-  judge::Divergence method;
-  judge::Divergence again;  // the reference under another arithmetic
+  evaluate::Divergence method;
+  evaluate::Divergence again;  // the reference under another arithmetic
 };
 
 /// The other type that a cache may be kept in.
@@ -104,9 +104,9 @@ std::vector<std::vector<double>> measure_noise(const Options& options, const Ope
   std::vector<std::vector<double>> shifts;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Prefill prompt = prefill(transformer, prompts[i], reference.needs(), kPrefillChunk / 2, facts);
-    shifts.push_back(judge::gap_shifts(transformer, prompt, reference, audited[i].reference));
-    const AnswerTrace again = judge::trace_answer(transformer, prompt, reference, options.session(model));
-    audited[i].again = judge::first_difference(audited[i].reference, again);
+    shifts.push_back(evaluate::gap_shifts(transformer, prompt, reference, audited[i].reference));
+    const AnswerTrace again = evaluate::trace_answer(transformer, prompt, reference, options.session(model));
+    audited[i].again = evaluate::first_difference(audited[i].reference, again);
   }
   return shifts;
 }
@@ -184,13 +184,13 @@ int run(const Options& options) {
       const Prefill prompt =
           prefill(transformer, tokens, combine(method->needs(), reference->needs()), kPrefillChunk, facts);
       Audited& one = audited.emplace_back();
-      one.reference = judge::trace_answer(transformer, prompt, *reference, options.session(model));
-      const AnswerTrace answer = judge::trace_answer(transformer, prompt, *method, options.session(model));
-      one.method = judge::first_difference(one.reference, answer);
+      one.reference = evaluate::trace_answer(transformer, prompt, *reference, options.session(model));
+      const AnswerTrace answer = evaluate::trace_answer(transformer, prompt, *method, options.session(model));
+      one.method = evaluate::first_difference(one.reference, answer);
     }
   }  // the weights are gone before they are loaded again
   const auto shifts = measure_noise(options, model, *reference, prompts, audited);
-  const json audit = report(options, asked, reference_spec, audited, judge::noise_floor(shifts));
+  const json audit = report(options, asked, reference_spec, audited, evaluate::noise_floor(shifts));
   if (options.as_json) {
     print(audit.dump(2) + "\n");
   } else {

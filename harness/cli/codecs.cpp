@@ -12,11 +12,11 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/engine/packing.h"
+#include "harness/engine/session/packing.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 #include "kernels/common/parallel.h"
 
 namespace kvarena::cli {
@@ -56,11 +56,11 @@ struct Options {
 struct Codec {
   const experiment::ComponentEntry* entry = nullptr;
   std::unique_ptr<Method> method;
-  const store::PublishedValue* published = nullptr;  // bits, null when nobody printed them
+  const results::PublishedValue* published = nullptr;  // bits, null when nobody printed them
 };
 
-const store::PublishedValue* published_bits(const experiment::ExperimentConfig& config, const std::string& label) {
-  const auto found = std::ranges::find_if(config.published, [&](const store::PublishedValue& value) {
+const results::PublishedValue* published_bits(const experiment::ExperimentConfig& config, const std::string& label) {
+  const auto found = std::ranges::find_if(config.published, [&](const results::PublishedValue& value) {
     return value.metric == "bits_per_number" && value.method == label;
   });
   return found == config.published.end() ? nullptr : &*found;
@@ -157,7 +157,7 @@ int run(const Options& options) {
       failed = true;
     }
   }
-  const store::RunRecord made = experiment::collect_provenance();
+  const results::RunRecord made = experiment::collect_provenance();
   const json report = {{"model", model.config.name},    {"dtype", options.model.dtype}, {"data", options.data},
                        {"tokens", tokens.size()},       {"threads", options.threads},   {"repeats", options.repeats},
                        {"revision", made.git_revision}, {"cpu", made.cpu_model},        {"codecs", rows}};

@@ -5,7 +5,6 @@
 
 namespace kvarena::cli {
 
-[[nodiscard]] Command answers_command();
 [[nodiscard]] Command audit_command();
 [[nodiscard]] Command codecs_command();
 [[nodiscard]] Command compare_command();

@@ -4,8 +4,8 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/files.h"
-#include "harness/store/results_reader.h"
-#include "harness/terminal/page.h"
+#include "harness/results/results_reader.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -34,7 +34,7 @@ struct Options {
 int run(const Options& options) {
   const reports::Format format = reports::parse_format(options.out ? options.out->string() : options.format);
   const auto read = [&](const std::filesystem::path& file) {
-    return reports::read_experiment(store::ResultsReader(file), options.experiment);
+    return reports::read_experiment(results::ResultsReader(file), options.experiment);
   };
   const reports::Comparison comparison =
       reports::compare(read(options.before), read(options.after), options.margin, options.allow_unlike_cards);

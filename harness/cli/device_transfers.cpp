@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "harness/core/error.h"
-#include "harness/tiers/device_tiers.h"
+#include "harness/storage/device_tiers.h"
 
 namespace kvarena::cli {
 
@@ -17,16 +17,16 @@ DeviceTransferTimes time_device_transfers(int64_t rows, int64_t chosen, int64_t 
           .action = "leave --device away to measure this machine's memory or an emulated link"});
   }
   const auto ledger = std::make_shared<MemoryLedger>();
-  tiers::PinnedStorage host(tiers::kUnlimited);
-  tiers::DeviceStorage device(tiers::kUnlimited);
-  const auto from = tiers::placed(host.allocate(ledger, rows * row_bytes));
-  const auto to = tiers::placed(device.allocate(ledger, rows * row_bytes));
-  tiers::Bus bus;
-  const auto median = [&](const std::function<tiers::Transfer()>& move) {
+  storage::PinnedStorage host(storage::kUnlimited);
+  storage::DeviceStorage device(storage::kUnlimited);
+  const auto from = storage::placed(host.allocate(ledger, rows * row_bytes));
+  const auto to = storage::placed(device.allocate(ledger, rows * row_bytes));
+  storage::Bus bus;
+  const auto median = [&](const std::function<storage::Transfer()>& move) {
     std::vector<double> seconds;
     move().wait();
     for (int64_t i = 0; i < repeats; ++i) {
-      tiers::Transfer transfer = move();
+      storage::Transfer transfer = move();
       transfer.wait();
       seconds.push_back(transfer.link_seconds());
     }

@@ -12,10 +12,10 @@
 #include "harness/core/home.h"
 #include "harness/experiment/provenance.h"
 #include "harness/model/open_model.h"
-#include "harness/store/results_reader.h"
-#include "harness/store/soundness.h"
-#include "harness/terminal/page.h"
-#include "harness/terminal/terminal.h"
+#include "harness/results/results_reader.h"
+#include "harness/results/soundness.h"
+#include "harness/core/page.h"
+#include "harness/core/terminal.h"
 #include "kernels/common/cpu_path.h"
 
 namespace kvarena::cli {
@@ -93,20 +93,20 @@ std::string model_summary(const std::string& model) {
 }
 
 std::string database_summary(const std::filesystem::path& path) {
-  const std::vector<std::string> faults = store::find_faults(path);
+  const std::vector<std::string> faults = results::find_faults(path);
   if (!faults.empty()) {
     fail({.place = path.string(),
           .found = fmt::format("{}", fmt::join(faults, "; ")),
           .expected = "a sound results database",
           .action = "restore a copy, or save what can be read with `sqlite3 FILE .recover`"});
   }
-  const store::ResultsReader reader(path);
+  const results::ResultsReader reader(path);
   return fmt::format("{}: {} experiments, content {}", path.string(), reader.experiments().size(),
                      reader.content_digest().substr(0, 12));
 }
 
 std::vector<Check> all_checks(const Options& options) {
-  const store::RunRecord made = experiment::collect_provenance();
+  const results::RunRecord made = experiment::collect_provenance();
   const json build = json::parse(made.build_json);
   std::vector<Check> checks;
   checks.push_back({"program", true,

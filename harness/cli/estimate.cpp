@@ -1,6 +1,6 @@
 // kvarena estimate: what methods would take on described hardware. Modelled, and marked so.
 
-#include "harness/modelled/estimate.h"
+#include "harness/cost_model/estimate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,18 +18,18 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/core/parameters.h"
-#include "harness/modelled/comparison.h"
-#include "harness/terminal/page.h"
+#include "harness/cost_model/comparison.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
 
 using nlohmann::json;
-using throughput::CacheScheme;
-using throughput::Calibration;
-using throughput::Hardware;
-using throughput::ModelShape;
-using throughput::Workload;
+using cost_model::CacheScheme;
+using cost_model::Calibration;
+using cost_model::Hardware;
+using cost_model::ModelShape;
+using cost_model::Workload;
 
 const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
 constexpr const char* kThisMachine = "this";
@@ -62,7 +62,7 @@ struct Options {
     o.option("kv-bits", "N", kv_bits).help("a packed cache with two 16-bit numbers for 64");
     o.option("keep", "SHARE", keep).help("a cache of which this share stays");
     o.option("cache", "SPEC", caches)
-        .help("any other cache: LABEL:bits=2,residual=64,offloaded=true,fetched=64 (harness/throughput/roofline.h)");
+        .help("any other cache: LABEL:bits=2,residual=64,offloaded=true,fetched=64 (harness/cost_model/roofline.h)");
     o.option("method", "METHOD", methods)
         .help("a registered method, JSON or NAME:key=value,...: what it keeps, reads and fetches is measured first");
     o.option("measure-on", "NAME|PATH", measured_on.model).help("the model that --method is measured on");
@@ -109,7 +109,7 @@ std::vector<CacheScheme> read_caches(const Options& options) {
   for (const std::string& text : options.kv_bits) {
     caches.push_back(read_cache({{"name", fmt::format("{} bits", text)},
                                  {"bits", number_of(text, "--kv-bits")},
-                                 {"metadata_bits", throughput::metadata_bits(32, 64)}},
+                                 {"metadata_bits", cost_model::metadata_bits(32, 64)}},
                                 "--kv-bits"));
   }
   for (const std::string& text : options.keep) {
@@ -136,9 +136,9 @@ Hardware read_machine(const Options& options, const std::optional<Calibration>& 
     }
     return calibrated_machine(*calibration, memory_of_this_machine());
   }
-  Hardware machine = throughput::read_hardware(throughput::find_description(options.hardware, kConfigs / "hardware"));
+  Hardware machine = cost_model::read_hardware(cost_model::find_description(options.hardware, kConfigs / "hardware"));
   if (calibration) {
-    const throughput::Efficiency assumed = machine.efficiency;
+    const cost_model::Efficiency assumed = machine.efficiency;
     machine.efficiency = calibration->efficiency;
     machine.efficiency.link = assumed.link;
     machine.efficiency.usable_memory = assumed.usable_memory;
@@ -163,12 +163,12 @@ json measured_json(const std::vector<MeasuredMethod>& methods, const std::string
 }
 
 int print_published() {
-  const modelled::DescriptionFolders folders{.hardware = kConfigs / "hardware", .shapes = kConfigs / "shapes"};
-  std::vector<modelled::Comparison> all;
-  for (const std::string& name : throughput::description_names(kConfigs / "modelled")) {
-    all.push_back(modelled::read_comparison(kConfigs / "modelled" / (name + ".json"), folders));
+  const cost_model::DescriptionFolders folders{.hardware = kConfigs / "hardware", .shapes = kConfigs / "shapes"};
+  std::vector<cost_model::Comparison> all;
+  for (const std::string& name : cost_model::description_names(kConfigs / "modelled")) {
+    all.push_back(cost_model::read_comparison(kConfigs / "modelled" / (name + ".json"), folders));
   }
-  print(modelled::comparison_page(all));
+  print(cost_model::comparison_page(all));
   return 0;
 }
 
@@ -181,12 +181,12 @@ int run(const Options& options) {
   if (options.published) return print_published();
   std::optional<Calibration> calibration;
   if (options.calibration) {
-    calibration = throughput::calibrate(throughput::read_bench(*options.calibration), find_shape(options.benchmarked),
+    calibration = cost_model::calibrate(cost_model::read_bench(*options.calibration), find_shape(options.benchmarked),
                                         options.calibration->string());
   }
   if (options.model.empty() && options.hardware.empty() && calibration) {
     if (options.json) {
-      print(fmt::format("{}\n", modelled::calibration_json(*calibration).dump(2)));
+      print(fmt::format("{}\n", cost_model::calibration_json(*calibration).dump(2)));
     } else {
       print_validation(*calibration);
     }
@@ -208,27 +208,27 @@ int run(const Options& options) {
   std::vector<json> asked;
   for (const std::string& text : options.methods) asked.push_back(parse_method_spec(text, "--method"));
   const std::vector<MeasuredMethod> methods = measure_methods(asked, options.measured_on);
-  std::vector<modelled::EstimateCase> cases;
+  std::vector<cost_model::EstimateCase> cases;
   for (const Workload& workload : workloads) {
     for (const CacheScheme& cache : caches) cases.push_back({cache, workload});
     for (const MeasuredMethod& method : methods)
       cases.push_back({scheme_at(method, shape, workload.context + workload.output), workload});
   }
-  const std::vector<modelled::EstimateRow> rows = modelled::estimate_rows(hardware, shape, cases, options.batch);
-  std::vector<modelled::PlanRow> plans;
+  const std::vector<cost_model::EstimateRow> rows = cost_model::estimate_rows(hardware, shape, cases, options.batch);
+  std::vector<cost_model::PlanRow> plans;
   std::string acceptance_source;
   if (options.acceptance) {
-    const throughput::AcceptanceFile acceptance = throughput::read_acceptance(*options.acceptance);
+    const cost_model::AcceptanceFile acceptance = cost_model::read_acceptance(*options.acceptance);
     acceptance_source = acceptance.source;
-    plans = modelled::plan_rows(hardware, shape, acceptance, workloads, throughput::LinkModel::strict);
+    plans = cost_model::plan_rows(hardware, shape, acceptance, workloads, cost_model::LinkModel::strict);
   }
 
   if (options.json) {
-    json out = modelled::inputs_json(hardware, shape);
-    for (const modelled::EstimateRow& row : rows) out["rows"].push_back(modelled::estimate_json(row));
-    for (const modelled::PlanRow& row : plans) out["plans"].push_back(modelled::plan_json(row));
+    json out = cost_model::inputs_json(hardware, shape);
+    for (const cost_model::EstimateRow& row : rows) out["rows"].push_back(cost_model::estimate_json(row));
+    for (const cost_model::PlanRow& row : plans) out["plans"].push_back(cost_model::plan_json(row));
     if (!methods.empty()) out["measured"] = measured_json(methods, options.measured_on.model);
-    if (calibration) out["calibration"] = modelled::calibration_json(*calibration);
+    if (calibration) out["calibration"] = cost_model::calibration_json(*calibration);
     print(fmt::format("{}\n", out.dump(2)));
     return 0;
   }

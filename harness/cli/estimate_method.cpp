@@ -9,8 +9,8 @@
 #include "datasets/texts/essays.h"
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
-#include "harness/engine/selection_meter.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/selection_meter.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 
 namespace kvarena::cli {
@@ -102,12 +102,12 @@ std::vector<MeasuredMethod> measure_methods(const std::vector<json>& methods, co
   return measured;
 }
 
-throughput::CacheScheme scheme_at(const MeasuredMethod& method, const throughput::ModelShape& shape, int64_t context) {
+cost_model::CacheScheme scheme_at(const MeasuredMethod& method, const cost_model::ModelShape& shape, int64_t context) {
   const auto entries = static_cast<double>(context);
   const double fetched = std::min(entries, along(method, &MethodCost::fetched, context));
   const double resident = std::max(0.0, along(method, &MethodCost::resident, context) - fetched);
   const double attended = along(method, &MethodCost::attended, context);
-  throughput::CacheScheme scheme{.label = method.label};
+  cost_model::CacheScheme scheme{.label = method.label};
   scheme.keep = std::clamp(resident / entries, 1e-6, 1.0);
   scheme.index_bytes_per_entry =
       std::max(0.0, resident / entries - 1) * kBytes * static_cast<double>(shape.numbers_per_entry());

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "harness/cli/model_input.h"
-#include "harness/throughput/model_shape.h"
-#include "harness/throughput/roofline.h"
+#include "harness/cost_model/model_shape.h"
+#include "harness/cost_model/roofline.h"
 
 namespace kvarena::cli {
 
@@ -34,7 +34,7 @@ struct MeasuredMethod {
 
 /// The scheme at `context` entries: every cost goes on along the line through the two measured ones, and none falls
 /// below zero. What is resident beyond one entry an entry is taken for an index that each step reads.
-[[nodiscard]] throughput::CacheScheme scheme_at(const MeasuredMethod& method, const throughput::ModelShape& shape,
+[[nodiscard]] cost_model::CacheScheme scheme_at(const MeasuredMethod& method, const cost_model::ModelShape& shape,
                                                 int64_t context);
 
 }  // namespace kvarena::cli

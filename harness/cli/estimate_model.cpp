@@ -2,12 +2,12 @@
 
 #include "harness/core/error.h"
 #include "harness/model/gguf.h"
-#include "harness/throughput/hardware.h"
+#include "harness/cost_model/hardware.h"
 
 namespace kvarena::cli {
 
-throughput::ModelShape shape_of(const ModelConfig& config) {
-  throughput::ModelShape shape{.name = config.name,
+cost_model::ModelShape shape_of(const ModelConfig& config) {
+  cost_model::ModelShape shape{.name = config.name,
                                .title = config.name,
                                .source = "the checkpoint's own description",
                                .layers = config.layers,
@@ -44,12 +44,12 @@ throughput::ModelShape shape_of(const ModelConfig& config) {
   return shape;
 }
 
-throughput::ModelShape find_shape(const std::string& model) {
+cost_model::ModelShape find_shape(const std::string& model) {
   const std::filesystem::path path = model;
   if (path.extension() == ".gguf") return shape_of(read_gguf_config(GgufFile(path)));
   if (std::filesystem::is_directory(path)) return shape_of(read_hf_config(path / "config.json"));
   const std::filesystem::path shapes = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "shapes";
-  return throughput::read_shape(throughput::find_description(model, shapes));
+  return cost_model::read_shape(cost_model::find_description(model, shapes));
 }
 
 }  // namespace kvarena::cli

@@ -4,15 +4,15 @@
 #include <string>
 
 #include "harness/model/config.h"
-#include "harness/throughput/model_shape.h"
+#include "harness/cost_model/model_shape.h"
 
 namespace kvarena::cli {
 
 /// Of a checkpoint that was opened.
-[[nodiscard]] throughput::ModelShape shape_of(const ModelConfig& config);
+[[nodiscard]] cost_model::ModelShape shape_of(const ModelConfig& config);
 
 /// A name below configs/shapes, a file of one's own, or a checkpoint: a GGUF file or a folder with config.json. Throws
 /// UserError.
-[[nodiscard]] throughput::ModelShape find_shape(const std::string& model);
+[[nodiscard]] cost_model::ModelShape find_shape(const std::string& model);
 
 }  // namespace kvarena::cli

@@ -2,31 +2,31 @@
 
 #include <fmt/format.h>
 
-#include "harness/terminal/page.h"
-#include "harness/terminal/terminal.h"
+#include "harness/core/page.h"
+#include "harness/core/terminal.h"
 
 namespace kvarena::cli {
 namespace {
 
-using throughput::Calibration;
-using throughput::Hardware;
-using throughput::ModelShape;
+using cost_model::Calibration;
+using cost_model::Hardware;
+using cost_model::ModelShape;
 
 std::string optional_ratio(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
 
 }  // namespace
 
-void print_estimates(const std::vector<modelled::EstimateRow>& rows) {
+void print_estimates(const std::vector<cost_model::EstimateRow>& rows) {
   std::vector<std::vector<std::string>> table = {
       {"context", "cache", "batch", "ms/token", "tokens/s", "speed-up", "bound by", "prefill s", "a request"}};
-  for (const modelled::EstimateRow& row : rows) {
+  for (const cost_model::EstimateRow& row : rows) {
     std::vector<std::string> line = {std::to_string(row.of.workload.context), row.of.scheme.label};
     if (!row.run) {
       line.insert(line.end(), {"0", "-", "-", "-", "memory", "-", "-"});
     } else {
       line.insert(line.end(), {std::to_string(row.run->batch), fmt::format("{:.2f}", 1000 * row.run->step.seconds),
                                fmt::format("{:.1f}", row.run->tokens_per_second), optional_ratio(row.speedup),
-                               std::string(throughput::name_of(row.run->step.bound)),
+                               std::string(cost_model::name_of(row.run->step.bound)),
                                fmt::format("{:.2f}", row.run->prefill_seconds),
                                bytes_text(static_cast<int64_t>(row.run->request.resident))});
     }
@@ -50,17 +50,17 @@ void print_measured(const std::vector<MeasuredMethod>& methods, const std::strin
   print("  other lengths go on along the line through these\n");
 }
 
-void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source) {
+void print_plans(const std::vector<cost_model::PlanRow>& rows, const std::string& source) {
   print(Page().text("\n").bold("Drafting on a compressed cache, verified over the host link").text("\n"));
   if (!source.empty()) print(fmt::format("  acceptance: {}\n", source));
   std::vector<std::vector<std::string>> table = {
       {"context", "keep", "drafts", "accepted", "resident", "offloaded", "ms/pass", "tokens/s", "speed-up"}};
-  for (const modelled::PlanRow& row : rows) {
+  for (const cost_model::PlanRow& row : rows) {
     std::vector<std::string> line = {std::to_string(row.workload.context)};
     if (!row.best) {
       line.insert(line.end(), {"-", "-", "-", "-", "-", "-", "no plan fits", "-"});
     } else {
-      const throughput::DecodingPlan& plan = row.best->plan;
+      const cost_model::DecodingPlan& plan = row.best->plan;
       line.insert(line.end(),
                   {fmt::format("{:g}", plan.kept), std::to_string(plan.draft_length),
                    fmt::format("{:.0f}%", 100 * plan.acceptance), std::to_string(plan.resident),
@@ -75,7 +75,7 @@ void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& 
 void print_validation(const Calibration& calibration) {
   print(Page().bold("Modelled against measured, on the benchmarked machine").text("\n"));
   std::vector<std::vector<std::string>> table = {{"benchmark", "measured ms", "modelled ms", "error", ""}};
-  for (const throughput::ValidatedRow& row : calibration.rows) {
+  for (const cost_model::ValidatedRow& row : calibration.rows) {
     table.push_back({row.row.name, fmt::format("{:.2f}", 1000 * row.row.seconds),
                      fmt::format("{:.2f}", 1000 * row.modelled_seconds), fmt::format("{:+.0f}%", 100 * row.error()),
                      row.calibrating ? "calibrates" : ""});
@@ -85,7 +85,7 @@ void print_validation(const Calibration& calibration) {
 }
 
 void print_inputs(const Hardware& hardware, const ModelShape& shape) {
-  const throughput::Efficiency& reached = hardware.efficiency;
+  const cost_model::Efficiency& reached = hardware.efficiency;
   print(Page().text("\n").bold("Inputs").text("\n"));
   print(fmt::format(
       "  {}: {} x {:g} GiB at {:g} GB/s, {:g} TFLOP/s\n  {}: {:.2f} GB of weights in 16 bits, {} bytes a cached "

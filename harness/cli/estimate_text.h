@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "harness/cli/estimate_method.h"
-#include "harness/modelled/estimate.h"
+#include "harness/cost_model/estimate.h"
 
 namespace kvarena::cli {
 
-void print_estimates(const std::vector<modelled::EstimateRow>& rows);
+void print_estimates(const std::vector<cost_model::EstimateRow>& rows);
 /// What methods were measured to cost on `model`.
 void print_measured(const std::vector<MeasuredMethod>& methods, const std::string& model);
 /// `source`: where the acceptance was measured; may be empty.
-void print_plans(const std::vector<modelled::PlanRow>& rows, const std::string& source);
+void print_plans(const std::vector<cost_model::PlanRow>& rows, const std::string& source);
 /// Every row of the benchmark, measured and modelled.
-void print_validation(const throughput::Calibration& calibration);
-void print_inputs(const throughput::Hardware& hardware, const throughput::ModelShape& shape);
+void print_validation(const cost_model::Calibration& calibration);
+void print_inputs(const cost_model::Hardware& hardware, const cost_model::ModelShape& shape);
 
 }  // namespace kvarena::cli

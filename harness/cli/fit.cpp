@@ -1,6 +1,6 @@
 // kvarena fit METHOD: learns or calibrates a method's weights for a model.
 
-#include "harness/fit/fit.h"
+#include "harness/engine/fit.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/registry.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "harness/cli/command.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 

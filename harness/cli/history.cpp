@@ -9,7 +9,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/page_output.h"
 #include "harness/core/error.h"
-#include "harness/store/results_reader.h"
+#include "harness/results/results_reader.h"
 
 namespace kvarena::cli {
 namespace {
@@ -36,7 +36,7 @@ int run(const Options& options) {
   const reports::Format format = options.output.chosen();
   std::vector<reports::NamedRun> runs;
   for (const std::filesystem::path& file : options.databases) {
-    reports::ExperimentData data = reports::read_experiment(store::ResultsReader(file), options.experiment);
+    reports::ExperimentData data = reports::read_experiment(results::ResultsReader(file), options.experiment);
     std::string name = name_of(file, data);
     runs.push_back({.name = std::move(name), .data = std::move(data)});
   }

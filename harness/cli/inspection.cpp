@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "harness/cache/indexed_segment.h"
-#include "harness/engine/compressed_cache.h"
-#include "harness/engine/observe.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/observe.h"
 
 namespace kvarena::cli {
 namespace {

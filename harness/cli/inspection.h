@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/engine/prefill.h"
+#include "harness/engine/session/prefill.h"
 #include "harness/method/method.h"
 
 namespace kvarena::cli {

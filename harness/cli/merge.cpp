@@ -4,8 +4,8 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
-#include "harness/store/results_store.h"
-#include "harness/terminal/page.h"
+#include "harness/results/results_store.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -22,10 +22,10 @@ struct Options {
 
 int run(const Options& options) {
   if (options.parts.empty()) fail({.place = "PART", .found = "nothing", .expected = "the databases of shards"});
-  for (const std::filesystem::path& part : options.parts) const store::ResultsReader readable(part);  // all, or none
-  store::ResultsStore into = store::ResultsStore::open_or_create(options.into);
+  for (const std::filesystem::path& part : options.parts) const results::ResultsReader readable(part);  // all, or none
+  results::ResultsStore into = results::ResultsStore::open_or_create(options.into);
   for (const std::filesystem::path& part : options.parts) {
-    const store::MergeSummary summary = into.merge(part);
+    const results::MergeSummary summary = into.merge(part);
     print(fmt::format("{}: {} samples added, {} were there already; {} of {} cells have ended\n", part.string(),
                       summary.samples, summary.there, summary.ended, summary.cells));
   }

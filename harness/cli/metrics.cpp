@@ -7,7 +7,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 #include "metrics/registry.h"
 
 namespace kvarena::cli {

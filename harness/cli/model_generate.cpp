@@ -10,10 +10,10 @@
 #include "harness/cli/model_input.h"
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
-#include "harness/terminal/page.h"
-#include "harness/terminal/terminal.h"
+#include "harness/core/page.h"
+#include "harness/core/terminal.h"
 
 namespace kvarena::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "harness/core/files.h"
 #include "harness/device/open_device.h"
 #include "harness/engine/model_facts.h"
-#include "harness/parallel/split_model.h"
+#include "harness/model/ranks/split_model.h"
 
 namespace kvarena::cli {
 namespace {
@@ -90,9 +90,9 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
     fail({.place = "--tensor-parallel", .found = fmt::format("{}", options.tensor_parallel), .expected = "at least 1"});
   }
   const bool on_device = options.device != "cpu";
-  omp_set_num_threads(parallel::threads_each(omp_get_max_threads(), options.tensor_parallel));
+  omp_set_num_threads(threads_each(omp_get_max_threads(), options.tensor_parallel));
   Transformer transformer(model.config, *model.checkpoint, types,
-                          parallel::gather_ranks({.ranks = options.tensor_parallel,
+                          gather_ranks({.ranks = options.tensor_parallel,
                                                   .checkpoint = find_model(options.model),
                                                   .weights = types.weights,
                                                   .devices = on_device}));

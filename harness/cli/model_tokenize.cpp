@@ -9,7 +9,7 @@
 #include "harness/core/home.h"
 #include "harness/model/gguf.h"
 #include "harness/model/open_model.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 #include "metrics/jsonl.h"
 
 namespace kvarena::cli {

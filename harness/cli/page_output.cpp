@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "harness/core/files.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 

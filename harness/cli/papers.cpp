@@ -17,8 +17,8 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/experiment/config.h"
-#include "harness/judge/model_judge.h"
-#include "harness/terminal/page.h"
+#include "harness/evaluate/model_judge.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -93,7 +93,7 @@ Read read_item(const Paper& paper, const PaperItem& item, const Here& here) {
   Read read{.paper = &paper, .item = &item};
   if (item.config.empty()) return read;
   read.config =
-      experiment::load_config(item.config, {.models_folder = kConfigs / "models"}, judge::registry_validators());
+      experiment::load_config(item.config, {.models_folder = kConfigs / "models"}, evaluate::registry_validators());
   read.missing = here.missing(*read.config);
   return read;
 }

@@ -16,13 +16,13 @@
 #include "harness/core/error.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/plugins.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
 
 std::string version_text() {
-  const store::RunRecord made = experiment::collect_provenance();
+  const results::RunRecord made = experiment::collect_provenance();
   std::string text = fmt::format("kvarena {} ({})\n", KVARENA_VERSION, made.git_revision);
   const nlohmann::json libraries = nlohmann::json::parse(made.libraries_json);
   for (const auto& [name, version] : libraries.items()) {
@@ -91,7 +91,7 @@ Command root_command() {
                    reuse_command(),      questions_command(), fit_command(),       score_command(),  model_command(),
                    methods_command(),    workloads_command(), metrics_command(),   papers_command(), schema_command(),
                    new_method_command(), estimate_command(),  transfers_command(), doctor_command(), rank_command(),
-                   local_rank_command(), worker_command(),    answers_command()};
+                   local_rank_command(), worker_command()};
   return root;
 }
 

@@ -13,8 +13,8 @@
 #include "harness/cli/method_spec.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
-#include "harness/judge/chat_endpoint.h"
-#include "harness/terminal/page.h"
+#include "harness/evaluate/chat_endpoint.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -27,7 +27,7 @@ struct Options {
   int64_t samples = 10;
   int64_t train = 2;
   int64_t test = 4;
-  judge::EndpointSettings endpoint{.temperature = 0, .max_tokens = 4096, .cache = kvarena_home() / "judge-cache"};
+  evaluate::EndpointSettings endpoint{.temperature = 0, .max_tokens = 4096, .cache = kvarena_home() / "judge-cache"};
 
   void declare(OptionSet& o) {
     o.positional("WORKLOAD", workload)
@@ -64,7 +64,7 @@ std::string context_of(const Sample& sample) {
 }
 
 /// So many different questions; asks again when an answer has too few.
-std::vector<std::string> ask(judge::ChatEndpoint& endpoint, const Sample& sample, size_t count) {
+std::vector<std::string> ask(evaluate::ChatEndpoint& endpoint, const Sample& sample, size_t count) {
   constexpr int64_t kDraws = 5;
   const std::string request = question_request(context_of(sample), static_cast<int64_t>(count));
   std::vector<std::string> questions;
@@ -85,9 +85,9 @@ std::vector<std::string> ask(judge::ChatEndpoint& endpoint, const Sample& sample
 
 int run(const Options& options) {
   options.check();
-  judge::EndpointSettings settings = options.endpoint;
+  evaluate::EndpointSettings settings = options.endpoint;
   if (const char* key = std::getenv("KVARENA_JUDGE_KEY")) settings.key = key;
-  judge::ChatEndpoint endpoint(settings);
+  evaluate::ChatEndpoint endpoint(settings);
   const json spec = parse_method_spec(options.workload, "WORKLOAD");
   const auto workload = make_workload(spec.at("name").get<std::string>(), spec.dump(), "WORKLOAD");
   SampleReader reader = workload->open({.data_dir = options.data_dir});
@@ -103,7 +103,7 @@ int run(const Options& options) {
       print(row.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
     }
   }
-  const judge::EndpointUse& use = endpoint.use();
+  const evaluate::EndpointUse& use = endpoint.use();
   fmt::print(stderr, "{}: {} answers, {} of them from the cache, {} retries; {} + {} tokens\n", settings.model,
              use.answers, use.cached, use.retries, use.prompt_tokens, use.answer_tokens);
   return 0;

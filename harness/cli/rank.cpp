@@ -7,8 +7,8 @@
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
-#include "harness/parallel/rank_processes.h"
-#include "harness/parallel/split_model.h"
+#include "harness/model/ranks/rank_processes.h"
+#include "harness/model/ranks/split_model.h"
 
 namespace kvarena::cli {
 namespace {
@@ -47,7 +47,7 @@ int run(const Options& options) {
   if (options.threads < 0) {
     fail({.place = "--threads", .found = fmt::format("{}", options.threads), .expected = "0 or more"});
   }
-  parallel::run_rank({.share = parse_share(options.rank),
+  run_rank({.share = parse_share(options.rank),
                       .join = options.join,
                       .checkpoint = options.model,
                       .threads = options.threads,
@@ -68,8 +68,8 @@ struct LocalOptions {
 };
 
 int run_local(const LocalOptions& options) {
-  parallel::die_with(static_cast<pid_t>(options.driver));
-  parallel::run_rank(
+  die_with(static_cast<pid_t>(options.driver));
+  run_rank(
       {.share = parse_share(options.rank), .meet = options.meet, .open_device = device::open_rank_device});
   return 0;
 }

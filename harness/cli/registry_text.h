@@ -8,7 +8,7 @@
 
 #include "harness/core/parameters.h"
 #include "harness/method/registry.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 

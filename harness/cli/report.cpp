@@ -5,7 +5,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/page_output.h"
 #include "harness/core/error.h"
-#include "harness/store/results_reader.h"
+#include "harness/results/results_reader.h"
 #include "reports/equal_bytes.h"
 #include "reports/experiment_report.h"
 
@@ -32,7 +32,7 @@ struct Options {
 };
 
 reports::Document document_of(const Options& options) {
-  const store::ResultsReader reader(options.database);
+  const results::ResultsReader reader(options.database);
   const reports::ReportOptions unlike{.allow_unlike_cards = options.allow_unlike_cards};
   if (!options.all) {
     const reports::ExperimentData data = reports::read_experiment(reader, options.experiment);
@@ -41,7 +41,7 @@ reports::Document document_of(const Options& options) {
   if (options.bytes || !options.experiment.empty())
     fail({.place = "--all", .found = "--bytes or --experiment beside it", .expected = "one of them"});
   std::vector<reports::ExperimentData> all;
-  for (const store::ExperimentRecord& record : reader.experiments())
+  for (const results::ExperimentRecord& record : reader.experiments())
     all.push_back(reports::read_experiment(reader, record.experiment));
   if (all.empty()) fail({.place = options.database.string(), .found = "no experiment", .expected = "at least one"});
   return reports::joined_report(options.database.stem().string(), all, unlike);

@@ -11,12 +11,12 @@
 #include "harness/cli/model_input.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/engine/prefill.h"
-#include "harness/judge/token_overlap.h"
+#include "harness/engine/session/prefill.h"
+#include "harness/evaluate/token_overlap.h"
 #include "harness/model/tokenizer/token_ranges.h"
-#include "harness/reuse/deviation.h"
-#include "harness/reuse/speculation.h"
-#include "harness/terminal/page.h"
+#include "harness/engine/reuse/deviation.h"
+#include "harness/engine/reuse/speculation.h"
+#include "harness/core/page.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/statistics.h"
 
@@ -146,11 +146,11 @@ json timed(const Candidate& one, double full_ms) {
 /// Overlap of important tokens: between the model's first layer and its others, and between the models' last thirds.
 json overlaps(const Options& options, Transformer& model, const Assembled& prompt) {
   const Speculation own = speculate(model, prompt.tokens, prompt.layout, {});
-  json result{{"top", options.top}, {"first_layer_with_each", judge::first_layer_overlaps(own, options.top)}};
+  json result{{"top", options.top}, {"first_layer_with_each", evaluate::first_layer_overlaps(own, options.top)}};
   if (!options.speculative) return result;
   const Speculation read = speculate(model, prompt.tokens, prompt.layout, {.path = *options.speculative});
   result["speculative"] = *options.speculative;
-  result["speculative_with_target"] = judge::overlap_with_target(read, own, options.top);
+  result["speculative_with_target"] = evaluate::overlap_with_target(read, own, options.top);
   return result;
 }
 

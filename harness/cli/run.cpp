@@ -11,10 +11,10 @@
 #include "harness/experiment/config.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
-#include "harness/judge/model_judge.h"
+#include "harness/evaluate/model_judge.h"
 #include "harness/method/plugins.h"
-#include "harness/terminal/page.h"
-#include "harness/workers/worker_judge.h"
+#include "harness/core/page.h"
+#include "harness/experiment/workers/worker_judge.h"
 
 namespace kvarena::cli {
 namespace {
@@ -90,15 +90,15 @@ int show_plan(const Plan& plan) {
     print(experiment::describe_plan(plan, nullptr));
     return 0;
   }
-  const store::ResultsReader done(database);
+  const results::ResultsReader done(database);
   print(experiment::describe_plan(plan, &done));
   return 0;
 }
 
 /// Cells that failed cost their own rows, not the run; they are told, with their reasons, and the exit code is 1.
-void print_failures(const store::ResultsStore& results, const std::string& experiment) {
-  for (const store::CellRow& row : results.read().cells(experiment)) {
-    if (row.state != store::CellState::failed) continue;
+void print_failures(const results::ResultsStore& results, const std::string& experiment) {
+  for (const results::CellRow& row : results.read().cells(experiment)) {
+    if (row.state != results::CellState::failed) continue;
     fmt::print(stderr, "kvarena: {}, {}, {}: failed: {}\n", row.cell.model, row.cell.workload, row.cell.method,
                row.reason);
   }
@@ -113,9 +113,9 @@ std::string outcome(const experiment::RunSummary& summary) {
 }
 
 /// Judges in worker processes; `here` answers what needs no weights.
-workers::WorkerJudge worker_judge(judge::ModelJudge& here, const Options& options, const WorkerSetup& setup,
+experiment::WorkerJudge worker_judge(evaluate::ModelJudge& here, const Options& options, const WorkerSetup& setup,
                                   Progress& progress, EventLog& log) {
-  const workers::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
+  const experiment::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
                                .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
   std::vector<std::string> words = {"/proc/self/exe"};  // the running program, even when its file was replaced
   for (const LoadedPlugin& plugin : loaded_plugins()) words.insert(words.end(), {"--plugin", plugin.path.string()});
@@ -142,17 +142,17 @@ int run(const Options& options) {
   check_limits(options);
   const WorkerSetup setup = setup_of(options);
   const ExperimentConfig config = read_config(setup);
-  judge::ModelJudge here = model_judge(config, setup);
+  evaluate::ModelJudge here = model_judge(config, setup);
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
   if (options.dry_run) return show_plan(plan);
 
-  store::ResultsStore results = store::ResultsStore::open_or_create(config.output.database);
+  results::ResultsStore results = results::ResultsStore::open_or_create(config.output.database);
   Progress progress({.style = options.quiet ? ProgressOptions::Style::quiet : ProgressOptions::Style::automatic});
   EventLog log({.file = options.log,
                 .on_text = options.verbose ? [&progress](const std::string& line) { progress.message(line); }
                                            : std::function<void(const std::string&)>()});
-  workers::WorkerJudge there = worker_judge(here, options, setup, progress, log);
+  experiment::WorkerJudge there = worker_judge(here, options, setup, progress, log);
   experiment::Judge& judge = options.in_process ? static_cast<experiment::Judge&>(here) : there;
   const experiment::InterruptGuard guard;
   const experiment::RunSummary summary =

@@ -9,7 +9,7 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/method/registry.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 #include "metrics/registry.h"
 
 namespace kvarena::cli {

@@ -10,9 +10,9 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
-#include "harness/judge/chat_endpoint.h"
-#include "harness/judge/local_embedder.h"
-#include "harness/terminal/page.h"
+#include "harness/evaluate/chat_endpoint.h"
+#include "harness/evaluate/local_embedder.h"
+#include "harness/core/page.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 #include "metrics/score_files.h"
@@ -32,7 +32,7 @@ struct Options {
   std::vector<std::filesystem::path> vectors;
   std::filesystem::path data_folder;
   double tolerance = 1e-6;
-  judge::EndpointSettings judge{.cache = kvarena_home() / "judge-cache"};
+  evaluate::EndpointSettings judge{.cache = kvarena_home() / "judge-cache"};
   std::filesystem::path judge_question;
 
   void declare(OptionSet& o) {
@@ -76,7 +76,7 @@ json sample_json(const ScoredSample& sample) {
 }
 
 /// Where to ask, and in which manner the metric's question is put.
-judge::EndpointSettings with_key(judge::EndpointSettings settings, const JudgeQuestion* question) {
+evaluate::EndpointSettings with_key(evaluate::EndpointSettings settings, const JudgeQuestion* question) {
   if (question != nullptr) {
     settings.system = question->system;
     settings.temperature = question->temperature;
@@ -129,7 +129,7 @@ std::function<std::string(const json&, const PredictionRow&)> question_for(const
 }
 
 /// Asks until the metric can read what the judge says, as the official script does.
-std::string judged(judge::ChatEndpoint& endpoint, const MetricEntry& metric, const std::string& prompt) {
+std::string judged(evaluate::ChatEndpoint& endpoint, const MetricEntry& metric, const std::string& prompt) {
   constexpr int64_t kDraws = 5;
   std::string words;
   for (int64_t draw = 0; draw < kDraws; ++draw) {
@@ -141,7 +141,7 @@ std::string judged(judge::ChatEndpoint& endpoint, const MetricEntry& metric, con
   return words;
 }
 
-void print_use(const judge::EndpointUse& use, const std::string& model) {
+void print_use(const evaluate::EndpointUse& use, const std::string& model) {
   fmt::print(stderr, "judge {}: {} answers, {} of them from the cache, {} retries; {} + {} tokens, cost {:.4f}\n",
              model, use.answers, use.cached, use.retries, use.prompt_tokens, use.answer_tokens, use.cost);
 }
@@ -160,7 +160,7 @@ int score_predictions(const Options& options) {
     print(fmt::format("{}\n", sample_json(sample).dump(-1, ' ', false, json::error_handler_t::replace)));
   };
   ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
-  std::optional<judge::ChatEndpoint> endpoint;
+  std::optional<evaluate::ChatEndpoint> endpoint;
   if (!options.judge.url.empty()) {
     endpoint.emplace(with_key(options.judge, metric.judge));
     how.rewrite = [&, question = question_for(options, metric)](const json& row, const PredictionRow& sample) {
@@ -200,7 +200,7 @@ int check_files(const Options& options) {
 }
 
 int run(const Options& options) {
-  judge::use_local_embedder(kvarena_home());
+  evaluate::use_local_embedder(kvarena_home());
   if (options.vectors.empty()) return score_predictions(options);
   if (options.metric || options.mean) {
     fail({.place = "--vectors",

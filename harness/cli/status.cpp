@@ -10,9 +10,9 @@
 #include "harness/cli/commands.h"
 #include "harness/core/file_lock.h"
 #include "harness/core/progress.h"
-#include "harness/terminal/page.h"
-#include "harness/terminal/terminal.h"
-#include "harness/workers/process_memory.h"
+#include "harness/core/page.h"
+#include "harness/core/terminal.h"
+#include "harness/experiment/workers/process_memory.h"
 
 namespace kvarena::cli {
 namespace {
@@ -40,9 +40,9 @@ Runner runner_of(const std::filesystem::path& database) {
   Runner runner{.process = lock_holder(database.string() + "-lock"), .worker_bytes = std::nullopt};
   if (!runner.process || !runner.process->on_this_host) return runner;
   int64_t bytes = 0;
-  for (const pid_t worker : workers::children_of(static_cast<pid_t>(runner.process->process))) {
-    bytes += workers::own_memory(worker).value_or(0);
-    for (const pid_t rank : workers::children_of(worker)) bytes += workers::own_memory(rank).value_or(0);
+  for (const pid_t worker : experiment::children_of(static_cast<pid_t>(runner.process->process))) {
+    bytes += experiment::own_memory(worker).value_or(0);
+    for (const pid_t rank : experiment::children_of(worker)) bytes += experiment::own_memory(rank).value_or(0);
   }
   runner.worker_bytes = bytes;
   return runner;
@@ -51,17 +51,17 @@ Runner runner_of(const std::filesystem::path& database) {
 /// What a run's own word for its state is worth: one that was killed could not change it.
 std::string state_text(const ExperimentStatus& status, const Runner& runner) {
   if (status.run_id.empty()) return "never run";
-  if (status.state == store::RunState::running && !runner.process) return "killed";
-  return std::string(store::name(status.state));
+  if (status.state == results::RunState::running && !runner.process) return "killed";
+  return std::string(results::name(status.state));
 }
 
 json status_json(const ExperimentStatus& status, const Runner& runner) {
   json failures = json::array();
-  for (const store::CellRow& row : status.failures) {
+  for (const results::CellRow& row : status.failures) {
     failures.push_back({{"model", row.cell.model},
                         {"workload", row.cell.workload},
                         {"method", row.cell.method},
-                        {"kind", store::name(row.cell.kind)},
+                        {"kind", results::name(row.cell.kind)},
                         {"reason", row.reason}});
   }
   const double left = status.seconds_left();
@@ -97,14 +97,14 @@ Page status_page(const ExperimentStatus& status, const Runner& runner) {
     if (runner.worker_bytes) text += fmt::format(", whose workers hold {}", bytes_text(*runner.worker_bytes));
     text += '\n';
   }
-  for (const store::CellRow& row : status.failures) {
+  for (const results::CellRow& row : status.failures) {
     text += fmt::format("  failed: {}, {}, {}: {}\n", row.cell.model, row.cell.workload, row.cell.method, row.reason);
   }
   return Page().bold(status.experiment).text(text);
 }
 
 int run(const Options& options) {
-  const store::ResultsReader results(options.database);
+  const results::ResultsReader results(options.database);
   const Runner runner = runner_of(options.database);
   json list = json::array();
   Page page;

@@ -14,7 +14,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/plugins.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "datasets/texts/essays.h"
 #include "datasets/workload.h"
 #include "harness/core/files.h"
-#include "harness/judge/loaded_model.h"
+#include "harness/evaluate/loaded_model.h"
 
 namespace kvarena::cli {
 namespace {
@@ -39,7 +39,7 @@ std::vector<std::string> texts_of_files(const fs::path& path, int64_t count, int
 }
 
 std::vector<std::string> texts_of_workload(const std::string& name, int64_t count, const OpenedModel& model) {
-  const judge::ModelTokens counter(*model.tokenizer);
+  const evaluate::ModelTokens counter(*model.tokenizer);
   const auto workload = make_workload(name, "{}", "--data");
   SampleReader reader = workload->open({.tokens = &counter, .max_prompt_tokens = model.config.max_position / 2});
   std::vector<std::string> texts;

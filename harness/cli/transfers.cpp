@@ -10,9 +10,9 @@
 #include "harness/cli/estimate_model.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
-#include "harness/terminal/page.h"
-#include "harness/terminal/terminal.h"
-#include "harness/tiers/hierarchy.h"
+#include "harness/core/page.h"
+#include "harness/core/terminal.h"
+#include "harness/storage/hierarchy.h"
 
 namespace kvarena::cli {
 namespace {
@@ -55,10 +55,10 @@ struct Measured {
 };
 
 /// Brings `rows` rows, every `step`-th of the layer; the median of the link's own clock.
-double median_seconds(const tiers::Hierarchy& tiers, const std::shared_ptr<tiers::Block>& block, const Layer& layer,
+double median_seconds(const storage::Hierarchy& tiers, const std::shared_ptr<storage::Block>& block, const Layer& layer,
                       int64_t rows, int64_t step, int64_t repeats) {
   std::vector<std::byte> arrived(static_cast<size_t>(rows * layer.row_bytes));
-  std::vector<tiers::ReadPiece> pieces;
+  std::vector<storage::ReadPiece> pieces;
   pieces.reserve(static_cast<size_t>(rows));
   for (int64_t i = 0; i < rows; ++i) {
     pieces.push_back(
@@ -66,7 +66,7 @@ double median_seconds(const tiers::Hierarchy& tiers, const std::shared_ptr<tiers
   }
   std::vector<double> seconds;
   for (int64_t i = 0; i < repeats; ++i) {
-    tiers::Transfer transfer = tiers.load(Tier::host).read(block, pieces);
+    storage::Transfer transfer = tiers.load(Tier::host).read(block, pieces);
     transfer.wait();
     seconds.push_back(transfer.link_seconds());
   }
@@ -86,9 +86,9 @@ std::vector<Measured> measure_device(const Layer& layer, double share, int64_t r
           {"chosen, gathered", chosen, times.gathered}};
 }
 
-std::vector<Measured> measure(const tiers::LinkSpec& link, const Layer& layer, double share, int64_t repeats) {
+std::vector<Measured> measure(const storage::LinkSpec& link, const Layer& layer, double share, int64_t repeats) {
   const int64_t chosen = chosen_rows(layer, share);
-  const tiers::Hierarchy tiers({{.tier = Tier::host, .link = link}});
+  const storage::Hierarchy tiers({{.tier = Tier::host, .link = link}});
   const auto ledger = std::make_shared<MemoryLedger>();
   const auto block = tiers.storage(Tier::host).allocate(ledger, layer.rows * layer.row_bytes);
   const std::vector<std::byte> content(static_cast<size_t>(layer.rows * layer.row_bytes), std::byte{1});
@@ -106,10 +106,10 @@ int run(const Options& options) {
     fail({.place = "--context, --repeats", .found = "less than 1", .expected = "at least 1"});
   if (!(options.share > 0 && options.share <= 1))
     fail({.place = "--share", .found = fmt::format("{}", options.share), .expected = "above 0 and at most 1"});
-  const throughput::ModelShape shape = find_shape(options.model);
+  const cost_model::ModelShape shape = find_shape(options.model);
   if (shape.kv_heads < 1 || shape.head_dim < 1)
     fail({.place = "--model", .found = shape.title, .expected = "a model with keys and values of heads"});
-  tiers::LinkSpec link = tiers::link_named(options.link, "--link");
+  storage::LinkSpec link = storage::link_named(options.link, "--link");
   if (options.device && link.emulated())
     fail({.place = "--link", .found = options.link + " beside --device", .expected = "\"real\": nothing is emulated"});
   if (options.device) link.source = "this machine's bus and device";

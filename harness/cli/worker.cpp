@@ -9,7 +9,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
-#include "harness/workers/serve.h"
+#include "harness/experiment/workers/serve.h"
 
 namespace kvarena::cli {
 namespace {
@@ -22,11 +22,11 @@ struct Options {
   }
 };
 
-workers::Bench open_bench(const nlohmann::json& message) {
+experiment::Bench open_bench(const nlohmann::json& message) {
   const WorkerSetup setup = read_setup(message);
-  workers::Bench bench;
+  experiment::Bench bench;
   bench.config = std::make_unique<const experiment::ExperimentConfig>(config_of(setup));
-  bench.judge = std::make_unique<judge::ModelJudge>(model_judge(*bench.config, setup));
+  bench.judge = std::make_unique<evaluate::ModelJudge>(model_judge(*bench.config, setup));
   return bench;
 }
 
@@ -40,7 +40,7 @@ void check_channel(int64_t channel) {
 
 int run(const Options& options) {
   check_channel(options.channel);
-  workers::serve(static_cast<int>(options.channel), open_bench);
+  experiment::serve(static_cast<int>(options.channel), open_bench);
   return 0;
 }
 

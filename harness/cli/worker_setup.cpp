@@ -38,12 +38,12 @@ WorkerSetup read_setup(const nlohmann::json& value) {
 experiment::ExperimentConfig config_of(const WorkerSetup& setup) {
   experiment::ExperimentConfig config = experiment::parse_config(
       setup.config_text, setup.config_path.string(),
-      {.models_folder = kConfigs / "models", .overrides = setup.overrides}, judge::registry_validators());
+      {.models_folder = kConfigs / "models", .overrides = setup.overrides}, evaluate::registry_validators());
   config.path = setup.config_path;
   return config;
 }
 
-judge::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup) {
+evaluate::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup) {
   return {config, {.home = kvarena_home(), .data_dir = setup.data_dir, .hardware = kConfigs / "hardware"}};
 }
 

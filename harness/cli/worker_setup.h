@@ -6,7 +6,7 @@
 #include <string>
 
 #include "harness/experiment/config.h"
-#include "harness/judge/model_judge.h"
+#include "harness/evaluate/model_judge.h"
 
 namespace kvarena::cli {
 
@@ -23,6 +23,6 @@ struct WorkerSetup {
 /// Throws UserError with all problems of the config.
 [[nodiscard]] experiment::ExperimentConfig config_of(const WorkerSetup& setup);
 /// `config` must outlive it.
-[[nodiscard]] judge::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup);
+[[nodiscard]] evaluate::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup);
 
 }  // namespace kvarena::cli

@@ -9,7 +9,7 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
-#include "harness/terminal/page.h"
+#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {

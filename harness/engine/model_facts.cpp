@@ -6,7 +6,7 @@
 
 #include "harness/engine/fitted_file.h"
 #include "harness/model/rope_frequencies.h"
-#include "harness/tiers/hierarchy.h"
+#include "harness/storage/hierarchy.h"
 
 namespace kvarena {
 namespace {
@@ -34,7 +34,7 @@ Rotation rotary(const RotaryRequest& request) {
 }  // namespace
 
 std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<std::filesystem::path> fitted_folders,
-                                        std::shared_ptr<const tiers::Hierarchy> tiers) {
+                                        std::shared_ptr<const storage::Hierarchy> tiers) {
   auto facts = std::make_shared<ModelFacts>();
   facts->name = model.config().name;
   facts->fingerprint = model.fingerprint();
@@ -47,7 +47,7 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   facts->rotation = {.inverse = model.rope().inverse, .magnitude = model.rope().magnitude};
   const RopeScaling& scaling = model.config().rope_scaling;
   if (scaling.type == RopeScaling::Type::dynamic) facts->rotation_window = scaling.original_max_position;
-  facts->tiers = tiers ? std::move(tiers) : std::make_shared<const tiers::Hierarchy>(tiers::usual_tiers());
+  facts->tiers = tiers ? std::move(tiers) : std::make_shared<const storage::Hierarchy>(storage::usual_tiers());
   facts->rotary = rotary;
   facts->embed = [&model](std::span<const int32_t> tokens, float* rows) { model.embed(tokens, rows); };
   facts->vocab_size = model.config().vocab_size;

@@ -16,7 +16,7 @@ namespace kvarena {
 /// them and stay where it is.
 [[nodiscard]] std::shared_ptr<ModelFacts> model_facts(const Transformer& model,
                                                       std::vector<std::filesystem::path> fitted_folders = {},
-                                                      std::shared_ptr<const tiers::Hierarchy> tiers = nullptr);
+                                                      std::shared_ptr<const storage::Hierarchy> tiers = nullptr);
 
 /// The vocabulary and the given chat template. `tokenizer` must outlive the facts.
 [[nodiscard]] TextFacts text_facts(const Tokenizer& tokenizer, const ChatTemplate& chat_template);

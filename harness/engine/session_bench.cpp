@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/home.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/model/open_model.h"
 #include "kernels/bench/bench.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/core/parameters.h"
-#include "harness/store/records.h"
+#include "harness/results/records.h"
 
 namespace kvarena::experiment {
 
@@ -164,7 +164,7 @@ struct ExperimentConfig {
   std::optional<ContextSettings> contexts;
   OutputSettings output;
   TableShape table;
-  std::vector<store::PublishedValue> published;
+  std::vector<results::PublishedValue> published;
 
   std::filesystem::path path;         // the file
   std::string text;                   // the file, byte for byte

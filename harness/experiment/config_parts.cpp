@@ -192,9 +192,9 @@ void check_cell_format(const std::string& format, Problems& problems) {
 }
 
 /// One value, or a block of a paper's table: "workloads" as columns and "rows" with "values".
-void read_published_entry(const json& entry, const std::string& key, std::vector<store::PublishedValue>& values,
+void read_published_entry(const json& entry, const std::string& key, std::vector<results::PublishedValue>& values,
                           Problems& problems) {
-  store::PublishedValue common;
+  results::PublishedValue common;
   const bool block = entry.is_object() && entry.contains("rows");
   json head = entry;
   const json workloads = block ? take(head, "workloads") : json();
@@ -205,7 +205,7 @@ void read_published_entry(const json& entry, const std::string& key, std::vector
     p("source", common.source).required().doc("paper, table, page");
     p("note", common.note).doc("what makes it not comparable, if anything");
   };
-  const auto place_of = [](ParameterVisitor& p, store::PublishedValue& value) {
+  const auto place_of = [](ParameterVisitor& p, results::PublishedValue& value) {
     p("model", value.model).required().doc("model of the paper");
     p("method", value.method).required().doc("label of a method");
   };
@@ -223,7 +223,7 @@ void read_published_entry(const json& entry, const std::string& key, std::vector
   if (!is_list(workloads, key + ".workloads", true, problems) || !is_list(rows, key + ".rows", true, problems)) return;
   for (size_t r = 0; r < rows.size(); ++r) {
     const std::string at = fmt::format("{}.rows[{}]", key, r);
-    store::PublishedValue value = common;
+    results::PublishedValue value = common;
     json row = rows[r];
     const json numbers = row.is_object() ? take(row, "values") : json();
     problems.append(read_parameters(row, problems.at(at), [&](ParameterVisitor& p) { place_of(p, value); }, {}));
@@ -349,14 +349,14 @@ std::string table_json(const TableShape& table) {
       .dump();
 }
 
-std::vector<store::PublishedValue> read_published(const json& list, Problems& problems) {
-  std::vector<store::PublishedValue> values;
+std::vector<results::PublishedValue> read_published(const json& list, Problems& problems) {
+  std::vector<results::PublishedValue> values;
   if (!is_list(list, "published", false, problems)) return values;
   for (size_t i = 0; i < list.size(); ++i) {
     read_published_entry(list[i], fmt::format("published[{}]", i), values, problems);
   }
   std::set<std::string> seen;
-  for (const store::PublishedValue& v : values) {
+  for (const results::PublishedValue& v : values) {
     const std::string cell = fmt::format("{}, {}, {}, {}, {}", v.model, v.workload, v.method, v.metric, v.source);
     if (!seen.insert(cell).second) problems.add("published", fmt::format("a value for {} twice", cell), "one");
   }
@@ -377,7 +377,7 @@ std::vector<std::string> unmatched_published(const ExperimentConfig& config, con
                                     .nearest = nearest_name(word, known)});
     if (std::ranges::find(warnings, warning) == warnings.end()) warnings.push_back(std::move(warning));
   };
-  for (const store::PublishedValue& value : config.published) {
+  for (const results::PublishedValue& value : config.published) {
     check("method", value.method, labels(config.methods));
     check("workload", value.workload, labels(config.workloads));
   }

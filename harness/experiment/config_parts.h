@@ -43,7 +43,7 @@ enum class ComponentKind { workloads, methods, metrics, forms };
 [[nodiscard]] std::string contexts_json(const ContextSettings& contexts);
 [[nodiscard]] TableShape read_table(const nlohmann::json& value, Problems& problems);
 [[nodiscard]] std::string table_json(const TableShape& table);
-[[nodiscard]] std::vector<store::PublishedValue> read_published(const nlohmann::json& list, Problems& problems);
+[[nodiscard]] std::vector<results::PublishedValue> read_published(const nlohmann::json& list, Problems& problems);
 
 /// Warnings for published values whose method, workload or metric the config does not have.
 [[nodiscard]] std::vector<std::string> unmatched_published(const ExperimentConfig& config, const std::string& place);

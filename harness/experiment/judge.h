@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/experiment/plan.h"
-#include "harness/store/records.h"
-#include "harness/store/results_reader.h"
+#include "harness/results/records.h"
+#include "harness/results/results_reader.h"
 
 namespace kvarena::experiment {
 
@@ -15,7 +15,7 @@ namespace kvarena::experiment {
 struct JudgeTask {
   const ModelEntry& model;
   const ComponentEntry& workload;
-  store::CellKind kind;
+  results::CellKind kind;
   std::string sample_id;
   int64_t sample_index = 0;  // place in Catalog::sample_ids
   /// Never empty; all of the same model, workload and kind. A resumed run may ask for fewer than the run before.
@@ -24,7 +24,7 @@ struct JudgeTask {
 
 /// What became of one cell's sample: a result, or the reason why there is none.
 struct Verdict {
-  store::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
+  results::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
   std::string failure;         // not empty: the method failed and its cell is given up
   std::string log;             // of a failure that ended a process: the last lines that it wrote
 };
@@ -36,7 +36,7 @@ class Judge {
   virtual ~Judge() = default;
 
   /// The files that decide a model's numbers, for the record. Asked before begin_model, and needs no weights.
-  virtual std::vector<store::RunInput> inputs(const ModelEntry& model) = 0;
+  virtual std::vector<results::RunInput> inputs(const ModelEntry& model) = 0;
 
   /// Before the first sample of a model that has anything left to do. What this and inputs() throw fails all cells of
   /// the model that are not finished, with the message as the reason.
@@ -44,7 +44,7 @@ class Judge {
   virtual void end_model(const ModelEntry& model) = 0;
 
   /// What the metrics mean that results may hold, for the record.
-  [[nodiscard]] virtual std::vector<store::MetricDefinition> metric_definitions() const { return {}; }
+  [[nodiscard]] virtual std::vector<results::MetricDefinition> metric_definitions() const { return {}; }
 
   /// One verdict for each of task.cells, in their order. A result must not depend on which other cells are asked for
   /// beside it, nor on samples judged before. For kind timing the judge does its own prefill, warm-up and repeats; for
@@ -59,7 +59,7 @@ class Judge {
 
   /// Metrics of a whole cell once all its samples are there (corpus scores, fits). Called again after a kill, so it
   /// depends on what the reader shows alone.
-  virtual std::vector<store::MetricValue> cell_values(const PlannedCell& cell, const store::ResultsReader& results) = 0;
+  virtual std::vector<results::MetricValue> cell_values(const PlannedCell& cell, const results::ResultsReader& results) = 0;
 };
 
 }  // namespace kvarena::experiment

@@ -15,8 +15,8 @@ namespace kvarena::experiment {
 namespace {
 
 using nlohmann::json;
-using store::CellKind;
-using store::CellRecord;
+using results::CellKind;
+using results::CellRecord;
 
 constexpr size_t kIdDigits = 20;  // 80 bits of SHA-256: no collision among any number of cells that can be run
 
@@ -65,7 +65,7 @@ std::string workload_identity(const ComponentEntry& workload) {
 
 std::string id_of(const CellRecord& cell) {
   const json identity = {{"experiment", cell.experiment},
-                         {"kind", store::name(cell.kind)},
+                         {"kind", results::name(cell.kind)},
                          {"model", cell.model},
                          {"model_json", cell.model_json},
                          {"workload", cell.workload},
@@ -123,7 +123,7 @@ int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry&
         .action = "raise the limit or list fewer loads"});
 }
 
-int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const store::ResultsReader& results) {
+int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader& results) {
   const auto done = results.done_samples(cell.record.cell_id);
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
 }
@@ -198,7 +198,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   return plan;
 }
 
-std::string describe_plan(const Plan& plan, const store::ResultsReader* done) {
+std::string describe_plan(const Plan& plan, const results::ResultsReader* done) {
   size_t label_width = 0;
   size_t cells = 0;
   for (const CellGroup& group : plan.groups) {
@@ -211,14 +211,14 @@ std::string describe_plan(const Plan& plan, const store::ResultsReader* done) {
     const auto samples = static_cast<int64_t>(group.sample_ids.size());
     const std::string part = group.asked_samples() == samples ? "" : fmt::format("{} of ", group.asked_samples());
     body += fmt::format("\n{}, {}, {}: {}{} samples\n", group.model->label, group.workload->label,
-                        store::name(group.kind), part, samples);
+                        results::name(group.kind), part, samples);
     for (const PlannedCell& cell : group.cells) {
       body += fmt::format("  {:<{}}  {}", cell.record.method, label_width, cell.record.cell_id);
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
       if (row) {
         const int64_t there = samples_done(group, cell, *done);
         total_done += there;
-        body += fmt::format("  {} of {} done, {}{}{}", there, group.sample_ids.size(), store::name(row->state),
+        body += fmt::format("  {} of {} done, {}{}{}", there, group.sample_ids.size(), results::name(row->state),
                             row->reason.empty() ? "" : ": ", row->reason);
       }
       body += '\n';

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/experiment/config.h"
-#include "harness/store/results_reader.h"
+#include "harness/results/results_reader.h"
 
 namespace kvarena::experiment {
 
@@ -23,11 +23,11 @@ class Catalog {
   /// hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with different cards
   /// are different cells.
   virtual std::string protocol_card(const ModelEntry& model, const ComponentEntry& workload,
-                                    const ComponentEntry& method, store::CellKind kind) = 0;
+                                    const ComponentEntry& method, results::CellKind kind) = 0;
 };
 
 struct PlannedCell {
-  store::CellRecord record;
+  results::CellRecord record;
   const ModelEntry* model = nullptr;  // these point into the Plan's config
   const ComponentEntry* workload = nullptr;
   const ComponentEntry* method = nullptr;
@@ -46,7 +46,7 @@ struct Shard {
 struct CellGroup {
   const ModelEntry* model = nullptr;
   const ComponentEntry* workload = nullptr;
-  store::CellKind kind = store::CellKind::quality;
+  results::CellKind kind = results::CellKind::quality;
   std::vector<std::string> sample_ids;  // of kind serving: the points of its load
   int64_t requests = 0;                 // of kind serving: samples of the workload that each point takes
   std::vector<PlannedCell> cells;       // in the order of the config's methods
@@ -68,6 +68,6 @@ struct Plan {
 [[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard = {});
 
 /// What `--dry-run` prints: every cell with its samples and, when `done` is given, how much of it is in the database.
-[[nodiscard]] std::string describe_plan(const Plan& plan, const store::ResultsReader* done);
+[[nodiscard]] std::string describe_plan(const Plan& plan, const results::ResultsReader* done);
 
 }  // namespace kvarena::experiment

@@ -12,7 +12,7 @@
 
 #include "harness/experiment/build_info.h"
 #include "harness/experiment/cpu_info.h"
-#include "harness/store/results_store.h"
+#include "harness/results/results_store.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -54,7 +54,7 @@ std::string version_text(int packed, int major, int minor) {
 
 json library_versions() {
   json versions = {
-      {"sqlite", store::sqlite_version()},
+      {"sqlite", results::sqlite_version()},
       {"fmt", version_text(FMT_VERSION, 10000, 100)},
       {"nlohmann_json",
        fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
@@ -66,12 +66,12 @@ json library_versions() {
 
 }  // namespace
 
-store::RunRecord collect_provenance() {
+results::RunRecord collect_provenance() {
   const BuildInfo build = build_info();
   const CpuInfo cpu = parse_cpu_info(read_proc("/proc/cpuinfo"));
   struct utsname system {};
   ::uname(&system);
-  store::RunRecord run;
+  results::RunRecord run;
   run.git_revision = git_revision();
   run.build_json = json{{"compiler", build.compiler}, {"build_type", build.build_type}, {"flags", build.flags}}.dump();
   run.host = system.nodename;

@@ -1,12 +1,12 @@
 #pragma once
 // Where numbers were made: source revision, build, machine.
 
-#include "harness/store/records.h"
+#include "harness/results/records.h"
 
 namespace kvarena::experiment {
 
 /// A RunRecord with everything known without the config: git revision, compiler and flags, library versions, host,
 /// kernel, CPU model, the CPU features that kernels choose by, threads.
-[[nodiscard]] store::RunRecord collect_provenance();
+[[nodiscard]] results::RunRecord collect_provenance();
 
 }  // namespace kvarena::experiment

@@ -15,14 +15,14 @@
 namespace kvarena::experiment {
 namespace {
 
-using store::CellFailure;
-using store::CellState;
-using store::SampleResult;
+using results::CellFailure;
+using results::CellState;
+using results::SampleResult;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-store::ExperimentRecord record_of(const ExperimentConfig& config) {
+results::ExperimentRecord record_of(const ExperimentConfig& config) {
   return {.experiment = config.name,
           .title = config.title,
           .config_json = config.canonical_json,
@@ -30,8 +30,8 @@ store::ExperimentRecord record_of(const ExperimentConfig& config) {
           .published = config.published};
 }
 
-store::RunRecord run_of(const ExperimentConfig& config) {
-  store::RunRecord run = collect_provenance();
+results::RunRecord run_of(const ExperimentConfig& config) {
+  results::RunRecord run = collect_provenance();
   run.experiment = config.name;
   run.config_path = config.path.string();
   run.config_text = config.text;
@@ -49,7 +49,7 @@ struct OpenCell {
 
 class Runner {
  public:
-  Runner(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
+  Runner(const Plan& plan, Judge& judge, results::ResultsStore& results, Progress& progress,
          const std::atomic<bool>& stop, const RunOptions& options)
       : plan_(plan),
         judge_(judge),
@@ -69,11 +69,11 @@ class Runner {
       }
       progress_.finish();
       results_.finish_run(summary_.run_id,
-                          summary_.interrupted ? store::RunState::interrupted : store::RunState::finished);
+                          summary_.interrupted ? results::RunState::interrupted : results::RunState::finished);
     } catch (...) {
       log_.record("run_failed", {{"run", summary_.run_id}, {"reason", failure_of([] { throw; })}});
       // Where even this cannot be written, the next run finds the state `running` and corrects it.
-      failure_of([&] { results_.finish_run(summary_.run_id, store::RunState::failed); });
+      failure_of([&] { results_.finish_run(summary_.run_id, results::RunState::failed); });
       throw;
     }
     count_outcomes();
@@ -88,7 +88,7 @@ class Runner {
 
  private:
   void record_plan() {
-    std::vector<store::CellRecord> cells;
+    std::vector<results::CellRecord> cells;
     for (const CellGroup& group : plan_.groups) {
       for (const PlannedCell& cell : group.cells) cells.push_back(cell.record);
     }
@@ -156,12 +156,12 @@ class Runner {
   std::string load(const ModelEntry& model) {
     progress_.note("loading " + model.label);
     const auto begin = Clock::now();
-    std::vector<store::RunInput> inputs;
+    std::vector<results::RunInput> inputs;
     std::string failure = failure_of([&] {
       inputs = judge_.inputs(model);
       judge_.begin_model(model, plan_.config->engine);
     });
-    for (const store::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
+    for (const results::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
     if (failure.empty()) log_.record("model_loaded", {{"model", model.label}, {"seconds", seconds_since(begin)}});
     return failure;
   }
@@ -200,7 +200,7 @@ class Runner {
   void judge_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing) {
     const std::string& sample_id = group.sample_ids[static_cast<size_t>(index)];
     progress_.note(fmt::format("{}, {}, {} {} of {}", group.model->label, group.workload->label,
-                               store::name(group.kind), index + 1, group.sample_ids.size()));
+                               results::name(group.kind), index + 1, group.sample_ids.size()));
     const auto begin = Clock::now();
     std::vector<const PlannedCell*> asked;
     for (const OpenCell* open : missing) asked.push_back(open->cell);
@@ -221,7 +221,7 @@ class Runner {
     std::vector<CellFailure> failures;
     for (size_t i = 0; i < missing.size(); ++i) {
       const std::string& cell_id = missing[i]->cell->record.cell_id;
-      if (verdicts[i].failure.empty()) verdicts[i].failure = store::problem_of(verdicts[i].result);
+      if (verdicts[i].failure.empty()) verdicts[i].failure = results::problem_of(verdicts[i].result);
       if (!verdicts[i].failure.empty()) {
         failures.push_back(
             {.cell_id = cell_id, .sample_id = sample_id, .reason = verdicts[i].failure, .log = verdicts[i].log});
@@ -245,7 +245,7 @@ class Runner {
     progress_.advance(static_cast<int64_t>(results.size()));
     log_.record("sample_judged", {{"model", group.model->label},
                                   {"workload", group.workload->label},
-                                  {"kind", store::name(group.kind)},
+                                  {"kind", results::name(group.kind)},
                                   {"sample", sample_id},
                                   {"methods", missing.size()},
                                   {"failed", failures.size()},
@@ -275,7 +275,7 @@ class Runner {
     const std::string& id = open.cell->record.cell_id;
     const CellState state = results_.read().cell(id)->state;
     if (state != CellState::running && state != CellState::pending) return;
-    std::vector<store::MetricValue> values;
+    std::vector<results::MetricValue> values;
     const std::string failure = failure_of([&] { values = judge_.cell_values(*open.cell, results_.read()); });
     if (failure.empty()) {
       results_.settle_cell(id, values);
@@ -288,10 +288,10 @@ class Runner {
   }
 
   void log_cell(std::string_view event, const OpenCell& open, const std::string& reason) {
-    const store::CellRecord& cell = open.cell->record;
+    const results::CellRecord& cell = open.cell->record;
     log_.record(event, {{"model", cell.model},
                         {"workload", cell.workload},
-                        {"kind", store::name(cell.kind)},
+                        {"kind", results::name(cell.kind)},
                         {"method", cell.method},
                         {"samples", open.done.size()},
                         {"reason", reason}});
@@ -314,7 +314,7 @@ class Runner {
 
   const Plan& plan_;
   Judge& judge_;
-  store::ResultsStore& results_;
+  results::ResultsStore& results_;
   Progress& progress_;
   const std::atomic<bool>& stop_;
   const RunOptions options_;
@@ -326,7 +326,7 @@ class Runner {
 
 }  // namespace
 
-RunSummary run_plan(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
+RunSummary run_plan(const Plan& plan, Judge& judge, results::ResultsStore& results, Progress& progress,
                     const std::atomic<bool>& stop, const RunOptions& options) {
   return Runner(plan, judge, results, progress, stop, options).run();
 }

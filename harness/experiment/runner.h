@@ -8,7 +8,7 @@
 #include "harness/core/progress.h"
 #include "harness/experiment/judge.h"
 #include "harness/experiment/plan.h"
-#include "harness/store/results_store.h"
+#include "harness/results/results_store.h"
 
 namespace kvarena::experiment {
 
@@ -30,7 +30,7 @@ struct RunSummary {
 /// so a kill at any moment loses at most the sample in work, and running again ends with the same content. A method
 /// that fails costs its own cell. When `stop` turns true the loop ends after the sample in work. Throws UserError only
 /// when the database cannot be written; the run is then marked failed where that is still possible.
-RunSummary run_plan(const Plan& plan, Judge& judge, store::ResultsStore& results, Progress& progress,
+RunSummary run_plan(const Plan& plan, Judge& judge, results::ResultsStore& results, Progress& progress,
                     const std::atomic<bool>& stop, const RunOptions& options = {});
 
 /// While it lives, the first SIGINT or SIGTERM turns flag() true and the second ends the process as if not caught.

@@ -14,22 +14,22 @@ int64_t seconds_of(const std::string& utc, int64_t otherwise) {
   return end != nullptr && *end == '\0' ? static_cast<int64_t>(::timegm(&time)) : otherwise;
 }
 
-ExperimentStatus status_of(const store::ResultsReader& results, const std::string& experiment, int64_t now) {
+ExperimentStatus status_of(const results::ResultsReader& results, const std::string& experiment, int64_t now) {
   ExperimentStatus status;
   status.experiment = experiment;
-  for (store::CellRow& row : results.cells(experiment)) {
-    ++status.cells[std::string(store::name(row.state))];
+  for (results::CellRow& row : results.cells(experiment)) {
+    ++status.cells[std::string(results::name(row.state))];
     status.planned += row.cell.planned_samples;
     status.done += row.done_samples;
-    if (row.state != store::CellState::failed) continue;
+    if (row.state != results::CellState::failed) continue;
     status.given_up += row.cell.planned_samples - row.done_samples;
     status.failures.push_back(std::move(row));
   }
   const auto runs = results.runs(experiment);
   if (runs.empty()) return status;
   // Starts are known to the second: of those that began in the same one, the run that has not ended is the last.
-  const store::RunRecord& last = *std::ranges::max_element(runs, {}, [](const store::RunRecord& run) {
-    return std::pair(run.started_at, run.state == store::RunState::running);
+  const results::RunRecord& last = *std::ranges::max_element(runs, {}, [](const results::RunRecord& run) {
+    return std::pair(run.started_at, run.state == results::RunState::running);
   });
   status.run_id = last.run_id;
   status.state = last.state;
@@ -46,9 +46,9 @@ double ExperimentStatus::seconds_left() const {
   return by_this_run > 0 && run_s > 0 ? run_s / static_cast<double>(by_this_run) * static_cast<double>(left()) : -1;
 }
 
-std::vector<ExperimentStatus> experiment_status(const store::ResultsReader& results, int64_t now) {
+std::vector<ExperimentStatus> experiment_status(const results::ResultsReader& results, int64_t now) {
   std::vector<ExperimentStatus> all;
-  for (const store::ExperimentRecord& experiment : results.experiments()) {
+  for (const results::ExperimentRecord& experiment : results.experiments()) {
     all.push_back(status_of(results, experiment.experiment, now));
   }
   return all;

@@ -6,21 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "harness/store/results_reader.h"
+#include "harness/results/results_reader.h"
 
 namespace kvarena::experiment {
 
 struct ExperimentStatus {
   std::string experiment;
   std::string run_id;                    // the last one
-  store::RunState state{};               // of that run; a killed one still calls itself running
+  results::RunState state{};               // of that run; a killed one still calls itself running
   std::map<std::string, int64_t> cells;  // how many are in each state
   int64_t planned = 0;                   // judgements: samples times cells
   int64_t done = 0;
   int64_t given_up = 0;                  // what failed cells lack
   int64_t by_this_run = 0;               // of `done`
   double run_s = 0;                      // from the run's start to `now`, or to its end
-  std::vector<store::CellRow> failures;  // cells that failed
+  std::vector<results::CellRow> failures;  // cells that failed
 
   [[nodiscard]] int64_t left() const { return planned - done - given_up; }
   /// Seconds at the speed of the last run; below 0 before it can be known.
@@ -28,6 +28,6 @@ struct ExperimentStatus {
 };
 
 /// Of every experiment in the database, by name. `now`: UTC, seconds since 1970.
-[[nodiscard]] std::vector<ExperimentStatus> experiment_status(const store::ResultsReader& results, int64_t now);
+[[nodiscard]] std::vector<ExperimentStatus> experiment_status(const results::ResultsReader& results, int64_t now);
 
 }  // namespace kvarena::experiment

@@ -1,12 +1,12 @@
 #pragma once
-// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides (harness/placement); the
+// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides (harness/storage/placement); the
 // cache of a single request is left as it is.
 
 #include <memory>
 
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
-#include "harness/placement/policy.h"
+#include "harness/storage/placement/policy.h"
 
 namespace kvarena {
 
@@ -27,7 +27,7 @@ class PlacingMethod : public Method {
   NestedSpec compress_;
 };
 
-/// A placement policy under its registered name. `P` is a placement::Policy with a function
+/// A placement policy under its registered name. `P` is a storage::Policy with a function
 /// parameters(ParameterVisitor&).
 template <typename P>
 class EvictionMethod final : public PlacingMethod {
@@ -36,7 +36,7 @@ class EvictionMethod final : public PlacingMethod {
     policy_.parameters(p);
     PlacingMethod::parameters(p);
   }
-  [[nodiscard]] const placement::Policy* placement() const override { return &policy_; }
+  [[nodiscard]] const storage::Policy* placement() const override { return &policy_; }
 
  private:
   P policy_;

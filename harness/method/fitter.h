@@ -1,5 +1,5 @@
 #pragma once
-// Fitting: how a method learns or calibrates weights for one model. The driver (harness/fit) reads texts, calls
+// Fitting: how a method learns or calibrates weights for one model. The driver (harness/engine/fit) reads texts, calls
 // collect() for every layer of every text, then solve() for every layer, and writes the artifact; what is done so far
 // survives a kill. A fitter must be a function of its arguments alone, so that a resumed fit equals an uninterrupted
 // one.

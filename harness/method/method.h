@@ -137,7 +137,7 @@ struct LayerContext {
   KvCache* request = nullptr;         // the layer's whole cache; null in tests of a layer alone
 };
 
-namespace placement {
+namespace storage {
 class Policy;
 }
 class Fitter;
@@ -201,7 +201,7 @@ class Method {
   [[nodiscard]] virtual const Pruner* pruner() const { return nullptr; }
 
   /// How a store of many contexts places their caches, null for methods that act on one request's cache.
-  [[nodiscard]] virtual const placement::Policy* placement() const { return nullptr; }
+  [[nodiscard]] virtual const storage::Policy* placement() const { return nullptr; }
 };
 
 }  // namespace kvarena

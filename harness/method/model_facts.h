@@ -14,7 +14,7 @@
 
 namespace kvarena {
 
-namespace tiers {
+namespace storage {
 class Hierarchy;
 }
 
@@ -67,7 +67,7 @@ struct ModelFacts {
   /// [count, vocab_size]. The model must be alive.
   std::function<void(const float* rows, int64_t count, float* logits)> predict;
   TextFacts text;
-  std::shared_ptr<const tiers::Hierarchy> tiers;  // shared by all requests of the model
+  std::shared_ptr<const storage::Hierarchy> tiers;  // shared by all requests of the model
   /// What was fitted for this model; see FittedRequest. Throws UserError.
   std::function<std::shared_ptr<const FittedWeights>(const FittedRequest& request)> fitted;
 };

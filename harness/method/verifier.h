@@ -65,10 +65,10 @@ class Verifier {
   /// of its passes may yield several. One with a draft_model(), a draft_head() or a rule.
   [[nodiscard]] virtual std::string auxiliary() const { return {}; }
   /// With a drafter(): how verifications are placed when the full caches of many requests lie behind the device,
-  /// "staggered", "lock_step" or "sequential" (harness/throughput/verification_schedule.h). Empty: they stay on it.
+  /// "staggered", "lock_step" or "sequential" (harness/cost_model/verification_schedule.h). Empty: they stay on it.
   [[nodiscard]] virtual std::string schedule() const { return {}; }
   /// With a drafter(): the path of requests whose prompts' caches lie in a store behind links, one that verifies
-  /// (harness/throughput/remote_prefix.h). Empty: the mix of paths that serves the most tokens.
+  /// (harness/cost_model/remote_prefix.h). Empty: the mix of paths that serves the most tokens.
   [[nodiscard]] virtual std::string prefix_path() const { return {}; }
   /// A second checkpoint drafts on a full cache of its own: its folder or .gguf file.
   [[nodiscard]] virtual std::string draft_model() const { return {}; }

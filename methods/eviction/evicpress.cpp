@@ -6,10 +6,10 @@
 namespace kvarena {
 namespace {
 
-using placement::Choice;
-using placement::Context;
-using placement::Form;
-using placement::StorageTier;
+using storage::Choice;
+using storage::Context;
+using storage::Form;
+using storage::StorageTier;
 
 /// Compression and eviction decided together, by what they cost: a choice of form and tier is worth
 /// (alpha * quality - TTFT) * frequency. A new context takes the form of the highest utility on the fastest tier; a
@@ -18,7 +18,7 @@ using placement::StorageTier;
 /// Feng et al. 2025, arXiv:2512.14946, section 4.4 and Algorithm 1. As printed the algorithm updates another variable
 /// than the one that its loop tests, evicts without a form and does not descend; the text is followed instead. Where a
 /// new context goes is the argmax of quality in Algorithm 1 and of utility in the text: `initial`.
-class EvicPress final : public placement::Policy {
+class EvicPress final : public storage::Policy {
  public:
   void parameters(ParameterVisitor& p) {
     p("alpha", alpha_).min(0).doc("seconds of TTFT that a whole point of quality is worth");
@@ -49,21 +49,21 @@ class EvicPress final : public placement::Policy {
     }
   }
 
-  placement::Step make_room(const placement::View& view, int64_t tier) const override {
-    std::optional<placement::Step> best;
+  storage::Step make_room(const storage::View& view, int64_t tier) const override {
+    std::optional<storage::Step> best;
     double least = 0;
     for (size_t i = 0; i < view.contexts.size(); ++i) {
       const Context& context = view.contexts[i];
       if (context.at.tier != tier) continue;
-      const double now = placement::utility(context, context.at, view.tiers, alpha_);
+      const double now = storage::utility(context, context.at, view.tiers, alpha_);
       for (auto target = tier; target < static_cast<int64_t>(view.tiers.size()); ++target) {
         for (const Choice& choice : choices(context, view.tiers, target)) {
           const int64_t freed = context.bytes() - (target == tier ? context.form(choice).bytes : 0);
           if ((target == tier && freed <= 0) || !can_become(context, choice)) continue;
-          const double drop = now - placement::utility(context, choice, view.tiers, alpha_);
+          const double drop = now - storage::utility(context, choice, view.tiers, alpha_);
           const double cost = key_ == "drop" ? drop : drop / static_cast<double>(std::max<int64_t>(freed, 1));
           if (best && cost >= least) continue;
-          best = placement::Step{.context = i, .to = choice};
+          best = storage::Step{.context = i, .to = choice};
           least = cost;
         }
       }
@@ -71,22 +71,22 @@ class EvicPress final : public placement::Policy {
     return best.value();  // a context on a full tier can always go to the last one as it is
   }
 
-  std::optional<placement::Step> use_room(const placement::View& view) const override {
+  std::optional<storage::Step> use_room(const storage::View& view) const override {
     if (!refill_) return std::nullopt;
-    const std::vector<int64_t> used = placement::bytes_per_tier(view.contexts, view.tiers.size());
-    std::optional<placement::Step> best;
+    const std::vector<int64_t> used = storage::bytes_per_tier(view.contexts, view.tiers.size());
+    std::optional<storage::Step> best;
     double most = 1e-12;  // below it two sums of the same terms may differ for ever
     for (size_t i = 0; i < view.contexts.size(); ++i) {
       const Context& context = view.contexts[i];
-      const double now = placement::utility(context, context.at, view.tiers, alpha_);
+      const double now = storage::utility(context, context.at, view.tiers, alpha_);
       for (int64_t tier = 0; tier < static_cast<int64_t>(view.tiers.size()); ++tier) {
         const auto t = static_cast<size_t>(tier);
         const int64_t room = view.tiers[t].capacity - used[t] + (tier == context.at.tier ? context.bytes() : 0);
         for (const Choice& choice : choices(context, view.tiers, tier)) {
           if (context.form(choice).bytes > room || !can_become(context, choice)) continue;
-          const double gain = placement::utility(context, choice, view.tiers, alpha_) - now;
+          const double gain = storage::utility(context, choice, view.tiers, alpha_) - now;
           if (gain <= most) continue;
-          best = placement::Step{.context = i, .to = choice};
+          best = storage::Step{.context = i, .to = choice};
           most = gain;
         }
       }
@@ -110,7 +110,7 @@ class EvicPress final : public placement::Policy {
   }
 
   double worth(const Context& context, const Choice& choice, std::span<const StorageTier> tiers) const {
-    return initial_ == "quality" ? context.form(choice).quality : placement::utility(context, choice, tiers, alpha_);
+    return initial_ == "quality" ? context.form(choice).quality : storage::utility(context, choice, tiers, alpha_);
   }
 
   bool can_become(const Context& context, const Choice& choice) const {

@@ -6,10 +6,10 @@ namespace {
 /// The context that was stored first leaves a full tier, however often it is read. Reads move nothing: a context that
 /// came back would be the first to leave again.
 /// Yang et al. 2023, SOSP, pages 130-149.
-class Fifo final : public placement::VictimPolicy {
+class Fifo final : public storage::VictimPolicy {
  public:
   void parameters(ParameterVisitor& /*p*/) {}
-  bool leaves_before(const placement::Context& a, const placement::Context& b) const override {
+  bool leaves_before(const storage::Context& a, const storage::Context& b) const override {
     return a.stored_at < b.stored_at;
   }
 };

@@ -5,14 +5,14 @@ namespace {
 
 /// A context (in the paper a chunk of a prefix) is worth its access frequency times the share of its entries that
 /// queries found important, a moving average that the store keeps; the least worthy leaves a full tier. Which entries
-/// are important, and which chunks are read for them, is in harness/placement/important_chunks.h.
+/// are important, and which chunks are read for them, is in harness/storage/placement/important_chunks.h.
 /// Chen et al. 2025, FAST, pages 187-201.
-class Impress final : public placement::VictimPolicy {
+class Impress final : public storage::VictimPolicy {
  public:
   void parameters(ParameterVisitor& p) {
     p("promote_on_hit", promote_on_hit_).doc("move what is read to the fastest tier");
   }
-  bool leaves_before(const placement::Context& a, const placement::Context& b) const override {
+  bool leaves_before(const storage::Context& a, const storage::Context& b) const override {
     const double worth_a = static_cast<double>(a.accesses) * a.importance;
     const double worth_b = static_cast<double>(b.accesses) * b.importance;
     return worth_a != worth_b ? worth_a < worth_b : a.last_access < b.last_access;

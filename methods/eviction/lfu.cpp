@@ -5,12 +5,12 @@ namespace {
 
 /// The least frequently used context leaves a full tier, among equals the least recently used one. Counts never age.
 /// O'Neil et al. 1993, SIGMOD, pages 297-306, compare it with recency.
-class Lfu final : public placement::VictimPolicy {
+class Lfu final : public storage::VictimPolicy {
  public:
   void parameters(ParameterVisitor& p) {
     p("promote_on_hit", promote_on_hit_).doc("move what is read to the fastest tier");
   }
-  bool leaves_before(const placement::Context& a, const placement::Context& b) const override {
+  bool leaves_before(const storage::Context& a, const storage::Context& b) const override {
     return a.accesses != b.accesses ? a.accesses < b.accesses : a.last_access < b.last_access;
   }
   bool promotes_on_hit() const override { return promote_on_hit_; }

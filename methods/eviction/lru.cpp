@@ -5,12 +5,12 @@ namespace {
 
 /// The least recently used context leaves a full tier. Contexts come to the fastest tier, and come back to it when they
 /// are read. Mattson et al. 1970, IBM Systems Journal 9(2).
-class Lru final : public placement::VictimPolicy {
+class Lru final : public storage::VictimPolicy {
  public:
   void parameters(ParameterVisitor& p) {
     p("promote_on_hit", promote_on_hit_).doc("move what is read to the fastest tier");
   }
-  bool leaves_before(const placement::Context& a, const placement::Context& b) const override {
+  bool leaves_before(const storage::Context& a, const storage::Context& b) const override {
     return a.last_access < b.last_access;
   }
   bool promotes_on_hit() const override { return promote_on_hit_; }

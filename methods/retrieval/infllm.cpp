@@ -10,13 +10,13 @@
 #include "harness/method/registry.h"
 #include "harness/method/rotate_rows.h"
 #include "harness/method/row_index.h"
-#include "harness/tiers/block_cache.h"
+#include "harness/storage/block_cache.h"
 #include "kernels/top_k/top_k.h"
 
 namespace kvarena {
 namespace {
 
-using tiers::BlockCache;
+using storage::BlockCache;
 
 /// Sizes of one request.
 struct Sizes {

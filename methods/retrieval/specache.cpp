@@ -8,13 +8,13 @@
 #include "harness/cache/replaced_view.h"
 #include "harness/core/error.h"
 #include "harness/method/codec.h"
-#include "harness/tiers/entry_store.h"
+#include "harness/storage/entry_store.h"
 #include "kernels/top_k/top_k.h"
 
 namespace kvarena {
 namespace {
 
-using tiers::EntryStore;
+using storage::EntryStore;
 
 /// What a request keeps of a layer beside the low-bit copy.
 struct Fetched final : public LayerIndex {
@@ -24,7 +24,7 @@ struct Fetched final : public LayerIndex {
   EntryLists missing;                 // of them, those that `held` has not
   bool under_way = false;             // chosen, and not yet entries
   Buffer rows;                        // where the missing ones arrive
-  tiers::Transfer transfer;           // dies before the rows
+  storage::Transfer transfer;           // dies before the rows
   std::optional<EntrySegment> exact;  // C_K
   std::optional<EntrySegment> held;   // C_K of the step before, for what is chosen again
   std::vector<float> scores;          // [kv_heads, entries] between a pass's attention and the choice from it
@@ -269,7 +269,7 @@ class SpeCache final : public Method {
     EntrySegment arrived(shape, layer.cache.ledger());
     const std::byte* rows = fetched.rows.data();
     for (int64_t h = 0; h < shape.kv_heads; ++h) {
-      tiers::append_rows(shape, rows, fetched.missing[h], h, arrived);
+      storage::append_rows(shape, rows, fetched.missing[h], h, arrived);
       rows += static_cast<int64_t>(fetched.missing[h].size()) * fetched.store->row_bytes();
     }
     if (fetched.held) {

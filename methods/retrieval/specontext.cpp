@@ -15,8 +15,8 @@
 #include "harness/method/retrieval_head.h"
 #include "harness/method/row_index.h"
 #include "harness/method/tensors.h"
-#include "harness/throughput/layer_offload.h"
-#include "harness/tiers/slot_cache.h"
+#include "harness/cost_model/layer_offload.h"
+#include "harness/storage/slot_cache.h"
 
 namespace kvarena {
 namespace {
@@ -239,15 +239,15 @@ class SpeContext final : public Method {
   using Lists = std::vector<std::vector<int32_t>>;
 
   /// Slots of an offloaded layer, null for one on the device.
-  static tiers::SlotCache* slots_of(const LayerCache& cache) {
-    return static_cast<tiers::SlotCache*>(cache.index.get());
+  static storage::SlotCache* slots_of(const LayerCache& cache) {
+    return static_cast<storage::SlotCache*>(cache.index.get());
   }
   [[nodiscard]] bool attends_to_all(int64_t layer, const LayerCache& cache) const {
     return layer < dense_layers_ || cache.shape().window > 0;
   }
 
   static void offload(LayerCache& cache, Activity& activity) {
-    tiers::SlotCache& slots = *slots_of(cache);
+    storage::SlotCache& slots = *slots_of(cache);
     const int64_t sent = slots.offloaded_bytes();
     slots.offload(cache.tail());
     activity.traffic.offloaded_bytes += slots.offloaded_bytes() - sent;
@@ -261,9 +261,9 @@ class SpeContext final : public Method {
       LayerCache& own = cache.layers[static_cast<size_t>(layer)];
       if (own.index || attends_to_all(layer, own)) return;
       KVARENA_ASSERT(model.tiers != nullptr, "a machine without tiers");
-      own.index = std::make_unique<tiers::SlotCache>(
+      own.index = std::make_unique<storage::SlotCache>(
           own.shape(), cache.ledger, model.tiers,
-          tiers::SlotCache::Options{.tier = tier_ == "disk" ? Tier::disk : Tier::host, .elastic = elastic_});
+          storage::SlotCache::Options{.tier = tier_ == "disk" ? Tier::disk : Tier::host, .elastic = elastic_});
       offload(own, activity);
     };
     if (offload_ == "all") {
@@ -272,7 +272,7 @@ class SpeContext final : public Method {
     }
     const LayerShape& shape = cache.layers.front().shape();
     const int64_t budget = budget_.capacity(n, shape, layers);
-    throughput::LayerOffload run(throughput::length_thresholds(
+    cost_model::LayerOffload run(cost_model::length_thresholds(
         {.memory_bytes = *device_bytes_,
          .weight_bytes = model.weight_bytes + static_cast<const HeadIndex&>(*cache.index).head->weight_bytes(),
          .requests = requests_,
@@ -286,7 +286,7 @@ class SpeContext final : public Method {
 
   void prefetch(KvCache& cache, const HeadIndex& index, int64_t n, int64_t q_len) const {
     for (LayerCache& layer : cache.layers) {
-      tiers::SlotCache* slots = slots_of(layer);
+      storage::SlotCache* slots = slots_of(layer);
       if (slots == nullptr) continue;
       KVARENA_ASSERT(q_len == 1, "an offloaded layer takes one token at a time");
       Lists wanted = lists_of(index);

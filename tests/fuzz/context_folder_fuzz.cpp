@@ -2,7 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "harness/contexts/context_folder.h"
+#include "harness/storage/context_folder.h"
 #include "harness/core/files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/temporary_folder.h"
@@ -31,10 +31,10 @@ KVARENA_FUZZ(context_folder, data) {
   const fs::path beside = outside.write("beside", "untouched");
   fs::remove_all(folder);
   const std::array<std::byte, 3> object{};
-  { kvarena::contexts::ContextFolder(folder).put("key", object); }
+  { kvarena::storage::ContextFolder(folder).put("key", object); }
   const std::string_view text = kvarena::fuzz::text_of(data.subspan(1));
   kvarena::write_file(folder / kIndex, data[0] % 2 == 0 ? with_checksum(text) : std::string(text));
-  kvarena::contexts::ContextFolder damaged(folder);
+  kvarena::storage::ContextFolder damaged(folder);
   for (const std::string& key : damaged.keys()) {
     if (const auto found = damaged.get(key); found && !std::ranges::equal(*found, object)) __builtin_trap();
   }

@@ -1,12 +1,12 @@
 #include <nlohmann/json.hpp>
 
-#include "harness/workers/message.h"
-#include "harness/workers/wire.h"
+#include "harness/experiment/workers/message.h"
+#include "harness/experiment/workers/wire.h"
 #include "tests/fuzz/fuzz.h"
 
 /// What a worker that has lost its mind sends the runner.
 KVARENA_FUZZ(message, data) {
-  using namespace kvarena::workers;
+  using namespace kvarena::experiment;
   FrameReader reader;
   reader.append(kvarena::fuzz::text_of(data.first(data.size() / 2)));
   reader.append(kvarena::fuzz::text_of(data.subspan(data.size() / 2)));

@@ -9,48 +9,34 @@ import sys
 
 from tree import Tree
 
-# Who may include whom. A folder may always include itself, but for methods: each stands alone.
-BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/tiers", "harness/throughput", "harness/placement"}
+# Which folder may include which. A folder may always include itself, but for methods: each stands alone.
+BELOW_METHOD = {"kernels", "harness/core", "harness/cache", "harness/storage", "harness/cost_model"}
 BELOW_ENGINE = BELOW_METHOD | {"harness/method", "harness/model"}
 MEASURING = {"datasets", "metrics"}
 ARROWS = {
     "kernels": set(),
     "harness/core": set(),
-    "harness/terminal": {"harness/core"},
-    "harness/launcher": {"harness/core", "harness/terminal"},
     "harness/cache": {"kernels", "harness/core"},
-    "harness/tiers": {"kernels", "harness/core", "harness/cache"},
-    "harness/throughput": {"harness/core"},
-    "harness/placement": {"harness/core", "harness/throughput"},
-    "harness/modelled": {"harness/core", "harness/throughput", "harness/placement"},
-    "harness/serving": {"harness/core"},
-    "harness/contexts": {"harness/core", "harness/cache", "harness/placement", "harness/tiers"},
+    "harness/storage": {"kernels", "harness/core", "harness/cache"},
+    "harness/cost_model": {"harness/core", "harness/storage"},
     "harness/method": BELOW_METHOD,
     "harness/model": BELOW_METHOD,
-    "harness/parallel": {"kernels", "harness/core", "harness/cache", "harness/model"},
     "harness/device": BELOW_METHOD | {"harness/model"},
-    "harness/reuse": BELOW_ENGINE,
-    "harness/engine": BELOW_ENGINE | {"harness/reuse", "harness/serving"},
-    "harness/library": BELOW_ENGINE | {"harness/contexts", "harness/engine"},
-    "harness/fit": BELOW_ENGINE | {"harness/engine"},
-    "harness/store": {"harness/core"},
-    "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/store"},
-    # Judges a request for the experiment, through the interface that the experiment declares.
-    "harness/judge": BELOW_ENGINE | MEASURING
-    | {"harness/device", "harness/parallel", "harness/reuse", "harness/serving", "harness/throughput", "harness/engine", "harness/contexts",
-       "harness/library",
-       "harness/store", "harness/experiment"},
-    "harness/workers": {"harness/core", "harness/store", "harness/experiment"},
+    "harness/engine": BELOW_ENGINE,
+    "harness/results": {"harness/core"},
+    "harness/experiment": BELOW_ENGINE | MEASURING | {"harness/engine", "harness/results"},
+    # Evaluates samples for the experiment, through the interface that the experiment declares.
+    "harness/evaluate": BELOW_ENGINE | MEASURING
+    | {"harness/device", "harness/engine", "harness/results", "harness/experiment"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/device", "harness/parallel", "harness/reuse", "harness/engine", "harness/fit", "harness/store", "harness/experiment", "harness/workers", "harness/judge", "harness/modelled",
-       "harness/throughput", "harness/terminal", "reports"},
+    | {"harness/device", "harness/engine", "harness/results", "harness/experiment", "harness/evaluate", "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
     "metrics": {"harness/core"},
-    "reports": {"harness/core", "harness/store", "metrics/statistics.h"},
+    "reports": {"harness/core", "harness/results", "metrics/statistics.h"},
 }
 
-TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/parallel", "methods"}
+TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/model/ranks", "methods"}
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 
 # Names of methods that are plain English too: only a string that is nothing else names the method.
@@ -90,7 +76,7 @@ def includes_point_one_way(tree):
 
 def libtorch_stays_where_it_belongs(tree):
     for source in tree.sources:
-        if folder_of(source.name) in TORCH_FOLDERS:
+        if any(source.name.startswith(f"{folder}/") for folder in TORCH_FOLDERS):
             continue
         for line, path in source.includes():
             if TORCH_HEADER.match(path):

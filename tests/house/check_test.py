@@ -18,7 +18,7 @@ SOUND = {
     "harness/cache/README.md": "Knows segments.\n",
     "harness/cache/segment.h": '#pragma once\n#include "kernels/rope/rope.h"\n',
     "harness/engine/README.md": "Knows sessions.\n",
-    "harness/engine/session.cpp": '#include "harness/cache/segment.h"\n#include <ATen/ATen.h>\n'
+    "harness/engine/session/session.cpp": '#include "harness/cache/segment.h"\n#include <ATen/ATen.h>\n'
                                   '// snapkv would be kept full here\nint full = 0; const char* kText = "full KV";\n',
     "methods/README.md": "One file a method.\n",
     "methods/compression/README.md": "Dropping.\n",
@@ -55,7 +55,7 @@ class PlantedBreach(unittest.TestCase):
         self.assertEqual({}, self.breaches({}))
 
     def test_include_that_points_up(self):
-        self.assert_found({"harness/cache/segment.h": '\n#include "harness/engine/session.h"\n'},
+        self.assert_found({"harness/cache/segment.h": '\n#include "harness/engine/session/session.h"\n'},
                           "includes_point_one_way", "harness/cache/segment.h:2:")
 
     def test_kernel_that_knows_the_cache(self):
@@ -69,7 +69,7 @@ class PlantedBreach(unittest.TestCase):
 
     def test_method_that_includes_the_engine(self):
         self.assert_found({"methods/reference/full.cpp":
-                           '#include "harness/engine/session.h"\n' + SOUND["methods/reference/full.cpp"]},
+                           '#include "harness/engine/session/session.h"\n' + SOUND["methods/reference/full.cpp"]},
                           "includes_point_one_way", "methods/reference/full.cpp:1:")
 
     def test_report_that_knows_more_of_metrics_than_statistics(self):
@@ -97,16 +97,16 @@ class PlantedBreach(unittest.TestCase):
     def test_method_named_in_a_string(self):
         for text in ('bool b = name == "snapkv";', 'auto h = "try snapkv first";', 'auto r = R"(snapkv)";',
                      'bool b = name == "full";'):
-            self.assert_found({"harness/engine/session.cpp": "\n" + text + "\n"},
-                              "no_method_is_named_outside", "harness/engine/session.cpp:2:")
+            self.assert_found({"harness/engine/session/session.cpp": "\n" + text + "\n"},
+                              "no_method_is_named_outside", "harness/engine/session/session.cpp:2:")
 
     def test_method_named_in_code(self):
         for text in ("SnapKv method;", "int snapkv = 1;"):
-            self.assert_found({"harness/engine/session.cpp": text},
-                              "no_method_is_named_outside", "harness/engine/session.cpp:1:")
+            self.assert_found({"harness/engine/session/session.cpp": text},
+                              "no_method_is_named_outside", "harness/engine/session/session.cpp:1:")
 
     def test_method_named_in_a_comment_is_no_breach(self):
-        self.assertEqual({}, self.breaches({"harness/engine/session.cpp": '// as "snapkv" does\n/* SnapKv */\n'}))
+        self.assertEqual({}, self.breaches({"harness/engine/session/session.cpp": '// as "snapkv" does\n/* SnapKv */\n'}))
 
     def test_folder_without_readme(self):
         self.assert_found({"harness/cache/README.md": None},

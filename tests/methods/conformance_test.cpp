@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/engine/compressed_cache.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
 #include "tests/support/decoding.h"

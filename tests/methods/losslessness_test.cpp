@@ -7,7 +7,7 @@
 #include <map>
 
 #include "harness/core/files.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "tests/support/registered_method.h"
 
 namespace kvarena {

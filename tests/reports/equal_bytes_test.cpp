@@ -22,11 +22,11 @@ CellData cell(const std::string& label, const std::string& method, double share,
                    .method_name = method,
                    .settings_json = settings,
                    .baseline = method == "full"};
-  made.row.state = store::CellState::done;
+  made.row.state = results::CellState::done;
   made.row.done_samples = samples;
   made.card = {{"metrics", "qa_f1 v1"}};
   const auto column = [&](const char* metric, const char* unit, double value) {
-    store::ValueColumn values{.metric = metric, .unit = unit};
+    results::ValueColumn values{.metric = metric, .unit = unit};
     for (int64_t i = 0; i < samples; ++i)
       values.rows.push_back(
           {.sample_id = std::string("s").append(std::to_string(i)), .sample_index = i, .value = value});
@@ -44,10 +44,10 @@ ExperimentData experiment(std::vector<CellData> cells) {
   data.definitions["kept_bytes_fraction"] = {.metric = "kept_bytes_fraction",
                                              .title = "Share",
                                              .unit = "fraction",
-                                             .better = store::Direction::lower,
+                                             .better = results::Direction::lower,
                                              .table_scale = 100};
   data.definitions["qa_f1"] = {
-      .metric = "qa_f1", .title = "F1", .unit = "fraction", .better = store::Direction::higher, .table_scale = 100};
+      .metric = "qa_f1", .title = "F1", .unit = "fraction", .better = results::Direction::higher, .table_scale = 100};
   data.cells = std::move(cells);
   return data;
 }
@@ -92,7 +92,7 @@ TEST(EqualBytes, ACodecOverADroppingMethodIsAMethodOfItsOwn) {
 
 TEST(EqualBytes, WhatHoldsMoreAndWhatFailedIsListedNotRanked) {
   CellData broken = cell("broken", "broken", 0, 0);
-  broken.row.state = store::CellState::failed;
+  broken.row.state = results::CellState::failed;
   broken.row.reason = "out of memory";
   const Document document = equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("drop", "drop", 0.25, 0.4),
                                                            cell("select", "select", 1.05, 0.01), std::move(broken)}),
@@ -122,7 +122,7 @@ TEST(NeedleGrid, IsDrawnAsAHeatMapAMethodWhereSamplesAreAGrid) {
   };
   EXPECT_EQ(maps(), 0);
   for (CellData& one : data.cells) {
-    std::vector<store::ValueRow>& rows = one.values["qa_f1"].rows;
+    std::vector<results::ValueRow>& rows = one.values["qa_f1"].rows;
     for (size_t i = 0; i < rows.size(); ++i)
       rows[i].sample_id =
           std::string("length-").append(std::to_string(1000 * (i % 5 + 1))).append(i < 5 ? "-depth-0" : "-depth-37.5");

@@ -11,7 +11,7 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, double>>;
 
-CellData cell(const std::string& method, store::CellKind kind, const Values& values) {
+CellData cell(const std::string& method, results::CellKind kind, const Values& values) {
   CellData made;
   made.row.cell = {.cell_id = method,
                    .experiment = "e",
@@ -21,7 +21,7 @@ CellData cell(const std::string& method, store::CellKind kind, const Values& val
                    .method = method,
                    .method_name = method,
                    .baseline = method == "full"};
-  made.row.state = store::CellState::done;
+  made.row.state = results::CellState::done;
   made.card = {{"metrics", "qa_f1 v1"}};
   for (const auto& [metric, value] : values) {
     made.values[metric] = {.metric = metric, .unit = "ms", .rows = {{.sample_id = "s", .value = value}}};
@@ -33,10 +33,10 @@ nlohmann::json values_of(const Chart& chart) { return nlohmann::json::parse(char
 
 TEST(FirstToken, PartsAddUpToTheWholeAndReuseHasItsOwn) {
   const ExperimentData data{
-      .cells = {cell("full", store::CellKind::timing, {{"prefill_ms", 80}, {"time_to_first_token_ms", 100}}),
-                cell("drop", store::CellKind::timing,
+      .cells = {cell("full", results::CellKind::timing, {{"prefill_ms", 80}, {"time_to_first_token_ms", 100}}),
+                cell("drop", results::CellKind::timing,
                      {{"prefill_ms", 80}, {"compress_ms", 15}, {"time_to_first_token_ms", 100}}),
-                cell("reuse", store::CellKind::timing,
+                cell("reuse", results::CellKind::timing,
                      {{"load_ms", 1},
                       {"score_ms", 2},
                       {"align_ms", 3},
@@ -54,17 +54,17 @@ TEST(FirstToken, PartsAddUpToTheWholeAndReuseHasItsOwn) {
   EXPECT_EQ(totals, (std::map<std::string, double>{{"full", 100}, {"drop", 100}, {"reuse", 30}}));
   EXPECT_EQ(parts["compress"], 1) << "of a method that reuses, what compresses is in the other parts";
   EXPECT_EQ(parts["rest"], 3);
-  EXPECT_TRUE(first_token_charts({.cells = {cell("full", store::CellKind::quality, {{"qa_f1", 1}})}}).empty());
+  EXPECT_TRUE(first_token_charts({.cells = {cell("full", results::CellKind::quality, {{"qa_f1", 1}})}}).empty());
 }
 
 TEST(QualitySpeed, HasAPointAMethodThatWasTimedAndScored) {
   const ExperimentData data{
       .cells = {
-          cell("full", store::CellKind::quality, {{"qa_f1", 0.8}}),
-          cell("drop", store::CellKind::quality, {{"qa_f1", 0.7}}),
-          cell("untimed", store::CellKind::quality, {{"qa_f1", 0.9}}),
-          cell("full", store::CellKind::timing, {{"time_to_first_token_ms", 100}, {"inter_token_latency_ms", 9}}),
-          cell("drop", store::CellKind::timing, {{"time_to_first_token_ms", 110}, {"inter_token_latency_ms", 5}})}};
+          cell("full", results::CellKind::quality, {{"qa_f1", 0.8}}),
+          cell("drop", results::CellKind::quality, {{"qa_f1", 0.7}}),
+          cell("untimed", results::CellKind::quality, {{"qa_f1", 0.9}}),
+          cell("full", results::CellKind::timing, {{"time_to_first_token_ms", 100}, {"inter_token_latency_ms", 9}}),
+          cell("drop", results::CellKind::timing, {{"time_to_first_token_ms", 110}, {"inter_token_latency_ms", 5}})}};
   const std::vector<Chart> charts = quality_speed_charts(data);
   ASSERT_EQ(charts.size(), 2U);
   EXPECT_EQ(charts[0].spec.find("untimed"), std::string::npos);
@@ -72,7 +72,7 @@ TEST(QualitySpeed, HasAPointAMethodThatWasTimedAndScored) {
 }
 
 TEST(LatencyDistribution, RisesToAllRequests) {
-  CellData served = cell("full", store::CellKind::serving, {});
+  CellData served = cell("full", results::CellKind::serving, {});
   served.series["time_to_first_token_ms"] = {
       {.sample_id = "0.5x", .series = {.name = "time_to_first_token_ms", .values = {30.0F, 10.0F, 20.0F, 40.0F}}}};
   const std::vector<Chart> charts = latency_distribution_charts({.cells = {served}});

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "harness/core/error.h"
-#include "harness/store/results_store.h"
+#include "harness/results/results_store.h"
 #include "reports/compare.h"
 #include "reports/experiment_report.h"
 #include "reports/history.h"
@@ -31,25 +31,25 @@ struct MethodScores {
   std::string failure = {};
   std::string model = "m";
   bool baseline = false;                    // beside the first, for a second model
-  store::Clock clock = store::Clock::none;  // of one more value, "wait_ms"
-  store::CellKind kind = store::CellKind::quality;
+  results::Clock clock = results::Clock::none;  // of one more value, "wait_ms"
+  results::CellKind kind = results::CellKind::quality;
   std::string metric = "qa_f1";  // of the scores
-  store::Storage storage = store::Storage::real;
+  results::Storage storage = results::Storage::real;
   std::string prompt = "prompt";           // the samples' hashes begin so
-  std::vector<store::Series> series = {};  // of every sample, beside those that all have
+  std::vector<results::Series> series = {};  // of every sample, beside those that all have
   std::string name = {};                   // that it is registered under; the label unless given
   std::string settings = "{}";
   double accepted = 0;  // of every sample's rounds; 0: no value
 };
 
-const std::vector<store::MetricDefinition> kDefinitions = {
-    {.metric = "qa_f1", .unit = "fraction", .better = store::Direction::higher, .table_scale = 100},
-    {.metric = "perplexity", .unit = "perplexity", .better = store::Direction::lower},
-    {.metric = "time_to_first_token_ms", .unit = "ms", .better = store::Direction::lower},
-    {.metric = "kept_bytes_fraction", .unit = "fraction", .better = store::Direction::lower, .table_scale = 100}};
+const std::vector<results::MetricDefinition> kDefinitions = {
+    {.metric = "qa_f1", .unit = "fraction", .better = results::Direction::higher, .table_scale = 100},
+    {.metric = "perplexity", .unit = "perplexity", .better = results::Direction::lower},
+    {.metric = "time_to_first_token_ms", .unit = "ms", .better = results::Direction::lower},
+    {.metric = "kept_bytes_fraction", .unit = "fraction", .better = results::Direction::lower, .table_scale = 100}};
 
 std::string id_of(const MethodScores& method) {
-  return method.model + method.label + std::string(store::name(method.kind));
+  return method.model + method.label + std::string(results::name(method.kind));
 }
 
 class ReportTest : public ::testing::Test {
@@ -64,10 +64,10 @@ class ReportTest : public ::testing::Test {
 
   /// A database with one workload and the given methods, the first of them the baseline.
   ExperimentData experiment(const std::string& file, const std::vector<MethodScores>& methods,
-                            const std::vector<store::PublishedValue>& published = {}) {
+                            const std::vector<results::PublishedValue>& published = {}) {
     {
-      auto store = store::ResultsStore::open_or_create(folder_ / file);
-      std::vector<store::CellRecord> cells;
+      auto store = results::ResultsStore::open_or_create(folder_ / file);
+      std::vector<results::CellRecord> cells;
       for (size_t i = 0; i < methods.size(); ++i) {
         cells.push_back({.cell_id = id_of(methods[i]),
                          .experiment = "e",
@@ -89,11 +89,11 @@ class ReportTest : public ::testing::Test {
       store.upsert_cells(cells);
       for (const MethodScores& method : methods) {
         if (!method.failure.empty()) {
-          const store::CellFailure failure{.cell_id = id_of(method), .reason = method.failure};
+          const results::CellFailure failure{.cell_id = id_of(method), .reason = method.failure};
           store.commit(run, {}, {&failure, 1});
           continue;
         }
-        std::vector<store::SampleResult> results;
+        std::vector<results::SampleResult> results;
         for (size_t i = 0; i < method.scores.size(); ++i) {
           results.push_back(
               {.cell_id = id_of(method),
@@ -114,7 +114,7 @@ class ReportTest : public ::testing::Test {
                           {.name = "time_to_first_token_ms",
                            .values = {10.0F, 11.0F, 12.0F, 40.0F},
                            .unit = "ms",
-                           .clock = store::Clock::measured}}});
+                           .clock = results::Clock::measured}}});
           std::ranges::copy(method.series, std::back_inserter(results.back().series));
           if (method.accepted > 0) {
             results.back().values.push_back({.metric = "acceptance_rate", .value = 0.5, .unit = "fraction"});
@@ -126,9 +126,9 @@ class ReportTest : public ::testing::Test {
         store.commit(run, results);
         store.settle_cell(id_of(method), {});
       }
-      store.finish_run(run, store::RunState::finished);
+      store.finish_run(run, results::RunState::finished);
     }
-    return read_experiment(store::ResultsReader(folder_ / file), "");
+    return read_experiment(results::ResultsReader(folder_ / file), "");
   }
 
   fs::path folder_;
@@ -199,8 +199,8 @@ TEST_F(ReportTest, DrawsKlByStepAndTheTradeOff) {
 
 TEST_F(ReportTest, DrawsBytesByTierWhereATierBehindTheDeviceIsUsed) {
   constexpr float kMiB = 1024 * 1024;
-  const store::Series device{.name = "device_bytes", .values = {kMiB, 2 * kMiB, 3 * kMiB}, .unit = "bytes"};
-  const store::Series host{.name = "host_bytes", .values = {5 * kMiB, 5 * kMiB, 6 * kMiB}, .unit = "bytes"};
+  const results::Series device{.name = "device_bytes", .values = {kMiB, 2 * kMiB, 3 * kMiB}, .unit = "bytes"};
+  const results::Series host{.name = "host_bytes", .values = {5 * kMiB, 5 * kMiB, 6 * kMiB}, .unit = "bytes"};
   MethodScores full{"full", scores(6, 0.9)}, tiered{"tiered", scores(6, 0.6)};
   full.series = {device};
   EXPECT_TRUE(tier_charts(experiment("device.db", {full})).empty());
@@ -266,7 +266,7 @@ TEST_F(ReportTest, DrawsAGridOfTwoSettings) {
 TEST_F(ReportTest, NamesTheExperimentsThereAre) {
   (void)experiment("a.db", {{"full", scores(3, 0.9)}});
   try {
-    (void)read_experiment(store::ResultsReader(folder_ / "a.db"), "f");
+    (void)read_experiment(results::ResultsReader(folder_ / "a.db"), "f");
     FAIL() << "expected a UserError";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("one of: e"), std::string::npos) << error.what();
@@ -358,8 +358,8 @@ TEST_F(ReportTest, ModelsStayApart) {
 
 TEST_F(ReportTest, ModelledTimesStandUnderANameOfTheirOwn) {
   const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16"})";
-  const auto data = experiment("a.db", {{"full", scores(3, 0.9), card, true, "", "m", false, store::Clock::measured},
-                                        {"fast", scores(3, 0.9), card, true, "", "m", false, store::Clock::modelled}});
+  const auto data = experiment("a.db", {{"full", scores(3, 0.9), card, true, "", "m", false, results::Clock::measured},
+                                        {"fast", scores(3, 0.9), card, true, "", "m", false, results::Clock::modelled}});
   EXPECT_EQ(data.cells[0].numbers("wait_ms").size(), 3U);
   EXPECT_TRUE(data.cells[1].numbers("wait_ms").empty());
   EXPECT_EQ(data.cells[1].numbers("wait_ms (modelled)").size(), 3U);
@@ -367,7 +367,7 @@ TEST_F(ReportTest, ModelledTimesStandUnderANameOfTheirOwn) {
 
 TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
   const auto published = [](const std::string& method, double value) {
-    return store::PublishedValue{.model = "m",
+    return results::PublishedValue{.model = "m",
                                  .workload = "facts",
                                  .method = method,
                                  .metric = "qa_f1",
@@ -388,7 +388,7 @@ TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
 
 TEST_F(ReportTest, PublishedValuesAreComparedInTheirOwnUnit) {
   const auto printed = [](double value, const std::string& unit, const std::string& source) {
-    return store::PublishedValue{.model = "m",
+    return results::PublishedValue{.model = "m",
                                  .workload = "facts",
                                  .method = "full",
                                  .metric = "qa_f1",
@@ -424,7 +424,7 @@ TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {
 
 TEST_F(ReportTest, WithoutDistancesThereIsNoSectionOfThem) {
   MethodScores timed{"full", scores(3, 0.5)};
-  timed.kind = store::CellKind::timing;  // the only cell: nothing was answered
+  timed.kind = results::CellKind::timing;  // the only cell: nothing was answered
   for (const Section& section : experiment_report(experiment("a.db", {timed})).sections) {
     EXPECT_NE(section.id, "distance");
   }
@@ -432,7 +432,7 @@ TEST_F(ReportTest, WithoutDistancesThereIsNoSectionOfThem) {
 
 TEST_F(ReportTest, WhatTimingSaysOfLinksAndMemoryIsShown) {
   MethodScores full{"full", scores(1, 5000)}, other{"other", scores(1, 1000)};
-  full.kind = other.kind = store::CellKind::timing;
+  full.kind = other.kind = results::CellKind::timing;
   full.metric = other.metric = "slow_link_bytes";
   const Document links = experiment_report(experiment("a.db", {full, other}));
   const Table prefixes = table(links, "remote-prefix");
@@ -457,7 +457,7 @@ TEST_F(ReportTest, AMetricThatNobodyDefinedIsGoodInNeitherDirection) {
 
 TEST_F(ReportTest, ASecondRunOfFullIsARowAndItsNoiseSwallowsDifferences) {
   MethodScores again{"full", scores(40, 0.8, 0.1)};
-  again.kind = store::CellKind::noise_floor;
+  again.kind = results::CellKind::noise_floor;
   const MethodScores lossy{"lossy", scores(40, 0.75, 0.1)};
   const auto exact = experiment("a.db", {{"full", scores(40, 0.8, 0.1)}, again, lossy});
   Table quality = table(experiment_report(exact), "quality");
@@ -514,9 +514,9 @@ TEST_F(ReportTest, SamplesOfUnequalPromptsAreNoPair) {
 
 TEST_F(ReportTest, MarksSayWhereNumbersComeFrom) {
   MethodScores faked{"faked", scores(6, 0.5)};
-  faked.storage = store::Storage::simulated;
+  faked.storage = results::Storage::simulated;
   MethodScores elsewhere{"elsewhere", scores(6, 0.5)};
-  elsewhere.storage = store::Storage::emulated;
+  elsewhere.storage = results::Storage::emulated;
   const Document document = experiment_report(experiment("a.db", {{"full", scores(6, 0.5)}, faked, elsewhere}));
   const Table memory = table(document, "memory");
   EXPECT_FALSE(memory.rows[0].cells[2].simulated);
@@ -533,7 +533,7 @@ TEST_F(ReportTest, MarksSayWhereNumbersComeFrom) {
 
 TEST_F(ReportTest, TimesComeWithTheirSpreadAndTheirClock) {
   MethodScores timed{"full", scores(1, 0.5)};
-  timed.kind = store::CellKind::timing;
+  timed.kind = results::CellKind::timing;
   const Table speed = table(experiment_report(experiment("a.db", {{"full", scores(6, 0.5)}, timed})), "speed");
   ASSERT_EQ(speed.rows.size(), 1U);
   EXPECT_EQ(speed.rows[0].cells[1].text, "measured");
@@ -544,11 +544,11 @@ TEST_F(ReportTest, TimesComeWithTheirSpreadAndTheirClock) {
 
 TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
   {
-    auto store = store::ResultsStore::open_or_create(folder_ / "serving.db");
+    auto store = results::ResultsStore::open_or_create(folder_ / "serving.db");
     const std::string run = store.begin_run({.experiment = "e", .title = "E"}, {.experiment = "e"});
-    std::vector<store::CellRecord> cells;
+    std::vector<results::CellRecord> cells;
     for (const auto& [id, kind] :
-         {std::pair{"q", store::CellKind::quality}, std::pair{"s", store::CellKind::serving}}) {
+         {std::pair{"q", results::CellKind::quality}, std::pair{"s", results::CellKind::serving}}) {
       cells.push_back({.cell_id = id,
                        .experiment = "e",
                        .kind = kind,
@@ -562,7 +562,7 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
                        .planned_samples = 2});
     }
     store.upsert_cells(cells);
-    std::vector<store::SampleResult> results;
+    std::vector<results::SampleResult> results;
     for (const auto& [point, rate, ttft] : {std::tuple{"0.5x", 1.0, 100.0}, std::tuple{"1.2x", 2.4, 900.0}}) {
       results.push_back(
           {.cell_id = "s",
@@ -573,22 +573,22 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
                 {.metric = "offered_requests_per_s",
                  .value = rate,
                  .unit = "requests/s",
-                 .clock = store::Clock::measured},
-                {.metric = "mean_time_to_first_token_ms", .value = ttft, .unit = "ms", .clock = store::Clock::measured},
+                 .clock = results::Clock::measured},
+                {.metric = "mean_time_to_first_token_ms", .value = ttft, .unit = "ms", .clock = results::Clock::measured},
                 {.metric = "mean_time_to_first_token_ms",
                  .value = ttft / 10,
                  .unit = "ms",
-                 .clock = store::Clock::modelled}},
+                 .clock = results::Clock::modelled}},
            .series = {{.name = "time_to_first_token_ms",
                        .values = {100, static_cast<float>(2 * ttft - 100)},
                        .unit = "ms",
-                       .clock = store::Clock::measured}}});
+                       .clock = results::Clock::measured}}});
     }
     store.commit(run, results);
     store.settle_cell("s", {});
-    store.finish_run(run, store::RunState::finished);
+    store.finish_run(run, results::RunState::finished);
   }
-  const Document document = experiment_report(read_experiment(store::ResultsReader(folder_ / "serving.db"), ""));
+  const Document document = experiment_report(read_experiment(results::ResultsReader(folder_ / "serving.db"), ""));
   const Table serving = table(document, "serving");
   ASSERT_EQ(serving.rows.size(), 4U);
   EXPECT_EQ(serving.rows[0].cells[2].text, "measured");

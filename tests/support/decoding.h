@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 
 namespace kvarena::testing {

@@ -13,7 +13,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
-#include "harness/fit/fit.h"
+#include "harness/engine/fit.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
 #include "tests/support/tiny_model.h"

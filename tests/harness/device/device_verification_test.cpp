@@ -1,9 +1,9 @@
 // Drafts verified on a device (emulated here): whoever drafted, every bit is full KV's.
 #include <gtest/gtest.h>
 
-#include "harness/engine/batch_run.h"
+#include "harness/engine/serving/batch_run.h"
 #include "harness/engine/model_facts.h"
-#include "harness/tiers/hierarchy.h"
+#include "harness/storage/hierarchy.h"
 #include "tests/support/decoding.h"
 #include "tests/support/offloaded_model.h"
 
@@ -18,8 +18,8 @@ using testing::tiny_prompt;
 /// Full caches that lie behind the device between verifications are attended to there when they have come back.
 TEST(DeviceVerification, VerificationOverParkedCachesIsLosslessBitForBit) {
   Offloaded offloaded;
-  auto tiers = std::make_shared<tiers::Hierarchy>(
-      std::vector<tiers::TierSettings>{{.tier = Tier::host, .link = {.name = "test", .bytes_per_s = 500e6}}});
+  auto tiers = std::make_shared<storage::Hierarchy>(
+      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "test", .bytes_per_s = 500e6}}});
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), Needs{.window = 64}, kPrefillChunk,
                                  model_facts(offloaded.model(), {}, std::move(tiers)));
   const Decoded full = decode(offloaded.model(), prompt, {{"name", "full"}}, 16);

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "harness/core/error.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
 #include "harness/model/tokenizer/tokenizer.h"

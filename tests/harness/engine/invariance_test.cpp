@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "kernels/common/parallel.h"
 #include "tests/support/golden_model.h"

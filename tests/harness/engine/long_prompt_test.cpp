@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/engine/model_facts.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"

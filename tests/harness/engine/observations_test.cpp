@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "harness/core/error.h"
-#include "harness/engine/prefill.h"
-#include "harness/engine/query_moments.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/prefill.h"
+#include "harness/engine/session/query_moments.h"
+#include "harness/engine/session/session.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"
 

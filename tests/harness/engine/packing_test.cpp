@@ -1,6 +1,6 @@
 // What packing is measured to be, against what is known of the formats.
 
-#include "harness/engine/packing.h"
+#include "harness/engine/session/packing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Remote prefix caching on the measured clock: whatever comes when, the tokens are full KV's; drafting does not wait
 // for the full cache; what a link carried is what was stored; a load that fails costs its request alone.
 
-#include "harness/engine/prefix_run.h"
+#include "harness/engine/serving/prefix_run.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/stored_cache.h"
+#include "harness/engine/stored/stored_cache.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 
@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 using testing::tiny_model;
 using testing::tiny_prompt;
-using throughput::Path;
+using cost_model::Path;
 
 constexpr int64_t kPrompt = 300;
 constexpr int64_t kNewTokens = 40;
@@ -70,7 +70,7 @@ class RemotePrefixes : public ::testing::Test {
     return run_prefixes(model_, stored_, verifier_->verifier(), options_, settings, requests);
   }
 
-  static PrefixRunSettings linked(tiers::LinkFault local = {}, tiers::LinkFault remote = {}) {
+  static PrefixRunSettings linked(storage::LinkFault local = {}, storage::LinkFault remote = {}) {
     return {.local = {.link = {.name = "local"}, .fault = std::move(local)},
             .remote = {.link = {.name = "remote"}, .fault = std::move(remote)}};
   }
@@ -91,8 +91,8 @@ TEST_F(RemotePrefixes, EveryPathGivesTheBitsOfFullKv) {
     const std::vector<int32_t> expected = full_tokens(options_);
     for (const json& drafter : drafters) {
       store(drafter);
-      for (const Path path : throughput::all_paths) {
-        SCOPED_TRACE(drafter.dump() + " " + std::string(throughput::path_names[static_cast<size_t>(path)]));
+      for (const Path path : cost_model::all_paths) {
+        SCOPED_TRACE(drafter.dump() + " " + std::string(cost_model::path_names[static_cast<size_t>(path)]));
         PrefixRunSettings settings = linked();
         settings.local.requests = 1;  // for whose room others wait
         settings.remote.devices = 2;

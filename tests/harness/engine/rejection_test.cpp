@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model_files.h"
 

@@ -1,7 +1,7 @@
 // Verification schedules on the measured clock: full caches behind a link, the same tokens and bits as full KV, device
 // memory that is never exceeded.
 
-#include "harness/engine/scheduled_decoding.h"
+#include "harness/engine/serving/scheduled_decoding.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/engine/batch_run.h"
+#include "harness/engine/serving/batch_run.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/request_bytes.h"
+#include "harness/engine/session/request_bytes.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 
@@ -26,26 +26,26 @@ constexpr int64_t kPrompt = 400;
 constexpr int64_t kNewTokens = 40;
 const std::vector<std::string> kSchedules = {"staggered", "lock_step", "sequential"};
 
-tiers::HierarchyPtr host(double bytes_per_s, tiers::LinkFault fault = {}) {
-  return std::make_shared<tiers::Hierarchy>(std::vector<tiers::TierSettings>{
+storage::HierarchyPtr host(double bytes_per_s, storage::LinkFault fault = {}) {
+  return std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{
       {.tier = Tier::host, .link = {.name = "test", .bytes_per_s = bytes_per_s}, .fault = std::move(fault)}});
 }
 /// On its link a full cache of the tests takes about a millisecond.
-tiers::HierarchyPtr slow_host(tiers::LinkFault fault = {}) { return host(500e6, std::move(fault)); }
+storage::HierarchyPtr slow_host(storage::LinkFault fault = {}) { return host(500e6, std::move(fault)); }
 /// On its link a full cache takes less than a pass on any machine: it is back an iteration later.
-tiers::HierarchyPtr fast_host() { return host(500e9); }
+storage::HierarchyPtr fast_host() { return host(500e9); }
 
 class Scheduled : public ::testing::Test {
  protected:
   Scheduled() : model_(tiny_model()) {}
 
-  [[nodiscard]] Prefill prompt(const Method& method, tiers::HierarchyPtr tiers) {
+  [[nodiscard]] Prefill prompt(const Method& method, storage::HierarchyPtr tiers) {
     return prefill(model_, tiny_prompt(kPrompt), method.needs(), kPrefillChunk,
                    model_facts(model_, {}, std::move(tiers)));
   }
 
   [[nodiscard]] BatchRun run(const json& spec, const BatchRunSettings& settings, const SessionOptions& options,
-                             tiers::HierarchyPtr tiers = slow_host()) {
+                             storage::HierarchyPtr tiers = slow_host()) {
     methods_.push_back(make_method(spec, "test"));
     prompts_.push_back(prompt(*methods_.back(), std::move(tiers)));
     return run_batch(model_, prompts_.back(), *methods_.back(), options, settings);
@@ -139,11 +139,11 @@ TEST_F(Scheduled, StaggeredVerifiesAmongDraftsAndRunsMoreRequestsThanLockStep) {
       run(scheduled("lock_step", drafter), {.requests = 6, .device_bytes = room}, options, fast_host());
   EXPECT_GT(staggered.peak_running, lock_step.peak_running);
   bool mixed = false;
-  for (const throughput::ScheduledIteration& pass : staggered.passes) {
+  for (const cost_model::ScheduledIteration& pass : staggered.passes) {
     mixed = mixed || (pass.verifying > 0 && pass.drafting > 0);
   }
   EXPECT_TRUE(mixed);
-  for (const throughput::ScheduledIteration& pass : lock_step.passes) {
+  for (const cost_model::ScheduledIteration& pass : lock_step.passes) {
     EXPECT_TRUE(pass.verifying == 0 || pass.drafting == 0);
   }
 }
@@ -182,8 +182,8 @@ TEST_F(Scheduled, WhatCannotRunIsExplained) {
   const json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.2}});
   EXPECT_THROW((void)run(spec, {.device_bytes = full_bytes()}, options), UserError);
   EXPECT_THROW((void)run({{"name", "full"}}, {.device_bytes = full_bytes() / 2}, options), UserError);
-  const auto real = std::make_shared<tiers::Hierarchy>(
-      std::vector<tiers::TierSettings>{{.tier = Tier::host, .link = {.name = "real"}}});
+  const auto real = std::make_shared<storage::Hierarchy>(
+      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "real"}}});
   EXPECT_THROW((void)run(spec, {}, options, real), UserError);
 }
 

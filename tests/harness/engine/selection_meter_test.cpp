@@ -1,6 +1,6 @@
 // What a meter says of selections, beside exact attention worked out in double.
 
-#include "harness/engine/selection_meter.h"
+#include "harness/engine/session/selection_meter.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cache/indexed_segment.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"

@@ -1,7 +1,7 @@
 // Continuous batching with the real engine: whatever shares the passes, and whenever it comes, an answer has the bits
 // that it has alone; caches stay within what was reserved; trouble of one request stays its own.
 
-#include "harness/engine/serving_engine.h"
+#include "harness/engine/serving/serving_engine.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <stdexcept>
 
 #include "harness/engine/model_facts.h"
-#include "harness/engine/request_bytes.h"
+#include "harness/engine/session/request_bytes.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model_files.h"
 
@@ -155,8 +155,8 @@ TEST(ServingHeads, DraftWhatTheyDraftAlone) {
 }
 
 TEST_F(Serving, ScheduledVerifiersAnswerAsFullKvDoesWhileOthersArrive) {
-  const auto slow = std::make_shared<tiers::Hierarchy>(
-      std::vector<tiers::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}});
+  const auto slow = std::make_shared<storage::Hierarchy>(
+      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}});
   const auto facts = model_facts(model_, {}, slow);
   for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
     SCOPED_TRACE(schedule);

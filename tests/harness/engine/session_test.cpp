@@ -1,6 +1,6 @@
 // What every session promises, on a small random model.
 
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Caches at rest: what comes back has the bits of what the method leaves in memory, for every method that can be
 // stored; other bytes are refused.
 
-#include "harness/engine/stored_cache.h"
+#include "harness/engine/stored/stored_cache.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/engine/compressed_cache.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 

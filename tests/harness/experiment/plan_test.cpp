@@ -47,7 +47,7 @@ TEST(Plan, CellsComeByModelWorkloadAndMethod) {
 TEST(Plan, TheBaselineAnswersSomeSamplesTwice) {
   const Plan plan = plan_of(kSmallConfig, {.set = {"engine.noise_floor=5"}});
   ASSERT_EQ(plan.groups.size(), 4U);
-  EXPECT_EQ(plan.groups[1].kind, store::CellKind::noise_floor);
+  EXPECT_EQ(plan.groups[1].kind, results::CellKind::noise_floor);
   ASSERT_EQ(plan.groups[1].cells.size(), 1U);
   EXPECT_TRUE(plan.groups[1].cells[0].record.baseline);
   EXPECT_EQ(plan.groups[1].sample_ids.size(), 4U) << "no more than the workload has";
@@ -84,7 +84,7 @@ TEST(Plan, TimingAddsCellsOfItsOwnOverTheFirstSamples) {
   const Overrides timing{.set = {R"(timing={"samples": 2, "repeats": 3})"}};
   const Plan plan = plan_of(kSmallConfig, timing);
   ASSERT_EQ(plan.groups.size(), 4U);
-  EXPECT_EQ(plan.groups[1].kind, store::CellKind::timing);
+  EXPECT_EQ(plan.groups[1].kind, results::CellKind::timing);
   EXPECT_EQ(plan.groups[1].sample_ids, (std::vector<std::string>{"qasper-0", "qasper-1"}));
   const std::vector<std::string> without = ids_of(plan_of(kSmallConfig));
   const std::vector<std::string> with = ids_of(plan);
@@ -114,7 +114,7 @@ TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
     return cell.record.method_name == "kivi" ? "it threw" : "";
   };
   (void)rig.run();
-  const store::ResultsReader reader(rig.path);
+  const results::ResultsReader reader(rig.path);
   const std::string done = describe_plan(plan, &reader);
   EXPECT_NE(done.find("30 done already"), std::string::npos) << done;
   EXPECT_NE(done.find("4 of 4 done, done\n"), std::string::npos) << done;
@@ -126,7 +126,7 @@ TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
    public:
     std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override { return {}; }
     std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
-                              store::CellKind) override {
+                              results::CellKind) override {
       return "{}";
     }
   } catalog;
@@ -138,7 +138,7 @@ TEST(Plan, ServingCellsTakeAPartOfTheWorkloadForEachPoint) {
   const Plan plan = plan_of(kSmallConfig, asked);
   ASSERT_EQ(plan.groups.size(), 4U);
   const CellGroup& serving = plan.groups[1];
-  EXPECT_EQ(serving.kind, store::CellKind::serving);
+  EXPECT_EQ(serving.kind, results::CellKind::serving);
   EXPECT_EQ(serving.sample_ids, (std::vector<std::string>{"0.5x", "1.2x"}));
   EXPECT_EQ(serving.requests, 2);
   EXPECT_EQ(serving.cells.size(), 4U);
@@ -165,7 +165,7 @@ TEST(Plan, RequestsForRemotePrefixesAreTimedAndNothingElse) {
   };
   const Plan plan = planned("{}");
   ASSERT_EQ(plan.groups.size(), 2U) << "a group a workload";
-  EXPECT_EQ(plan.groups[0].kind, store::CellKind::timing);
+  EXPECT_EQ(plan.groups[0].kind, results::CellKind::timing);
   const std::string same = plan.groups[0].cells[0].record.cell_id;
   EXPECT_EQ(planned("{}").groups[0].cells[0].record.cell_id, same);
   EXPECT_NE(planned(R"({"remote_bytes_per_s": 1})").groups[0].cells[0].record.cell_id, same);
@@ -176,7 +176,7 @@ TEST(Plan, StoredContextsAreServedAndNothingElse) {
   const std::string contexts = R"(contexts={"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 0.25}]})";
   const Plan plan = plan_of(kSmallConfig, {.set = {serving, contexts}});
   ASSERT_EQ(plan.groups.size(), 2U) << "a group a workload";
-  EXPECT_EQ(plan.groups[0].kind, store::CellKind::serving);
+  EXPECT_EQ(plan.groups[0].kind, results::CellKind::serving);
   EXPECT_EQ(plan.groups[0].requests, 2) << "four samples are two contexts for each of two points";
   EXPECT_EQ(plan.groups[1].requests, 3);
   const auto id = [&](const std::string& other_serving, const std::string& other_contexts) {

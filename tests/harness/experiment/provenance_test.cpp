@@ -24,7 +24,7 @@ TEST(CpuInfo, ReadsArmAndBearsNonsense) {
 }
 
 TEST(Provenance, SaysWhereNumbersAreMade) {
-  const store::RunRecord run = collect_provenance();
+  const results::RunRecord run = collect_provenance();
   EXPECT_TRUE(run.git_revision == "unknown" ||
               run.git_revision.find_first_not_of("0123456789abcdef-dirty") == std::string::npos)
       << run.git_revision;

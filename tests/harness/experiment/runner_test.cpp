@@ -11,14 +11,14 @@
 namespace kvarena::experiment {
 namespace {
 
-using store::CellState;
+using results::CellState;
 
 class RunnerTest : public ::testing::Test {
  protected:
   std::map<std::string, int> states() {
     std::map<std::string, int> count;
-    for (const auto& row : store::ResultsReader(rig_.path).cells("small")) {
-      ++count[std::string(store::name(row.state))];
+    for (const auto& row : results::ResultsReader(rig_.path).cells("small")) {
+      ++count[std::string(results::name(row.state))];
     }
     return count;
   }
@@ -43,9 +43,9 @@ TEST_F(RunnerTest, JudgesAllMethodsOfASampleInOneCall) {
   EXPECT_EQ(rig_.judge.unloads, 1);
   EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 8}}));
 
-  const store::ResultsReader reader(rig_.path);
+  const results::ResultsReader reader(rig_.path);
   const auto run = reader.runs("small").at(0);
-  EXPECT_EQ(run.state, store::RunState::finished);
+  EXPECT_EQ(run.state, results::RunState::finished);
   EXPECT_EQ(run.config_text, kSmallConfig);
   EXPECT_FALSE(run.cpu_model.empty());
   EXPECT_EQ(reader.inputs(run.run_id).at(0).name, "smollm2-135m");
@@ -73,7 +73,7 @@ TEST_F(RunnerTest, StoppingAndGoingOnEqualsNotStopping) {
     const RunSummary summary = rig_.run();
     if (!summary.interrupted) break;
     EXPECT_EQ(summary.judged, 12) << "the sample in work is finished, no other begun";
-    EXPECT_EQ(store::ResultsReader(rig_.path).runs("small").back().finished_at.size(), 20U);
+    EXPECT_EQ(results::ResultsReader(rig_.path).runs("small").back().finished_at.size(), 20U);
   }
   EXPECT_EQ(rig_.digest(), undisturbed.digest());
 }
@@ -109,20 +109,20 @@ TEST_F(RunnerTest, WhateverTheJudgeThrowsIsRecorded) {
   };
   const RunSummary summary = rig_.run();
   EXPECT_EQ(summary.failed_cells, 8);
-  const auto rows = store::ResultsReader(rig_.path).cells("small");
+  const auto rows = results::ResultsReader(rig_.path).cells("small");
   EXPECT_EQ(rows.front().reason, "sample qasper-1: out of memory");
   EXPECT_EQ(rows.front().done_samples, 1);
   EXPECT_EQ(rows.back().reason, "sample needle-3: something thrown that is no std::exception");
 }
 
 TEST_F(RunnerTest, AResultThatCannotBeStoredCostsItsCellOnly) {
-  rig_.judge.spoil = [](const JudgeTask& task, store::SampleResult& result) {
+  rig_.judge.spoil = [](const JudgeTask& task, results::SampleResult& result) {
     if (task.sample_id == "qasper-1" && result.prediction.starts_with("kivi"))
       result.values.push_back(result.values[0]);
     if (task.sample_id == "needle-1" && result.prediction.starts_with("full")) result.activity_json = "{\"a\": nan}";
   };
   EXPECT_EQ(rig_.run().failed_cells, 2);
-  const auto rows = store::ResultsReader(rig_.path).cells("small");
+  const auto rows = results::ResultsReader(rig_.path).cells("small");
   EXPECT_EQ(rows[3].reason, "sample qasper-1: metric token_f1 twice");
   EXPECT_EQ(rows[4].reason, "sample needle-1: \"{\"a\": nan}\" where JSON is due");
   EXPECT_EQ(states()["done"], 6);
@@ -133,17 +133,17 @@ TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
     "workloads": ["qasper"], "methods": ["full", "snapkv"], "engine": {"noise_floor": 0}})";
   class OneBad final : public Judge {
    public:
-    std::vector<store::RunInput> inputs(const ModelEntry& model) override { return good.inputs(model); }
+    std::vector<results::RunInput> inputs(const ModelEntry& model) override { return good.inputs(model); }
     void begin_model(const ModelEntry& model, const EngineSettings& engine) override {
       if (model.name == "bad") throw UserError("bad.gguf: found 3 bytes, expected a checkpoint");
       good.begin_model(model, engine);
     }
     void end_model(const ModelEntry& model) override { good.end_model(model); }
     std::vector<Verdict> judge(const JudgeTask& task) override { return good.judge(task); }
-    std::vector<store::MetricValue> cell_values(const PlannedCell&, const store::ResultsReader&) override { return {}; }
+    std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override { return {}; }
     FakeJudge good;
   } judge;
-  auto results = store::ResultsStore::open_or_create(rig_.path);
+  auto results = results::ResultsStore::open_or_create(rig_.path);
   const Plan plan = make_plan(parse(two_models), rig_.catalog);
   Progress progress({.style = ProgressOptions::Style::quiet, .stream = nowhere(), .now = {}});
   const RunSummary summary = run_plan(plan, judge, results, progress, rig_.stop);
@@ -188,8 +188,8 @@ TEST_F(RunnerTest, AnotherProtocolSupersedesWhatWasMeasured) {
   (void)rig_.run();
   rig_.catalog.card = "none";
   EXPECT_EQ(rig_.run().judged, 40);
-  EXPECT_EQ(store::ResultsReader(rig_.path).cells("small").size(), 8U);
-  EXPECT_EQ(store::ResultsReader(rig_.path).cells("small", true).size(), 16U);
+  EXPECT_EQ(results::ResultsReader(rig_.path).cells("small").size(), 8U);
+  EXPECT_EQ(results::ResultsReader(rig_.path).cells("small", true).size(), 16U);
 }
 
 TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
@@ -197,7 +197,7 @@ TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
   rig_.judge.before_sample = [](const JudgeTask& task) {
     if (task.sample_id == "qasper-1") ::raise(SIGINT);
   };
-  auto results = store::ResultsStore::open_or_create(rig_.path);
+  auto results = results::ResultsStore::open_or_create(rig_.path);
   const Plan plan = make_plan(parse(kSmallConfig), rig_.catalog);
   std::FILE* said = std::tmpfile();
   {
@@ -214,7 +214,7 @@ TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
       text.find("stopped: 8 of 40 judgements are in " + rig_.path.string() + "; the same command goes on from there"),
       std::string::npos)
       << text;
-  EXPECT_EQ(results.read().runs("small").at(0).state, store::RunState::interrupted);
+  EXPECT_EQ(results.read().runs("small").at(0).state, results::RunState::interrupted);
 }
 
 TEST(InterruptGuard, TheSecondSignalEndsTheProcessAndTheGuardPutsHandlersBack) {

@@ -12,20 +12,20 @@ namespace {
 /// Without values of whole cells, which a shard that has a part of a cell cannot compute.
 class SampleJudge final : public FakeJudge {
  public:
-  std::vector<store::MetricValue> cell_values(const PlannedCell&, const store::ResultsReader&) override { return {}; }
+  std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override { return {}; }
 };
 
 class ShardTest : public ::testing::Test {
  protected:
   RunSummary run(const std::filesystem::path& database, Shard shard = {}) {
-    auto results = store::ResultsStore::open_or_create(database);
+    auto results = results::ResultsStore::open_or_create(database);
     const Plan plan = make_plan(parse(kSmallConfig), catalog_, shard);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = nowhere(), .now = {}});
     return run_plan(plan, judge_, results, progress, stop_, {});
   }
 
   static std::string digest(const std::filesystem::path& database) {
-    return store::ResultsReader(database).content_digest();
+    return results::ResultsReader(database).content_digest();
   }
 
   TemporaryFolder folder_;
@@ -52,16 +52,16 @@ TEST_F(ShardTest, MergedInAnyOrderTheyHoldWhatOneRunHolds) {
     for (const bool backwards : {false, true}) {
       if (backwards) std::ranges::reverse(parts);
       const auto path = folder_ / fmt::format("merged-{}-{}.db", count, backwards);
-      auto merged = store::ResultsStore::open_or_create(path);
+      auto merged = results::ResultsStore::open_or_create(path);
       for (const auto& part : parts) (void)merged.merge(part);
       digests.insert(merged.read().content_digest());
       for (const auto& part : parts) EXPECT_EQ(merged.merge(part).samples, 0);
       digests.insert(merged.read().content_digest());
-      std::map<store::CellState, int> states;
+      std::map<results::CellState, int> states;
       for (const auto& row : merged.read().cells("small")) ++states[row.state];
       EXPECT_EQ(states,
-                (std::map<store::CellState, int>{
-                    {store::CellState::done, 5}, {store::CellState::failed, 1}, {store::CellState::inactive, 2}}));
+                (std::map<results::CellState, int>{
+                    {results::CellState::done, 5}, {results::CellState::failed, 1}, {results::CellState::inactive, 2}}));
     }
     EXPECT_EQ(digests.size(), 1U) << count << " shards";
   }
@@ -69,7 +69,7 @@ TEST_F(ShardTest, MergedInAnyOrderTheyHoldWhatOneRunHolds) {
 
 TEST_F(ShardTest, WithoutFailuresTheContentIsThatOfOneRun) {
   (void)run(folder_ / "whole.db");
-  auto merged = store::ResultsStore::open_or_create(folder_ / "merged.db");
+  auto merged = results::ResultsStore::open_or_create(folder_ / "merged.db");
   int64_t judged = 0;
   for (int64_t i = 0; i < 4; ++i) {
     const auto part = folder_ / fmt::format("part{}.db", i);
@@ -100,7 +100,7 @@ TEST_F(ShardTest, EverySampleIsAskedOnceAndTimesByWholeGroups) {
     }
     for (const Plan& plan : plans) {
       EXPECT_EQ(plan.groups[g].cells[0].record.cell_id, group.cells[0].record.cell_id);
-      if (group.kind != store::CellKind::timing && group.kind != store::CellKind::serving) continue;
+      if (group.kind != results::CellKind::timing && group.kind != results::CellKind::serving) continue;
       EXPECT_EQ(plan.groups[g].asked_samples() % group.asked_samples(), 0) << "times come from one machine";
     }
   }

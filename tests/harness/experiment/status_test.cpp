@@ -4,28 +4,28 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/store/results_store.h"
-#include "tests/harness/store/support.h"
+#include "harness/results/results_store.h"
+#include "tests/harness/results/support.h"
 
 namespace kvarena::experiment {
 namespace {
 
-using store::small_cell;
-using store::small_sample;
+using results::small_cell;
+using results::small_sample;
 
 /// UTC, seconds since 1970.
 constexpr int64_t kSomeday = 4102444800;
 
 class StatusTest : public ::testing::Test {
  protected:
-  std::string begin(const std::vector<store::CellRecord>& cells) {
+  std::string begin(const std::vector<results::CellRecord>& cells) {
     const std::string run = results_.begin_run({.experiment = "exp"}, {.experiment = "exp"});
     results_.upsert_cells(cells);
     return run;
   }
   void judge(const std::string& run, const std::string& cell, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
-      const store::SampleResult sample = small_sample(cell, i);
+      const results::SampleResult sample = small_sample(cell, i);
       results_.commit(run, {&sample, 1});
     }
   }
@@ -35,8 +35,8 @@ class StatusTest : public ::testing::Test {
     return all.front();
   }
 
-  store::TemporaryFolder folder_;
-  store::ResultsStore results_ = store::ResultsStore::open_or_create(folder_ / "r.db");
+  results::TemporaryFolder folder_;
+  results::ResultsStore results_ = results::ResultsStore::open_or_create(folder_ / "r.db");
 };
 
 TEST_F(StatusTest, CountsJudgementsAndCells) {
@@ -45,7 +45,7 @@ TEST_F(StatusTest, CountsJudgementsAndCells) {
   const ExperimentStatus now = status();
   EXPECT_EQ(now.experiment, "exp");
   EXPECT_EQ(now.run_id, run);
-  EXPECT_EQ(now.state, store::RunState::running);
+  EXPECT_EQ(now.state, results::RunState::running);
   EXPECT_EQ(now.planned, 8);
   EXPECT_EQ(now.done, 3);
   EXPECT_EQ(now.left(), 5);
@@ -58,7 +58,7 @@ TEST_F(StatusTest, WhatAFailedCellLacksIsNotLeft) {
   const std::string run = begin({small_cell("a", "full", 0, 4), small_cell("b", "other", 1, 4)});
   judge(run, "a", 0, 4);
   judge(run, "b", 0, 1);
-  const store::CellFailure failure{.cell_id = "b", .reason = "it broke"};
+  const results::CellFailure failure{.cell_id = "b", .reason = "it broke"};
   results_.commit(run, {}, {&failure, 1});
   const ExperimentStatus now = status();
   EXPECT_EQ(now.given_up, 3);
@@ -72,7 +72,7 @@ TEST_F(StatusTest, WhatAFailedCellLacksIsNotLeft) {
 TEST_F(StatusTest, TimeLeftIsThatOfTheLastRun) {
   const std::string first = begin({small_cell("a", "full", 0, 4)});
   judge(first, "a", 0, 2);
-  results_.finish_run(first, store::RunState::interrupted);
+  results_.finish_run(first, results::RunState::interrupted);
   const std::string second = begin({small_cell("a", "full", 0, 4)});
   EXPECT_LT(status().seconds_left(), 0) << "nothing was judged yet";
   judge(second, "a", 2, 3);

@@ -126,7 +126,7 @@ class FakeCatalog final : public Catalog {
     return ids;
   }
   std::string protocol_card(const ModelEntry& model, const ComponentEntry&, const ComponentEntry&,
-                            store::CellKind) override {
+                            results::CellKind) override {
     return nlohmann::json{{"template", card}, {"dtype", model.dtype}}.dump();
   }
 
@@ -136,7 +136,7 @@ class FakeCatalog final : public Catalog {
 /// Results that depend on the cell and the sample alone, like a real judge's.
 class FakeJudge : public Judge {
  public:
-  std::vector<store::RunInput> inputs(const ModelEntry& model) override {
+  std::vector<results::RunInput> inputs(const ModelEntry& model) override {
     return {{.kind = "model", .name = model.label, .sha256 = "00", .detail_json = "{}"}};
   }
   void begin_model(const ModelEntry& model, const EngineSettings&) override {
@@ -155,7 +155,7 @@ class FakeJudge : public Judge {
 
   std::string lost() override { return lost_reason; }
 
-  std::vector<store::MetricValue> cell_values(const PlannedCell& cell, const store::ResultsReader& results) override {
+  std::vector<results::MetricValue> cell_values(const PlannedCell& cell, const results::ResultsReader& results) override {
     double sum = 0;
     for (const auto& row : results.values(cell.record.cell_id, "token_f1")) sum += row.value;
     return {{.metric = "sum_f1", .value = sum, .unit = "fraction"}};
@@ -167,14 +167,14 @@ class FakeJudge : public Judge {
   std::function<void(const JudgeTask&)> before_sample;
   std::function<std::string(const JudgeTask&, const PlannedCell&)> failure;
   std::function<bool(const PlannedCell&)> inactive;
-  std::function<void(const JudgeTask&, store::SampleResult&)> spoil;
+  std::function<void(const JudgeTask&, results::SampleResult&)> spoil;
 
  private:
   Verdict one(const JudgeTask& task, const PlannedCell& cell) const {
     Verdict verdict;
     if (failure) verdict.failure = failure(task, cell);
     const RandomStream random(7, cell.record.cell_id + task.sample_id);
-    store::SampleResult& result = verdict.result;
+    results::SampleResult& result = verdict.result;
     result.prompt_sha256 = sha256(task.sample_id);
     result.prompt_tokens = 50;
     result.prediction = fmt::format("{} says {}", cell.record.method, random.below(1000, 0));
@@ -200,12 +200,12 @@ struct Rig {
       : path(std::move(database)), text(std::move(config)), changes(std::move(overrides)) {}
 
   RunSummary run(const RunOptions& options = {}) {
-    auto results = store::ResultsStore::open_or_create(path);
+    auto results = results::ResultsStore::open_or_create(path);
     const Plan plan = make_plan(parse(text, changes), catalog);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = sink, .now = {}});
     return run_plan(plan, judge, results, progress, stop, options);
   }
-  [[nodiscard]] std::string digest() const { return store::ResultsReader(path).content_digest(); }
+  [[nodiscard]] std::string digest() const { return results::ResultsReader(path).content_digest(); }
 
   std::filesystem::path path;
   std::string text;

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "harness/engine/compressed_cache.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/observe.h"
+#include "harness/engine/session/observe.h"
 #include "harness/method/registry.h"
 #include "tests/methods/compression/smollm2_f32.h"
 

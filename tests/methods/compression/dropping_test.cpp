@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "harness/core/random.h"
-#include "harness/engine/compressed_cache.h"
-#include "harness/engine/observe.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/observe.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "harness/engine/compressed_cache.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
 #include "harness/method/registry.h"
 #include "tests/methods/compression/smollm2_f32.h"

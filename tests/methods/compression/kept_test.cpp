@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/files.h"
-#include "harness/engine/compressed_cache.h"
-#include "harness/engine/observe.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/observe.h"
 #include "harness/method/registry.h"
 #include "harness/model/open_model.h"
 #include "tests/support/tiny_model.h"

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/files.h"
-#include "harness/engine/compressed_cache.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
-#include "harness/fit/fit.h"
+#include "harness/engine/fit.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/files.h"
-#include "harness/engine/compressed_cache.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/observe.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/observe.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 

@@ -9,9 +9,9 @@
 
 #include "harness/core/files.h"
 #include "harness/core/random.h"
-#include "harness/engine/compressed_cache.h"
-#include "harness/engine/observe.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/observe.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/pruner.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/method/registry.h"
-#include "harness/placement/exact.h"
-#include "harness/placement/tiered_contexts.h"
-#include "tests/harness/placement/random_contexts.h"
+#include "harness/storage/placement/exact.h"
+#include "harness/storage/placement/tiered_contexts.h"
+#include "tests/harness/storage/placement/random_contexts.h"
 
-namespace kvarena::placement {
+namespace kvarena::storage {
 namespace {
 
 using nlohmann::json;
@@ -485,4 +485,4 @@ INSTANTIATE_TEST_SUITE_P(Policies, EveryPolicy, ::testing::ValuesIn(policy_names
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace kvarena::placement
+}  // namespace kvarena::storage

@@ -11,9 +11,9 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
-#include "harness/tiers/hierarchy.h"
+#include "harness/storage/hierarchy.h"
 #include "kernels/rope/rope.h"
 #include "tests/support/decoding.h"
 #include "tests/support/random_entries.h"
@@ -33,9 +33,9 @@ constexpr int64_t kRow = 2 * 16;
 constexpr int64_t kQuery = 4 * 16;
 constexpr int64_t kRowBytes = 2 * 16 * 4;
 
-std::shared_ptr<const tiers::Hierarchy> machine(tiers::TierSettings tier = {}) {
-  tier.link = tiers::link_named("real", "test");
-  return std::make_shared<const tiers::Hierarchy>(std::vector{tier});
+std::shared_ptr<const storage::Hierarchy> machine(storage::TierSettings tier = {}) {
+  tier.link = storage::link_named("real", "test");
+  return std::make_shared<const storage::Hierarchy>(std::vector{tier});
 }
 
 ModelFacts facts() {

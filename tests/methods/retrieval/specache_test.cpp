@@ -13,9 +13,9 @@
 #include "harness/cache/replaced_view.h"
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
-#include "harness/tiers/hierarchy.h"
+#include "harness/storage/hierarchy.h"
 #include "tests/methods/retrieval/specache_reference.h"
 #include "tests/support/decoding.h"
 #include "tests/support/tiny_model.h"
@@ -269,14 +269,14 @@ TEST(ReplacedViewTest, CountsEveryEntryOnce) {
 
 // ---- Links that fail ------------------------------------------------------------------------------------------------
 
-std::shared_ptr<const tiers::Hierarchy> machine(const tiers::TierSettings& tier) {
-  return std::make_shared<const tiers::Hierarchy>(std::vector{tier});
+std::shared_ptr<const storage::Hierarchy> machine(const storage::TierSettings& tier) {
+  return std::make_shared<const storage::Hierarchy>(std::vector{tier});
 }
 
 class SpeCacheFaults : public SpeCacheTest {
  protected:
   /// One request on tiers with the given settings beside one with full KV; returns why the first ended.
-  std::string failure_beside_another(const tiers::TierSettings& tier, json spec) {
+  std::string failure_beside_another(const storage::TierSettings& tier, json spec) {
     const auto facts = model_facts(model_, {}, machine(tier));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
     const auto method = make_method(spec, "test");
@@ -300,7 +300,7 @@ class SpeCacheFaults : public SpeCacheTest {
 TEST_F(SpeCacheFaults, ALoadThatFailsEndsItsRequestAlone) {
   for (const bool speculative : {true, false}) {
     const std::string failure = failure_beside_another({.tier = Tier::host,
-                                                        .link = tiers::link_named("real", "test"),
+                                                        .link = storage::link_named("real", "test"),
                                                         .fault =
                                                             [](int64_t transfer) {
                                                               if (transfer == 17)
@@ -313,7 +313,7 @@ TEST_F(SpeCacheFaults, ALoadThatFailsEndsItsRequestAlone) {
 
 TEST_F(SpeCacheFaults, ASlowLinkIsWaitedFor) {
   EXPECT_EQ(failure_beside_another({.tier = Tier::host,
-                                    .link = tiers::link_named("real", "test"),
+                                    .link = storage::link_named("real", "test"),
                                     .fault =
                                         [](int64_t transfer) {
                                           if (transfer % 20 == 3)
@@ -327,7 +327,7 @@ TEST_F(SpeCacheFaults, ATierWithoutRoomForThePromptRefusesTheRequest) {
   const auto facts = model_facts(model_, {}, machine({.tier = Tier::host, .capacity_bytes = 100000}));
   const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
   const auto method = make_method(specache(16), "test");
-  EXPECT_THROW((void)start_session(model_, prompt, *method, {.stop = {.max_new_tokens = 4}}), tiers::TierFull);
+  EXPECT_THROW((void)start_session(model_, prompt, *method, {.stop = {.max_new_tokens = 4}}), storage::TierFull);
   EXPECT_EQ(facts->tiers->storage(Tier::host).used(), 0);
 }
 
@@ -347,7 +347,7 @@ TEST_F(SpeCacheFaults, TheExactCacheMayLieInFiles) {
   spec["tier"] = "disk";
   {
     const auto facts = model_facts(
-        model_, {}, machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder}));
+        model_, {}, machine({.tier = Tier::disk, .link = storage::link_named("real", "test"), .folder = folder}));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
     const Decoded found = run(prompt, spec, 30);
     EXPECT_EQ(found.logits, expected.logits);
@@ -363,7 +363,7 @@ TEST_F(SpeCacheFaults, AFileThatIsCutShortEndsItsRequestAlone) {
   const auto method = make_method(spec, "test");
   {
     const auto facts = model_facts(
-        model_, {}, machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder}));
+        model_, {}, machine({.tier = Tier::disk, .link = storage::link_named("real", "test"), .folder = folder}));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
     const Decoded expected = run(prompt, spec, 30);
     Decoded ignored;
@@ -396,7 +396,7 @@ TEST_F(SpeCacheFaults, ASlowDiskIsWaitedFor) {
     };
     const auto facts = model_facts(
         model_, {},
-        machine({.tier = Tier::disk, .link = tiers::link_named("real", "test"), .folder = folder, .fault = slow}));
+        machine({.tier = Tier::disk, .link = storage::link_named("real", "test"), .folder = folder, .fault = slow}));
     const Prefill prompt = prefill(model_, tiny_prompt(200), {}, kPrefillChunk, facts);
     const Decoded found = run(prompt, spec, 30);
     EXPECT_EQ(found.logits, expected.logits);

@@ -15,11 +15,11 @@
 #include "harness/core/files.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/retrieval_head.h"
-#include "harness/throughput/layer_offload.h"
-#include "harness/tiers/hierarchy.h"
+#include "harness/cost_model/layer_offload.h"
+#include "harness/storage/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 #include "tests/support/decoding.h"
 #include "tests/support/tiny_model.h"
@@ -221,15 +221,15 @@ TEST_F(SpeContextTest, CountsItsKeysAndAttendsToAllWithinTheBudget) {
 
 TEST_F(SpeContextTest, LayersLeaveOneByOneAndAttendToTheSame) {
   const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
-  throughput::OffloadLoad load{
+  cost_model::OffloadLoad load{
       .weight_bytes = facts_->weight_bytes + RetrievalHead(read_fitted(kDrafter), *facts_, {}).weight_bytes(),
       .layers = 2,
       .kv_heads = 2,
       .head_dim = 32,
       .repeat = 2,
       .budget = 9};
-  load.memory_bytes = static_cast<int64_t>(throughput::needed_bytes(load, 80, 1)) + 1;
-  const std::vector<int64_t> thresholds = throughput::length_thresholds(load);
+  load.memory_bytes = static_cast<int64_t>(cost_model::needed_bytes(load, 80, 1)) + 1;
+  const std::vector<int64_t> thresholds = cost_model::length_thresholds(load);
   ASSERT_GT(thresholds[0], 50);
   ASSERT_EQ(thresholds[1], 80);
 
@@ -271,8 +271,8 @@ TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
 }
 
 /// A request whose layers lie behind the device, on a machine with this tier, beside one with full KV: why it ended.
-std::string failure_beside_another(Transformer& model, const tiers::TierSettings& tier) {
-  const auto facts = model_facts(model, {}, std::make_shared<const tiers::Hierarchy>(std::vector{tier}));
+std::string failure_beside_another(Transformer& model, const storage::TierSettings& tier) {
+  const auto facts = model_facts(model, {}, std::make_shared<const storage::Hierarchy>(std::vector{tier}));
   const Prefill prompt = prefill(model, testing::tiny_prompt(200), {}, kPrefillChunk, facts);
   const auto method =
       make_method({{"name", "specontext"}, {"tokens", 64}, {"head", kDrafter}, {"offload", "all"}}, "test");
@@ -297,7 +297,7 @@ std::string failure_beside_another(Transformer& model, const tiers::TierSettings
 }
 
 TEST_F(SpeContextTest, AFaultOfTheLinkOrTheTierEndsItsRequestAlone) {
-  const tiers::LinkSpec real = tiers::link_named("real", "test");
+  const storage::LinkSpec real = storage::link_named("real", "test");
   const auto lost = [](int64_t transfer) {
     if (transfer == 17) throw UserError("host tier: the memory is gone");
   };

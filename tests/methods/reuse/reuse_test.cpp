@@ -9,11 +9,11 @@
 #include <set>
 
 #include "harness/method/registry.h"
-#include "harness/reuse/deviation.h"
-#include "harness/reuse/recovery.h"
-#include "harness/reuse/reuse_prompt.h"
-#include "harness/reuse/tiered_chunk_store.h"
-#include "tests/harness/reuse/support.h"
+#include "harness/engine/reuse/deviation.h"
+#include "harness/engine/reuse/recovery.h"
+#include "harness/engine/reuse/reuse_prompt.h"
+#include "harness/engine/reuse/tiered_chunk_store.h"
+#include "tests/harness/engine/reuse/support.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -58,10 +58,10 @@ TEST(FullReuse, OfOneChunkAtTheBeginningIsFullRecomputeBitForBit) {
 TEST(Reuse, ChunksOnATierGiveTheSameCache) {
   Transformer model = tiny_model();
   const std::vector<int32_t> tokens = tiny_prompt(300);
-  std::vector<tiers::TierSettings> behind(1);  // host memory
+  std::vector<storage::TierSettings> behind(1);  // host memory
   behind[0].link.name = "test";
   behind[0].link.bytes_per_s = 1e8;
-  const auto machine = std::make_shared<const tiers::Hierarchy>(behind);
+  const auto machine = std::make_shared<const storage::Hierarchy>(behind);
   for (const json& spec : {json{{"name", "full_reuse"}}, json{{"name", "epic"}, {"tokens", 8}},
                            json{{"name", "cacheblend"}}, json{{"name", "speccache"}}}) {
     SCOPED_TRACE(spec.dump());

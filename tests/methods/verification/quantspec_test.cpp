@@ -5,7 +5,7 @@
 
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/core/files.h"
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "harness/method/verifier.h"
 #include "tests/methods/compression/packed_layer.h"
 #include "tests/support/tiny_model.h"

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "harness/engine/session.h"
+#include "harness/engine/session/session.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 #include "tests/support/tiny_model.h"
 

@@ -1,0 +1,55 @@
+#include "harness/core/error.h"
+#include "harness/cost_model/comparison_parts.h"
+
+namespace kvarena::cost_model {
+namespace {
+
+using namespace throughput;
+
+struct Row {
+  std::string label;
+  int64_t context = 0;
+  int64_t output = 0;
+  std::optional<int64_t> batch;  // to decode with; as many as fit unless given
+  std::string baseline;          // label of the row that the speed-up is over
+
+  void parameters(ParameterVisitor& p) {
+    p("label", label).required();
+    p("context", context).min(1).required();
+    p("output", output).min(0).required();
+    p("batch", batch).min(1);
+    p("baseline", baseline);
+  }
+};
+
+}  // namespace
+
+std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader) {
+  std::vector<ComparedFigure> figures;
+  std::map<std::string, double> rates;  // modelled, by label
+  for (size_t i = 0; i < reader.rows(); ++i) {
+    const nlohmann::json json = reader.row(i);
+    const std::string place = reader.row_place(i);
+    Row row;
+    const CacheScheme scheme = read_row_and_scheme(json, place, [&](ParameterVisitor& p) { row.parameters(p); });
+
+    const Hardware hardware = reader.hardware(json, place);
+    const ModelShape shape = reader.shape(json, place);
+    const Workload workload{.context = row.context, .output = row.output};
+    const std::optional<RunEstimate> run = estimate_run(hardware, shape, scheme, workload, row.batch);
+    if (!run) fail({.place = place, .found = "not even one request fits", .expected = "a larger machine"});
+    rates[row.label] = run->tokens_per_second;
+    const auto baseline = rates.find(row.baseline);
+    const std::vector<ComparedFigure> found = reader.compare(
+        json, place,
+        {{"batch", static_cast<double>(largest_batch(hardware, shape, scheme, workload))},
+         {"tokens/s", run->tokens_per_second},
+         {"tokens/s with prefill", run->end_to_end_tokens_per_second},
+         {"speed-up",
+          baseline == rates.end() ? std::nullopt : std::optional(run->tokens_per_second / baseline->second)}});
+    figures.insert(figures.end(), found.begin(), found.end());
+  }
+  return figures;
+}
+
+}  // namespace kvarena::cost_model

@@ -1,0 +1,70 @@
+#pragma once
+// Inside this folder: the kinds of comparisons, each reading the rows of its files.
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/core/parameters.h"
+#include "harness/cost_model/comparison.h"
+#include "harness/cost_model/hardware.h"
+#include "harness/cost_model/model_shape.h"
+#include "harness/cost_model/roofline.h"
+
+namespace kvarena::cost_model {
+
+using cost_model::Hardware;
+using cost_model::ModelShape;
+
+/// What the rows of one file share.
+class ComparisonReader {
+ public:
+  ComparisonReader(nlohmann::json whole, std::string place, DescriptionFolders folders);
+
+  [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
+  [[nodiscard]] const std::string& place() const { return place_; }
+  /// A row, with the file's "all" beneath it: what the row does not say stands there.
+  [[nodiscard]] nlohmann::json row(size_t index) const;
+  [[nodiscard]] size_t rows() const { return whole_.at("rows").size(); }
+  [[nodiscard]] std::string row_place(size_t index) const;
+
+  /// The machine and model by the keys "hardware" and "shape" of a row, with the file's own "efficiency".
+  [[nodiscard]] Hardware hardware(const nlohmann::json& row, const std::string& row_place);
+  [[nodiscard]] ModelShape shape(const nlohmann::json& row, const std::string& row_place);
+  [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
+
+  /// The figures of a row whose key "published" or "shown" names some of `modelled`, in this order. "shown" lists
+  /// quantities that the paper draws without printing them.
+  [[nodiscard]] std::vector<ComparedFigure> compare(
+      const nlohmann::json& row, const std::string& row_place,
+      const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
+
+ private:
+  void note_input(const std::string& line);
+
+  nlohmann::json whole_;
+  std::string place_;
+  DescriptionFolders folders_;
+  std::vector<std::string> inputs_;
+};
+
+/// The key "scheme" of a row, full KV where it is absent; `parameters` declares the row's own keys. Throws UserError
+/// with all problems of both.
+[[nodiscard]] cost_model::CacheScheme read_row_and_scheme(const nlohmann::json& row, const std::string& row_place,
+                                                          const std::function<void(ParameterVisitor&)>& parameters);
+
+/// Batches and rates of plain decoding under a cache scheme.
+[[nodiscard]] std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader);
+/// Draft and verify over a host link (Appendix B.1).
+[[nodiscard]] std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader);
+/// Draft remotely, verify beside the store (Appendix B.2).
+[[nodiscard]] std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader);
+/// What comes over the host link, beside the time of a step and of a layer.
+[[nodiscard]] std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader);
+/// Stored caches on tiers.
+[[nodiscard]] std::vector<ComparedFigure> compare_placement(ComparisonReader& reader);
+
+}  // namespace kvarena::cost_model

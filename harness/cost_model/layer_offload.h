@@ -1,0 +1,57 @@
+#pragma once
+// How many layers' caches must leave the accelerator as sequences grow: thresholds before the run, one layer at a time
+// during it. Xu et al. 2025, arXiv:2512.00722, section 6 (Eqs. 6 to 8, Algorithms 1 and 2).
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace kvarena::cost_model {
+
+/// What the memory model knows (the paper's Table 1). Keys and values take 2 bytes a number.
+struct OffloadLoad {
+  int64_t memory_bytes = 0;  // Mem_GPU
+  int64_t weight_bytes = 0;  // M_O + M_D: the model and what retrieves for it
+  int64_t requests = 1;      // R, all of the same length
+  int64_t layers = 0;        // L
+  int64_t kv_heads = 0;      // H
+  int64_t head_dim = 0;      // D
+  /// alpha: layers' worth of room for keys and values repeated for their query heads; the paper takes the group.
+  int64_t repeat = 0;
+  int64_t budget = 0;  // B, entries of an offloaded layer that lie on the accelerator
+};
+
+/// How Algorithm 1 charges the budget of offloaded layers.
+enum class ThresholdForm {
+  balance,  // 4 i B R H D: solves Eq. 7
+  printed,  // i B R H D, as Algorithm 1 is printed: a quarter of what Eq. 7 says, so more is placed than fits
+};
+
+/// Eq. 7, and Eq. 6 with offloaded = 0: 1.3 weights + 4 R H D ((L - offloaded + 1 + alpha) S + offloaded B), in bytes.
+/// The weights' 1.3 pays for activations.
+[[nodiscard]] double needed_bytes(const OffloadLoad& load, int64_t length, int64_t offloaded);
+
+/// Algorithm 1: S_0 .. S_L, the longest sequences with 0 .. L layers offloaded (the last layers); below 0 where not
+/// even the weights fit.
+[[nodiscard]] std::vector<int64_t> length_thresholds(const OffloadLoad& load,
+                                                     ThresholdForm form = ThresholdForm::balance);
+
+/// Algorithm 2: which layers have left, as the sequence grows.
+class LayerOffload {
+ public:
+  /// `thresholds` as length_thresholds() gives them, one more than there are layers.
+  explicit LayerOffload(std::vector<int64_t> thresholds) : thresholds_(std::move(thresholds)) {}
+
+  /// Before each step: calls `offload` for every layer that leaves at `length`, last layer first.
+  void advance(int64_t length, const std::function<void(int64_t layer)>& offload);
+  [[nodiscard]] int64_t layers() const { return static_cast<int64_t>(thresholds_.size()) - 1; }
+  /// L_CPU. Layers never come back.
+  [[nodiscard]] int64_t offloaded() const { return offloaded_; }
+  [[nodiscard]] bool is_offloaded(int64_t layer) const { return layer >= layers() - offloaded_; }
+
+ private:
+  std::vector<int64_t> thresholds_;
+  int64_t offloaded_ = 0;
+};
+
+}  // namespace kvarena::cost_model

@@ -1,0 +1,71 @@
+#pragma once
+// Where in the coming iterations a verification fits: rings of reserved link time and of memory in flight, and the
+// search ADMIT over them. Yao et al. 2026, arXiv:2605.17613, section 5.1 and Algorithm 1.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace kvarena::cost_model {
+
+/// How a reload's link time lies over the windows it spans; the paper leaves it open.
+enum class LinkSpread {
+  uniform,  // the same in each
+  front,    // whole windows first, the remainder in the last
+};
+
+struct RingSettings {
+  int64_t windows = 128;    // W, iterations that are looked ahead; at least 2
+  double memory_bytes = 0;  // of the accelerator
+  double weight_bytes = 0;  // M
+  LinkSpread spread = LinkSpread::uniform;
+};
+
+/// A verification that seeks its iteration.
+struct ReloadRequest {
+  double bytes = 0;              // that the reload brings onto the accelerator
+  double link_bandwidth = 0;     // bytes/s
+  double iteration_seconds = 0;  // T_iter, as estimated now
+  double resident_bytes = 0;     // KV_resident: every cache kept on the accelerator between iterations
+  int64_t draft_length = 1;      // x, the iteration that is tried first
+};
+
+/// A reserved reload: it runs in windows first .. verify, counted from the current iteration.
+struct Placement {
+  int64_t first = 0;
+  int64_t verify = 0;
+
+  [[nodiscard]] int64_t span() const { return verify - first + 1; }
+};
+
+class ResourceRings {
+ public:
+  explicit ResourceRings(RingSettings settings);
+
+  /// Algorithm 1: tries windows x, x - 1, x + 1, x - 2, ... clamped to [S, W - 1] and reserves the first whose span
+  /// holds both rings. Nothing when none does, and nothing is then reserved: the request waits.
+  [[nodiscard]] std::optional<Placement> admit(const ReloadRequest& request);
+
+  /// The current iteration is over: window 0 falls away, a free one comes at the end.
+  void advance();
+
+  [[nodiscard]] int64_t windows() const { return settings_.windows; }
+  [[nodiscard]] double link_seconds(int64_t window) const { return slot(window).link_seconds; }
+  [[nodiscard]] double bytes_in_flight(int64_t window) const { return slot(window).bytes; }
+
+ private:
+  struct Window {
+    double link_seconds = 0;
+    double bytes = 0;
+  };
+  /// Link time that window `index` of the span is charged.
+  [[nodiscard]] double charge(const ReloadRequest& request, int64_t span, int64_t index) const;
+  [[nodiscard]] bool holds(const ReloadRequest& request, const Placement& placement) const;
+  [[nodiscard]] const Window& slot(int64_t window) const { return ring_[(now_ + window) % settings_.windows]; }
+
+  RingSettings settings_;
+  std::vector<Window> ring_;
+  int64_t now_ = 0;
+};
+
+}  // namespace kvarena::cost_model

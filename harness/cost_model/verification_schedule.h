@@ -1,0 +1,97 @@
+#pragma once
+// Which requests draft, reload and verify in each iteration. The schedule decides, a clock executes: the modelled one
+// (modelled_run.h) or the engine (harness/engine/serving/scheduled_decoding.h); both call the same functions in the same order.
+// Yao et al. 2026, arXiv:2605.17613, sections 4.2 and 5.2.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/cost_model/resource_rings.h"
+
+namespace kvarena::cost_model {
+
+enum class ScheduleKind {
+  staggered,   // verifications placed one by one where link and memory have room (ADMIT)
+  lock_step,   // all requests draft, then all reload, then all verify in one iteration
+  sequential,  // all requests draft, then each verifies as soon as its own reload has come
+};
+
+/// "staggered", "lock_step" or "sequential".
+[[nodiscard]] ScheduleKind schedule_named(const std::string& name);
+
+struct ScheduleSettings {
+  ScheduleKind kind = ScheduleKind::staggered;
+  RingSettings rings;
+  double link_bandwidth = 0;  // bytes/s
+  int64_t draft_length = 1;   // x
+};
+
+/// The link that full caches come over, one at a time and in order. On the modelled clock it computes, on the measured
+/// one it copies.
+class ReloadLink {
+ public:
+  virtual ~ReloadLink() = default;
+  /// Queues the reload of a request's full cache.
+  virtual void begin(int64_t request) = 0;
+  /// Whether the reload begun last for the request will be there before the coming iteration needs its last layer.
+  [[nodiscard]] virtual bool arrives_in_time(int64_t request) const = 0;
+};
+
+/// What one iteration does. Requests in neither list wait.
+struct IterationPlan {
+  std::vector<int64_t> draft;   // draft one token each
+  std::vector<int64_t> verify;  // verify what they have drafted
+};
+
+/// What an iteration was, on either clock.
+struct ScheduledIteration {
+  double seconds = 0;
+  double memory_bytes = 0;  // of the device, at its start
+  int64_t drafting = 0;
+  int64_t verifying = 0;
+};
+
+class VerificationSchedule {
+ public:
+  explicit VerificationSchedule(ScheduleSettings settings);
+
+  /// A request arrives with its caches; returns its id, counted from 0.
+  int64_t add(double full_bytes, double compressed_bytes);
+
+  /// Plans the next iteration, expected to take `iteration_seconds`, and begins the reloads that are to run in it. A
+  /// due verification whose reload does not arrive in time is late and stalls its request alone (staggered, sequential)
+  /// or all of them (lock_step).
+  [[nodiscard]] IterationPlan next(double iteration_seconds, ReloadLink& link);
+
+  /// The planned iteration is over and `request` was verified in it; `finished` ones leave.
+  void verified(int64_t request, bool finished);
+  /// The planned iteration is over.
+  void advance();
+
+  /// Requests that have not left.
+  [[nodiscard]] int64_t running() const;
+  /// Due verifications that had to wait for their reload, counted once an iteration.
+  [[nodiscard]] int64_t late_verifies() const { return late_verifies_; }
+
+ private:
+  enum class Mode { waiting, drafting, due, left };
+  struct Request {
+    double full_bytes = 0;
+    double compressed_bytes = 0;
+    Mode mode = Mode::waiting;
+    int64_t until_reload = 0;  // iterations, staggered
+    int64_t until_verify = 0;
+  };
+  [[nodiscard]] double resident_bytes() const;
+  void admit(double iteration_seconds);
+  void admit_together();
+  [[nodiscard]] bool hold_all_back(const ReloadLink& link) const;
+
+  ScheduleSettings settings_;
+  ResourceRings rings_;
+  std::vector<Request> requests_;
+  int64_t late_verifies_ = 0;
+};
+
+}  // namespace kvarena::cost_model

@@ -1,0 +1,108 @@
+#pragma once
+// Self-speculation: the target drafts on a compressed copy of its own cache.
+
+#include <optional>
+#include <vector>
+
+#include "harness/engine/draft/draft_source.h"
+#include "harness/engine/session/observe.h"
+
+namespace kvarena {
+
+/// A round drafts on a copy of the committed compressed cache and throws it away; what was accepted comes back as the
+/// verifier's own entries, so drafted ones never stay anywhere.
+///
+/// With an auxiliary source (Yao et al. 2026, arXiv:2605.17613, Appendix C) each pass over the copy verifies what that
+/// source drafted, keeps what the compressed cache would have said itself and its own next token, and takes the entries
+/// of the others back before the method settles.
+class CacheDraft final : public DraftSource {
+ public:
+  CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+             const DraftingFor& session);
+
+  void begin(const DraftRound& round) override;
+  [[nodiscard]] bool wants_pass() const override {
+    return passes_ < most_passes_ && static_cast<int64_t>(drafts_.size()) < limit_;
+  }
+  [[nodiscard]] SequencePass next_pass() override;
+  void consume(std::span<const float> logits) override;
+  [[nodiscard]] AttentionHooks* verification_hooks() override {
+    return aux_ != nullptr ? aux_->verification_hooks() : nullptr;
+  }
+  void end_drafting() override { most_passes_ = passes_; }
+  void commit(const Verified& verified) override;
+  [[nodiscard]] int64_t resident_bytes() const override {
+    return committed_.bytes() + (aux_ != nullptr ? aux_->resident_bytes() : 0);
+  }
+  [[nodiscard]] int64_t held_bytes() const override { return resident_bytes() + (scratch_ ? scratch_->bytes() : 0); }
+  [[nodiscard]] int64_t peak_bytes() const override;
+
+ private:
+  /// Of a pass whose entries may be taken back: the method selects, and what it would observe is kept until it is known
+  /// which rows stay. The auxiliary source watches too.
+  class InnerHooks final : public AttentionHooks {
+   public:
+    /// A layer's queries, copied.
+    struct Seen {
+      std::vector<float> q;       // [q_len, row]
+      std::vector<float> lse;     // [q_len, q_heads]
+      std::vector<float> hidden;  // [q_len, hidden_size], empty when nobody asked
+      int64_t row = 0;            // q_heads * head_dim
+      int64_t position = 0;
+
+      /// The first `count`.
+      [[nodiscard]] LayerQueries queries(int64_t count, std::span<const int32_t> tokens) const {
+        return {.q = q.data(),
+                .q_len = count,
+                .q_stride = row,
+                .position = position,
+                .hidden = hidden.empty() ? nullptr : hidden.data(),
+                .tokens = tokens.data()};
+      }
+    };
+
+    explicit InnerHooks(CacheDraft& owner) : owner_(&owner) {}
+    [[nodiscard]] HookReach reach() const override;
+    void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
+    void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+      owner_->hooks_.before_attention(layer, cache, queries);
+    }
+    void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
+    void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
+    [[nodiscard]] bool wants_hidden() const override { return owner_->hooks_.wants_hidden(); }
+
+    std::vector<Seen> seen;  // of each layer, by the newest pass
+
+   private:
+    CacheDraft* owner_;
+  };
+
+  [[nodiscard]] LayerContext context(KvCache& cache, int64_t layer) const;
+  /// What the auxiliary source makes of the round so far.
+  void begin_inner();
+  void consume_inner(std::span<const float> logits);
+  /// Of the copy's newest entries, those of the pass under way, the first `kept` stay: the method observes and settles
+  /// them as if no other had been.
+  void keep_inner(int64_t kept);
+
+  std::unique_ptr<Method> method_;
+  DraftSampler sampler_;
+  Activity* activity_;
+  int64_t prompt_tokens_;
+  std::shared_ptr<const ModelFacts> model_facts_;
+  KvCache committed_;               // at the committed length
+  std::optional<KvCache> scratch_;  // this round's copy
+  MethodHooks hooks_;
+  SelectionMeter* meter_;     // null when nothing is measured
+  std::vector<int32_t> fed_;  // tokens of the pass under way
+  int64_t limit_ = 0;
+  int64_t most_passes_ = 0;  // of this round
+  int64_t hidden_size_;      // of the model
+  int64_t passes_ = 0;       // so far
+  std::unique_ptr<Method> aux_method_;
+  std::unique_ptr<DraftSource> aux_;  // null: each pass drafts one token
+  InnerHooks inner_hooks_;
+  std::vector<int32_t> history_;  // of the round, with what was drafted in it; only for aux_
+};
+
+}  // namespace kvarena

@@ -1,0 +1,93 @@
+#pragma once
+// Where a verification session's drafts come from: the target on a compressed cache, on part of its full one or with
+// its first layers, another checkpoint, or a rule.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/engine/session/prefill.h"
+#include "harness/method/verifier.h"
+#include "harness/model/sampling.h"
+
+namespace kvarena {
+
+/// What a round of drafting is about.
+struct DraftRound {
+  std::span<const int32_t> history;  // prompt and emitted tokens; the last one is in no cache
+  int64_t limit = 0;                 // tokens to draft at most; of a tree, on one path
+  int64_t room = 0;                  // tokens of a tree at most; 0: a chain is wanted
+  int64_t passes = 0;                // of the target on a compressed cache, at most
+};
+
+/// What a verification left in the full cache: entries of the tokens from position `before` on.
+struct Verified {
+  const KvCache& full;
+  int64_t before = 0;
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> rows;  // of the verification's pass that they were, ascending
+};
+
+/// One request's drafter. A round: begin(), passes of the target while it wants_pass(), then drafts() are verified,
+/// then commit() tells which of the verified entries stay.
+class DraftSource {
+ public:
+  virtual ~DraftSource() = default;
+
+  virtual void begin(const DraftRound& round) = 0;
+  /// Whether the target model has to run for it before drafts() is complete.
+  [[nodiscard]] virtual bool wants_pass() const { return false; }
+  [[nodiscard]] virtual SequencePass next_pass() { return {}; }
+  virtual void consume(std::span<const float> /*logits*/) {}
+  /// The round's drafts are complete as they are: wants_pass() no longer. Of sources that ask for passes.
+  virtual void end_drafting() {}
+  /// What watches the verification's pass over the full cache; null for nobody.
+  [[nodiscard]] virtual AttentionHooks* verification_hooks() { return nullptr; }
+  [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
+  /// Of a tree of drafts: the draft that stands before each on its path, a lower index, or -1 for one that follows the
+  /// history. Empty: each follows the one before it.
+  [[nodiscard]] std::span<const int32_t> parents() const { return parents_; }
+
+  virtual void commit(const Verified& verified) = 0;
+
+  /// Bytes held between rounds, at most within one, and now.
+  [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
+  [[nodiscard]] virtual int64_t held_bytes() const { return resident_bytes(); }
+  [[nodiscard]] virtual int64_t peak_bytes() const { return 0; }
+
+ protected:
+  std::vector<Draft> drafts_;     // of the present round
+  std::vector<int32_t> parents_;  // of a tree of them
+};
+
+/// Draws a drafter's tokens as the verifier asks: `position` is that of the drafted token in its sequence.
+class DraftSampler {
+ public:
+  DraftSampler(DraftSampling mode, const SamplingSettings& settings) : mode_(mode), settings_(settings) {}
+
+  [[nodiscard]] Draft draw(std::span<const float> logits, int64_t position) const;
+  /// Whether accepted tokens are decided by rejection sampling.
+  [[nodiscard]] bool rejects() const { return mode_ == DraftSampling::rejection && !settings_.greedy(); }
+
+ private:
+  DraftSampling mode_;
+  SamplingSettings settings_;
+};
+
+class SelectionMeter;
+class Tokenizer;
+
+/// What a source uses of its session; it must outlive the source.
+struct DraftingFor {
+  KvCache* full = nullptr;               // the session's full cache, or what its verifications attend to instead
+  Activity* activity = nullptr;          // counts what a compressor does
+  SelectionMeter* meter = nullptr;       // of what a compressed cache attends to; null when nothing is measured
+  const Tokenizer* tokenizer = nullptr;  // the target's; null where there is no text
+};
+
+/// The source that `verifier` names, at the end of the prompt.
+[[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt,
+                                                             const Verifier& verifier, const DraftSampler& sampler,
+                                                             const DraftingFor& session);
+
+}  // namespace kvarena

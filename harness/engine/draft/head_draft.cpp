@@ -1,0 +1,145 @@
+#include "harness/engine/draft/head_draft.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace kvarena {
+namespace {
+
+constexpr std::array kTaps = {Tap::low, Tap::middle, Tap::high};
+constexpr int64_t kChunk = 512;  // tokens that the head reads at once
+
+std::shared_ptr<const DraftHead> read_head(const ModelFacts& facts, const HeadDrafting& asked, DType cache) {
+  return std::make_shared<const DraftHead>(*facts.fitted(asked.weights), facts, asked.yarn, cache);
+}
+
+bool has_windows(const Transformer& model) {
+  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
+    if (model.layer_shape(layer).window > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+HeadDraft::Taps::Taps(int64_t layers) {
+  for (const Tap tap : kTaps) layers_.push_back(tapped_layer(tap, layers));
+}
+
+void HeadDraft::Taps::before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) { features.clear(); }
+
+void HeadDraft::Taps::put(size_t tap, const float* rows, int64_t count, int64_t hidden_size) {
+  const int64_t width = static_cast<int64_t>(kTaps.size()) * hidden_size;
+  features.resize(static_cast<size_t>(count * width));
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(rows + i * hidden_size, hidden_size, &features[i * width + static_cast<int64_t>(tap) * hidden_size]);
+  }
+}
+
+void HeadDraft::Taps::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
+  for (size_t tap = 0; tap < layers_.size(); ++tap) {
+    if (layers_[tap] == layer) put(tap, rows, count, hidden_size);
+  }
+}
+
+void HeadDraft::Taps::take(const Prefill& prompt, int64_t first, int64_t count, int64_t hidden_size) {
+  for (size_t tap = 0; tap < layers_.size(); ++tap) {
+    const std::vector<float>& all = prompt.observations[layers_[tap]].residual;
+    put(tap, all.data() + first * hidden_size, count, hidden_size);
+  }
+}
+
+HeadDraft::HeadDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler)
+    : facts_(prompt.model),
+      head_(read_head(*facts_, *verifier.draft_head(), model.options().cache)),
+      sampler_(sampler),
+      beams_(has_windows(model) ? 1 : verifier.draft_head()->beams),
+      tree_tokens_(verifier.draft_head()->tree_tokens),
+      cache_(1, head_->shape()),
+      taps_(model.config().layers) {
+  const auto n = static_cast<int64_t>(prompt.tokens.size());
+  const int64_t hidden = head_->hidden_size();
+  pending_.resize(static_cast<size_t>(n * hidden));
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t count = std::min(kChunk, n - first);
+    taps_.take(prompt, first, count, hidden);
+    head_->fuse(taps_.features.data(), count, &pending_[first * hidden]);
+  }
+}
+
+void HeadDraft::run(std::span<const int32_t> tokens, const float* hidden, float* out) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  std::vector<float> embeddings(static_cast<size_t>(count * head_->hidden_size()));
+  facts_->embed(tokens, embeddings.data());
+  head_->run({.embeddings = embeddings.data(), .hidden = hidden, .count = count, .position = cache_.length, .seen = {}},
+             cache_.layers.front(), out);
+  cache_.length += count;
+}
+
+std::vector<float> HeadDraft::catch_up(std::span<const int32_t> history) {
+  const int64_t hidden = head_->hidden_size();
+  const int64_t count = static_cast<int64_t>(pending_.size()) / hidden;
+  std::vector<float> out;
+  for (int64_t done = 0; done < count; done += kChunk) {
+    const int64_t part = std::min(kChunk, count - done);
+    out.resize(static_cast<size_t>(part * hidden));
+    run(history.subspan(static_cast<size_t>(cache_.length + 1), static_cast<size_t>(part)), &pending_[done * hidden],
+        out.data());
+  }
+  pending_.clear();
+  out.erase(out.begin(), out.end() - hidden);
+  return out;
+}
+
+std::vector<float> HeadDraft::predict(const std::vector<float>& out) const {
+  std::vector<float> known(static_cast<size_t>(head_->draft_vocab()));
+  head_->predict(out.data(), 1, known.data());
+  std::vector<float> logits(static_cast<size_t>(facts_->vocab_size), -std::numeric_limits<float>::infinity());
+  for (size_t id = 0; id < known.size(); ++id) logits[head_->token(static_cast<int64_t>(id))] = known[id];
+  return logits;
+}
+
+void HeadDraft::begin(const DraftRound& round) {
+  drafts_.clear();
+  parents_.clear();
+  if (round.limit == 0) return;
+  std::vector<float> row = catch_up(round.history);
+  const int64_t committed = cache_.length;
+  if (beams_ > 1 && round.room > 0) {
+    draft_tree(row, {.depth = round.limit, .beams = beams_, .tokens = std::min(tree_tokens_, round.room)});
+  } else {
+    draft_chain(std::move(row), round);
+  }
+  cache_.truncate(committed);
+}
+
+void HeadDraft::draft_chain(std::vector<float> row, const DraftRound& round) {
+  const auto position = static_cast<int64_t>(round.history.size());  // of the first drafted token
+  while (true) {
+    drafts_.push_back(sampler_.draw(predict(row), position + static_cast<int64_t>(drafts_.size())));
+    if (static_cast<int64_t>(drafts_.size()) == round.limit) return;
+    const std::vector<float> before = std::move(row);
+    row.resize(before.size());
+    run({&drafts_.back().token, 1}, before.data(), row.data());
+  }
+}
+
+void HeadDraft::draft_tree(std::span<const float> row, const TreeShape& shape) {
+  DraftTree tree = grow_tree(*head_, *facts_, cache_, row, shape);
+  for (const int32_t token : tree.tokens) drafts_.push_back({.token = token, .distribution = {}});
+  parents_ = std::move(tree.parents);
+}
+
+void HeadDraft::commit(const Verified& verified) {
+  const int64_t hidden = head_->hidden_size();
+  // Whatever was committed for a time only (by a drafter that this one drafts for) goes.
+  if (cache_.length > verified.before) cache_.truncate(verified.before);
+  pending_.resize(static_cast<size_t>((verified.before - cache_.length) * hidden));
+  for (const int32_t row : verified.rows) {
+    pending_.resize(pending_.size() + static_cast<size_t>(hidden));
+    head_->fuse(&taps_.features[row * head_->feature_size()], 1, pending_.data() + pending_.size() - hidden);
+  }
+}
+
+}  // namespace kvarena

@@ -1,0 +1,56 @@
+#pragma once
+// A prompt's cache by reuse: look up, recover positions, choose, compute what was chosen.
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "harness/method/reuser.h"
+#include "harness/model/transformer.h"
+#include "harness/engine/reuse/chunk_store.h"
+#include "harness/engine/reuse/prefix_tree.h"
+#include "harness/engine/reuse/prompt_layout.h"
+
+namespace kvarena {
+
+/// What earlier requests to one model left for later ones.
+struct ReuseMemory {
+  std::shared_ptr<ChunkStore> chunks = std::make_shared<MemoryChunkStore>();
+  std::map<int64_t, PrefixTree> prefixes;  // by tokens of a block
+};
+
+/// What reuse saved and cost in one request.
+struct ReuseRecord {
+  int64_t reused = 0;               // tokens whose last layer was not computed
+  double recompute_share = 0;       // of all tokens and layers, those that were computed; the question included
+  int64_t loaded_bytes = 0;         // of entries taken from the memory
+  double load_s = 0;                // looking up, copying and turning them
+  double score_s = 0;               // the speculative model's reading, which runs while entries are loaded
+  double align_s = 0;               // choosing tokens, and taking the choice to the target's tokens
+  double prefill_s = 0;             // computing what was chosen, up to the first logits
+  double total_s = 0;               // all of it
+  std::vector<int32_t> recomputed;  // context tokens that all layers computed
+};
+
+struct ReusedPrompt {
+  KvCache cache;
+  std::vector<float> logits;  // [vocab_size], of the first new token
+  ReuseRecord record;
+};
+
+/// The prompt's parts by what is known of it. The question is the last token where nothing else is known.
+[[nodiscard]] ReusePrompt reuse_prompt_of(std::span<const int32_t> tokens, const PromptLayout& layout,
+                                          const Reuser& reuser);
+
+/// Computes what the reuser would find if the prompt's parts had been seen before and the memory does not hold: every
+/// chunk alone; for prefixes the prompt's beginning up to its first chunk, since later ones stand elsewhere in other
+/// prompts.
+void prime(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
+           ReuseMemory& memory);
+
+/// Fills a cache for the prompt out of a memory that holds what prime() puts there. Throws UserError when chunks cannot
+/// be brought to their positions (recovery.h), or as speculate() does.
+[[nodiscard]] ReusedPrompt reuse_prompt(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
+                                        const Reuser& reuser, ReuseMemory& memory);
+
+}  // namespace kvarena

@@ -1,0 +1,46 @@
+#pragma once
+// Chunks on a tier behind the device.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/engine/reuse/chunk_store.h"
+#include "harness/storage/entry_store.h"
+
+namespace kvarena {
+
+/// Every chunk that is found crosses the tier's link, all layers' transfers asked for before the first is waited for;
+/// what arrives has the bits that were put. A chunk that is put has arrived when put() returns.
+class TieredChunkStore final : public ChunkStore {
+ public:
+  /// Throws UserError when the machine has no such tier.
+  TieredChunkStore(storage::HierarchyPtr machine, Tier tier);
+
+  /// Throws UserError when the tier cannot give what it holds.
+  [[nodiscard]] ChunkCache find(const std::string& key) override;
+  /// Throws TierFull when there is no room.
+  void put(const std::string& key, ChunkCache chunk) override;
+  /// On the tier, of all chunks.
+  [[nodiscard]] int64_t bytes() const;
+
+ private:
+  struct Layer {
+    LayerShape shape;
+    std::unique_ptr<storage::EntryStore> entries;
+  };
+  struct Chunk {
+    int64_t tokens = 0;
+    std::vector<Layer> layers;
+  };
+
+  storage::HierarchyPtr machine_;
+  Tier tier_;
+  LedgerPtr ledger_ = std::make_shared<MemoryLedger>();
+  mutable std::mutex mutex_;
+  std::map<std::string, Chunk> chunks_;  // guarded by mutex_
+};
+
+}  // namespace kvarena

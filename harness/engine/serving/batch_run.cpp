@@ -1,0 +1,150 @@
+#include "harness/engine/serving/batch_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/engine/session/request_bytes.h"
+#include "harness/engine/serving/scheduled_decoding.h"
+
+namespace kvarena {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Batch {
+ public:
+  Batch(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options,
+        const BatchRunSettings& settings, const BatchRunEvents& events)
+      : model_(&model), prompt_(&prompt), method_(&method), options_(options), settings_(settings), events_(events) {
+    if (!has_schedule(method)) return;
+    run_.scheduled = true;
+    options_.park = Tier::host;
+    load_ = &prompt.model->tiers->load(Tier::host);
+    scheduled_.emplace(scheduled_settings(*method.verifier(), *prompt.model->tiers, settings.device_bytes));
+  }
+
+  BatchRun run() {
+    const double busy_before = link_seconds();
+    while (true) {
+      start_what_fits();
+      if (std::ranges::all_of(run_.sessions, [](const auto& session) { return session->finished(); })) break;
+      pass();
+    }
+    run_.link_busy_seconds = link_seconds() - busy_before;
+    if (scheduled_) run_.late_verifies = scheduled_->late_verifies();
+    return std::move(run_);
+  }
+
+ private:
+  [[nodiscard]] double link_seconds() const { return load_ == nullptr ? 0 : load_->totals().busy_seconds; }
+  [[nodiscard]] int64_t prompt_tokens() const { return static_cast<int64_t>(prompt_->tokens.size()); }
+  [[nodiscard]] int64_t answer_tokens() const {
+    return options_.forced ? static_cast<int64_t>(options_.forced->size()) : options_.stop.max_new_tokens;
+  }
+
+  void start_what_fits() {
+    while (static_cast<int64_t>(run_.sessions.size()) < settings_.requests && next_fits()) {
+      std::unique_ptr<Session>& session =
+          run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
+      if (run_.sessions.size() == 1) measure(*session);
+      if (scheduled_ && !session->finished()) {
+        scheduled_->add(dynamic_cast<VerifySession&>(*session), full_, each_);
+      }
+    }
+    run_.peak_running = std::max(run_.peak_running, running());
+  }
+
+  [[nodiscard]] int64_t running() const {
+    return std::ranges::count_if(run_.sessions, [](const auto& session) { return !session->finished(); });
+  }
+
+  /// What every request may come to hold, known once the first has started.
+  void measure(const Session& first) {
+    if (events_.started) events_.started();
+    const int64_t n = prompt_tokens(), answer = answer_tokens();
+    each_ = bytes_to_end(*model_, *method_, first.held_bytes(), n, answer);
+    full_ = full_cache_bytes(*model_, n + answer);
+    if (scheduled_) return;  // which says itself whether one fits
+    if (each_ <= settings_.device_bytes) return;
+    fail({.place = "device memory for caches",
+          .found = fmt::format("{} bytes that one request may come to hold", each_),
+          .expected = fmt::format("at most {}", settings_.device_bytes),
+          .action = "give the device more room or compress more"});
+  }
+
+  [[nodiscard]] bool next_fits() const {
+    if (run_.sessions.empty()) return true;
+    if (scheduled_) return scheduled_->fits(full_, each_);
+    return running() + 1 <= settings_.device_bytes / each_;
+  }
+
+  [[nodiscard]] std::vector<Session*> turn() {
+    std::vector<Session*> fed;
+    if (scheduled_) {
+      for (VerifySession* session : scheduled_->next()) fed.push_back(session);
+      return fed;
+    }
+    for (const auto& session : run_.sessions) {
+      if (!session->finished()) fed.push_back(session.get());
+    }
+    return fed;
+  }
+
+  [[nodiscard]] int64_t device_bytes() const {
+    int64_t bytes = 0;
+    for (const auto& session : run_.sessions) bytes += session->finished() ? 0 : session->held_bytes();
+    return bytes;
+  }
+
+  void pass() {
+    const auto start = Clock::now();
+    const std::vector<Session*> fed = turn();
+    const int64_t verifying = scheduled_ ? scheduled_->verifying() : 0;
+    const int64_t held = device_bytes();
+    run_.peak_bytes = std::max(run_.peak_bytes, held);
+    std::vector<SequencePass> batch;
+    for (Session* session : fed) batch.push_back(session->next_pass());
+    const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+    std::span<const float> logits;
+    if (!batch.empty()) logits = model_->forward(batch);
+    for (size_t i = 0; i < fed.size(); ++i) {
+      const size_t rows = batch[i].logits == LogitsRows::all ? batch[i].tokens.size() : 1;
+      fed[i]->consume(logits.first(rows * vocab));
+      logits = logits.subspan(rows * vocab);
+    }
+    const double seconds = seconds_since(start);
+    if (scheduled_) scheduled_->advance(seconds);
+    run_.seconds += seconds;
+    run_.passes.push_back({.seconds = seconds,
+                           .memory_bytes = static_cast<double>(held),
+                           .drafting = scheduled_ ? static_cast<int64_t>(fed.size()) - verifying : 0,
+                           .verifying = verifying});
+    if (events_.passed) events_.passed(*run_.sessions.front(), seconds);
+  }
+
+  Transformer* model_;
+  const Prefill* prompt_;
+  const Method* method_;
+  SessionOptions options_;
+  BatchRunSettings settings_;
+  const BatchRunEvents& events_;
+  storage::Link* load_ = nullptr;  // that full caches come over
+  BatchRun run_;
+  std::optional<ScheduledDecoding> scheduled_;
+  int64_t each_ = 0;  // bytes of a request
+  int64_t full_ = 0;  // of its full cache, where that is parked
+};
+
+}  // namespace
+
+BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options,
+                   const BatchRunSettings& settings, const BatchRunEvents& events) {
+  return Batch(model, prompt, method, options, settings, events).run();
+}
+
+}  // namespace kvarena

@@ -1,0 +1,46 @@
+#pragma once
+// Equal requests, decoded on one device: all at once, or as many at a time as its memory takes.
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "harness/engine/session/session.h"
+#include "harness/cost_model/verification_schedule.h"
+
+namespace kvarena {
+
+struct BatchRunSettings {
+  int64_t requests = 1;
+  int64_t device_bytes = std::numeric_limits<int64_t>::max();  // for their caches
+};
+
+struct BatchRun {
+  std::vector<std::unique_ptr<Session>> sessions;
+  /// Memory: all caches on the device when the pass began. What is drafted is counted for verifiers with a schedule.
+  std::vector<cost_model::ScheduledIteration> passes;
+  bool scheduled = false;        // by a verifier's schedule
+  double seconds = 0;            // of decoding, without starting requests
+  double link_busy_seconds = 0;  // of full caches on their way to the device
+  int64_t late_verifies = 0;
+  int64_t peak_bytes = 0;    // on the device
+  int64_t peak_running = 0;  // requests at a time
+};
+
+/// What a caller hears of a run.
+struct BatchRunEvents {
+  std::function<void()> started;  // the first request has its first token
+  std::function<void(const Session& first, double seconds)> passed;
+};
+
+/// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
+/// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches in host memory
+/// and verifies by it. Throws UserError when not even one request fits, when a
+/// schedule finds no link with a rate, and with what a method throws.
+[[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
+                                 const SessionOptions& options, const BatchRunSettings& settings,
+                                 const BatchRunEvents& events = {});
+
+}  // namespace kvarena

@@ -1,0 +1,88 @@
+#include "harness/engine/serving/batch_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace kvarena::serving {
+
+BatchSchedule::BatchSchedule(const BatchSettings& settings) : settings_(settings) {
+  if (settings.max_running >= 1 && settings.max_running < settings.pass_tokens) return;
+  fail({.place = "serving",
+        .found = fmt::format("{} running requests in passes of {} tokens", settings.max_running, settings.pass_tokens),
+        .expected = "at least one, and passes that hold a step of each and a token of a prompt",
+        .action = "raise pass_tokens or lower max_running"});
+}
+
+std::string BatchSchedule::submit(int64_t request, int64_t prompt_tokens, int64_t bytes) {
+  if (bytes > settings_.cache_bytes) {
+    return describe({.place = fmt::format("request of {} prompt tokens", prompt_tokens),
+                     .found = fmt::format("up to {} bytes of cache", bytes),
+                     .expected = fmt::format("at most {}, the budget of all requests together", settings_.cache_bytes),
+                     .action = "raise cache_bytes, cut the prompt or ask for fewer tokens"});
+  }
+  queue_.emplace_back(request, Entry{.prompt_left = prompt_tokens, .bytes = bytes});
+  return "";
+}
+
+std::vector<int64_t> BatchSchedule::admit() {
+  std::vector<int64_t> admitted;
+  while (!queue_.empty() && running() < settings_.max_running &&
+         queue_.front().second.bytes <= settings_.cache_bytes - reserved_) {
+    auto [request, entry] = queue_.front();
+    queue_.pop_front();
+    entry.order = admitted_++;
+    reserved_ += entry.bytes;
+    running_.emplace(request, entry);
+    admitted.push_back(request);
+  }
+  peak_reserved_ = std::max(peak_reserved_, reserved_);
+  return admitted;
+}
+
+PassPlan BatchSchedule::next() const {
+  PassPlan plan;
+  std::vector<std::pair<int64_t, PassPlan::Chunk>> prompts;  // by order of admission
+  for (const auto& [request, entry] : running_) {
+    if (entry.prompt_left == 0) {
+      plan.steps.push_back(request);
+    } else {
+      prompts.push_back({entry.order, {.request = request, .tokens = entry.prompt_left}});
+    }
+  }
+  std::ranges::sort(prompts, {}, [](const auto& item) { return item.first; });
+  int64_t room = settings_.pass_tokens - static_cast<int64_t>(plan.steps.size());
+  for (auto& [order, chunk] : prompts) {
+    chunk.tokens = std::min(chunk.tokens, room);
+    if (chunk.tokens == 0) break;
+    room -= chunk.tokens;
+    plan.chunks.push_back(chunk);
+  }
+  return plan;
+}
+
+void BatchSchedule::prefilled(int64_t request, int64_t tokens) {
+  Entry& entry = running_.at(request);
+  KVARENA_ASSERT(tokens <= entry.prompt_left, fmt::format("{} of {} tokens", tokens, entry.prompt_left));
+  entry.prompt_left -= tokens;
+}
+
+void BatchSchedule::hold(int64_t request, int64_t bytes) {
+  Entry& entry = running_.at(request);
+  reserved_ += bytes - entry.bytes;
+  entry.bytes = bytes;
+  peak_reserved_ = std::max(peak_reserved_, reserved_);
+}
+
+void BatchSchedule::leave(int64_t request) {
+  if (const auto it = running_.find(request); it != running_.end()) {
+    reserved_ -= it->second.bytes;
+    running_.erase(it);
+    return;
+  }
+  std::erase_if(queue_, [&](const auto& item) { return item.first == request; });
+}
+
+}  // namespace kvarena::serving

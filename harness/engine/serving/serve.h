@@ -1,0 +1,79 @@
+#pragma once
+// The serving loop: arrivals, admission, passes, answers.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "harness/engine/serving/batch_schedule.h"
+#include "harness/engine/serving/load.h"
+
+namespace kvarena::serving {
+
+/// What the loop must know of a request when it arrives.
+struct RequestNeeds {
+  int64_t prompt_tokens = 0;
+  int64_t bytes = 0;                                            // at most, until its first token
+  std::string refusal;                                          // not empty: why it cannot be served at all
+  double patience_s = std::numeric_limits<double>::infinity();  // the client leaves that long after its arrival
+};
+
+/// What a pass did for one request.
+struct RequestProgress {
+  int64_t request = 0;
+  int64_t tokens = 0;     // output tokens that came
+  bool finished = false;  // the answer is complete
+  std::string failure;    // not empty: the request failed and is gone
+};
+
+struct PassResult {
+  double seconds = 0;
+  std::vector<RequestProgress> progress;  // of requests to which something happened
+};
+
+/// Carries out passes and keeps requests' states between them.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  [[nodiscard]] virtual RequestNeeds needs(int64_t request) const = 0;
+  /// Runs one pass. A prompt that ends in it gives its first token. A request whose own code fails is reported and
+  /// dropped; the others are untouched.
+  virtual PassResult run(const PassPlan& plan) = 0;
+  /// Bytes that the request, past its prompt, may come to hold until its end.
+  [[nodiscard]] virtual int64_t bytes_to_end(int64_t request) const = 0;
+  /// Bytes that it holds now.
+  [[nodiscard]] virtual int64_t bytes_now(int64_t request) const = 0;
+  /// Frees what the request holds. Not called for what run() reported as finished or failed.
+  virtual void drop(int64_t request) = 0;
+};
+
+enum class Outcome { answered, refused, failed, cancelled };
+[[nodiscard]] const char* to_string(Outcome outcome);
+
+/// One request's life, in seconds of the run's clock.
+struct Timeline {
+  double arrival_s = 0;
+  double admitted_s = 0;        // answered requests, and others that came so far
+  std::vector<double> token_s;  // when each output token came
+  double left_s = 0;
+  Outcome outcome = Outcome::answered;
+  std::string reason;  // of all but answered
+};
+
+struct ServingRun {
+  std::vector<Timeline> requests;  // by number
+  double seconds = 0;              // from the first arrival to the last departure
+  int64_t passes = 0;
+  double busy_seconds = 0;  // in passes
+  int64_t peak_reserved_bytes = 0;
+  int64_t peak_held_bytes = 0;  // after any pass
+  int64_t overrun_bytes = 0;    // most that a request ever held above its reservation
+  int64_t peak_running = 0;
+  int64_t peak_waiting = 0;
+};
+
+/// Serves every request of the load to its end. Each comes out exactly once.
+[[nodiscard]] ServingRun serve(Load load, Executor& executor, const BatchSettings& settings);
+
+}  // namespace kvarena::serving

@@ -1,0 +1,97 @@
+#pragma once
+// Real passes for the serving loop: prompts in chunks, decoding steps, drafts and verifications of many requests in one
+// ragged pass of the model.
+
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/engine/serving/scheduled_decoding.h"
+#include "harness/engine/session/session.h"
+#include "harness/engine/serving/serve.h"
+
+namespace kvarena {
+
+struct ServedRequest {
+  std::vector<int32_t> prompt;
+  const Method* method = nullptr;  // must outlive the engine
+  SessionOptions options;
+  /// Gives the cache of the prompt's first `begun` tokens, and is asked in the pass that the request starts in: what it
+  /// takes is the pass's. Empty: the prompt is read from its first token.
+  std::function<KvCache()> begin;
+  int64_t begun = 0;
+  /// Of methods that reuse entries: what of the prompt is context, and the primed memory that requests share. The
+  /// prompt then goes by in the one pass that the request starts in, by itself.
+  PromptLayout layout;
+  std::shared_ptr<ReuseMemory> memory;
+  double patience_s = std::numeric_limits<double>::infinity();
+};
+
+/// What is left of an answered request.
+struct ServedAnswer {
+  std::vector<int32_t> tokens;
+  FinishReason finish = FinishReason::running;
+  Activity activity;
+  int64_t resident_bytes = 0;
+  int64_t peak_bytes = 0;
+};
+
+/// Requests of a verifier with a schedule() keep their full caches in host memory; which of them draft and which verify
+/// in a pass is decided by that schedule (scheduled_decoding.h), and what comes back for a verification lies in room of
+/// its own, `reload_bytes`. They share one method.
+///
+/// On the measured clock: a pass takes what it takes on this machine, compression and the methods' own extra passes
+/// included. What a request answers does not depend on what shares its passes, bit for bit. What a method throws, in a
+/// session or in the middle of a pass, costs its own request alone.
+class ServingEngine final : public serving::Executor {
+ public:
+  ServingEngine(Transformer& model, std::vector<ServedRequest> requests, std::shared_ptr<const ModelFacts> facts,
+                int64_t reload_bytes = 0);
+  ~ServingEngine() override;
+
+  [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override;
+  serving::PassResult run(const serving::PassPlan& plan) override;
+  [[nodiscard]] int64_t bytes_to_end(int64_t request) const override;
+  [[nodiscard]] int64_t bytes_now(int64_t request) const override;
+  void drop(int64_t request) override;
+
+  /// Nothing unless the request was answered.
+  [[nodiscard]] const std::optional<ServedAnswer>& answer(int64_t request) const;
+  /// Bytes of a full cache of so many tokens.
+  [[nodiscard]] int64_t full_bytes(int64_t tokens) const;
+
+ private:
+  class GuardedHooks;
+  struct State;
+  struct Part;
+  [[nodiscard]] const ServedRequest& of(int64_t request) const { return requests_[static_cast<size_t>(request)]; }
+  [[nodiscard]] std::string refusal(const ServedRequest& request) const;
+  [[nodiscard]] int64_t answer_limit(const ServedRequest& request) const;
+  State& state_of(int64_t request);
+  /// Lets the request's own code run; what it throws is why the request fails.
+  template <typename Work>
+  static void guard(Part& part, Work&& work);
+  void consume(Part& part, std::span<const float> logits);
+  void start(Part& part, State& state);
+  void make_schedule();
+  /// Requests past their prompt join the schedule, in order, as its memory takes them.
+  void join_schedule();
+  void leave_schedule(int64_t request);
+  serving::RequestProgress settle(Part& part);
+
+  Transformer* model_;
+  std::vector<ServedRequest> requests_;
+  std::shared_ptr<const ModelFacts> facts_;
+  std::map<int64_t, std::unique_ptr<State>> states_;  // of requests under way
+  std::vector<std::optional<ServedAnswer>> answers_;
+  int64_t reload_bytes_;
+  std::optional<ScheduledDecoding> schedule_;  // of the requests whose verifier has one
+  std::deque<int64_t> joining_;                // requests that the schedule has no memory for yet
+};
+
+}  // namespace kvarena

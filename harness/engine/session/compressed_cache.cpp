@@ -1,0 +1,118 @@
+#include "harness/engine/session/compressed_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "harness/core/error.h"
+#include "harness/engine/session/observe.h"
+#include "harness/engine/session/pruned_prompt.h"
+#include "harness/method/prompt_attention.h"
+
+namespace kvarena {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The prompt through the model under the method's own attention, `most` tokens at a time.
+PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method& method, int64_t most,
+                        Activity& activity) {
+  const auto start = std::chrono::steady_clock::now();
+  PromptState state{.cache = model.make_cache(), .logits = {}, .reuse = {}};
+  const auto n = static_cast<int64_t>(prompt.tokens.size());
+  state.cache.prompt_length = n;
+  MethodHooks hooks(method, activity, model.config().layers, n, prompt.model.get());
+  while (state.cache.length < n) {
+    const int64_t left = n - state.cache.length;
+    const int64_t count = left == 1 ? 1 : std::min(most, left - 1);
+    const SequencePass pass{.tokens = std::span(prompt.tokens).subspan(state.cache.length, count),
+                            .cache = &state.cache,
+                            .hooks = &hooks,
+                            .logits = left == 1 ? LogitsRows::last : LogitsRows::none};
+    const std::span<const float> logits = model.forward({&pass, 1});
+    if (!hooks.failure().empty()) throw UserError(hooks.failure());
+    state.logits.assign(logits.begin(), logits.end());
+  }
+  state.seconds = seconds_since(start);
+  return state;
+}
+
+}  // namespace
+
+void drop_newest(LayerCache& layer, int64_t count) {
+  EntrySegment& tail = layer.tail();
+  if (tail.form() == StorageForm::dense) {
+    tail.truncate(tail.entries(0) - count);
+  } else {
+    std::vector<std::vector<int32_t>> kept;
+    for (int64_t head = 0; head < layer.shape().kv_heads; ++head) {
+      kept.emplace_back(static_cast<size_t>(tail.entries(head) - count));
+      std::iota(kept.back().begin(), kept.back().end(), 0);
+    }
+    tail.keep(kept);
+  }
+  if (layer.index) layer.index->entries = std::min(layer.index->entries, tail.entries(0));
+}
+
+std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
+                                      Activity& activity) {
+  const auto layers = static_cast<int64_t>(cache.layers.size());
+  std::vector<LayerContext> contexts;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    contexts.push_back({.layer = layer,
+                        .layers = layers,
+                        .cache = cache.layers[layer],
+                        .activity = activity,
+                        .prompt_tokens = prompt_tokens,
+                        .model = model,
+                        .request = &cache});
+  }
+  return contexts;
+}
+
+std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Activity& activity) {
+  std::vector<LayerContext> contexts =
+      contexts_of(cache, static_cast<int64_t>(prompt.tokens.size()), prompt.model.get(), activity);
+  for (LayerContext& layer : contexts) layer.prompt = prompt.tokens;
+  return contexts;
+}
+
+KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
+  KvCache cache = prompt.cache.clone();
+  std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
+  // What the last queries attended to in a prompt that a device has read is computed there.
+  const bool asks = cache.twin != nullptr && method.needs().window > 0;
+  const std::unique_ptr<CacheLookup> lookup = asks ? cache.twin->look_up(cache) : nullptr;
+  method.compress_all(contexts, prompt.observations);
+  return cache;
+}
+
+PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
+  if (const Reuser* reuser = method.reuser()) {
+    ReuseMemory own;
+    ReuseMemory& memory = prompt.memory ? *prompt.memory : own;
+    prime(model, prompt.tokens, prompt.layout, *reuser, memory);
+    ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *reuser, memory);
+    activity.tokens_reused += reused.record.reused;
+    const double seconds = reused.record.total_s;
+    return {.cache = std::move(reused.cache),
+            .logits = std::move(reused.logits),
+            .reuse = std::move(reused.record),
+            .seconds = seconds};
+  }
+  if (method.pruner() != nullptr) {
+    PrunedPrompt pruned = prune_prompt(model, prompt, method, activity);
+    return {
+        .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
+  }
+  if (const PromptAttention* own = prompt_attention(method)) {
+    return read_prompt(model, prompt, method, own->prompt_pass(), activity);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  KvCache cache = compress_prompt(prompt, method, activity);
+  return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};
+}
+
+}  // namespace kvarena

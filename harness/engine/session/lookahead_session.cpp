@@ -1,0 +1,56 @@
+#include "harness/engine/session/lookahead_session.h"
+
+#include <chrono>
+
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/request_meter.h"
+#include "harness/engine/session/selection_meter.h"
+
+namespace kvarena {
+
+void LookaheadSession::Hooks::after_observe(LayerCache& cache) {
+  if (guesses > 0) cache.tail().truncate(cache.tail().entries(0) - guesses);
+}
+
+LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, const Method& method,
+                                   SessionOptions options)
+    : model_config_(&model.config()),
+      cache_([&] {
+        const auto start = std::chrono::steady_clock::now();
+        KvCache cache = compress_prompt(prompt, method, activity);
+        compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        return cache;
+      }()),
+      model_facts_(prompt.model),
+      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
+      meter_(options.meter),
+      emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
+  if (meter_ != nullptr) meter_->watch(hooks_);
+  resident_bytes = cache_.bytes();
+  note_bytes(*this, cache_);
+  traffic_so_far_ = activity.traffic;
+  emitter_.emit(*this, prompt.logits);
+}
+
+SequencePass LookaheadSession::next_pass() {
+  fed_ = {tokens.back()};
+  const bool room = cache_.length + 2 <= model_config_->max_position;
+  if (guess_ && room) fed_.push_back(*guess_);
+  hooks_.guesses = guess_ ? static_cast<int64_t>(fed_.size()) - 1 : 1;
+  // The first pass prepares for a step and is none.
+  AttentionHooks* const hooks = meter_ != nullptr && guess_ ? static_cast<AttentionHooks*>(meter_) : &hooks_;
+  return {.tokens = fed_, .cache = &cache_, .hooks = hooks, .logits = LogitsRows::all};
+}
+
+void LookaheadSession::consume(std::span<const float> logits) {
+  const auto vocab = static_cast<size_t>(model_config_->vocab_size);
+  cache_.length -= hooks_.guesses;
+  if (ended_by(*this, hooks_.failure())) return;
+  const auto position = static_cast<uint64_t>(cache_.length) + 1;
+  const bool preparing = !guess_;
+  guess_ = sample(logits.last(vocab), emitter_.sampling(), position);
+  if (!preparing) emitter_.emit(*this, logits.first(vocab));
+  note_pass(*this, cache_, traffic_so_far_);
+}
+
+}  // namespace kvarena

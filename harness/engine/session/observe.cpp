@@ -1,0 +1,163 @@
+#include "harness/engine/session/observe.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "kernels/attention_sums/attention_sums.h"
+#include "kernels/common/parallel.h"
+
+namespace kvarena {
+
+PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size,
+                               Rotation rotation)
+    : needs_(needs),
+      prompt_tokens_(prompt_tokens),
+      hidden_size_(hidden_size),
+      back_rotation_(std::move(rotation)),
+      seen_(static_cast<size_t>(layers)) {
+  for (const Tap tap : needs.taps) tapped_.push_back(tapped_layer(tap, layers));
+  for (LayerObservations& seen : seen_) {
+    seen.entries = prompt_tokens;
+    seen.window = std::min(needs.window, prompt_tokens);
+    for (const int64_t left_out : needs.query_moments) seen.query_moments.push_back({.left_out = left_out});
+    for (const auto& each : needs.statistics) seen.statistics.push_back({.id = each->id(), .width = each->width()});
+  }
+}
+
+HookReach PromptObserver::reach() const {
+  const bool reads = needs_.prompt_attention || !needs_.statistics.empty();
+  const bool looks = needs_.window > 0 || needs_.hidden || !needs_.query_moments.empty() || !needs_.taps.empty();
+  return reads || looks ? HookReach::rows : HookReach::nothing;
+}
+
+std::vector<LayerObservations> PromptObserver::take() {
+  for (LayerObservations& seen : seen_) {
+    for (QueryMoments& moments : seen.query_moments) finish_moments(moments);
+  }
+  return std::move(seen_);
+}
+
+void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
+                                 const float* lse) {
+  const int64_t first = prompt_tokens_ - seen.window;  // position of the window's first query
+  const int64_t row = shape.q_heads * shape.head_dim;
+  for (int64_t t = std::max<int64_t>(0, first - queries.position); t < queries.q_len; ++t) {
+    const float* q = queries.q + t * queries.q_stride;
+    seen.window_queries.insert(seen.window_queries.end(), q, q + row);
+    seen.window_lse.insert(seen.window_lse.end(), lse + t * shape.q_heads, lse + (t + 1) * shape.q_heads);
+  }
+}
+
+kernels::AttentionReader* PromptObserver::reader(int64_t layer, const LayerCache& cache, const LayerQueries& queries) {
+  if (!needs_.prompt_attention && needs_.statistics.empty()) return nullptr;
+  layer_ = layer;
+  position_ = queries.position;
+  const LayerShape& shape = cache.shape();
+  LayerObservations& seen = seen_[layer];
+  if (needs_.prompt_attention) seen.prompt_attention.resize(static_cast<size_t>(shape.q_heads * prompt_tokens_), 0.0F);
+  for (GatheredStatistic& each : seen.statistics) {
+    each.sums.resize(static_cast<size_t>(shape.kv_heads * each.width * prompt_tokens_), 0.0F);
+  }
+  threads_ = kernels::thread_count();
+  return this;
+}
+
+void PromptObserver::read(const kernels::AttentionRows& rows) {
+  const auto start = std::chrono::steady_clock::now();
+  LayerObservations& seen = seen_[layer_];
+  if (needs_.prompt_attention) {
+    float* const sums = seen.prompt_attention.data() + rows.kv_head * rows.group * prompt_tokens_;
+    kernels::add_probabilities(rows, sums, prompt_tokens_);
+  }
+  for (size_t i = 0; i < needs_.statistics.size(); ++i) {
+    const auto size = static_cast<size_t>(needs_.statistics[i]->width() * prompt_tokens_);
+    const auto sums = std::span(seen.statistics[i].sums).subspan(static_cast<size_t>(rows.kv_head) * size, size);
+    needs_.statistics[i]->add({.rows = rows, .layer = layer_, .position = position_ + rows.first_token}, sums);
+  }
+  reading_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count() / threads_;
+}
+
+std::vector<kernels::QuerySum> PromptObserver::only_sums() {
+  LayerObservations& seen = seen_[layer_];
+  std::vector<kernels::QuerySum> sums;
+  if (needs_.prompt_attention)
+    sums.push_back({.what = kernels::ProbabilitySum{}, .data = seen.prompt_attention.data(), .stride = prompt_tokens_});
+  for (size_t i = 0; i < needs_.statistics.size(); ++i) {
+    const std::optional<kernels::SumOfQueries> what = needs_.statistics[i]->in_words(layer_, prompt_tokens_);
+    if (!what) return {};
+    sums.push_back({.what = *what, .data = seen.statistics[i].sums.data(), .stride = prompt_tokens_});
+  }
+  return sums;
+}
+
+void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
+  const auto start = std::chrono::steady_clock::now();
+  observe(seen_[layer], cache.shape(), queries, lse);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void PromptObserver::observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
+                             const float* lse) {
+  if (seen.window > 0) keep_window(seen, shape, queries, lse);
+  for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, back_rotation_, queries);
+  if (needs_.hidden) {
+    seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
+  }
+}
+
+void PromptObserver::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
+  if (std::ranges::find(tapped_, layer) == tapped_.end()) return;
+  const auto start = std::chrono::steady_clock::now();
+  seen_[layer].residual.insert(seen_[layer].residual.end(), rows, rows + count * hidden_size);
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
+  return {.layer = layer,
+          .layers = layers_,
+          .cache = cache,
+          .activity = *activity_,
+          .prompt_tokens = prompt_tokens_,
+          .model = model_,
+          .request = cache_};
+}
+
+HookReach MethodHooks::reach() const { return method_->reach(); }
+
+void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
+  cache_ = &cache;
+  RequestContext request{.cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_};
+  if (!failure_.empty()) return;
+  try {
+    method_->read_tokens(request, tokens);
+    method_->before_layers(request, static_cast<int64_t>(tokens.size()));
+  } catch (const UserError& error) {
+    failure_ = error.what();
+  }
+}
+
+void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
+  if (!failure_.empty()) return;
+  LayerContext view = context(layer, cache);
+  try {
+    method_->select(view, queries);
+  } catch (const UserError& error) {
+    failure_ = error.what();
+  }
+}
+
+void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
+  cache.view.reset();
+  if (!failure_.empty()) return;
+  LayerContext view = context(layer, cache);
+  try {
+    method_->observe(view, queries, lse);
+    after_observe(cache);
+    method_->settle(view);
+  } catch (const UserError& error) {
+    failure_ = error.what();
+  }
+}
+
+}  // namespace kvarena

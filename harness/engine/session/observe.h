@@ -1,0 +1,89 @@
+#pragma once
+// What watches the attention of a pass: the observer of a prompt, and the adapter that lets a method act on decode
+// passes.
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "harness/cache/layer_cache.h"
+#include "harness/engine/session/query_moments.h"
+#include "harness/method/method.h"
+
+namespace kvarena {
+
+/// Fills LayerObservations while a prompt is processed, chunk by chunk.
+class PromptObserver final : public AttentionHooks, private kernels::AttentionReader {
+ public:
+  PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
+
+  [[nodiscard]] HookReach reach() const override;
+  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
+                                                 const LayerQueries& queries) override;
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
+  [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
+  /// What was seen, once the whole prompt went by.
+  [[nodiscard]] std::vector<LayerObservations> take();
+  /// Time spent on it so far; of what threads did side by side while they attended, their mean.
+  [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }
+
+ private:
+  void read(const kernels::AttentionRows& rows) override;
+  [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override;
+  void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
+  void observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
+
+  Needs needs_;
+  int64_t prompt_tokens_;
+  int64_t hidden_size_;
+  BackRotation back_rotation_;
+  std::vector<int64_t> tapped_;  // layers
+  std::vector<LayerObservations> seen_;
+  double seconds_ = 0;
+  std::atomic<int64_t> reading_ns_ = 0;
+  // Of the pass under way.
+  int64_t layer_ = 0;
+  int64_t position_ = 0;
+  int64_t threads_ = 1;
+};
+
+/// Lets a method select before, and observe and settle after each layer's attention. A UserError that the method throws
+/// is kept, and it is asked nothing more: the pass goes on for the other requests in it.
+class MethodHooks : public AttentionHooks {
+ public:
+  /// `model` must outlive the hooks.
+  MethodHooks(const Method& method, Activity& activity, int64_t layers, int64_t prompt_tokens, const ModelFacts* model)
+      : method_(&method),
+        activity_(&activity),
+        layers_(layers),
+        prompt_tokens_(prompt_tokens),
+        model_(model),
+        wants_hidden_(method.needs().step_hidden) {}
+
+  [[nodiscard]] HookReach reach() const override;
+  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
+  [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
+  /// What the method threw, empty while all is well.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ protected:
+  /// Between observe() and settle().
+  virtual void after_observe(LayerCache& /*cache*/) {}
+
+ private:
+  [[nodiscard]] LayerContext context(int64_t layer, LayerCache& cache) const;
+
+  const Method* method_;
+  Activity* activity_;
+  int64_t layers_;
+  int64_t prompt_tokens_;
+  const ModelFacts* model_;
+  bool wants_hidden_;
+  std::string failure_;
+  KvCache* cache_ = nullptr;  // of the pass under way
+};
+
+}  // namespace kvarena

@@ -1,0 +1,40 @@
+#include "harness/engine/session/plain_session.h"
+
+#include "harness/engine/session/packing.h"
+#include "harness/engine/session/request_meter.h"
+#include "harness/engine/session/selection_meter.h"
+#include "harness/engine/reuse/deviation.h"
+
+namespace kvarena {
+
+PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options)
+    : state_(state_after_prompt(model, prompt, method, activity)),
+      model_facts_(prompt.model),
+      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
+      meter_(options.meter),
+      emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
+  if (meter_ != nullptr) meter_->watch(hooks_);
+  compress_seconds = state_.seconds;
+  reuse = state_.reuse;
+  if (reuse && prompt.cache.length == state_.cache.length) {
+    deviation = layer_deviations(prompt.cache, state_.cache, state_.cache.length);
+  }
+  resident_bytes = state_.cache.bytes();
+  note_bytes(*this, state_.cache);
+  bits_per_number = packed_size(state_.cache).bits_per_number();
+  traffic_so_far_ = activity.traffic;
+  emitter_.emit(*this, state_.logits);
+}
+
+SequencePass PlainSession::next_pass() {
+  AttentionHooks* const hooks = meter_ != nullptr ? static_cast<AttentionHooks*>(meter_) : &hooks_;
+  return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = hooks, .logits = LogitsRows::last};
+}
+
+void PlainSession::consume(std::span<const float> logits) {
+  if (ended_by(*this, hooks_.failure())) return;
+  emitter_.emit(*this, logits);
+  note_pass(*this, state_.cache, traffic_so_far_);
+}
+
+}  // namespace kvarena

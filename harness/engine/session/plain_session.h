@@ -1,0 +1,29 @@
+#pragma once
+// Decoding one token a pass on the method's cache.
+
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/emitter.h"
+#include "harness/engine/session/observe.h"
+#include "harness/engine/session/session.h"
+
+namespace kvarena {
+
+class PlainSession final : public Session {
+ public:
+  PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);
+
+  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
+  [[nodiscard]] SequencePass next_pass() override;
+  void consume(std::span<const float> logits) override;
+  [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }
+
+ private:
+  PromptState state_;
+  std::shared_ptr<const ModelFacts> model_facts_;
+  MethodHooks hooks_;
+  SelectionMeter* meter_;  // null when nothing is measured
+  Emitter emitter_;
+  Traffic traffic_so_far_;
+};
+
+}  // namespace kvarena

@@ -1,0 +1,80 @@
+#pragma once
+// The prompt, once: a full cache, the first logits, and what methods asked to observe.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/cache/layer_cache.h"
+#include "harness/method/method.h"
+#include "harness/model/transformer.h"
+#include "harness/engine/reuse/reuse_prompt.h"
+
+namespace kvarena {
+
+class PromptObserver;
+
+/// A prompt's full prefill. Methods start from clones of its cache, so that judging one more method costs its decoding
+/// alone.
+struct Prefill {
+  std::vector<int32_t> tokens;
+  KvCache cache;
+  std::vector<float> logits;                    // [vocab_size], of the first new token
+  std::vector<LayerObservations> observations;  // [layers]
+  std::shared_ptr<const ModelFacts> model;
+  double seconds = 0;
+  double observe_seconds = 0;           // of these, what methods asked to observe took
+  PromptLayout layout;                  // as far as the caller knows; set after the prefill
+  std::shared_ptr<ReuseMemory> memory;  // what methods that reuse entries share; null: each primes one of its own
+};
+
+/// A prompt that nobody has computed yet: what a method that reuses entries starts from when no other method needs the
+/// full cache. Throws as prefill() does.
+[[nodiscard]] Prefill unread_prompt(Transformer& model, std::span<const int32_t> tokens,
+                                    std::shared_ptr<const ModelFacts> facts = nullptr);
+
+/// Prompt tokens in one pass, unless said otherwise.
+inline constexpr int64_t kPrefillChunk = 512;
+
+/// A prompt on its way through the model, so that its chunks can share passes with other requests. The result does not
+/// depend on how it is cut, bit for bit.
+class PromptRun {
+ public:
+  /// `facts` says what methods may know of the model (model_facts.h); without it they learn what the weights alone
+  /// tell. Throws UserError when the prompt is empty or longer than the model's window. The model must outlive the run.
+  PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
+            std::shared_ptr<const ModelFacts> facts = nullptr);
+  /// The same from a cache of the prompt's first begun.length tokens on; at least one must follow. Only what follows is
+  /// observed. Throws UserError also where rotations depend on the prompt's length.
+  PromptRun(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts,
+            KvCache begun);
+  ~PromptRun();
+
+  /// Tokens that have not been through the model.
+  [[nodiscard]] int64_t remaining() const;
+  /// The next `count` tokens. The run must stay where it is until consume().
+  [[nodiscard]] SequencePass next_pass(int64_t count);
+  /// Takes the pass's logits: one row when the prompt ended with it, none otherwise.
+  void consume(std::span<const float> logits);
+  /// What the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a time,
+  /// and throws UserError when the window has no room for them. The model must outlive what observed its output
+  /// projection.
+  [[nodiscard]] Prefill finish(int64_t chunk = kPrefillChunk);
+  /// Bytes that the cache holds now.
+  [[nodiscard]] int64_t bytes() const { return result_.cache.bytes(); }
+
+ private:
+  Transformer* model_;
+  Needs needs_;
+  Prefill result_;
+  std::unique_ptr<PromptObserver> observer_;
+  int64_t done_ = 0;  // tokens in passes so far, the one under way included
+};
+
+/// The whole prompt by itself, in chunks of at most `chunk` tokens, which bounds activation memory. Takes and throws
+/// what PromptRun does.
+[[nodiscard]] Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
+                              int64_t chunk = kPrefillChunk, std::shared_ptr<const ModelFacts> facts = nullptr);
+
+}  // namespace kvarena

@@ -1,0 +1,19 @@
+#pragma once
+// What a decoding session reports of its cache after each pass.
+
+#include "harness/cache/layer_cache.h"
+#include "harness/engine/session/session.h"
+
+namespace kvarena {
+
+/// Notes what every tier holds of the cache now; `beside`: bytes on the device of the session's other caches.
+void note_bytes(Session& session, const KvCache& cache, int64_t beside = 0);
+/// Notes the pass's traffic. `before`: the session's traffic as it was before the pass; it is brought up to date.
+void note_traffic(Session& session, Traffic& before);
+/// Notes the pass's traffic, and the bytes and peaks of every tier. `before`: the session's traffic as it was before
+/// the pass; it is brought up to date.
+void note_pass(Session& session, const KvCache& cache, Traffic& before);
+/// Ends a session as failed when its method threw in the pass. Returns whether it did.
+bool ended_by(Session& session, const std::string& failure);
+
+}  // namespace kvarena

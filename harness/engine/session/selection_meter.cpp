@@ -1,0 +1,188 @@
+#include "harness/engine/session/selection_meter.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "harness/cache/indexed_segment.h"
+#include "harness/cache/replaced_view.h"
+
+namespace kvarena {
+namespace {
+
+std::vector<int32_t> held(const LayerCache& cache, int64_t kv_head) {
+  std::vector<int32_t> all;
+  for (const auto& segment : cache.segments()) {
+    const std::vector<int32_t> part = segment->positions(kv_head);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+/// Positions that a view lists, of the tail or of slots of a layer that lies behind the device.
+std::vector<int32_t> listed(const LayerShape& shape, const IndexedSegment& view, int64_t q_head) {
+  std::vector<int32_t> positions;
+  const int64_t kv_head = q_head / shape.group();
+  for (const int32_t entry : view.selected(q_head)) positions.push_back(view.base().position(kv_head, entry));
+  return positions;
+}
+
+int64_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  std::vector<int32_t> both;
+  std::ranges::set_intersection(a, b, std::back_inserter(both));
+  return static_cast<int64_t>(both.size());
+}
+
+/// What any query head of a group attends to, ascending: one list a kv head of one a query head.
+std::vector<std::vector<int32_t>> by_kv_head(const std::vector<std::vector<int32_t>>& lists, const LayerShape& shape) {
+  std::vector<std::vector<int32_t>> united(static_cast<size_t>(shape.kv_heads));
+  for (int64_t head = 0; head < shape.q_heads; ++head) {
+    std::vector<int32_t> both;
+    std::ranges::set_union(united[head / shape.group()], lists[head], std::back_inserter(both));
+    united[head / shape.group()] = std::move(both);
+  }
+  return united;
+}
+
+double mean_length(const std::vector<std::vector<int32_t>>& lists) {
+  size_t total = 0;
+  for (const auto& list : lists) total += list.size();
+  return static_cast<double>(total) / static_cast<double>(lists.size());
+}
+
+}  // namespace
+
+SelectionMeter::SelectionMeter(const KvCache& prompt) : last_(prompt.layers.size()), layer_sums_(prompt.layers.size()) {
+  for (const LayerCache& layer : prompt.layers) {
+    full_.push_back(std::make_unique<EntrySegment>(layer.shape(), ledger_));
+    full_.back()->append_entries(layer.tail(), 0, layer.tail().entries(0));
+  }
+}
+
+void SelectionMeter::follow(const KvCache& full, int64_t before, int64_t count) {
+  for (size_t layer = 0; layer < full_.size(); ++layer) {
+    full_[layer]->truncate(before - full_[layer]->position(0, 0));
+    full_[layer]->append_entries(full.layers[layer].tail(), before, count);
+  }
+}
+
+SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, int64_t all) {
+  const LayerShape& shape = cache.shape();
+  Lists lists;
+  if (cache.view == nullptr && cache.entries(0) == all) return lists;
+  const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
+  const auto* replaced = dynamic_cast<const ReplacedView*>(cache.view.get());
+  for (int64_t head = 0; head < shape.q_heads; ++head) {
+    const int64_t kv_head = head / shape.group();
+    lists.push_back(view != nullptr         ? listed(shape, *view, head)
+                    : replaced != nullptr   ? replaced->exact_positions(kv_head)
+                    : cache.view != nullptr ? cache.view->positions(kv_head)
+                                            : held(cache, kv_head));
+  }
+  return lists;
+}
+
+/// The full keys get the entry of the pass's first query, whatever was appended for guesses before.
+void SelectionMeter::append_newest(int64_t layer, const LayerCache& cache, const LayerQueries& queries) {
+  const LayerShape& shape = cache.shape();
+  EntrySegment& full = *full_[layer];
+  full.truncate(queries.position - full.position(0, 0));
+  std::vector<float> keys(static_cast<size_t>(shape.kv_heads * shape.head_dim));
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    const int64_t newest = cache.tail().entries(head) - queries.q_len;
+    cache.tail().read_some(head, newest, 1, keys.data() + head * shape.head_dim, nullptr, shape.head_dim);
+  }
+  // Values do not decide what is attended.
+  full.append(keys.data(), keys.data(), 1, shape.kv_heads * shape.head_dim, queries.position);
+}
+
+double SelectionMeter::covered(int64_t layer, const LayerQueries& first, const Lists& attended) {
+  if (attended.empty()) return 1;
+  const EntrySegment& full = *full_[layer];
+  const LayerShape& shape = full.shape();
+  std::vector<float> out(static_cast<size_t>(shape.q_heads * shape.head_dim));
+  std::vector<float> max(static_cast<size_t>(shape.q_heads));
+  std::vector<float> sum(max.size());
+  std::vector<float> lse(max.size());
+  kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
+  kernels::init_attention(state, 1, shape.q_heads, shape.head_dim);
+  full.attend(first, /*causal=*/true, state);
+  kernels::finish_attention(state, 1, shape.q_heads, shape.head_dim, lse.data());
+  const int64_t n = full.entries(0);
+  std::vector<float> probabilities(static_cast<size_t>(shape.q_heads * n), 0.0F);
+  full.add_probabilities(first, /*causal=*/true, lse.data(), probabilities.data(), n);
+  double total = 0;
+  const int32_t origin = full.position(0, 0);
+  for (int64_t head = 0; head < shape.q_heads; ++head) {
+    for (const int32_t position : attended[head]) {
+      if (position <= first.position) total += probabilities[head * n + position - origin];
+    }
+  }
+  return std::clamp(total / static_cast<double>(shape.q_heads), 0.0, 1.0);
+}
+
+void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, Lists now, int64_t position) {
+  const int64_t entry_bytes = shape.entry_bytes() / shape.kv_heads;
+  Lists& before = last_[layer];
+  if (!now.empty()) {
+    selected_ = true;
+    now = by_kv_head(now, shape);
+    for (auto& list : now) std::erase_if(list, [&](int32_t entry) { return entry >= position; });
+  }
+  const bool first = steps_.empty();
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    const int64_t there = full_[layer]->entries(0) - 1;
+    const int64_t wanted = now.empty() ? there : static_cast<int64_t>(now[head].size());
+    const int64_t had = before.empty() ? wanted
+                        : now.empty()  ? static_cast<int64_t>(before[head].size())
+                                       : shared(before[head], now[head]);
+    if (first ? !now.empty() : !before.empty() || !now.empty()) {
+      step_.loaded_bytes += (first ? wanted : wanted - had) * entry_bytes;
+      if (!first && wanted > 0) {
+        step_.overlap += static_cast<double>(had) / static_cast<double>(wanted);
+        ++overlaps_;
+      }
+    }
+    // What the query's own entry was is an old entry of the next step, and it was attended.
+    if (!now.empty()) now[head].push_back(static_cast<int32_t>(position));
+  }
+  before = std::move(now);
+}
+
+void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
+  method_->before_attention(layer, cache, queries);
+  append_newest(layer, cache, queries);
+  Lists lists = attended(cache, full_[layer]->entries(0) + queries.q_len - 1);
+  const LayerQueries first{.q = queries.q, .q_len = 1, .q_stride = queries.q_stride, .position = queries.position};
+  const double hit = covered(layer, first, lists);
+  if (layer == 0) {
+    step_ = {.hit_rate = 0};
+    overlaps_ = 0;
+  }
+  step_.hit_rate += hit;
+  layer_sums_[layer] += hit;
+  const bool all = lists.empty() || dynamic_cast<const ReplacedView*>(cache.view.get()) != nullptr;
+  step_.attended += all ? static_cast<double>(full_[layer]->entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
+  // Entries that were dropped are not there to be loaded: only a view selects.
+  if (cache.view == nullptr) lists.clear();
+  note_selection(layer, cache.shape(), std::move(lists), queries.position);
+}
+
+void SelectionMeter::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
+  method_->after_attention(layer, cache, queries, lse);
+  if (layer + 1 < static_cast<int64_t>(full_.size())) return;
+  step_.hit_rate /= static_cast<double>(full_.size());
+  step_.attended /= static_cast<double>(full_.size());
+  step_.overlap =
+      overlaps_ > 0 ? step_.overlap / static_cast<double>(overlaps_) : std::numeric_limits<double>::quiet_NaN();
+  steps_.push_back(step_);
+}
+
+std::vector<double> SelectionMeter::layer_hit_rates() const {
+  std::vector<double> means = layer_sums_;
+  for (double& mean : means) mean /= static_cast<double>(std::max<size_t>(1, steps_.size()));
+  return means;
+}
+
+}  // namespace kvarena

@@ -1,0 +1,107 @@
+#pragma once
+// One request under one method: a state machine that says what to feed next and takes the logits back, so that many
+// requests share one ragged forward pass.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/engine/session/prefill.h"
+#include "harness/method/method.h"
+#include "harness/model/sampling.h"
+
+namespace kvarena {
+
+/// When generation ends.
+struct StopRule {
+  int64_t max_new_tokens = 64;
+  std::vector<int32_t> stop_tokens;  // end-of-sequence ids and single-token stops
+  /// Called with all new tokens after each; true ends generation (stop strings). Not asked while teacher forcing.
+  std::function<bool(std::span<const int32_t> tokens)> stop_when;
+};
+
+enum class FinishReason { running, stop, length, failed };
+[[nodiscard]] const char* to_string(FinishReason reason);
+
+/// One draft-and-verify round: tokens drafted, tokens of them accepted, tokens emitted (accepted + 1 unless cut).
+struct VerifyRound {
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  int64_t emitted = 0;
+};
+
+/// Bytes of a session's caches at one moment.
+struct TierBytes {
+  int64_t device = 0;
+  int64_t host = 0;
+  int64_t disk = 0;
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  [[nodiscard]] virtual bool finished() const = 0;
+  /// What this session wants in the next pass. Spans stay valid until consume().
+  [[nodiscard]] virtual SequencePass next_pass() = 0;
+  /// Takes the pass's logits, [rows, vocab_size] as asked for.
+  virtual void consume(std::span<const float> logits) = 0;
+  /// Bytes of all its caches, now.
+  [[nodiscard]] virtual int64_t held_bytes() const = 0;
+
+  /// New tokens, the stop token included when one was met.
+  std::vector<int32_t> tokens;
+  FinishReason finish = FinishReason::running;
+  std::string failure;  // why the method could not go on; finish is `failed` then
+  Activity activity;
+  std::vector<VerifyRound> rounds;    // of verification methods
+  double bits_per_number = 0;         // of what codecs hold of the cache after the prompt; 0 where they hold nothing
+  int64_t resident_bytes = 0;         // of the method's cache right after the prompt
+  int64_t peak_bytes = 0;             // at most, while this session lived
+  int64_t peak_host_bytes = 0;        // of the cache on the host, at most
+  int64_t peak_disk_bytes = 0;        // on the disk
+  std::vector<TierBytes> tier_bytes;  // after the prompt, then after each pass of its cache or round
+  std::vector<Traffic> traffic;       // of each pass that moved something
+  double compress_seconds = 0;        // from full cache, or from entries of earlier prompts, to the method's
+  std::optional<ReuseRecord> reuse;   // of methods that reuse entries
+  /// [layers], of such a method's prompt from the full cache (harness/engine/reuse/deviation.h), where that is at hand.
+  std::vector<double> deviation;
+};
+
+class SelectionMeter;
+class Tokenizer;
+
+/// Called with each emitted token's logits [vocab_size], in order; `step` 0 is the token after the prompt.
+using LogitsSink = std::function<void(int64_t step, std::span<const float> logits)>;
+
+struct SessionOptions {
+  StopRule stop;
+  SamplingSettings sampling;  // greedy by default
+  /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them.
+  std::optional<std::vector<int32_t>> forced;
+  LogitsSink on_logits;
+  /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
+  const Tokenizer* tokenizer = nullptr;
+  /// Of a verifier with a drafter(): where its full cache lies between verifications (verify_session.h).
+  std::optional<Tier> park;
+  /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
+  /// the session.
+  SelectionMeter* meter = nullptr;
+};
+
+/// Starts `method` from a clone of the prompt's cache, compresses it, and takes the first token from the prompt's
+/// logits. The method must outlive the session.
+[[nodiscard]] std::unique_ptr<Session> start_session(Transformer& model, const Prefill& prompt, const Method& method,
+                                                     SessionOptions options);
+
+/// Runs sessions to their ends, all of them in shared passes. What a session computes does not depend on the others:
+/// one whose method throws a UserError in a pass ends as failed, the others go on. `on_pass` is called after every pass
+/// with its duration.
+void run_together(Transformer& model, std::span<Session* const> sessions,
+                  const std::function<void(double seconds)>& on_pass = {});
+
+}  // namespace kvarena

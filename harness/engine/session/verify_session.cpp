@@ -1,0 +1,230 @@
+#include "harness/engine/session/verify_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/request_meter.h"
+#include "harness/engine/draft/stored_draft.h"
+#include "harness/method/registry.h"
+
+namespace kvarena {
+namespace {
+
+std::unique_ptr<Method> verified_method(const Verifier& verifier) {
+  const std::string spec = verifier.verified_cache();
+  return spec.empty() ? nullptr : make_method(nlohmann::json::parse(spec), "verified cache");
+}
+
+}  // namespace
+
+VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier,
+                             SessionOptions options)
+    : model_(&model),
+      verifier_(&verifier),
+      history_(prompt.tokens),
+      target_(verified_method(verifier)),
+      model_facts_(prompt.model),
+      full_(target_ ? compress_prompt(prompt, *target_, activity) : prompt.cache.clone()),
+      meter_(options.meter),
+      emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())),
+      sampler_(verifier.draft_sampling(), emitter_.sampling()) {
+  const std::optional<Tier> tier = emitter_.options().park;
+  KVARENA_ASSERT(!tier || !verifier.drafter().empty(), "a cache is parked while another one drafts");
+  const auto start = std::chrono::steady_clock::now();
+  source_ = make_draft_source(
+      model, prompt, verifier, sampler_,
+      {.full = &full_, .activity = &activity, .meter = meter_, .tokenizer = emitter_.options().tokenizer});
+  compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (tier) {
+    parked_.emplace(full_, model_facts_->tiers, *tier);
+    reload_.emplace(*parked_);
+  }
+  resident_bytes = full_bytes() + source_->resident_bytes();
+  note_round();
+  history_.push_back(emitter_.emit(*this, prompt.logits));
+  if (!finished()) begin_round();
+}
+
+VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier,
+                             KvCache compressed, SessionOptions options)
+    : model_(&model),
+      verifier_(verifier),
+      history_(std::move(prompt)),
+      full_(model.make_cache()),
+      absent_(true),
+      meter_(nullptr),
+      emitter_(std::move(options), static_cast<int64_t>(history_.size())),
+      sampler_(verifier == nullptr ? DraftSampling::coupled : verifier->draft_sampling(), emitter_.sampling()),
+      source_(std::make_unique<StoredDraft>(std::move(compressed), sampler_)) {
+  full_.length = full_.prompt_length = static_cast<int64_t>(history_.size()) - 1;
+  resident_bytes = source_->resident_bytes();
+  note_round();
+  begin_round();
+}
+
+void VerifySession::take_full(KvCache prompt) {
+  const int64_t since = full_.length - prompt.length;
+  for (size_t layer = 0; layer < prompt.layers.size() && since > 0; ++layer) {
+    prompt.layers[layer].tail().append_entries(full_.layers[layer].tail(), absent_ ? 0 : prompt.length, since);
+  }
+  prompt.length = full_.length;
+  full_ = std::move(prompt);
+  absent_ = false;
+}
+
+void VerifySession::drop_full() {
+  KvCache since = model_->make_cache();
+  for (size_t layer = 0; layer < since.layers.size(); ++layer) {
+    const int64_t before = full_.prompt_length;
+    since.layers[layer].tail().append_entries(full_.layers[layer].tail(), before, full_.length - before);
+  }
+  since.length = full_.length;
+  since.prompt_length = full_.prompt_length;
+  full_ = std::move(since);
+  absent_ = true;
+}
+
+void VerifySession::stop_drafting() {
+  source_->end_drafting();
+  verifier_ = nullptr;
+}
+
+/// Tokens of a round.
+int64_t VerifySession::draft_limit() const {
+  if (verifier_ == nullptr) return 0;
+  if (parked_) return std::numeric_limits<int64_t>::max();
+  return absent_ ? verifier_->draft_length() : verifier_->draft_room(full_.layers.front().tail().entries(0));
+}
+
+void VerifySession::begin_round() {
+  // A round emits at most drafted + 1 tokens and feeds as many.
+  const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
+  const int64_t limit = std::min({draft_limit(), room, emitter_.remaining(*this) - 1});
+  const int64_t length = verifier_ == nullptr ? 0 : verifier_->draft_length();
+  source_->begin({.history = history_,
+                  .limit = std::max<int64_t>(0, limit),
+                  .room = room,
+                  .passes = parked_ ? std::numeric_limits<int64_t>::max() : length});
+}
+
+SequencePass VerifySession::next_pass() {
+  if (source_->wants_pass()) return source_->next_pass();
+  KVARENA_ASSERT(!absent_, "a verification before its cache");
+  fed_ = {history_.back()};
+  for (const Draft& draft : source_->drafts()) fed_.push_back(draft.token);
+  tree_.clear();
+  if (!source_->parents().empty()) {
+    tree_.push_back(-1);  // the newest token, before all drafts
+    for (const int32_t parent : source_->parents()) tree_.push_back(parent + 1);
+  }
+  AttentionHooks* hooks = source_->verification_hooks();
+  if (reload_) {
+    reload_->forward_to(hooks);
+    hooks = &*reload_;
+  }
+  return {.tokens = fed_, .cache = &full_, .hooks = hooks, .logits = LogitsRows::all, .parents = tree_};
+}
+
+void VerifySession::consume(std::span<const float> logits) {
+  if (source_->wants_pass()) {
+    source_->consume(logits);
+    return;
+  }
+  if (reload_ && ended_by(*this, reload_->failure())) return;
+  verify(logits);
+  note_round();
+  peak_bytes = std::max(peak_bytes, full_.ledger->peak(Tier::device) + source_->peak_bytes());
+  if (!finished()) begin_round();
+}
+
+/// The draft that continues `row` with `token`, as a row of the pass; 0 when there is none.
+int32_t VerifySession::accepted_row(int32_t row, int32_t token) const {
+  if (tree_.empty()) {
+    const auto next = static_cast<size_t>(row) + 1;
+    return next < fed_.size() && fed_[next] == token ? row + 1 : 0;
+  }
+  for (size_t next = static_cast<size_t>(row) + 1; next < fed_.size(); ++next) {
+    if (tree_[next] == row && fed_[next] == token) return static_cast<int32_t>(next);
+  }
+  return 0;
+}
+
+void VerifySession::verify(std::span<const float> logits) {
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  const std::vector<Draft>& drafts = source_->drafts();
+  VerifyRound round{.drafted = static_cast<int64_t>(drafts.size())};
+  std::vector<int32_t> rows = {0};  // of the entries that stay
+  while (!finished()) {
+    const auto row = static_cast<size_t>(rows.back());
+    // Of a tree, whoever equals the token that is drawn anyway is accepted: its drafts were not drawn.
+    const bool rejects = sampler_.rejects() && tree_.empty() && row < drafts.size();
+    const int32_t token = emitter_.emit(*this, logits.subspan(row * vocab, vocab), rejects ? &drafts[row] : nullptr);
+    history_.push_back(token);
+    ++round.emitted;
+    const int32_t next = accepted_row(rows.back(), token);
+    if (next == 0) break;
+    ++round.accepted;
+    if (finished()) break;
+    rows.push_back(next);
+  }
+  activity.tokens_drafted += round.drafted;
+  activity.tokens_accepted += round.accepted;
+  rounds.push_back(round);
+
+  const int64_t before = full_.length - static_cast<int64_t>(fed_.size());
+  keep_rows(before, rows);
+  if (target_) settle();
+  std::vector<int32_t> kept;
+  for (const int32_t row : rows) kept.push_back(fed_[row]);
+  source_->commit({.full = full_, .before = before, .tokens = kept, .rows = rows});
+  if (parked_) park(before);
+}
+
+void VerifySession::note_round() {
+  note_bytes(*this, full_, source_->held_bytes());
+  if (parked_) tier_bytes.back().host += parked_->parked_bytes();
+}
+
+void VerifySession::park(int64_t before) {
+  parked_->park(before, activity.traffic);
+  note_traffic(*this, traffic_so_far_);
+  peak_host_bytes = parked_->peak_parked_bytes();
+}
+
+/// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.
+void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  if (before + count == full_.length) return;
+  if (rows.back() + 1 == count) {  // they lie together as it is
+    full_.truncate(before + count);
+    return;
+  }
+  for (LayerCache& layer : full_.layers) {
+    EntrySegment path(layer.shape(), std::make_shared<MemoryLedger>());
+    for (const int32_t row : rows) path.append_entries(layer.tail(), before + row, 1);
+    layer.tail().truncate(before);
+    layer.tail().append_entries(path, 0, count);
+  }
+  full_.length = before + count;
+}
+
+/// What plain decoding does in every pass: here the round's last one is the first after which anything is due.
+void VerifySession::settle() {
+  const auto layers = static_cast<int64_t>(full_.layers.size());
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    LayerContext context{.layer = layer,
+                         .layers = layers,
+                         .cache = full_.layers[layer],
+                         .activity = activity,
+                         .prompt_tokens = full_.prompt_length,
+                         .model = model_facts_.get(),
+                         .request = &full_};
+    target_->settle(context);
+  }
+}
+
+}  // namespace kvarena

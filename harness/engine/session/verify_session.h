@@ -1,0 +1,79 @@
+#pragma once
+// Draft-and-verify rounds: drafts from wherever the verifier takes them, verification on the full cache.
+
+#include <memory>
+
+#include "harness/engine/draft/draft_source.h"
+#include "harness/engine/session/emitter.h"
+#include "harness/engine/session/parked_cache.h"
+#include "harness/engine/session/session.h"
+
+namespace kvarena {
+
+/// Unless drafts are judged by rejection sampling, the emitted tokens are those of plain full-KV decoding with the same
+/// sampling settings, bit for bit: a draft is accepted when it equals the token that the verified logits give at its
+/// position. With rejection sampling they have that distribution. Where the verifier names another cache to verify on,
+/// plain decoding on that cache takes the place of full KV.
+///
+/// With SessionOptions::park its full cache lies behind the device, and others end its rounds: passes draft, as long as
+/// can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
+///
+/// A prompt whose cache lies in a store begins without it: all of it but the last token comes by take_full(), also
+/// while the session drafts, and a pass that verifies needs it there.
+class VerifySession final : public Session {
+ public:
+  VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier, SessionOptions options);
+  /// Without the prompt's cache. Drafts on `compressed`, of the prompt but for its last token; null `verifier`: on
+  /// nothing, every token takes a pass over what take_full() gave.
+  VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier, KvCache compressed,
+                SessionOptions options);
+
+  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
+  [[nodiscard]] SequencePass next_pass() override;
+  void consume(std::span<const float> logits) override;
+  [[nodiscard]] int64_t held_bytes() const override { return full_bytes() + source_->held_bytes(); }
+
+  /// Null unless its full cache is parked.
+  [[nodiscard]] ParkedCache* parked() { return parked_ ? &*parked_ : nullptr; }
+  [[nodiscard]] bool can_draft() const { return !finished() && source_->wants_pass(); }
+  void end_drafting() { source_->end_drafting(); }
+
+  /// Of a session that began without its prompt's cache: whether that is there.
+  [[nodiscard]] bool has_full() const { return !absent_; }
+  /// It came; entries of later tokens follow it. In the place of one that is there, too.
+  void take_full(KvCache prompt);
+  /// It goes; entries of later tokens stay.
+  void drop_full();
+  /// The present round is the last that drafts.
+  void stop_drafting();
+
+ private:
+  void begin_round();
+  void verify(std::span<const float> logits);
+  [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
+  void keep_rows(int64_t before, std::span<const int32_t> rows);
+  void settle();
+  void park(int64_t before);
+  void note_round();
+  [[nodiscard]] int64_t draft_limit() const;
+  [[nodiscard]] int64_t full_bytes() const { return parked_ ? parked_->device_bytes() : full_.bytes(); }
+
+  Transformer* model_;
+  const Verifier* verifier_;                       // null: nothing is drafted
+  std::vector<int32_t> history_;                   // prompt and emitted tokens; the last one is in no cache
+  std::unique_ptr<Method> target_;                 // whose cache is verified on; null for full KV
+  std::shared_ptr<const ModelFacts> model_facts_;  // for it
+  KvCache full_;                                   // or what target_ makes of it; without the prompt while absent_
+  bool absent_ = false;
+  SelectionMeter* meter_;  // null when nothing is measured
+  Emitter emitter_;
+  DraftSampler sampler_;
+  std::unique_ptr<DraftSource> source_;
+  std::optional<ParkedCache> parked_;  // whose device side full_ is
+  std::optional<ReloadHooks> reload_;
+  Traffic traffic_so_far_;
+  std::vector<int32_t> fed_;   // tokens of the verification under way
+  std::vector<int32_t> tree_;  // their parents where drafts are a tree
+};
+
+}  // namespace kvarena

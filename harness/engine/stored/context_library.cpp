@@ -1,0 +1,125 @@
+#include "harness/engine/stored/context_library.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/engine/stored/stored_cache.h"
+
+namespace kvarena::stored {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using storage::Form;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Needs needs_of(std::span<const CacheForm> forms) {
+  Needs needs;
+  for (const CacheForm& form : forms) {
+    if (form.method) needs = combine(needs, form.method->needs());
+  }
+  return needs;
+}
+
+void check_forms(std::span<const CacheForm> forms) {
+  KVARENA_ASSERT(!forms.empty(), "a library of no forms");
+  for (const CacheForm& form : forms) {
+    const std::string problem = form.method ? storing_problem(*form.method) : "";
+    if (!problem.empty()) throw UserError(fmt::format("form \"{}\": {}", form.label, problem));
+  }
+}
+
+}  // namespace
+
+std::vector<Form> sized_forms(const Prefill& prompt, std::span<const CacheForm> forms) {
+  std::vector<Form> sized;
+  for (const CacheForm& form : forms) {
+    const auto bytes = static_cast<int64_t>(store_cache(prompt, form.method.get()).size());
+    sized.push_back({.method = form.label, .keep = form.keep, .bytes = bytes});
+  }
+  return sized;
+}
+
+ContextLibrary::ContextLibrary(Transformer& model, std::shared_ptr<const ModelFacts> facts,
+                               std::vector<CacheForm> forms, LibraryPlace place, const storage::Policy& policy)
+    : model_(&model),
+      facts_(std::move(facts)),
+      forms_((check_forms(forms), std::move(forms))),
+      needs_(needs_of(forms_)),
+      store_(std::move(place.tiers), std::move(place.hierarchy), place.folder, policy,
+             [this](const std::string& key, const Form& form) { return make(key, form); }) {}
+
+const CacheForm& ContextLibrary::form_of(const Form& form) const {
+  const auto found = std::ranges::find_if(
+      forms_, [&](const CacheForm& known) { return known.label == form.method && known.keep == form.keep; });
+  KVARENA_ASSERT(found != forms_.end(), fmt::format("no form \"{}\" that keeps {}", form.method, form.keep));
+  return *found;
+}
+
+std::vector<std::byte> ContextLibrary::make(const std::string& key, const Form& form) const {
+  const Context& context = contexts_.at(key);
+  KVARENA_ASSERT(context.prompt != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
+  return store_cache(*context.prompt, form_of(form).method.get());
+}
+
+void ContextLibrary::put(const std::string& key, Context& context, double now, int64_t accesses) {
+  store_.put(key, context.profile, now, accesses);
+  if (forms_.size() == 1) context.prompt.reset();  // no other form will be asked for
+}
+
+void ContextLibrary::add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
+                         std::optional<std::vector<Form>> profile, int64_t accesses) {
+  KVARENA_ASSERT(!contexts_.contains(key), fmt::format("context \"{}\" twice", key));
+  Context& context = contexts_[key];
+  context.tokens = prompt->tokens;
+  context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
+  context.prompt = std::move(prompt);
+  put(key, context, now, accesses);
+}
+
+void ContextLibrary::add(const std::string& key, std::vector<int32_t> tokens, double now,
+                         std::optional<std::vector<Form>> profile) {
+  add(key, std::make_shared<const Prefill>(prefill(*model_, tokens, needs_, kPrefillChunk, facts_)), now,
+      std::move(profile));
+}
+
+Recalled ContextLibrary::recall(const std::string& key) {
+  Context& context = contexts_.at(key);
+  const auto start = Clock::now();
+  if (const auto fetched = store_.get(key)) {
+    const double load = seconds_since(start);
+    const auto arrived = Clock::now();
+    KvCache cache = restore_cache(*model_, *facts_, form_of(fetched->form).method.get(), fetched->bytes);
+    return {.cache = std::move(cache),
+            .tier = fetched->tier,
+            .form = fetched->form,
+            .load_s = load,
+            .restore_s = seconds_since(arrived)};
+  }
+  const double load = seconds_since(start);
+  const auto absent = Clock::now();
+  context.prompt = std::make_shared<const Prefill>(prefill(*model_, context.tokens, needs_, kPrefillChunk, facts_));
+  ++recomputed_;
+  return {.cache = context.prompt->cache.clone(),
+          .tier = std::nullopt,
+          .form = {.bytes = context.prompt->cache.bytes()},
+          .load_s = load,
+          .compute_s = seconds_since(absent)};
+}
+
+void ContextLibrary::used(const std::string& key, double now) {
+  if (store_.lookup(key)) return store_.use(key, now);
+  Context& context = contexts_.at(key);
+  if (context.prompt) put(key, context, now);  // otherwise it was lost after recall(): the next one computes it
+}
+
+void ContextLibrary::reprofile(const std::string& key, std::vector<Form> profile) {
+  Context& context = contexts_.at(key);
+  context.profile = std::move(profile);
+  if (store_.lookup(key)) store_.profile(key, context.profile);
+}
+
+}  // namespace kvarena::stored

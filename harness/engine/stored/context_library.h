@@ -1,0 +1,97 @@
+#pragma once
+// Contexts and their caches over tiers: prefilled once, compressed, stored, and brought back for requests to begin
+// with.
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/storage/context_store.h"
+#include "harness/engine/session/prefill.h"
+
+namespace kvarena::stored {
+
+/// One way to hold a context: as a method leaves it.
+struct CacheForm {
+  std::string label;                     // of the method and its settings, "" for the uncompressed cache
+  double keep = 1;                       // share that it keeps, as it says itself
+  std::shared_ptr<const Method> method;  // null: the uncompressed cache
+};
+
+/// Where contexts lie, see ContextStore.
+struct LibraryPlace {
+  std::vector<storage::StoreTier> tiers;
+  storage::HierarchyPtr hierarchy;
+  std::filesystem::path folder;
+};
+
+/// A context's cache, ready for the tokens that follow.
+struct Recalled {
+  KvCache cache;
+  std::optional<Tier> tier;  // where it lay; nothing when it was computed anew
+  storage::Form form;      // that it lay in; when it was computed anew, the uncompressed one
+  double load_s = 0;         // until its bytes were there
+  double restore_s = 0;      // from bytes to a cache
+  double compute_s = 0;      // of the prefill that was needed because it was not there
+};
+
+/// For one thread at a time. Model and policy must outlive it.
+class ContextLibrary {
+ public:
+  /// `forms`: what a policy chooses from, one at least; a context comes in the first. Throws UserError as ContextStore
+  /// does, and when a form's caches cannot be stored.
+  ContextLibrary(Transformer& model, std::shared_ptr<const ModelFacts> facts, std::vector<CacheForm> forms,
+                 LibraryPlace place, const storage::Policy& policy);
+
+  /// Prefills a context under a new key. `profile`: its forms with what is known of them, in the order of forms();
+  /// without it they are made to know their sizes, and all count as equally good.
+  void add(const std::string& key, std::vector<int32_t> tokens, double now,
+           std::optional<std::vector<storage::Form>> profile = {});
+  /// The same of a prompt that was prefilled already, with what the methods of the forms need. `accesses`: how often
+  /// the context has been used already, its coming counted.
+  void add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
+           std::optional<std::vector<storage::Form>> profile = {}, int64_t accesses = 1);
+
+  /// The cache of a context that was added. Whatever the store has lost is computed anew and is stored again by the
+  /// next used().
+  [[nodiscard]] Recalled recall(const std::string& key);
+  /// A recalled context was used at `now`, on a clock that only goes forward: contexts move as the policy wants.
+  void used(const std::string& key, double now);
+  /// Another profile of a context, and all contexts placed anew where the policy does that.
+  void reprofile(const std::string& key, std::vector<storage::Form> profile);
+  void rearrange() { store_.rearrange(); }
+
+  /// What all forms need observed of a prompt.
+  [[nodiscard]] const Needs& needs() const { return needs_; }
+  [[nodiscard]] const std::vector<CacheForm>& forms() const { return forms_; }
+  [[nodiscard]] storage::ContextStore& store() { return store_; }
+  [[nodiscard]] const storage::ContextStore& store() const { return store_; }
+  /// Contexts that were computed anew because the store had lost them.
+  [[nodiscard]] int64_t recomputed() const { return recomputed_; }
+
+ private:
+  struct Context {
+    std::vector<int32_t> tokens;
+    std::vector<storage::Form> profile;
+    std::shared_ptr<const Prefill> prompt;  // null where no form can be asked for any more
+  };
+  [[nodiscard]] std::vector<std::byte> make(const std::string& key, const storage::Form& form) const;
+  [[nodiscard]] const CacheForm& form_of(const storage::Form& form) const;
+  void put(const std::string& key, Context& context, double now, int64_t accesses = 1);
+
+  Transformer* model_;
+  std::shared_ptr<const ModelFacts> facts_;
+  std::vector<CacheForm> forms_;
+  Needs needs_;
+  std::map<std::string, Context> contexts_;
+  storage::ContextStore store_;
+  int64_t recomputed_ = 0;
+};
+
+/// Forms as a policy sees them, in their order: sizes from making each of `prompt`, quality 1.
+[[nodiscard]] std::vector<storage::Form> sized_forms(const Prefill& prompt, std::span<const CacheForm> forms);
+
+}  // namespace kvarena::stored

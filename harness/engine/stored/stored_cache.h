@@ -1,0 +1,29 @@
+#pragma once
+// A context's cache at rest: what a method leaves of it as bytes, and the cache that those bytes are.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/engine/session/prefill.h"
+#include "harness/method/method.h"
+
+namespace kvarena {
+
+/// Why caches of `method` cannot be stored, "" when they can. Stored are the entries that a dropping method keeps, in
+/// the cache's own type, and the stream of a codec for caches at rest; not what is packed for attention, nor what goes
+/// on acting while decoding.
+[[nodiscard]] std::string storing_problem(const Method& method);
+
+/// What `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with storing_problem(),
+/// and when the prompt was observed without what the method needs.
+[[nodiscard]] std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method);
+
+/// The cache whose bytes store_cache() gave for the same model and method; what it holds has the same bits as what the
+/// method leaves in memory, and the prompt's next token follows. Throws UserError on bytes that are cut or name another
+/// shape.
+[[nodiscard]] KvCache restore_cache(const Transformer& model, const ModelFacts& facts, const Method* method,
+                                    std::span<const std::byte> bytes);
+
+}  // namespace kvarena

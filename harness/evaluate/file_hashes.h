@@ -1,0 +1,24 @@
+#pragma once
+// SHA-256 of files that decide numbers, without reading a large checkpoint again for every plan.
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace kvarena::evaluate {
+
+/// Remembers hashes by path, size and time of change, in memory and in a file that may be lost or unwritable without
+/// harm.
+class FileHashes {
+ public:
+  explicit FileHashes(std::filesystem::path memory);
+
+  /// Hexadecimal. Throws UserError naming a file that cannot be read.
+  [[nodiscard]] std::string of(const std::filesystem::path& file);
+
+ private:
+  std::filesystem::path memory_;
+  std::map<std::string, std::string> known_;  // "path size time" -> hash
+};
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,65 @@
+#pragma once
+// A config's model entry as something that turns samples into requests and requests into answers.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "datasets/token_counter.h"
+#include "harness/engine/model_facts.h"
+#include "harness/experiment/config.h"
+#include "harness/evaluate/request.h"
+#include "harness/model/open_model.h"
+#include "harness/model/transformer.h"
+
+namespace kvarena::evaluate {
+
+/// The tokenizer as data sets use it.
+class ModelTokens final : public TokenCounter {
+ public:
+  explicit ModelTokens(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
+    return tokenizer_->encode(text, {.add_special = false});
+  }
+  [[nodiscard]] std::string decode(std::span<const int32_t> ids) const override { return tokenizer_->decode(ids); }
+  [[nodiscard]] int64_t leading_special_tokens() const override;
+
+ private:
+  const Tokenizer* tokenizer_;
+};
+
+/// Headers and vocabulary are read at once, weights when transformer() is first called.
+class LoadedModel {
+ public:
+  /// `home` is the cache folder that relative model paths start from. Throws UserError when the model is absent, with
+  /// a word on how to get it. `machine`: the memory behind the device, for its requests.
+  LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
+              std::shared_ptr<const storage::Hierarchy> machine);
+
+  [[nodiscard]] const ModelConfig& config() const { return opened_.config; }
+  [[nodiscard]] const OpenedModel& opened() const { return opened_; }
+  [[nodiscard]] const TokenCounter& tokens() const { return tokens_; }
+  [[nodiscard]] const ChatTemplate& chat_template() const { return template_; }
+  [[nodiscard]] Transformer& transformer();
+  /// As Transformer::lost().
+  [[nodiscard]] std::string lost() const { return transformer_ ? transformer_->lost() : ""; }
+  /// What methods may know of it; valid as long as this object.
+  [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
+
+  /// Template, answer prefix and stop rule applied. Throws UserError when prompt and answer do not fit the window.
+  [[nodiscard]] Request request(const Sample& sample, const experiment::EngineSettings& engine,
+                                std::vector<std::string> metrics) const;
+
+ private:
+  experiment::ModelEntry entry_;
+  std::filesystem::path file_;
+  OpenedModel opened_;
+  ChatTemplate template_;
+  ModelTokens tokens_;
+  std::filesystem::path fitted_folder_;
+  std::shared_ptr<const storage::Hierarchy> machine_;
+  std::unique_ptr<Transformer> transformer_;
+  std::shared_ptr<const ModelFacts> facts_;
+};
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,260 @@
+#include "harness/evaluate/quality.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "harness/engine/session/session.h"
+#include "harness/evaluate/describe.h"
+#include "harness/evaluate/token_overlap.h"
+#include "metrics/distribution/acceptance.h"
+#include "metrics/distribution/divergence.h"
+#include "metrics/registry.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::Verdict;
+using nlohmann::json;
+
+/// What full KV answers, with the logits of every step.
+struct Reference {
+  std::vector<int32_t> tokens;
+  std::vector<std::vector<float>> logits;  // [steps][vocab_size]
+  int64_t bytes = 0;                       // of the prompt's full cache
+};
+
+/// One method on its way through the sample.
+struct Candidate {
+  const Method* method = nullptr;
+  std::unique_ptr<SelectionMeter> meter;  // of the session; null unless the request asks
+  std::unique_ptr<Session> session;
+  std::vector<StepDivergence> steps;  // grows while the fed prefix is the reference's
+  std::string failure;
+  double seconds = 0;
+};
+
+void run_alone(Transformer& model, Session& session) {
+  Session* const one[] = {&session};
+  run_together(model, one);
+}
+
+Reference run_reference(Transformer& model, const Prefill& prompt, const Request& request) {
+  Reference reference;
+  const Method full;  // the base keeps everything
+  SessionOptions options{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer};
+  options.on_logits = [&](int64_t, std::span<const float> row) {
+    reference.logits.emplace_back(row.begin(), row.end());
+  };
+  const auto session = start_session(model, prompt, full, std::move(options));
+  run_alone(model, *session);
+  reference.tokens = session->tokens;
+  reference.bytes = prompt.cache.bytes();
+  return reference;
+}
+
+/// Compares a step with the reference when it continues what is known so far.
+void compare_step(Candidate& candidate, const Reference& reference, int64_t step, std::span<const float> row) {
+  if (step != static_cast<int64_t>(candidate.steps.size()) || step >= static_cast<int64_t>(reference.tokens.size()))
+    return;
+  candidate.steps.push_back(
+      step_divergence(std::span<const float>(reference.logits[step]), row, reference.tokens[step]));
+}
+
+/// Starts a candidate; `forced` feeds the reference's tokens.
+void start(Candidate& candidate, Transformer& model, const Prefill& prompt, const Request& request,
+           const Reference& reference, bool forced) {
+  SessionOptions options{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer};
+  if (forced) options.forced = reference.tokens;
+  options.on_logits = [&candidate, &reference, forced](int64_t step, std::span<const float> row) {
+    const bool same_prefix =
+        forced || step == 0 ||
+        (candidate.session != nullptr &&
+         std::equal(candidate.session->tokens.begin(), candidate.session->tokens.end(), reference.tokens.begin(),
+                    reference.tokens.begin() + std::min<size_t>(step, reference.tokens.size())));
+    if (same_prefix) compare_step(candidate, reference, step, row);
+  };
+  candidate.session.reset();  // its passes read the meter
+  candidate.meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
+  options.meter = candidate.meter.get();
+  candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
+}
+
+/// Runs the candidates that have not failed, beside a request over `neighbour` when that is given. Should one throw,
+/// each is run again by itself, so that only the guilty one pays.
+void run_candidates(std::vector<Candidate*> candidates, Transformer& model, const Prefill& prompt,
+                    const Request& request, const Reference& reference, bool forced,
+                    const Prefill* neighbour = nullptr) {
+  const auto guarded = [&](Candidate& candidate, const auto& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      candidate.failure = error.what();
+    }
+  };
+  for (Candidate* candidate : candidates) {
+    guarded(*candidate, [&] { start(*candidate, model, prompt, request, reference, forced); });
+  }
+  std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->failure.empty(); });
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    std::vector<Session*> sessions;
+    const Method full;
+    std::unique_ptr<Session> beside;
+    if (neighbour != nullptr) {
+      beside = start_session(model, *neighbour, full, {.stop = {.max_new_tokens = request.stop.max_new_tokens}});
+      sessions.push_back(beside.get());
+    }
+    for (Candidate* candidate : candidates) sessions.push_back(candidate->session.get());
+    run_together(model, sessions);
+    for (Candidate* candidate : candidates) candidate->failure = candidate->session->failure;
+  } catch (const std::exception&) {
+    for (Candidate* candidate : candidates) {
+      if (!forced) candidate->steps.clear();
+      guarded(*candidate, [&] {
+        start(*candidate, model, prompt, request, reference, forced);
+        run_alone(model, *candidate->session);
+        candidate->failure = candidate->session->failure;
+      });
+    }
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
+}
+
+/// `full_answer`: what full KV answered, for metrics that compare with it.
+void add_scores(results::SampleResult& result, const Request& request, const std::string& full_answer) {
+  const json extras = json::parse(request.sample->extras);
+  const std::vector<std::string> full = {full_answer};
+  for (const std::string& id : request.metrics) {
+    const MetricEntry& metric = find_metric(id);
+    const MetricScore score = score_sample(
+        metric, {result.prediction, metric.against_full_cache ? full : request.sample->references, extras});
+    result.values.push_back({.metric = id, .value = score.score, .unit = metric.unit});
+  }
+}
+
+void add_departure(results::SampleResult& result, const std::vector<int32_t>& answer, const Reference& reference) {
+  const auto differ = std::ranges::mismatch(answer, reference.tokens);
+  const bool same = answer == reference.tokens;
+  const double position =
+      same ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(differ.in1 - answer.begin());
+  result.values.push_back({.metric = "exact_match_full", .value = same ? 1.0 : 0.0, .unit = "fraction"});
+  result.values.push_back({.metric = "first_divergence", .value = position, .unit = "tokens"});
+}
+
+void add_rounds(results::SampleResult& result, const Session& session) {
+  if (session.rounds.empty()) return;
+  results::Series drafted{.name = "drafted", .unit = "tokens"};
+  results::Series accepted{.name = "accepted", .unit = "tokens"};
+  AcceptanceSummary total;
+  for (const VerifyRound& round : session.rounds) {
+    ++total.rounds;
+    total.drafted += round.drafted;
+    total.accepted += round.accepted;
+    total.emitted += round.emitted;
+    drafted.values.push_back(static_cast<float>(round.drafted));
+    accepted.values.push_back(static_cast<float>(round.accepted));
+  }
+  result.values.push_back({.metric = "acceptance_rate", .value = total.acceptance_rate(), .unit = "fraction"});
+  result.values.push_back({.metric = "acceptance_length", .value = total.mean_acceptance_length(), .unit = "tokens"});
+  result.values.push_back({.metric = "tokens_per_verify", .value = total.mean_tokens_per_round(), .unit = "tokens"});
+  result.series.push_back(std::move(drafted));
+  result.series.push_back(std::move(accepted));
+}
+
+/// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
+Verdict describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
+  const Session& session = *candidate.session;
+  Verdict verdict;
+  results::SampleResult& result = verdict.result;
+  describe_prompt(result, request);
+  result.output_tokens = static_cast<int64_t>(session.tokens.size());
+  result.prediction = answer_text(request, session.tokens);
+  result.references_json = json(request.sample->references).dump();
+  result.finish_reason = to_string(session.finish);
+  add_activity(result, session.activity);
+  add_scores(result, request, answer_text(request, reference.tokens));
+  add_bytes(result, session, reference.bytes);
+  add_traffic(result, session, request);
+  add_rounds(result, session);
+  add_reuse(result, session);
+  return verdict;
+}
+
+/// Every method freely, then from where it departs along the reference.
+std::vector<Verdict> judge_against(const Reference& reference, Transformer& model, const Prefill& prompt,
+                                   const Request& request, std::span<const JudgedMethod> methods,
+                                   const Prefill* neighbour = nullptr) {
+  std::vector<Candidate> candidates(methods.size());
+  std::vector<Candidate*> free_running;
+  for (size_t i = 0; i < methods.size(); ++i) {
+    candidates[i].method = methods[i].method.get();
+    free_running.push_back(&candidates[i]);
+  }
+  run_candidates(free_running, model, prompt, request, reference, /*forced=*/false, neighbour);
+
+  std::vector<Verdict> verdicts(methods.size());
+  std::vector<std::vector<int32_t>> answers(methods.size());
+  std::vector<Candidate*> departed;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Candidate& candidate = candidates[i];
+    if (!candidate.failure.empty()) continue;
+    verdicts[i] = describe_answer(candidate, request, reference);
+    verdicts[i].result.active = methods[i].reference || candidate.session->activity.acted();
+    answers[i] = candidate.session->tokens;
+    if (candidate.steps.size() < reference.tokens.size()) departed.push_back(&candidate);
+  }
+  run_candidates(departed, model, prompt, request, reference, /*forced=*/true, neighbour);
+
+  TokenOverlaps overlaps(model, request);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    verdicts[i].failure = candidates[i].failure;
+    if (!candidates[i].failure.empty()) continue;
+    add_divergence(verdicts[i].result, candidates[i].steps);
+    add_departure(verdicts[i].result, answers[i], reference);
+    // Along the full-KV continuation too: the last session followed it.
+    if (candidates[i].meter) add_selections(verdicts[i].result, *candidates[i].meter);
+    if (request.token_overlaps) overlaps.add(verdicts[i].result, methods[i]);
+    verdicts[i].result.wall_s = candidates[i].seconds;
+  }
+  return verdicts;
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
+  Needs needs;
+  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
+  std::optional<Prefill> prompt;
+  try {
+    prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
+  } catch (const std::exception& error) {
+    // Somebody's needs cannot be met (a second reading that does not fit the window): halving finds whose.
+    if (methods.size() == 1) return {Verdict{.failure = error.what()}};
+    const size_t half = methods.size() / 2;
+    std::vector<Verdict> verdicts = judge_quality(model, request, methods.first(half));
+    std::ranges::move(judge_quality(model, request, methods.subspan(half)), std::back_inserter(verdicts));
+    return verdicts;
+  }
+  prompt->layout = request.layout;
+  prompt->memory = reuse_memory(request);
+  return judge_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
+}
+
+Verdict judge_noise_floor(Transformer& model, const Request& request, const JudgedMethod& baseline) {
+  const Reference first = [&] {  // its cache is gone before the second is made
+    const Prefill prompt = prefill(model, request.prompt, {});
+    return run_reference(model, prompt, request);
+  }();
+  Prefill again = prefill(model, request.prompt, baseline.method->needs(), kOtherChunk, request.facts);
+  again.layout = request.layout;
+  const auto half = std::span(request.prompt).first((request.prompt.size() + 1) / 2);
+  const Prefill neighbour = prefill(model, half, {}, kOtherChunk);
+  return judge_against(first, model, again, request, std::span(&baseline, 1), &neighbour).front();
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,308 @@
+#include "harness/evaluate/remote_prefix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "datasets/arrivals.h"
+#include "harness/core/error.h"
+#include "harness/engine/serving/prefix_run.h"
+#include "harness/engine/session/request_bytes.h"
+#include "harness/engine/stored/stored_cache.h"
+#include "harness/evaluate/describe.h"
+#include "harness/method/registry.h"
+#include "metrics/statistics.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using cost_model::Path;
+
+constexpr double kMilliseconds = 1e3;
+constexpr double kMebi = 1024.0 * 1024.0;
+/// Of a pass of many requests there are enough after so many tokens.
+constexpr int64_t kPilotTokens = 8;
+
+/// How a method is served.
+struct Served {
+  PrefixUse use = PrefixUse::path;
+  const Verifier* verifier = nullptr;
+  const Method* stored = nullptr;   // whose caches lie in the store, null: full ones alone
+  std::unique_ptr<Method> drafter;  // that `stored` is of a verifier
+  std::vector<Path> paths;
+};
+
+std::vector<Path> allowed(std::span<const Path> paths, const experiment::RemotePrefixSettings& links) {
+  std::vector<Path> list(paths.begin(), paths.end());
+  if (!links.local_decodes) std::erase(list, Path::local);
+  return list;
+}
+
+Served served_by_verifier(const Verifier& verifier, const experiment::RemotePrefixSettings& links) {
+  if (!verifier.auxiliary().empty() || !verifier.verified_cache().empty()) {
+    fail({.place = "remote_prefix",
+          .found = "a verifier with an auxiliary drafter, or on another cache than full KV",
+          .expected = "one whose drafts are a stored cache's alone"});
+  }
+  Served served{.verifier = &verifier};
+  served.drafter = make_method(nlohmann::json::parse(verifier.drafter()), "drafter");
+  served.stored = served.drafter.get();
+  const std::string path = verifier.prefix_path();
+  served.paths =
+      path.empty() ? allowed(cost_model::all_paths, links) : std::vector<Path>{cost_model::path_named(path, "path")};
+  return served;
+}
+
+Served serving_of(const JudgedMethod& judged, const experiment::RemotePrefixSettings& links) {
+  const Method& method = *judged.method;
+  const bool reads = method.reuser() != nullptr && method.reuser()->source() == ReuseSource::nothing;
+  if (reads) return {.use = PrefixUse::recompute};
+  if (method.verifier() != nullptr && !method.verifier()->drafter().empty()) {
+    return served_by_verifier(*method.verifier(), links);
+  }
+  if (judged.reference) return {.paths = allowed(cost_model::plain_paths, links)};
+  const std::string problem = storing_problem(method);
+  if (problem.empty()) return {.use = PrefixUse::compressed, .stored = &method};
+  throw UserError("remote_prefix: " + problem);
+}
+
+/// What is measured before the requests come, over links that take no time.
+struct Pilot {
+  std::vector<int32_t> tokens;  // full KV's
+  double one_s = 0;             // a pass of one request
+  double many_s = 0;            // of as many as a device has room for
+  double acceptance = 1;        // of drafts
+};
+
+class Point {
+ public:
+  Point(Transformer& model, const Request& request, const RemotePrefixTask& task, const Served& served)
+      : model_(&model),
+        task_(&task),
+        served_(&served),
+        stored_(store_prompt(model, request.prompt, served.stored, request.facts)),
+        options_{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer},
+        room_(room()) {
+    pilot_.tokens = run_pilot({{.path = Path::local}}, options_, pilot_.one_s).front().session->tokens;
+    if (served.paths.empty()) return;
+    SessionOptions few = options_;
+    few.stop.max_new_tokens = std::min(few.stop.max_new_tokens, kPilotTokens);
+    (void)run_pilot(std::vector<PrefixRequest>(static_cast<size_t>(room_), {.path = Path::local}), few, pilot_.many_s);
+    if (served.verifier == nullptr) return;
+    double seconds = 0;
+    const Activity drafted =
+        run_pilot({{.path = Path::verify_only_cached}}, options_, seconds).front().session->activity;
+    pilot_.acceptance = std::max(static_cast<double>(drafted.tokens_accepted), 0.5) /
+                        static_cast<double>(std::max<int64_t>(drafted.tokens_drafted, 1));
+  }
+
+  [[nodiscard]] const Pilot& pilot() const { return pilot_; }
+  [[nodiscard]] const StoredPrompt& stored() const { return stored_; }
+
+  /// By Appendix B.2, on this machine.
+  [[nodiscard]] cost_model::RemotePrefixRates rates() const {
+    const double each = pass_seconds_each();
+    const auto cache = static_cast<double>(stored_.full->bytes());
+    const double bandwidth = cache / each;
+    const double weights = std::max(pilot_.one_s - each, 0.0) * bandwidth;
+    cost_model::RemotePrefixSetting setting{.weight_bytes = weights,
+                                            .cache_bytes = cache,
+                                            .memory_bytes = weights + (static_cast<double>(room_) + 0.5) * cache,
+                                            .memory_bandwidth = bandwidth,
+                                            .local_link_bandwidth = task_->links.local_bytes_per_s,
+                                            .remote_link_bandwidth = task_->links.remote_bytes_per_s,
+                                            .local_gpus = task_->links.local_devices,
+                                            .remote_gpus = task_->links.remote_devices,
+                                            .acceptance = std::min(pilot_.acceptance, 1.0),
+                                            .output_tokens = static_cast<int64_t>(pilot_.tokens.size()),
+                                            .rest_bytes = cache,
+                                            .one_device = true};
+    if (stored_.compressed) setting.kept = static_cast<double>(stored_.compressed->bytes()) / cache;
+    if (served_->verifier != nullptr) setting.draft_length = served_->verifier->draft_length();
+    return cost_model::best_rates_at_occupancy(setting, served_->paths, cost_model::SlotTime::wallclock);
+  }
+
+  [[nodiscard]] PrefixRun run(std::span<const PrefixRequest> requests) const {
+    return checked(
+        run_prefixes(*model_, stored_, served_->verifier, options_,
+                     {.local = pool("fast link", task_->links.local_bytes_per_s, task_->links.local_devices),
+                      .remote = pool("slow link", task_->links.remote_bytes_per_s, task_->links.remote_devices)},
+                     requests));
+  }
+
+ private:
+  /// Requests that a device has room for.
+  [[nodiscard]] int64_t room() const {
+    if (!task_->timing.device_mib) return task_->timing.batch;
+    const auto longest = static_cast<int64_t>(stored_.tokens.size()) + options_.stop.max_new_tokens;
+    const double bytes = *task_->timing.device_mib * kMebi;
+    const auto each = full_cache_bytes(*model_, longest);
+    const auto room = static_cast<int64_t>(bytes / static_cast<double>(each));
+    if (room >= 1) return std::min(room, task_->timing.batch);
+    fail({.place = "timing.device_mib",
+          .found = fmt::format("{} bytes", bytes),
+          .expected = fmt::format("room for one full cache of {} bytes", each)});
+  }
+
+  [[nodiscard]] PrefixPool pool(const char* name, double bytes_per_s, int64_t devices) const {
+    return {.link = {.name = name, .bytes_per_s = bytes_per_s}, .devices = devices, .requests = room_};
+  }
+
+  std::vector<PrefixAnswer> run_pilot(const std::vector<PrefixRequest>& requests, const SessionOptions& options,
+                                      double& pass_seconds) const {
+    const PrefixRunSettings free{.local = pool("free", 0, 1), .remote = pool("free", 0, 1)};
+    PrefixRun run = checked(run_prefixes(*model_, stored_, served_->verifier, options, free, requests));
+    pass_seconds = percentile(run.pass_seconds, 50);
+    return std::move(run.answers);
+  }
+
+  static PrefixRun checked(PrefixRun run) {
+    for (const PrefixAnswer& answer : run.answers) {
+      if (!answer.failure.empty()) throw UserError(answer.failure);
+    }
+    return run;
+  }
+
+  /// What one more request adds to a pass.
+  [[nodiscard]] double pass_seconds_each() const {
+    if (room_ == 1) return pilot_.one_s;
+    const auto others = static_cast<double>(room_ - 1);
+    const double most = std::min(pilot_.one_s, pilot_.many_s / static_cast<double>(room_));
+    return std::clamp((pilot_.many_s - pilot_.one_s) / others, 0.01 * most, most);
+  }
+
+  Transformer* model_;
+  const RemotePrefixTask* task_;
+  const Served* served_;
+  StoredPrompt stored_;
+  SessionOptions options_;
+  int64_t room_;
+  Pilot pilot_;
+};
+
+/// By request, in order of arrival.
+std::vector<PrefixRequest> requests_of(const Served& served, const RemotePrefixTask& task,
+                                       const cost_model::RemotePrefixRates& rates) {
+  const auto count = static_cast<size_t>(task.timing.batch);
+  std::vector<PrefixRequest> requests(count, {.use = served.use});
+  if (served.use == PrefixUse::path) {
+    const std::vector<Path> paths = share_out(rates, task.timing.batch);
+    for (size_t i = 0; i < count; ++i) requests[i].path = paths[i];
+  }
+  if (task.links.arrivals_per_s > 0) {
+    const std::vector<double> times = poisson_arrivals(task.links.arrivals_per_s, count, task.seed);
+    for (size_t i = 0; i < count; ++i) requests[i].arrival_s = times[i];
+  }
+  return requests;
+}
+
+/// Values of each repeat, by name, with their units.
+class Repeats {
+ public:
+  void note(const std::string& name, const std::string& unit, double value) {
+    values_[name].push_back(value);
+    units_[name] = unit;
+  }
+
+  void note(const PrefixRun& run, const Pilot& pilot, const experiment::RemotePrefixSettings& links) {
+    const auto requests = static_cast<double>(run.answers.size());
+    double tokens = 0, first = 0, draft = 0, end = 0, gap = 0, same = 0, drafted = 0, accepted = 0;
+    for (const PrefixAnswer& answer : run.answers) {
+      const auto count = static_cast<double>(answer.session->tokens.size());
+      tokens += count;
+      first += answer.first_token_s;
+      draft += answer.first_draft_s;
+      end += answer.end_s;
+      gap += (answer.end_s - answer.first_token_s) / std::max(count - 1, 1.0);
+      same += answer.session->tokens == pilot.tokens ? 1 : 0;
+      drafted += static_cast<double>(answer.session->activity.tokens_drafted);
+      accepted += static_cast<double>(answer.session->activity.tokens_accepted);
+    }
+    note("time_to_first_token_ms", "ms", kMilliseconds * first / requests);
+    if (draft > 0) note("first_draft_ms", "ms", kMilliseconds * draft / requests);
+    note("end_to_end_ms", "ms", kMilliseconds * end / requests);
+    note("inter_token_latency_ms", "ms", kMilliseconds * gap / requests);
+    note("throughput_tokens_per_s", "tokens/s", tokens / run.seconds);
+    note("fast_link_bytes", "bytes", static_cast<double>(run.local.bytes) / requests);
+    note("slow_link_bytes", "bytes", static_cast<double>(run.remote.bytes) / requests);
+    note("slow_link_utilisation", "fraction",
+         run.remote.busy_seconds / run.seconds / static_cast<double>(links.remote_devices));
+    if (run.moving_s > 0) note("transfer_hidden", "fraction", 1 - run.waiting_s / run.moving_s);
+    if (drafted > 0) note("acceptance_rate", "fraction", accepted / drafted);
+    note("exact_match_full", "fraction", same / requests);
+  }
+
+  void give(results::SampleResult& result) const {
+    for (const auto& [name, values] : values_) {
+      result.values.push_back({.metric = name,
+                               .value = percentile(values, 50),
+                               .unit = units_.at(name),
+                               .clock = results::Clock::measured,
+                               .storage = results::Storage::emulated});
+      result.series.push_back({.name = name,
+                               .values = {values.begin(), values.end()},
+                               .unit = units_.at(name),
+                               .clock = results::Clock::measured,
+                               .storage = results::Storage::emulated});
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> values_;
+  std::map<std::string, std::string> units_;
+};
+
+/// How many requests went which way.
+std::string ways(std::span<const PrefixRequest> requests) {
+  nlohmann::json counts = nlohmann::json::object();
+  for (const PrefixRequest& request : requests) {
+    const std::string way = request.use == PrefixUse::path
+                                ? std::string(cost_model::path_names[static_cast<size_t>(request.path)])
+                            : request.use == PrefixUse::compressed ? "compressed"
+                                                                   : "recompute";
+    counts[way] = counts.value(way, 0) + 1;
+  }
+  return nlohmann::json{{"requests_by_path", counts}}.dump();
+}
+
+}  // namespace
+
+experiment::Verdict judge_remote_prefix(Transformer& model, const Request& request, const JudgedMethod& judged,
+                                        const RemotePrefixTask& task) {
+  const Served served = serving_of(judged, task.links);
+  const Point point(model, request, task, served);
+  experiment::Verdict verdict;
+  results::SampleResult& result = verdict.result;
+  cost_model::RemotePrefixRates rates;
+  if (served.use == PrefixUse::path) {
+    rates = point.rates();
+    result.values.push_back({.metric = "planned_tokens_per_s",
+                             .value = rates.tokens_per_second,
+                             .unit = "tokens/s",
+                             .clock = results::Clock::modelled,
+                             .storage = results::Storage::emulated});
+  }
+  const std::vector<PrefixRequest> requests = requests_of(served, task, rates);
+  for (int64_t i = 0; i < task.timing.warmup; ++i) (void)point.run(requests);
+  Repeats repeats;
+  PrefixRun run;
+  for (int64_t i = 0; i < task.timing.repeats; ++i) {
+    run = point.run(requests);
+    repeats.note(run, point.pilot(), task.links);
+  }
+  repeats.give(result);
+  describe_prompt(result, request);
+  const Session& first = *run.answers.front().session;
+  result.output_tokens = static_cast<int64_t>(first.tokens.size());
+  result.prediction = answer_text(request, first.tokens);
+  result.finish_reason = to_string(first.finish);
+  const StoredPrompt& stored = point.stored();
+  result.active = judged.reference || (stored.compressed && stored.compressed->bytes() < stored.full->bytes());
+  result.activity_json = ways(requests);
+  result.peak_bytes["device"] = run.peak_bytes;
+  return verdict;
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,39 @@
+#pragma once
+// A sample as a request to one model: token ids, stop rule, and what its answer is scored by.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "datasets/workload.h"
+#include "harness/engine/session/session.h"
+#include "harness/model/tokenizer/tokenizer.h"
+
+namespace kvarena::evaluate {
+
+struct Request {
+  const Sample* sample = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  std::shared_ptr<const ModelFacts> facts;  // what methods may know of the model
+  std::vector<int32_t> prompt;              // with chat template and answer prefix
+  PromptLayout layout;                      // what of it is prefix, context and question
+  Tier chunk_tier = Tier::device;           // where chunks lie whose entries are reused
+  StopRule stop;
+  SamplingSettings sampling;
+  std::vector<std::string> metrics;  // ids of metrics that score a prediction
+  bool selections = false;           // measure what decoding attends to (metric attention_hit_rate)
+  bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
+};
+
+/// What requests to one model leave for later ones, empty, with chunks on the request's tier. Throws UserError when its
+/// machine has none.
+[[nodiscard]] std::shared_ptr<ReuseMemory> reuse_memory(const Request& request);
+
+/// The answer's text: special tokens skipped, cut before the first stop string.
+[[nodiscard]] std::string answer_text(const Request& request, std::span<const int32_t> tokens);
+
+/// The rule that ends generation at a stop string of the sample.
+[[nodiscard]] StopRule stop_rule(const Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
+                                 int64_t max_new_tokens);
+
+}  // namespace kvarena::evaluate

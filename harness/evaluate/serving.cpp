@@ -1,0 +1,190 @@
+#include "harness/evaluate/serving.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/engine/serving/serving_engine.h"
+#include "harness/evaluate/describe.h"
+#include "harness/evaluate/serving_point.h"
+#include "harness/cost_model/hardware.h"
+#include "metrics/registry.h"
+#include "metrics/statistics.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::ServingSettings;
+using experiment::Verdict;
+using nlohmann::json;
+using serving::Outcome;
+using serving::ServingRun;
+using results::Clock;
+
+constexpr double kMilliseconds = 1e3;
+
+/// One method's requests, served.
+struct Served {
+  ServingRun run;
+  std::vector<std::optional<ServedAnswer>> answers;  // by request
+  std::vector<double> scores;                        // 0 for what was not answered
+  std::vector<int64_t> prompt_tokens;
+  std::vector<int64_t> full_bytes;  // of each prompt's full cache
+};
+
+double score_of(const Request& request, const ServedAnswer& answer) {
+  if (request.metrics.empty()) return 0;
+  const std::string text = answer_text(request, answer.tokens);
+  const json extras = json::parse(request.sample->extras);
+  return score_sample(find_metric(request.metrics.front()), {text, request.sample->references, extras}).score;
+}
+
+Served serve_with(Transformer& model, const ServingTask& task, const Method& method, serving::Load load) {
+  std::vector<ServedRequest> requests;
+  const auto memory = reuse_memory(task.requests.front());
+  for (const Request& request : task.requests) {
+    requests.push_back({.prompt = request.prompt,
+                        .method = &method,
+                        .options = {.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer},
+                        .layout = request.layout,
+                        .memory = memory});
+    if (const Reuser* reuser = method.reuser()) prime(model, request.prompt, request.layout, *reuser, *memory);
+  }
+  serving::BatchSettings batch = batch_settings(task.settings);
+  int64_t reload_bytes = 0;
+  if (has_schedule(method)) {
+    reload_bytes = static_cast<int64_t>(task.settings.reload_share * static_cast<double>(batch.cache_bytes));
+    batch.cache_bytes -= reload_bytes;
+  }
+  ServingEngine engine(model, std::move(requests), task.requests.front().facts, reload_bytes);
+  Served served{.run = serving::serve(std::move(load), engine, batch)};
+  served.run.peak_held_bytes += reload_bytes;
+  for (size_t i = 0; i < task.requests.size(); ++i) {
+    const Request& request = task.requests[i];
+    served.answers.push_back(engine.answer(static_cast<int64_t>(i)));
+    served.scores.push_back(served.answers.back() ? score_of(request, *served.answers.back()) : 0);
+    served.prompt_tokens.push_back(static_cast<int64_t>(request.prompt.size()));
+    served.full_bytes.push_back(engine.full_bytes(static_cast<int64_t>(request.prompt.size())));
+  }
+  return served;
+}
+
+/// The same requests on the described machine, as the real run left them.
+serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served) {
+  const ModelConfig& config = model.config();
+  const auto parameters =
+      static_cast<double>(model.weight_bytes()) / static_cast<double>(kernels::size_of(model.options().weights));
+  std::vector<serving::ModelledRequest> requests;
+  for (size_t i = 0; i < task.requests.size(); ++i) {
+    const auto prompt = static_cast<int64_t>(task.requests[i].prompt.size());
+    const auto full = static_cast<double>(served.full_bytes[i]);
+    serving::ModelledRequest request{.prompt_tokens = prompt, .bytes_per_token = full / static_cast<double>(prompt)};
+    if (const auto& answer = served.answers[i]) {
+      request.output_tokens = static_cast<int64_t>(answer->tokens.size());
+      request.kept = static_cast<double>(answer->resident_bytes) / full;
+    }
+    requests.push_back(request);
+  }
+  return {*task.machine,
+          {.weight_bytes = static_cast<double>(model.weight_bytes()),
+           .flops_per_token = 2 * parameters,
+           .flops_per_entry = 4.0 * static_cast<double>(config.layers * config.q_heads * config.head_dim)},
+          std::move(requests)};
+}
+
+ServingRun run_modelled(const Transformer& model, const ServingTask& task, const Served& served, serving::Load load) {
+  serving::ModelledExecutor executor = modelled_executor(model, task, served);
+  return serving::serve(std::move(load), executor, batch_settings(task.settings));
+}
+
+/// The point's requests as one sample of the cell.
+void describe_point(results::SampleResult& result, const ServingTask& task, const Served& served) {
+  std::string prompts;
+  for (const Request& request : task.requests) {
+    prompts += request.sample->prompt_sha256;
+    result.prompt_tokens += static_cast<int64_t>(request.prompt.size());
+    result.truncated_tokens += request.sample->truncation.tokens_removed;
+  }
+  result.prompt_sha256 = sha256(prompts);
+  result.finish_reason = "served";
+  int64_t refused = 0;
+  for (const serving::Timeline& request : served.run.requests) refused += request.outcome == Outcome::refused;
+  for (const auto& answer : served.answers) {
+    if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
+  }
+  result.wall_s = served.run.busy_seconds;
+  add(result, Clock::none, "served_score", mean_of(served.scores), "fraction");
+  add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(served.run.peak_held_bytes), "bytes");
+  add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
+}
+
+Activity total_activity(const Served& served) {
+  Activity total;
+  for (const auto& answer : served.answers) {
+    if (!answer) continue;
+    total.entries_dropped += answer->activity.entries_dropped;
+    total.entries_packed += answer->activity.entries_packed;
+    total.entries_skipped += answer->activity.entries_skipped;
+    total.tokens_drafted += answer->activity.tokens_drafted;
+    total.tokens_accepted += answer->activity.tokens_accepted;
+    total.tokens_reused += answer->activity.tokens_reused;
+  }
+  return total;
+}
+
+ScoredRun scored(const Served& served, const ServingRun& run, double rate, const Served& reference) {
+  return {.run = run,
+          .rate = rate,
+          .scores = served.scores,
+          .full_scores = reference.scores,
+          .prompt_tokens = served.prompt_tokens};
+}
+
+}  // namespace
+
+std::vector<Verdict> judge_serving(Transformer& model, const ServingTask& task, std::span<const JudgedMethod> methods) {
+  const Method full;  // the base keeps everything
+  const Served reference = serve_with(model, task, full, all_at_once(task.requests.size()));
+  if (const std::string trouble = trouble_of(reference.run); !trouble.empty()) {
+    throw UserError(fmt::format("full KV, which loads are measured by: {}", trouble));
+  }
+  const double capacity = capacity_of(reference.run);
+  const double modelled_capacity =
+      task.machine ? capacity_of(run_modelled(model, task, reference, all_at_once(task.requests.size()))) : 0;
+
+  const ServingPoint point{
+      .settings = task.settings, .requests = task.requests.size(), .point = task.point, .seed = task.seed};
+  std::vector<Verdict> verdicts;
+  for (const JudgedMethod& judged : methods) {
+    Verdict& verdict = verdicts.emplace_back();
+    results::SampleResult& result = verdict.result;
+    double rate = 0;
+    const Served served = serve_with(model, task, *judged.method, load_of(point, capacity, rate));
+    verdict.failure = trouble_of(served.run);
+    if (!verdict.failure.empty()) continue;
+    describe_point(result, task, served);
+    const Activity activity = total_activity(served);
+    add_activity(result, activity);
+    result.active = judged.reference || activity.acted();
+    add_run(result, Clock::measured, task.settings, scored(served, served.run, rate, reference));
+    const bool own_prompts = judged.method->reuser() != nullptr;
+    if (!task.machine || own_prompts || judged.method->verifier() != nullptr || judged.method->looks_ahead()) continue;
+    serving::Load load = load_of(point, modelled_capacity, rate);
+    const ServingRun run = run_modelled(model, task, served, std::move(load));
+    add_run(result, Clock::modelled, task.settings, scored(served, run, rate, reference));
+  }
+  return verdicts;
+}
+
+std::optional<serving::ServingMachine> serving_machine(const std::string& name, const std::filesystem::path& folder) {
+  if (name.empty()) return std::nullopt;
+  const cost_model::Hardware hardware = cost_model::read_hardware(cost_model::find_description(name, folder));
+  return serving::ServingMachine{.memory_bandwidth = hardware.memory_bytes_per_second() * hardware.efficiency.memory,
+                                 .flops = hardware.flop_per_second() * hardware.efficiency.compute,
+                                 .pass_seconds = hardware.efficiency.step_overhead_ms / kMilliseconds};
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,45 @@
+#pragma once
+// Methods under load: requests of one workload that arrive over time, at one point of a sweep.
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "harness/experiment/config.h"
+#include "harness/experiment/judge.h"
+#include "harness/evaluate/quality.h"
+#include "harness/evaluate/request.h"
+#include "harness/engine/serving/load.h"
+#include "harness/engine/serving/modelled_executor.h"
+
+namespace kvarena::evaluate {
+
+/// What a serving cell is judged on. Spans must outlive the judgement.
+struct ServingTask {
+  const experiment::ServingSettings& settings;
+  std::span<const Request> requests;               // of this point alone
+  size_t point = 0;                                // place in settings.load
+  uint64_t seed = 0;                               // of arrival times
+  std::optional<serving::ServingMachine> machine;  // of the modelled clock
+};
+
+/// Full KV first, all requests at once: what it serves a second is the capacity that loads are shares of, and its
+/// answers are what goodput by score is measured by; it warms the machine up as well. Then every method by itself, at
+/// the same arrival times. Each request prefills its own prompt: nothing is cached between requests, but for methods
+/// that reuse entries, whose memory is primed with every request's parts before the first arrives.
+///
+/// Values, on the measured clock, and on the modelled one where a machine is described and the method feeds one token a
+/// step and reads prompts as full KV does: offered_requests_per_s, mean_, p50_, p90_ and p99_ of time_to_first_token_ms
+/// (queueing included), queueing_ms and inter_token_latency_ms, served_tokens_per_s, served_requests_per_s, attainment,
+/// goodput_latency_per_s, goodput_score_per_s; measured only, peak_cache_bytes. The modelled run takes prompts, answers
+/// and kept bytes from the real one. Without a clock: served_score (mean of the workload's first metric),
+/// refused_requests. Series by request: time_to_first_token_ms, queueing_ms.
+[[nodiscard]] std::vector<experiment::Verdict> judge_serving(Transformer& model, const ServingTask& task,
+                                                             std::span<const JudgedMethod> methods);
+
+/// The machine of configs/hardware/<name>.json in `folder`, or of the file `name`, at the shares of its peaks that the
+/// file says programs reach. Nothing for "". Throws UserError naming the machines there are.
+[[nodiscard]] std::optional<serving::ServingMachine> serving_machine(const std::string& name,
+                                                                     const std::filesystem::path& folder);
+
+}  // namespace kvarena::evaluate

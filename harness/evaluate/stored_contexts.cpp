@@ -1,0 +1,224 @@
+#include "harness/evaluate/stored_contexts.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/evaluate/serving_point.h"
+#include "harness/evaluate/stored_executor.h"
+#include "harness/evaluate/stored_point.h"
+#include "harness/method/eviction.h"
+#include "metrics/statistics.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::Verdict;
+using stored::CacheForm;
+using stored::ContextLibrary;
+using serving::Outcome;
+using serving::ServingRun;
+using results::Clock;
+
+constexpr double kMilliseconds = 1e3;
+
+/// Memory, disk and remote as the config describes them.
+stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint& point,
+                               const std::filesystem::path& folder) {
+  const experiment::ContextSettings& s = task.contexts;
+  const double latency = s.remote_latency_ms / kMilliseconds;
+  std::vector<storage::TierSettings> behind(2);
+  behind[0] = {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}};
+  behind[1] = {.tier = Tier::remote,
+               .link = {.name = "remote", .bytes_per_s = s.remote_bytes_per_s, .latency_s = latency}};
+  const auto room = [&](double share) { return static_cast<int64_t>(share * static_cast<double>(point.full_bytes)); };
+  return {.tiers = {{.tier = Tier::host,
+                     .books = {.name = "memory", .capacity = room(s.memory_share), .bandwidth = s.memory_bytes_per_s}},
+                    {.tier = Tier::disk,
+                     .books = {.name = "disk", .capacity = room(s.disk_share), .bandwidth = s.disk_bytes_per_s},
+                     .disk_link = {.name = "disk", .bytes_per_s = s.disk_bytes_per_s}},
+                    {.tier = Tier::remote,
+                     .books = {.name = "remote", .bandwidth = s.remote_bytes_per_s, .latency_s = latency}}},
+          .hierarchy = std::make_shared<const storage::Hierarchy>(behind),
+          .folder = folder};
+}
+
+void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
+  const auto share = [&](std::optional<Tier> tier) {
+    const auto count = std::ranges::count_if(begun, [&](const Begun& one) { return one.tier == tier; });
+    return static_cast<double>(count) / static_cast<double>(begun.size());
+  };
+  add(result, Clock::none, "memory_hits", share(Tier::host), "fraction");
+  add(result, Clock::none, "disk_hits", share(Tier::disk), "fraction");
+  add(result, Clock::none, "remote_hits", share(Tier::remote), "fraction");
+  add(result, Clock::none, "recomputed_contexts", share(std::nullopt), "fraction");
+  std::vector<double> load, restore;
+  for (const Begun& one : begun) {
+    load.push_back(one.load_s);
+    restore.push_back(one.restore_s);
+  }
+  add(result, Clock::measured, "cache_load_ms", mean_of(load) * kMilliseconds, "ms");
+  add(result, Clock::measured, "cache_restore_ms", mean_of(restore) * kMilliseconds, "ms");
+}
+
+/// Where the contexts lie in the end, and in which forms.
+void add_placement(results::SampleResult& result, const ContextLibrary& library) {
+  const storage::TieredContexts& books = library.store().books();
+  add(result, Clock::none, "peak_memory_bytes", static_cast<double>(books.peak(0)), "bytes");
+  add(result, Clock::none, "peak_disk_bytes", static_cast<double>(books.peak(1)), "bytes");
+  std::vector<double> keeps[3];
+  results::Series keep{.name = "context_keep", .unit = "fraction"};
+  results::Series tier{.name = "context_tier", .unit = "tier"};
+  for (const storage::Context& context : books.contexts()) {
+    const double share = context.form(context.at).keep;
+    keeps[context.at.tier].push_back(share);
+    keep.values.push_back(static_cast<float>(share));
+    tier.values.push_back(static_cast<float>(context.at.tier));
+  }
+  if (!keeps[0].empty()) add(result, Clock::none, "keep_in_memory", mean_of(keeps[0]), "fraction");
+  if (!keeps[1].empty()) add(result, Clock::none, "keep_on_disk", mean_of(keeps[1]), "fraction");
+  result.series.push_back(std::move(keep));
+  result.series.push_back(std::move(tier));
+}
+
+/// The point's requests as one sample of the cell; returns what each answer is worth.
+std::vector<double> describe_answers(results::SampleResult& result, const StoredContextsTask& task,
+                                     const StoredPoint& point, const ServingEngine& engine, const ServingRun& run) {
+  std::string prompts;
+  std::vector<double> scores, end_to_end;
+  int64_t refused = 0;
+  results::Series similarity{.name = "answer_similarity", .unit = "fraction"};
+  for (size_t r = 0; r < point.asks.size(); ++r) {
+    const Request& request = request_of(task, point.asks[r]);
+    const auto& answer = engine.answer(static_cast<int64_t>(r));
+    prompts += request.sample->prompt_sha256;
+    result.prompt_tokens += point.prompt_tokens[r];
+    scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
+    similarity.values.push_back(static_cast<float>(scores.back()));
+    refused += run.requests[r].outcome == Outcome::refused ? 1 : 0;
+    if (!answer) continue;
+    result.output_tokens += static_cast<int64_t>(answer->tokens.size());
+    end_to_end.push_back(run.requests[r].token_s.back() - run.requests[r].arrival_s);
+  }
+  result.prompt_sha256 = sha256(prompts);
+  result.finish_reason = "served";
+  result.wall_s = run.busy_seconds;
+  result.series.push_back(std::move(similarity));
+  add_series(result, Clock::measured, "end_to_end_ms", end_to_end);
+  add(result, Clock::none, "served_score", mean_of(scores), "fraction");
+  add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
+  add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(run.peak_held_bytes), "bytes");
+  return scores;
+}
+
+/// A run of whole prompts, or of requests that begin with stored contexts.
+void describe_run(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
+                  const ServingEngine& engine, const ServingRun& run, double rate) {
+  const std::vector<double> scores = describe_answers(result, task, point, engine, run);
+  add_run(result, Clock::measured, task.serving,
+          {.run = run,
+           .rate = rate,
+           .scores = scores,
+           .full_scores = point.full_scores,
+           .prompt_tokens = point.prompt_tokens});
+}
+
+Verdict judge_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, serving::Load load,
+                   double rate) {
+  Verdict verdict;
+  const Method full;
+  ServingEngine engine(model, served_requests(task, point, full), task.facts);
+  const ServingRun run = serving::serve(std::move(load), engine, batch_settings(task.serving));
+  verdict.failure = trouble_of(run);
+  if (!verdict.failure.empty()) return verdict;
+  describe_run(verdict.result, task, point, engine, run, rate);
+  verdict.result.active = true;
+  return verdict;
+}
+
+Verdict judge_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, const Method& method,
+                     const std::filesystem::path& folder, serving::Load load, double rate) {
+  Verdict verdict;
+  const storage::Policy& policy = *method.placement();
+  ContextLibrary library(model, task.facts, forms_of(method, point), place_of(task, point, folder), policy);
+  double now = 0;
+  for (const size_t i : point.before.order) {
+    std::optional<std::vector<storage::Form>> known;
+    if (chooses(method)) known = point.profiles[i];
+    library.add(task.asked[i].id, point.prefills[i], now++, std::move(known), point.before.uses[i]);
+  }
+  library.rearrange();
+  StoredExecutor executor(model, task, point, library, policy);
+  const ServingRun run = serving::serve(std::move(load), executor, batch_settings(task.serving));
+  verdict.failure = trouble_of(run);
+  if (!verdict.failure.empty()) return verdict;
+  describe_run(verdict.result, task, point, executor.engine(), run, rate);
+  add_begun(verdict.result, executor.begun());
+  add_placement(verdict.result, library);
+  add(verdict.result, Clock::none, "reprofiled_contexts", static_cast<double>(executor.reprofiled()), "contexts");
+  verdict.result.active = true;
+  return verdict;
+}
+
+/// A new folder, gone when this is.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::filesystem::path& parent) {
+    std::string name = parent / "kvarena-contexts-XXXXXX";
+    std::error_code error;
+    std::filesystem::create_directories(parent, error);
+    if (error || ::mkdtemp(name.data()) == nullptr) {
+      fail({.place = parent.string(),
+            .found = error ? error.message() : std::strerror(errno),
+            .expected = "a place for a folder of stored contexts",
+            .action = "make it writable or choose another"});
+    }
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+std::vector<Verdict> judge_stored_contexts(Transformer& model, const StoredContextsTask& task,
+                                           std::span<const JudgedMethod> methods) {
+  const ScratchFolder folder(task.folder);
+  const StoredPoint point = read_point(model, task, methods);
+  const ServingPoint load{
+      .settings = task.serving, .requests = point.asks.size(), .point = task.point, .seed = task.seed};
+  std::vector<Verdict> verdicts;
+  for (const JudgedMethod& judged : methods) {
+    double rate = 0;
+    serving::Load arrivals = load_of(load, point.capacity, rate);
+    try {
+      if (judged.method->placement() != nullptr) {
+        verdicts.push_back(judge_policy(model, task, point, *judged.method, folder.path(), std::move(arrivals), rate));
+      } else if (judged.reference) {
+        verdicts.push_back(judge_full(model, task, point, std::move(arrivals), rate));
+      } else {
+        verdicts.push_back({.failure = "it places no contexts: over stored contexts methods are policies, which take a "
+                                       "compression method as \"compress\", or full KV"});
+      }
+    } catch (const std::exception& error) {
+      verdicts.push_back({.failure = error.what()});
+    }
+  }
+  return verdicts;
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,45 @@
+#pragma once
+// Policies that place stored contexts, under load: requests that begin with a context's real cache, wherever it lies.
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "harness/experiment/config.h"
+#include "harness/experiment/judge.h"
+#include "harness/evaluate/asked_context.h"
+#include "harness/evaluate/quality.h"
+
+namespace kvarena::evaluate {
+
+/// How good an answer to a request is beside full KV's, 1 at best.
+using AnswerSimilarity =
+    std::function<double(const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full)>;
+
+struct StoredContextsTask {
+  const experiment::ServingSettings& serving;
+  const experiment::ContextSettings& contexts;
+  std::span<const AskedContext> asked;  // the point's own
+  std::shared_ptr<const ModelFacts> facts;
+  std::filesystem::path folder;  // where a folder for the disk tier is made, and removed
+  AnswerSimilarity similarity;
+  size_t point = 0;   // place in serving.load
+  uint64_t seed = 0;  // of arrival times and of what is asked
+};
+
+/// serving.requests requests over the contexts, asked about by popularity, each the next of the context's test
+/// questions. Full KV first, all requests at once: the capacity that loads are shares of, and the answers that others
+/// are compared with. Then every method at the same arrival times with all contexts stored, as contexts.past_requests
+/// requests by the same popularity left them, and placed anew where a policy does that: a placement policy begins a
+/// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed after the request
+/// that it served has its first token, outside of the clock; profiling anew takes its time on it.
+///
+/// Values as judge_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
+/// memory_hits, disk_hits, remote_hits, recomputed_contexts (shares of requests), cache_load_ms, cache_restore_ms
+/// (means), peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie
+/// there in the end), reprofiled_contexts. Series by request: answer_similarity, end_to_end_ms; by context:
+/// context_keep, context_tier.
+[[nodiscard]] std::vector<experiment::Verdict> judge_stored_contexts(Transformer& model, const StoredContextsTask& task,
+                                                                     std::span<const JudgedMethod> methods);
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,179 @@
+#include "harness/evaluate/stored_point.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "harness/core/error.h"
+#include "harness/core/random.h"
+#include "harness/evaluate/serving_point.h"
+#include "harness/engine/stored/profiler.h"
+#include "harness/method/eviction.h"
+#include "harness/method/registry.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using stored::CacheForm;
+using nlohmann::json;
+using serving::ServingRun;
+
+/// Contexts by popularity, the first one most.
+class Popularity {
+ public:
+  Popularity(size_t contexts, double exponent) {
+    double sum = 0;
+    for (size_t i = 0; i < contexts; ++i) until_.push_back(sum += std::pow(static_cast<double>(i + 1), -exponent));
+  }
+  /// `uniform` in [0, 1).
+  [[nodiscard]] size_t draw(double uniform) const {
+    const auto context = std::ranges::upper_bound(until_, uniform * until_.back()) - until_.begin();
+    return std::min(static_cast<size_t>(context), until_.size() - 1);
+  }
+
+ private:
+  std::vector<double> until_;
+};
+
+/// Of each context its questions in turn.
+std::vector<Ask> asks_of(const StoredContextsTask& task, const Popularity& popularity) {
+  const RandomStream random(task.seed, fmt::format("asked contexts {}", task.point));
+  std::vector<size_t> asked(task.asked.size(), 0);
+  std::vector<Ask> asks;
+  for (uint64_t r = 0; r < static_cast<uint64_t>(task.serving.requests); ++r) {
+    const size_t context = popularity.draw(random.uniform(r));
+    asks.push_back({.context = context, .question = asked[context]++ % task.asked[context].test.size()});
+  }
+  return asks;
+}
+
+AskedBefore asked_before(const StoredContextsTask& task, const Popularity& popularity) {
+  const RandomStream random(task.seed, fmt::format("contexts asked before {}", task.point));
+  AskedBefore before{.uses = std::vector<int64_t>(task.asked.size(), 1), .order = {}};
+  std::vector<int64_t> last(task.asked.size(), -1);
+  for (int64_t r = 0; r < task.contexts.past_requests; ++r) {
+    const size_t context = popularity.draw(random.uniform(static_cast<uint64_t>(r)));
+    ++before.uses[context];
+    last[context] = r;
+  }
+  before.order.resize(task.asked.size());
+  std::iota(before.order.begin(), before.order.end(), size_t{0});
+  std::ranges::stable_sort(before.order, {}, [&](size_t context) { return last[context]; });
+  return before;
+}
+
+/// One method's forms for all contexts alike, or nothing.
+std::optional<CacheForm> compressed_form(const Method& method) {
+  const auto* placing = dynamic_cast<const PlacingMethod*>(&method);
+  if (placing == nullptr || placing->compress_json().empty()) return std::nullopt;
+  return CacheForm{.label = placing->compress_json(),
+                   .keep = json::parse(placing->compress_json()).value("keep", 1.0),
+                   .method = placing->compressor()};
+}
+
+std::vector<CacheForm> configured_forms(const StoredContextsTask& task) {
+  std::vector<CacheForm> forms = {CacheForm{}};
+  for (const experiment::ComponentEntry& entry : task.contexts.forms) {
+    json spec = json::parse(entry.settings_json);
+    spec["name"] = entry.name;
+    forms.push_back({.label = entry.label, .keep = spec.value("keep", 1.0), .method = make_method(spec, entry.label)});
+  }
+  return forms;
+}
+
+stored::Query query_of(const AskedContext& context, const Request& request) {
+  return {.tokens = {request.prompt.begin() + static_cast<std::ptrdiff_t>(context.tokens.size()), request.prompt.end()},
+          .stop = request.stop};
+}
+
+/// Full KV, all requests at once: capacity and reference answers.
+void serve_reference(Transformer& model, const StoredContextsTask& task, StoredPoint& point) {
+  const Method full;
+  ServingEngine engine(model, served_requests(task, point, full), task.facts);
+  const ServingRun run = serving::serve(all_at_once(point.asks.size()), engine, batch_settings(task.serving));
+  if (const std::string trouble = trouble_of(run); !trouble.empty()) {
+    throw UserError(fmt::format("full KV, which loads are measured by: {}", trouble));
+  }
+  point.capacity = capacity_of(run);
+  for (size_t r = 0; r < point.asks.size(); ++r) {
+    const auto& answer = engine.answer(static_cast<int64_t>(r));
+    point.full_answers.push_back(answer ? answer->tokens : std::vector<int32_t>{});
+    point.full_scores.push_back(1);
+    point.prompt_tokens.push_back(static_cast<int64_t>(request_of(task, point.asks[r]).prompt.size()));
+  }
+}
+
+/// Every context once, with what any method wants to see of it; profiled where somebody chooses.
+void read_contexts(Transformer& model, const StoredContextsTask& task, std::span<const JudgedMethod> methods,
+                   StoredPoint& point) {
+  point.forms = configured_forms(task);
+  Needs needs;
+  bool profiled = false;
+  for (const JudgedMethod& judged : methods) {
+    profiled = profiled || chooses(*judged.method);
+    for (const CacheForm& form : forms_of(*judged.method, point)) {
+      if (form.method) needs = combine(needs, form.method->needs());
+    }
+  }
+  for (size_t i = 0; i < task.asked.size(); ++i) {
+    const AskedContext& context = task.asked[i];
+    point.prefills.push_back(
+        std::make_shared<const Prefill>(prefill(model, context.tokens, needs, kPrefillChunk, task.facts)));
+    point.full_bytes += stored::sized_forms(*point.prefills.back(), {{CacheForm{}}}).front().bytes;
+    if (!profiled) continue;
+    std::vector<const Request*> train;
+    for (const Request& request : context.train) train.push_back(&request);
+    point.profiles.push_back(profile(model, task, point, i, train));
+  }
+}
+
+}  // namespace
+
+const Request& request_of(const StoredContextsTask& task, const Ask& ask) {
+  return task.asked[ask.context].test[ask.question];
+}
+
+bool chooses(const Method& method) {
+  return method.placement() != nullptr && method.placement()->chooses_forms() && !compressed_form(method);
+}
+
+std::vector<CacheForm> forms_of(const Method& method, const StoredPoint& point) {
+  if (chooses(method)) return point.forms;
+  const auto one = compressed_form(method);
+  return {one ? *one : CacheForm{}};
+}
+
+std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
+                                     size_t context, std::span<const Request* const> asked) {
+  std::vector<stored::Query> queries;
+  for (const Request* request : asked) queries.push_back(query_of(task.asked[context], *request));
+  return stored::profile_forms(model, *point.prefills[context], point.forms, queries,
+                                [&](size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
+                                  return task.similarity(*asked[i], answer, full);
+                                });
+}
+
+std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const StoredPoint& point,
+                                           const Method& full) {
+  std::vector<ServedRequest> requests;
+  for (const Ask& ask : point.asks) {
+    const Request& request = request_of(task, ask);
+    requests.push_back(
+        {.prompt = request.prompt, .method = &full, .options = {.stop = request.stop, .sampling = request.sampling}});
+  }
+  return requests;
+}
+
+StoredPoint read_point(Transformer& model, const StoredContextsTask& task, std::span<const JudgedMethod> methods) {
+  const Popularity popularity(task.asked.size(), task.contexts.popularity);
+  StoredPoint point{.asks = asks_of(task, popularity), .before = asked_before(task, popularity)};
+  serve_reference(model, task, point);
+  read_contexts(model, task, methods, point);
+  return point;
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,195 @@
+#include "harness/evaluate/timing.h"
+
+#include <chrono>
+
+#include "harness/core/error.h"
+#include "harness/engine/serving/batch_run.h"
+#include "harness/evaluate/describe.h"
+#include "harness/method/prompt_attention.h"
+#include "metrics/statistics.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+constexpr double kMilliseconds = 1e3;
+constexpr double kMebi = 1024.0 * 1024.0;
+
+struct Repeat {
+  double prefill_ms = 0;
+  double observe_ms = 0;
+  double compress_ms = 0;
+  double first_token_ms = 0;
+  std::vector<double> gaps_ms;  // between successive output tokens
+  BatchRun run;
+
+  [[nodiscard]] const Session& first() const { return *run.sessions.front(); }
+};
+
+/// Whether the method's session reads the prompt itself.
+bool reads_prompts(const Method& method) { return method.pruner() != nullptr || prompt_attention(method) != nullptr; }
+
+/// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes or attends
+/// in its own way reads the prompt itself: neither wants a prefill.
+Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
+                     const std::shared_ptr<ReuseMemory>& memory) {
+  if (method.reuser() == nullptr && !reads_prompts(method)) {
+    return prefill(model, request.prompt, method.needs(), kPrefillChunk, request.facts);
+  }
+  Prefill prompt = unread_prompt(model, request.prompt, request.facts);
+  prompt.layout = request.layout;
+  prompt.memory = memory;
+  return prompt;
+}
+
+/// Tokens of one verification round arrive together: the round's time is shared among them.
+Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, const BatchRunSettings& batch,
+                const std::shared_ptr<ReuseMemory>& memory) {
+  using Clock = std::chrono::steady_clock;
+  const auto ms_since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  Repeat repeat;
+  const auto start = Clock::now();
+  const Prefill prompt = start_prompt(model, request, *judged.method, memory);
+  repeat.prefill_ms = prompt.seconds * kMilliseconds;
+  repeat.observe_ms = prompt.observe_seconds * kMilliseconds;
+  double waited_s = 0;  // since the first request's last token
+  size_t seen = 1;
+  repeat.run = run_batch(model, prompt, *judged.method,
+                         {.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer}, batch,
+                         {.started = [&] { repeat.first_token_ms = ms_since(start); },
+                          .passed =
+                              [&](const Session& first, double seconds) {
+                                waited_s += seconds;
+                                const size_t emitted = first.tokens.size() - seen;
+                                if (emitted == 0) return;  // a drafting pass
+                                const double each = waited_s * kMilliseconds / static_cast<double>(emitted);
+                                repeat.gaps_ms.insert(repeat.gaps_ms.end(), emitted, each);
+                                seen += emitted;
+                                waited_s = 0;
+                              }});
+  const Session& session = repeat.first();
+  repeat.compress_ms = session.compress_seconds * kMilliseconds;
+  if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
+  if (reads_prompts(*judged.method)) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
+  for (const auto& each : repeat.run.sessions) {
+    if (!each->failure.empty()) throw UserError(each->failure);
+  }
+  return repeat;
+}
+
+void add(results::SampleResult& result, const std::string& name, const std::vector<double>& values,
+         const std::string& unit, results::Storage storage = results::Storage::real) {
+  if (values.empty()) return;
+  result.values.push_back({.metric = name,
+                           .value = percentile(values, 50),
+                           .unit = unit,
+                           .clock = results::Clock::measured,
+                           .storage = storage});
+  result.series.push_back({.name = name,
+                           .values = {values.begin(), values.end()},
+                           .unit = unit,
+                           .clock = results::Clock::measured,
+                           .storage = storage});
+}
+
+/// Of all requests. What a pass takes for itself, while it runs, counts for those that run at a time.
+int64_t peak_bytes(const BatchRun& run) {
+  int64_t most = 0;
+  for (const auto& session : run.sessions) {
+    most = std::max(most, std::max(session->peak_bytes, session->resident_bytes));
+  }
+  return run.scheduled ? run.peak_bytes : std::max<int64_t>(run.peak_running, 1) * most;
+}
+
+/// What requests in limited memory, and a schedule, have to say of the last repeat.
+void add_batch(results::SampleResult& result, const BatchRun& run, results::Storage storage) {
+  add(result, "concurrent_requests", {static_cast<double>(run.peak_running)}, "requests", storage);
+  if (!run.scheduled) return;
+  double verifying = 0;
+  std::vector<double> milliseconds, bytes;
+  for (const cost_model::ScheduledIteration& pass : run.passes) {
+    if (pass.verifying > 0) verifying += pass.seconds;
+    milliseconds.push_back(pass.seconds * kMilliseconds);
+    bytes.push_back(pass.memory_bytes);
+  }
+  add(result, "link_utilisation", {run.link_busy_seconds / run.seconds}, "fraction", storage);
+  add(result, "verify_share", {verifying / run.seconds}, "fraction", storage);
+  add(result, "late_verifies", {static_cast<double>(run.late_verifies)}, "verifications", storage);
+  add(result, "iteration_ms", milliseconds, "ms", storage);
+  add(result, "iteration_bytes", bytes, "bytes", storage);
+}
+
+}  // namespace
+
+experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
+                                 const experiment::TimingSettings& settings) {
+  const auto memory = reuse_memory(request);
+  if (const Reuser* reuser = judged.method->reuser()) {
+    prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one
+  }
+  BatchRunSettings batch{.requests = settings.batch};
+  if (settings.device_mib) batch.device_bytes = static_cast<int64_t>(*settings.device_mib * kMebi);
+  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, batch, memory);
+
+  std::vector<double> prefill_ms;
+  std::vector<double> observe_ms;
+  std::vector<double> compress_ms;
+  std::vector<double> overhead;
+  std::vector<double> load_ms;
+  std::vector<double> score_ms;
+  std::vector<double> align_ms;
+  std::vector<double> first_token_ms;
+  std::vector<double> gap_ms;
+  std::vector<double> throughput;
+  Repeat repeat;
+  for (int64_t i = 0; i < settings.repeats; ++i) {
+    repeat = run_once(model, request, judged, batch, memory);
+    if (const auto& reuse = repeat.first().reuse) {
+      load_ms.push_back(reuse->load_s * kMilliseconds);
+      score_ms.push_back(reuse->score_s * kMilliseconds);
+      align_ms.push_back(reuse->align_s * kMilliseconds);
+    }
+    prefill_ms.push_back(repeat.prefill_ms);
+    compress_ms.push_back(repeat.compress_ms);
+    if (judged.method->reuser() == nullptr && judged.method->pruner() == nullptr) {
+      observe_ms.push_back(repeat.observe_ms);
+      overhead.push_back((repeat.observe_ms + repeat.compress_ms) / (repeat.prefill_ms - repeat.observe_ms));
+    }
+    first_token_ms.push_back(repeat.first_token_ms);
+    if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
+    gap_ms.push_back(percentile(repeat.gaps_ms, 50));
+    throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) * static_cast<double>(settings.batch) /
+                         repeat.run.seconds);
+  }
+
+  const Session& session = repeat.first();
+  experiment::Verdict verdict;
+  results::SampleResult& result = verdict.result;
+  result.prompt_sha256 = request.sample->prompt_sha256;
+  result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  result.truncated_tokens = request.sample->truncation.tokens_removed;
+  result.output_tokens = static_cast<int64_t>(session.tokens.size());
+  result.prediction = answer_text(request, session.tokens);
+  result.finish_reason = to_string(session.finish);
+  result.active = judged.reference || session.activity.acted();
+  result.peak_bytes["device"] = peak_bytes(repeat.run);
+  if (session.peak_host_bytes > 0) result.peak_bytes["host"] = settings.batch * session.peak_host_bytes;
+  if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = settings.batch * session.peak_disk_bytes;
+  add_traffic(result, session, request);
+  add(result, "prefill_ms", prefill_ms, "ms");
+  const results::Storage storage = storage_of(session, request);
+  add(result, "observe_ms", observe_ms, "ms");
+  add(result, "compress_ms", compress_ms, "ms", storage);
+  add(result, "compression_overhead", overhead, "fraction", storage);
+  add(result, "load_ms", load_ms, "ms", storage);
+  add(result, "score_ms", score_ms, "ms", storage);
+  add(result, "align_ms", align_ms, "ms", storage);
+  add(result, "time_to_first_token_ms", first_token_ms, "ms", storage);
+  add(result, "inter_token_latency_ms", gap_ms, "ms", storage);
+  add(result, "throughput_tokens_per_s", throughput, "tokens/s", storage);
+  if (settings.device_mib) add_batch(result, repeat.run, storage);
+  return verdict;
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,43 @@
+#pragma once
+// How far two readings of a prompt agree on which of its tokens matter: two models', or two layers'. Wen et al. 2026
+// (SpecCache), Figure 3.
+
+#include <optional>
+#include <vector>
+
+#include "harness/evaluate/quality.h"
+#include "harness/method/reuser.h"
+#include "harness/model/transformer.h"
+
+namespace kvarena::evaluate {
+
+/// Share of a prompt's tokens that counts as important in the figure.
+inline constexpr double kImportantShare = 0.2;
+
+/// Jaccard similarity of the `share` most important tokens of the target's first layer with those of each of its
+/// layers, [layers]; the first is 1.
+[[nodiscard]] std::vector<double> first_layer_overlaps(const Speculation& target, double share);
+
+/// The same of the tokens that the last thirds of two models' layers call important. The speculative model's choice is
+/// taken to the target's tokens, of which it may be more than the share.
+[[nodiscard]] double overlap_with_target(const Speculation& speculative, const Speculation& target, double share);
+
+/// Of one request; the target reads its prompt when the first method is asked for.
+class TokenOverlaps {
+ public:
+  /// Both must outlive it.
+  TokenOverlaps(Transformer& target, const Request& request) : target_(&target), request_(&request) {}
+
+  /// Of a method with a speculative model: token_overlap, with the target's own choice. Of a reference: the series
+  /// first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
+  void add(results::SampleResult& result, const JudgedMethod& judged);
+
+ private:
+  const Speculation& own();
+
+  Transformer* target_;
+  const Request* request_;
+  std::optional<Speculation> own_;
+};
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,33 @@
+#pragma once
+// What a process printed last.
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace kvarena::experiment {
+
+/// Cuts a stream into lines, hands each on and remembers the last ones. Longer lines are cut in two.
+class LastLines {
+ public:
+  static constexpr size_t kRemembered = 20;
+  static constexpr size_t kLongest = 2000;  // bytes
+
+  explicit LastLines(std::function<void(const std::string&)> on_line) : on_line_(std::move(on_line)) {}
+
+  void append(std::string_view bytes);
+  /// What stands there without an end of line becomes a line.
+  void finish();
+  /// The last lines, oldest first.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  void end_line();
+
+  std::function<void(const std::string&)> on_line_;
+  std::string begun_;
+  std::deque<std::string> lines_;
+};
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,18 @@
+#pragma once
+// What the system says of a process's memory and children (Linux, /proc).
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace kvarena::experiment {
+
+/// Resident bytes that no file stands behind; nothing when the process is gone.
+[[nodiscard]] std::optional<int64_t> own_memory(pid_t pid);
+
+/// Processes that `pid` started and that live.
+[[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
+
+}  // namespace kvarena::experiment

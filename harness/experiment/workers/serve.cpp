@@ -1,0 +1,58 @@
+#include "harness/experiment/workers/serve.h"
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/experiment/failure.h"
+#include "harness/experiment/workers/message.h"
+#include "harness/experiment/workers/wire.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using experiment::PlannedCell;
+using experiment::Verdict;
+using nlohmann::json;
+
+json judge(Bench& bench, const json& request) {
+  const ReceivedTask task = read_task(request, *bench.config);
+  std::vector<const PlannedCell*> cells;
+  for (const PlannedCell& cell : task.cells) cells.push_back(&cell);
+  const std::vector<Verdict> verdicts = bench.judge->judge({.model = *task.model,
+                                                            .workload = *task.workload,
+                                                            .kind = task.kind,
+                                                            .sample_id = task.sample_id,
+                                                            .sample_index = task.sample_index,
+                                                            .cells = cells});
+  json list = json::array();
+  for (const Verdict& verdict : verdicts) list.push_back(verdict_json(verdict));
+  return list;
+}
+
+}  // namespace
+
+void serve(int channel, const std::function<Bench(const json& setup)>& open) {
+  FrameReader reader;
+  Bench bench;
+  while (const auto request = receive(channel, reader)) {
+    json answer;
+    const std::string failure = experiment::failure_of([&] {
+      const std::string ask = request->at("ask");
+      if (ask == "start") {
+        bench = open(request->at("setup"));
+      } else if (ask == "begin_model") {
+        bench.judge->begin_model(model_labelled(request->at("model"), *bench.config), bench.config->engine);
+      } else {
+        answer = judge(bench, request->at("task"));
+      }
+    });
+    if (const std::string reason = bench.judge ? bench.judge->lost() : ""; !reason.empty()) {
+      (void)send(channel, {{"lost", reason}});
+      return;
+    }
+    if (!send(channel, failure.empty() ? json{{"ok", std::move(answer)}} : json{{"error", failure}})) return;
+  }
+}
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,41 @@
+#pragma once
+// Inside the workers folder: what runner and worker say to each other, as JSON values.
+//
+//   {"ask": "start", "setup": ...}                    -> {"ok": null}
+//   {"ask": "begin_model", "model": label}            -> {"ok": null}
+//   {"ask": "judge", "task": ...}                     -> {"ok": [verdict, ...]}
+//   anything that throws                              -> {"error": message}
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/judge.h"
+
+namespace kvarena::experiment {
+
+[[nodiscard]] nlohmann::json task_json(const experiment::JudgeTask& task,
+                                       std::span<const experiment::PlannedCell* const> cells);
+
+/// A task as it arrives in a worker, with what it points to: entries of the worker's own config.
+struct ReceivedTask {
+  const experiment::ModelEntry* model = nullptr;
+  const experiment::ComponentEntry* workload = nullptr;
+  results::CellKind kind = results::CellKind::quality;
+  std::string sample_id;
+  int64_t sample_index = 0;
+  std::vector<experiment::PlannedCell> cells;
+};
+/// Throws UserError when `config` lacks what the task names.
+[[nodiscard]] ReceivedTask read_task(const nlohmann::json& task, const experiment::ExperimentConfig& config);
+
+[[nodiscard]] nlohmann::json verdict_json(const experiment::Verdict& verdict);
+/// Throws nlohmann's exceptions when `value` is no verdict.
+[[nodiscard]] experiment::Verdict read_verdict(const nlohmann::json& value);
+
+/// The model with this label. Throws UserError when there is none.
+[[nodiscard]] const experiment::ModelEntry& model_labelled(const std::string& label,
+                                                           const experiment::ExperimentConfig& config);
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,77 @@
+#pragma once
+// A worker as its runner sees it: a process that is asked and answers, until it dies.
+
+#include <sys/types.h>
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/core/error.h"
+#include "harness/experiment/workers/last_lines.h"
+#include "harness/experiment/workers/message.h"
+
+namespace kvarena::experiment {
+
+/// What a worker may take for one answer; 0 = as much as it likes.
+struct Limits {
+  double seconds = 0;
+  int64_t memory_bytes = 0;  // resident and its own: mapped checkpoints, which the system can drop, do not count
+};
+
+/// Instead of an answer. what() says how the worker ended: "its worker was ended by signal 11 (Segmentation fault)".
+class WorkerDied : public UserError {
+ public:
+  WorkerDied(const std::string& how, std::string log, bool by_others)
+      : UserError(how), log_(std::move(log)), by_others_(by_others) {}
+
+  /// The last lines that it wrote.
+  [[nodiscard]] const std::string& log() const { return log_; }
+  /// Killed by neither itself nor us.
+  [[nodiscard]] bool by_others() const { return by_others_; }
+
+ private:
+  std::string log_;
+  bool by_others_;
+};
+
+/// For one thread, the one that made it: the system ends a worker when that thread ends, however it ends.
+class WorkerProcess {
+ public:
+  /// Starts `words` (program and arguments) with "--channel N" behind them, N the descriptor of its socket. Its
+  /// standard input is empty; what it prints goes to `on_line`. Throws UserError when no process can be made.
+  WorkerProcess(const std::vector<std::string>& words, std::function<void(const std::string&)> on_line);
+  /// Closes the channel and gives the worker a moment to end.
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  /// Throws WorkerDied when no answer comes; there is no process any more then.
+  [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Limits& limits);
+
+  /// Kills it and throws WorkerDied with this reason: it broke a limit, or answered what is no answer.
+  [[noreturn]] void end(const std::string& how);
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  void read_log();
+  void send_some(std::string& outgoing) const;
+  /// False when the worker has closed the channel.
+  bool read_some();
+  /// How it ended by itself.
+  [[noreturn]] void mourn();
+  /// Waits for its end, at most so long; then kills it. Returns waitpid's status.
+  int reap(double seconds);
+
+  pid_t pid_ = -1;
+  int channel_ = -1;
+  int log_ = -1;
+  bool log_open_ = true;
+  bool gone_ = false;
+  FrameReader reader_;
+  LastLines lines_;
+};
+
+}  // namespace kvarena::experiment

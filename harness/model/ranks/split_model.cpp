@@ -1,0 +1,160 @@
+#include "harness/model/ranks/split_model.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/home.h"
+#include "harness/model/open_model.h"
+#include "harness/model/ranks/meeting.h"
+#include "harness/model/ranks/rank_processes.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kModelKey = "model";
+/// For the driver's own work before it listens, and for Slurm to start ranks before it.
+constexpr std::chrono::seconds kPatience{600};
+
+/// A folder that others cannot look into, with the file where ranks meet.
+class PrivateFolder {
+ public:
+  PrivateFolder() : path_((fs::temp_directory_path() / "kvarena-ranks-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      fail({.place = path_, .found = "no folder can be made there", .expected = "room for files that ranks share"});
+    }
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  [[nodiscard]] fs::path file() const { return fs::path(path_) / "meeting"; }
+
+ private:
+  std::string path_;
+};
+
+/// A channel to ranks that live as long as it.
+class OwnedRanks final : public RankChannel {
+ public:
+  explicit OwnedRanks(const SplitModel& model) {
+    meeting_ = std::make_shared<Meeting>(MeetingPlace{.file = folder_.file()}, Share{.rank = 0, .ranks = model.ranks},
+                                         kPatience);
+    processes_ = std::make_unique<RankProcesses>(
+        std::vector<std::string>{model.program, "local-rank", "--meet", folder_.file().string()}, model.ranks);
+    channel_ =
+        group_channel(meeting_, {.lost = [this](std::chrono::milliseconds wait) { return processes_->lost(wait); }});
+  }
+  /// Closed first, so that ranks see that there is nobody left to serve.
+  ~OwnedRanks() override { channel_.reset(); }
+
+  [[nodiscard]] Meeting& meeting() { return *meeting_; }
+  [[nodiscard]] Share share() const override { return channel_->share(); }
+  void meet() override { channel_->meet(); }
+  [[nodiscard]] std::string lost() override { return channel_->lost(); }
+  [[nodiscard]] std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) override {
+    return channel_->send(to, data);
+  }
+  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, Patience patience) override {
+    return channel_->receive(from, data, patience);
+  }
+
+ private:
+  PrivateFolder folder_;
+  std::shared_ptr<Meeting> meeting_;
+  std::unique_ptr<RankProcesses> processes_;
+  std::unique_ptr<RankChannel> channel_;
+};
+
+/// What ranks must know: where the checkpoint is, on this machine and below KVARENA_HOME on any.
+std::string description(const SplitModel& model) {
+  const fs::path path = fs::absolute(model.checkpoint).lexically_normal();
+  const fs::path below = path.lexically_relative(fs::absolute(kvarena_home()).lexically_normal());
+  json value = {{"path", path.string()},
+                {"weights", std::string(kernels::name_of(model.weights))},
+                {"devices", model.devices},
+                {"threads", omp_get_max_threads()}};
+  if (!below.empty() && *below.begin() != "..") value["below_home"] = below.string();
+  return value.dump();
+}
+
+fs::path checkpoint_of(const RankOptions& options, const json& model) {
+  if (!options.checkpoint.empty()) return find_model(options.checkpoint.string());
+  const fs::path path = model.at("path").get<std::string>();
+  if (fs::exists(path) || !model.contains("below_home")) return path;
+  return kvarena_home() / model.at("below_home").get<std::string>();
+}
+
+kernels::DType dtype_named(const std::string& name) {
+  for (const kernels::DType dtype : {kernels::DType::f32, kernels::DType::f16, kernels::DType::bf16}) {
+    if (name == kernels::name_of(dtype)) return dtype;
+  }
+  fail({.place = "the driver", .found = fmt::format("weights of type {}", name), .expected = "f32, f16 or bf16"});
+}
+
+void check(const RankOptions& options) {
+  const Share& share = options.share;
+  if (share.ranks < 2 || share.rank < 1 || share.rank >= share.ranks) {
+    fail({.place = "--rank",
+          .found = fmt::format("{}/{}", share.rank, share.ranks),
+          .expected = "I/N with N at least 2 and I from 1 to N-1; rank 0 is the program that runs the model"});
+  }
+  if (options.join.empty() == options.meet.empty()) {
+    fail({.place = "--join", .found = options.join.empty() ? "nothing" : "--meet beside it", .expected = "HOST:PORT"});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<RankChannel> gather_ranks(const SplitModel& model) {
+  if (model.ranks == 1) return nullptr;
+  if (model.listen.empty()) {
+    auto ranks = std::make_unique<OwnedRanks>(model);
+    ranks->meeting().say(kModelKey, description(model));
+    return ranks;
+  }
+  const auto meeting = std::make_shared<Meeting>(parse_address(model.listen, "ranks_at"),
+                                                 Share{.rank = 0, .ranks = model.ranks}, kPatience);
+  meeting->say(kModelKey, description(model));
+  return group_channel(meeting, {});
+}
+
+void run_rank(const RankOptions& options) {
+  check(options);
+  const MeetingPlace place =
+      options.join.empty() ? MeetingPlace{.file = options.meet} : parse_address(options.join, "--join");
+  const auto meeting = std::make_shared<Meeting>(place, options.share, kPatience);
+  try {
+    const json model = json::parse(meeting->wait_for(kModelKey));
+    const auto asked =
+        options.threads == 0 && options.join.empty() ? model.at("threads").get<int64_t>() : options.threads;
+    if (asked > 0) omp_set_num_threads(static_cast<int>(asked));
+    const OpenedModel opened = open_model(checkpoint_of(options, model));
+    const kernels::DType dtype = dtype_named(model.at("weights"));
+    const auto channel = group_channel(meeting, {});
+    std::unique_ptr<RankDevice> device;
+    if (model.at("devices").get<bool>()) {
+      device = options.open_device(opened.config, *opened.checkpoint, dtype, options.share);
+    }
+    serve_rank(opened.config, *opened.checkpoint, dtype, *channel, device.get());
+  } catch (const std::exception& error) {
+    const std::string reason = error.what();
+    try {
+      say_failure(*meeting, reason);
+    } catch (const UserError&) {
+      // The driver is gone too: nobody is left to be told.
+    }
+    throw;
+  }
+}
+
+}  // namespace kvarena

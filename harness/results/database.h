@@ -1,0 +1,32 @@
+#pragma once
+// Inside the store folder: the one wrapper around SQLite's errors, and opening.
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace kvarena::results {
+
+/// Throws the UserError for what SQLite reported while `attempt` ("commit samples") on the file `place`.
+[[noreturn]] void fail_sql(const std::string& place, std::string_view attempt, const SQLite::Exception& error);
+
+/// Runs `work`, turning SQLite's exceptions into UserErrors that name the file and what was attempted.
+template <typename Work>
+decltype(auto) checked(const std::string& place, std::string_view attempt, Work&& work) {
+  try {
+    return std::forward<Work>(work)();
+  } catch (const SQLite::Exception& error) {
+    fail_sql(place, attempt, error);
+  }
+}
+
+/// A connection for reading alone. Throws UserError when the file is absent or no database of ours.
+[[nodiscard]] std::unique_ptr<SQLite::Database> open_to_read(const std::filesystem::path& path);
+
+/// A connection for the one writer, with an up-to-date schema, after proving that a write reaches the file.
+[[nodiscard]] std::unique_ptr<SQLite::Database> open_to_write(const std::filesystem::path& path);
+
+}  // namespace kvarena::results

@@ -1,0 +1,18 @@
+# cmake -DOUTPUT=migrations.cpp -DFILES=a.sql;b.sql -P embed_sql.cmake
+# Writes the migrations as raw string literals, in the order given; the file's leading number is the version.
+set(text "#include \"harness/results/schema.h\"\n\n#include <array>\n\nnamespace kvarena::results {\n\n")
+string(APPEND text "std::span<const Migration> migrations() {\n")
+list(LENGTH FILES count)
+string(APPEND text "  static constexpr std::array<Migration, ${count}> kMigrations = {{\n")
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME_WE)
+  string(REGEX MATCH "^0*([1-9][0-9]*)_" matched ${name})
+  if(NOT matched)
+    message(FATAL_ERROR "${file}: a migration is named NNNN_what.sql")
+  endif()
+  set(version ${CMAKE_MATCH_1})
+  file(READ ${file} sql)
+  string(APPEND text "      {${version}, \"${name}\", R\"sql(${sql})sql\"},\n")
+endforeach()
+string(APPEND text "  }};\n  return kMigrations;\n}\n\n}  // namespace kvarena::results\n")
+file(WRITE ${OUTPUT} "${text}")

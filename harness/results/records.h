@@ -1,0 +1,173 @@
+#pragma once
+// What the results database holds, as plain structs. The columns of the same names are described in
+// migrations/. Members that end in `_json` are JSON text; the store makes it canonical (keys sorted, no
+// blanks), so equal content has equal bytes.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvarena::results {
+
+/// Where a time comes from. `none`: the value is no time and must be equal in every repetition of the run.
+enum class Clock { none, measured, modelled };
+/// Whether the bytes were really saved and the links really there.
+enum class Storage { real, emulated, simulated };
+/// `noise_floor`: the baseline once more on some samples, in passes of another shape; what differs from its cell of
+/// kind quality is noise. `serving`: requests that arrive over time; its samples are the points of a sweep of load.
+enum class CellKind { quality, timing, noise_floor, serving };
+/// Which way a metric is good.
+enum class Direction { neither, higher, lower };
+/// `inactive`: every sample was judged and the method acted on none of them.
+enum class CellState { pending, running, done, failed, inactive };
+enum class RunState { running, finished, interrupted, failed };
+
+[[nodiscard]] std::string_view name(Clock value);
+[[nodiscard]] std::string_view name(Storage value);
+[[nodiscard]] std::string_view name(CellKind value);
+[[nodiscard]] std::string_view name(Direction value);  // "" for neither
+[[nodiscard]] std::string_view name(CellState value);
+[[nodiscard]] std::string_view name(RunState value);
+
+/// One metric of one sample or cell. NaN is stored as NULL: not defined here.
+struct MetricValue {
+  std::string metric;  // "token_f1"
+  double value = 0;
+  std::string unit;  // "percent", "ms", "bytes", "nats"; "" = a plain number
+  Clock clock = Clock::none;
+  Storage storage = Storage::real;
+};
+
+/// One number per step, round or repeat.
+struct Series {
+  std::string name;           // "kl_nats"
+  std::vector<float> values;  // NaN = not defined
+  std::string unit;
+  Clock clock = Clock::none;
+  Storage storage = Storage::real;
+};
+
+/// A tier move, a verify round, a retry.
+struct Event {
+  std::string event;
+  std::optional<double> at_ms;  // since the sample began
+  std::string data_json = "{}";
+};
+
+/// Everything one method did on one sample. Written in one transaction.
+struct SampleResult {
+  std::string cell_id;
+  std::string sample_id;
+  int64_t sample_index = 0;  // order within the workload
+  std::string prompt_sha256;
+  int64_t prompt_tokens = 0;
+  int64_t truncated_tokens = 0;  // cut from the prompt to fit
+  int64_t output_tokens = 0;
+  std::string prediction;
+  std::string references_json = "[]";  // list of accepted answers
+  std::string finish_reason;           // "stop", "length"
+  bool active = true;                  // the method acted; full KV is always active
+  std::string activity_json = "{}";    // counters that prove it
+  double wall_s = 0;
+  std::vector<MetricValue> values;
+  std::vector<Series> series;
+  std::vector<Event> events;
+  std::map<std::string, int64_t> peak_bytes;  // by tier; the cell keeps the largest
+};
+
+/// Why the store would refuse a result: JSON members that are not JSON, a metric or series twice. "" = nothing. For
+/// callers that pass on what they were given and want to refuse one result rather than lose the batch.
+[[nodiscard]] std::string problem_of(const SampleResult& result);
+
+/// A method that could not go on: costs its cell, nothing else.
+struct CellFailure {
+  std::string cell_id;
+  std::string sample_id;  // at which it failed; "" = before the first
+  std::string reason;
+  std::string log;  // when it ended a process: the last lines that this wrote
+};
+
+/// One cell of the plan. `cell_id` is the caller's: equal content must have equal ids.
+struct CellRecord {
+  std::string cell_id;
+  std::string experiment;
+  CellKind kind = CellKind::quality;
+  std::string model;  // labels, unique within the experiment
+  std::string model_json = "{}";
+  std::string workload;
+  std::string workload_json = "{}";
+  std::string method;
+  std::string method_name;
+  std::string settings_json = "{}";
+  std::string engine_json = "{}";
+  std::string protocol_json = "{}";
+  std::string protocol_sha256;
+  bool baseline = false;
+  int64_t position = 0;
+  int64_t planned_samples = 0;
+};
+
+/// How the values of a metric are read.
+struct MetricDefinition {
+  std::string metric;
+  std::string title;
+  std::string unit;  // of stored values: "fraction", "nats", "ms"; "" = a plain number
+  Direction better = Direction::neither;
+  double table_scale = 1;  // papers print the stored value times this
+};
+
+/// A value printed in a paper.
+struct PublishedValue {
+  std::string model, workload, method, metric;  // labels as in the config
+  double value = 0;
+  std::string unit;
+  std::string source;
+  std::string note;
+};
+
+struct ExperimentRecord {
+  std::string experiment;
+  std::string title;
+  std::string config_json = "{}";
+  std::string table_json = "{}";
+  std::vector<PublishedValue> published;
+};
+
+/// A file that decided numbers.
+struct RunInput {
+  std::string kind;  // "model", "data", "artifact", "plugin"
+  std::string name;  // unique among the inputs of its kind and model
+  std::string sha256;
+  std::string detail_json = "{}";
+  std::string model;  // label of the model that read it; "" = all
+};
+
+/// One start of `kvarena run`. Members up to `libraries_json` are filled by collect_provenance() (provenance.h of the
+/// experiment folder); id, state and times are the store's.
+struct RunRecord {
+  std::string git_revision;
+  std::string build_json = "{}";
+  std::string host;
+  std::string kernel;
+  std::string cpu_model;
+  std::string cpu_features;
+  int64_t cpu_threads = 0;
+  std::string gpu;
+  std::string libraries_json = "{}";
+  std::string config_path;
+  std::string config_text;
+  std::string overrides_json = "{}";
+  int64_t seed = 0;
+  std::string experiment;
+
+  std::string run_id;
+  RunState state = RunState::running;
+  std::string config_sha256;
+  std::string started_at;   // UTC, ISO 8601
+  std::string finished_at;  // "" while running
+};
+
+}  // namespace kvarena::results

@@ -1,0 +1,385 @@
+#include "harness/results/results_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "harness/core/error.h"
+#include "harness/results/database.h"
+#include "harness/results/series_text.h"
+
+namespace kvarena::results {
+namespace {
+
+template <typename Enum, size_t N>
+Enum parse_name(const std::string& text, const std::array<Enum, N>& all) {
+  for (const Enum value : all) {
+    if (name(value) == text) return value;
+  }
+  KVARENA_ASSERT(false, "a word that the schema does not know: " + text);
+}
+
+Clock parse_clock(const std::string& text) {
+  return parse_name(text, std::array{Clock::none, Clock::measured, Clock::modelled});
+}
+Storage parse_storage(const std::string& text) {
+  return parse_name(text, std::array{Storage::real, Storage::emulated, Storage::simulated});
+}
+CellKind parse_kind(const std::string& text) {
+  return parse_name(text, std::array{CellKind::quality, CellKind::timing, CellKind::noise_floor, CellKind::serving});
+}
+Direction parse_direction(const std::string& text) {
+  return parse_name(text, std::array{Direction::neither, Direction::higher, Direction::lower});
+}
+CellState parse_cell_state(const std::string& text) {
+  return parse_name(text, std::array{CellState::pending, CellState::running, CellState::done, CellState::failed,
+                                     CellState::inactive});
+}
+RunState parse_run_state(const std::string& text) {
+  return parse_name(text, std::array{RunState::running, RunState::finished, RunState::interrupted, RunState::failed});
+}
+
+/// Runs a query and makes one `Row` of each of its rows by `make(next)`, where next() is the next column.
+template <typename Row, typename Make>
+std::vector<Row> select(SQLite::Database& database, const char* sql, const std::vector<std::string>& arguments,
+                        Make&& make) {
+  return checked(database.getFilename(), "answer a query", [&] {
+    SQLite::Statement statement(database, sql);
+    for (size_t i = 0; i < arguments.size(); ++i) statement.bind(static_cast<int>(i) + 1, arguments[i]);
+    std::vector<Row> rows;
+    while (statement.executeStep()) {
+      int column = 0;
+      rows.push_back(make([&] { return statement.getColumn(column++); }));
+    }
+    return rows;
+  });
+}
+
+double number_or_nan(const SQLite::Column& column) {
+  return column.isNull() ? std::numeric_limits<double>::quiet_NaN() : column.getDouble();
+}
+
+constexpr const char* kCellColumns =
+    "SELECT cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, settings_json, "
+    "engine_json, protocol_json, protocol_sha256, baseline, position, planned_samples, state, reason, failure_log, "
+    "superseded, "
+    "wall_s, (SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id), "
+    "(SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id AND s.active = 1) FROM cells ";
+
+std::vector<CellRow> select_cells(SQLite::Database& database, const std::string& condition,
+                                  const std::vector<std::string>& arguments) {
+  const std::string sql = kCellColumns + condition + " ORDER BY position, cell_id";
+  auto rows = select<CellRow>(database, sql.c_str(), arguments, [](auto next) {
+    CellRow row;
+    CellRecord& cell = row.cell;
+    cell.cell_id = next().getString();
+    cell.experiment = next().getString();
+    cell.kind = parse_kind(next().getString());
+    for (std::string* text :
+         {&cell.model, &cell.model_json, &cell.workload, &cell.workload_json, &cell.method, &cell.method_name,
+          &cell.settings_json, &cell.engine_json, &cell.protocol_json, &cell.protocol_sha256}) {
+      *text = next().getString();
+    }
+    cell.baseline = next().getInt() != 0;
+    cell.position = next().getInt64();
+    cell.planned_samples = next().getInt64();
+    row.state = parse_cell_state(next().getString());
+    row.reason = next().getString();
+    row.failure_log = next().getString();
+    row.superseded = next().getInt() != 0;
+    row.wall_s = next().getDouble();
+    row.done_samples = next().getInt64();
+    row.active_samples = next().getInt64();
+    return row;
+  });
+  for (CellRow& row : rows) {
+    row.peak_bytes = select<std::pair<std::string, int64_t>>(
+        database, "SELECT tier, peak_bytes FROM cell_peaks WHERE cell_id = ?", {row.cell.cell_id}, [](auto next) {
+          std::string tier = next().getString();
+          return std::pair(std::move(tier), next().getInt64());
+        });
+  }
+  return rows;
+}
+
+/// metric, value, unit, clock, storage, in that order.
+template <typename Next>
+MetricValue read_value(Next& next) {
+  MetricValue value;
+  value.metric = next().getString();
+  value.value = number_or_nan(next());
+  value.unit = next().getString();
+  value.clock = parse_clock(next().getString());
+  value.storage = parse_storage(next().getString());
+  return value;
+}
+
+}  // namespace
+
+ResultsReader::ResultsReader(const std::filesystem::path& path) : database_(open_to_read(path)) {}
+ResultsReader::ResultsReader(std::unique_ptr<SQLite::Database> database) : database_(std::move(database)) {}
+ResultsReader::~ResultsReader() = default;
+ResultsReader::ResultsReader(ResultsReader&&) noexcept = default;
+ResultsReader& ResultsReader::operator=(ResultsReader&&) noexcept = default;
+
+std::vector<ExperimentRecord> ResultsReader::experiments() const {
+  auto rows = select<ExperimentRecord>(
+      *database_, "SELECT experiment, title, config_json, table_json FROM experiments ORDER BY experiment", {},
+      [](auto next) {
+        ExperimentRecord row;
+        for (std::string* text : {&row.experiment, &row.title, &row.config_json, &row.table_json}) {
+          *text = next().getString();
+        }
+        return row;
+      });
+  for (ExperimentRecord& row : rows) {
+    row.published = select<PublishedValue>(
+        *database_,
+        "SELECT model, workload, method, metric, unit, source, note, value FROM published WHERE experiment = ? "
+        "ORDER BY model, workload, method, metric, source",
+        {row.experiment}, [](auto next) {
+          PublishedValue value;
+          for (std::string* text :
+               {&value.model, &value.workload, &value.method, &value.metric, &value.unit, &value.source, &value.note}) {
+            *text = next().getString();
+          }
+          value.value = next().getDouble();
+          return value;
+        });
+  }
+  return rows;
+}
+
+std::vector<RunRecord> ResultsReader::runs(const std::string& experiment) const {
+  return select<RunRecord>(
+      *database_,
+      "SELECT run_id, state, config_path, config_text, config_sha256, overrides_json, git_revision, build_json, host, "
+      "kernel, cpu_model, cpu_features, gpu, libraries_json, started_at, finished_at, experiment, cpu_threads, seed "
+      "FROM runs WHERE experiment = ? ORDER BY started_at, run_id",
+      {experiment}, [](auto next) {
+        RunRecord run;
+        run.run_id = next().getString();
+        run.state = parse_run_state(next().getString());
+        for (std::string* text :
+             {&run.config_path, &run.config_text, &run.config_sha256, &run.overrides_json, &run.git_revision,
+              &run.build_json, &run.host, &run.kernel, &run.cpu_model, &run.cpu_features, &run.gpu, &run.libraries_json,
+              &run.started_at, &run.finished_at, &run.experiment}) {
+          *text = next().getString();
+        }
+        run.cpu_threads = next().getInt64();
+        run.seed = next().getInt64();
+        return run;
+      });
+}
+
+int64_t ResultsReader::judged_by(const std::string& run_id) const {
+  const auto counts = select<int64_t>(*database_, "SELECT count(*) FROM samples WHERE run_id = ?", {run_id},
+                                      [](auto next) { return next().getInt64(); });
+  return counts.front();
+}
+
+std::vector<RunInput> ResultsReader::inputs(const std::string& run_id) const {
+  return select<RunInput>(
+      *database_,
+      "SELECT kind, name, sha256, detail_json, model FROM run_inputs WHERE run_id = ? "
+      "ORDER BY model, kind, name",
+      {run_id}, [](auto next) {
+        RunInput input;
+        for (std::string* text : {&input.kind, &input.name, &input.sha256, &input.detail_json, &input.model}) {
+          *text = next().getString();
+        }
+        return input;
+      });
+}
+
+std::vector<CellRow> ResultsReader::cells(const std::string& experiment, bool superseded) const {
+  return select_cells(*database_, superseded ? "WHERE experiment = ?" : "WHERE experiment = ? AND superseded = 0",
+                      {experiment});
+}
+
+std::optional<CellRow> ResultsReader::cell(const std::string& cell_id) const {
+  auto rows = select_cells(*database_, "WHERE cell_id = ?", {cell_id});
+  if (rows.empty()) return std::nullopt;
+  return std::move(rows.front());
+}
+
+std::vector<SampleResult> ResultsReader::samples(const std::string& cell_id) const {
+  return select<SampleResult>(
+      *database_,
+      "SELECT cell_id, sample_id, prompt_sha256, prediction, references_json, finish_reason, activity_json, "
+      "sample_index, prompt_tokens, truncated_tokens, output_tokens, active, wall_s FROM samples WHERE cell_id = ? "
+      "ORDER BY sample_index, sample_id",
+      {cell_id}, [](auto next) {
+        SampleResult sample;
+        for (std::string* text : {&sample.cell_id, &sample.sample_id, &sample.prompt_sha256, &sample.prediction,
+                                  &sample.references_json, &sample.finish_reason, &sample.activity_json}) {
+          *text = next().getString();
+        }
+        for (int64_t* number :
+             {&sample.sample_index, &sample.prompt_tokens, &sample.truncated_tokens, &sample.output_tokens}) {
+          *number = next().getInt64();
+        }
+        sample.active = next().getInt() != 0;
+        sample.wall_s = next().getDouble();
+        return sample;
+      });
+}
+
+std::set<std::string> ResultsReader::done_samples(const std::string& cell_id) const {
+  const auto ids = select<std::string>(*database_, "SELECT sample_id FROM samples WHERE cell_id = ?", {cell_id},
+                                       [](auto next) { return next().getString(); });
+  return {ids.begin(), ids.end()};
+}
+
+std::vector<MetricInfo> ResultsReader::metrics(const std::string& experiment) const {
+  return select<MetricInfo>(
+      *database_,
+      "SELECT DISTINCT v.metric, v.unit, v.clock, 1 AS per_sample FROM sample_values v JOIN cells c USING (cell_id) "
+      "WHERE c.experiment = ?1 AND c.superseded = 0 UNION "
+      "SELECT DISTINCT v.metric, v.unit, v.clock, 0 FROM cell_values v JOIN cells c USING (cell_id) "
+      "WHERE c.experiment = ?1 AND c.superseded = 0 ORDER BY 1, 3, 2",
+      {experiment}, [](auto next) {
+        MetricInfo info;
+        info.metric = next().getString();
+        info.unit = next().getString();
+        info.clock = parse_clock(next().getString());
+        info.per_sample = next().getInt() != 0;
+        return info;
+      });
+}
+
+std::vector<ValueRow> ResultsReader::values(const std::string& cell_id, const std::string& metric, Clock clock) const {
+  return select<ValueRow>(
+      *database_,
+      "SELECT s.sample_id, s.sample_index, v.value, s.active FROM sample_values v JOIN samples s USING (cell_id, "
+      "sample_id) WHERE v.cell_id = ? AND v.metric = ? AND v.clock = ? ORDER BY s.sample_index, s.sample_id",
+      {cell_id, metric, std::string(name(clock))}, [](auto next) {
+        ValueRow row;
+        row.sample_id = next().getString();
+        row.sample_index = next().getInt64();
+        row.value = number_or_nan(next());
+        row.active = next().getInt() != 0;
+        return row;
+      });
+}
+
+std::map<std::string, std::string> ResultsReader::prompts(const std::string& cell_id) const {
+  const auto rows = select<std::pair<std::string, std::string>>(
+      *database_, "SELECT sample_id, prompt_sha256 FROM samples WHERE cell_id = ?", {cell_id}, [](auto next) {
+        std::string sample_id = next().getString();
+        return std::pair(std::move(sample_id), next().getString());
+      });
+  return {rows.begin(), rows.end()};
+}
+
+std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) const {
+  // Values come in the order of their key; samples are few beside them and are looked up.
+  std::unordered_map<std::string, ValueRow> samples;
+  for (ValueRow& row :
+       select<ValueRow>(*database_, "SELECT sample_id, sample_index, active FROM samples WHERE cell_id = ?", {cell_id},
+                        [](auto next) {
+                          ValueRow sample;
+                          sample.sample_id = next().getString();
+                          sample.sample_index = next().getInt64();
+                          sample.active = next().getInt() != 0;
+                          return sample;
+                        })) {
+    samples[row.sample_id] = std::move(row);
+  }
+  struct Value {
+    std::string sample_id;
+    MetricValue value;
+  };
+  std::map<std::pair<std::string, Clock>, ValueColumn> columns;
+  for (Value& item : select<Value>(
+           *database_, "SELECT sample_id, metric, value, unit, clock, storage FROM sample_values WHERE cell_id = ?",
+           {cell_id}, [](auto next) {
+             std::string sample_id = next().getString();
+             return Value{.sample_id = std::move(sample_id), .value = read_value(next)};
+           })) {
+    ValueColumn& column = columns[{item.value.metric, item.value.clock}];
+    column.metric = std::move(item.value.metric);
+    column.unit = std::move(item.value.unit);
+    column.clock = item.value.clock;
+    column.storage = std::max(column.storage, item.value.storage);
+    ValueRow& row = column.rows.emplace_back(samples.at(item.sample_id));
+    row.value = item.value.value;
+  }
+  std::vector<ValueColumn> list;
+  for (auto& [key, column] : columns) {
+    std::ranges::stable_sort(column.rows, {}, [](const ValueRow& row) { return row.sample_index; });
+    list.push_back(std::move(column));
+  }
+  return list;
+}
+
+std::vector<MetricDefinition> ResultsReader::metric_definitions() const {
+  return select<MetricDefinition>(
+      *database_, "SELECT metric, title, unit, better, table_scale FROM metrics ORDER BY metric", {}, [](auto next) {
+        MetricDefinition metric;
+        for (std::string* text : {&metric.metric, &metric.title, &metric.unit}) *text = next().getString();
+        metric.better = parse_direction(next().getString());
+        metric.table_scale = next().getDouble();
+        return metric;
+      });
+}
+
+std::vector<MetricValue> ResultsReader::sample_values(const std::string& cell_id, const std::string& sample_id) const {
+  return select<MetricValue>(*database_,
+                             "SELECT metric, value, unit, clock, storage FROM sample_values WHERE cell_id = ? AND "
+                             "sample_id = ? ORDER BY metric, clock",
+                             {cell_id, sample_id}, [](auto next) { return read_value(next); });
+}
+
+std::vector<MetricValue> ResultsReader::cell_values(const std::string& cell_id) const {
+  return select<MetricValue>(
+      *database_,
+      "SELECT metric, value, unit, clock, storage FROM cell_values WHERE cell_id = ? ORDER BY metric, clock", {cell_id},
+      [](auto next) { return read_value(next); });
+}
+
+std::vector<std::pair<std::string, Clock>> ResultsReader::series_names(const std::string& cell_id) const {
+  return select<std::pair<std::string, Clock>>(
+      *database_, "SELECT DISTINCT name, clock FROM series WHERE cell_id = ? ORDER BY name, clock", {cell_id},
+      [](auto next) {
+        std::string series = next().getString();
+        return std::pair(std::move(series), parse_clock(next().getString()));
+      });
+}
+
+std::vector<SeriesRow> ResultsReader::series(const std::string& cell_id, const std::string& series_name,
+                                             Clock clock) const {
+  return select<SeriesRow>(
+      *database_,
+      "SELECT r.sample_id, r.name, r.values_json, r.unit, r.clock, r.storage FROM series r JOIN samples s USING "
+      "(cell_id, sample_id) WHERE r.cell_id = ? AND r.name = ? AND r.clock = ? ORDER BY s.sample_index, s.sample_id",
+      {cell_id, series_name, std::string(name(clock))}, [](auto next) {
+        SeriesRow row;
+        row.sample_id = next().getString();
+        row.series.name = next().getString();
+        row.series.values = parse_series(next().getString());
+        row.series.unit = next().getString();
+        row.series.clock = parse_clock(next().getString());
+        row.series.storage = parse_storage(next().getString());
+        return row;
+      });
+}
+
+std::vector<EventRow> ResultsReader::events(const std::string& cell_id) const {
+  return select<EventRow>(
+      *database_,
+      "SELECT e.sample_id, e.event, e.at_ms, e.data_json FROM events e JOIN samples s USING (cell_id, sample_id) "
+      "WHERE e.cell_id = ? ORDER BY s.sample_index, s.sample_id, e.position",
+      {cell_id}, [](auto next) {
+        EventRow row;
+        row.sample_id = next().getString();
+        row.event.event = next().getString();
+        if (const auto at = next(); !at.isNull()) row.event.at_ms = at.getDouble();
+        row.event.data_json = next().getString();
+        return row;
+      });
+}
+
+}  // namespace kvarena::results

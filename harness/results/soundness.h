@@ -1,0 +1,19 @@
+#pragma once
+// Is what a results database says true of itself? SQLite's own checks, and the rules that every writer here keeps.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kvarena::results {
+
+/// What is wrong with the file, a sentence a fault, at most a few of a kind; empty when it is sound:
+///   - pages, b-trees and indexes (SQLite's integrity_check)
+///   - rows that belong to nothing: samples without a cell, values, series, events and peaks without their sample or
+///     cell, cells without an experiment
+///   - cells that are called done and lack planned samples
+///   - a series whose length is not that of its values, and columns of JSON that are not JSON
+/// Reads every row; a run may be writing meanwhile. Throws UserError naming the file when it cannot be opened or read.
+[[nodiscard]] std::vector<std::string> find_faults(const std::filesystem::path& path);
+
+}  // namespace kvarena::results

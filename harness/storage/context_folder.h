@@ -1,0 +1,70 @@
+#pragma once
+// Stored objects as files that outlive the program, each with a checksum.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/core/file_lock.h"
+
+namespace kvarena::storage {
+
+/// What was found wrong and forgotten, since the folder was opened.
+struct FolderDamage {
+  int64_t unknown_files = 0;  // objects not in the index: a program ended between writing them and telling it
+  int64_t missing_files = 0;  // in the index and not there, when opened or when read
+  int64_t wrong_files = 0;    // of another length or checksum than the index says
+  int64_t lost_indexes = 0;   // the index itself was damaged: nothing of the folder is trusted
+
+  [[nodiscard]] int64_t total() const { return unknown_files + missing_files + wrong_files + lost_indexes; }
+};
+
+/// A file for each object and an index of keys, lengths and SHA-256. An object is written whole, then told to the
+/// index, which is replaced whole: a crash at any moment loses the object in work alone. For one thread; a second
+/// process, or a second instance, is refused. Removes files of the names that it gives, and no others.
+class ContextFolder {
+ public:
+  /// Makes the folder when absent. Reads the index and forgets what does not agree with it. Throws UserError when
+  /// another run uses the folder, it cannot be written, or it holds files and is no folder of stored contexts.
+  explicit ContextFolder(std::filesystem::path folder);
+
+  /// Replaces what stood under the key. Throws UserError when the disk refuses (full, read-only); then nothing stands
+  /// under the key and the folder is otherwise as it was before.
+  void put(const std::string& key, std::span<const std::byte> bytes);
+  /// Nothing when there is no such object, or when what is there is not what was put: then it is forgotten.
+  [[nodiscard]] std::optional<std::vector<std::byte>> get(const std::string& key);
+  void remove(const std::string& key);
+
+  [[nodiscard]] bool contains(const std::string& key) const { return index_.contains(key); }
+  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] int64_t bytes() const;  // of all objects
+  [[nodiscard]] const FolderDamage& damage() const { return damage_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
+  [[nodiscard]] std::filesystem::path file_of(const std::string& key) const;
+
+  /// Called between writing an object and telling the index. For tests: what it throws or ends is a crash there.
+  std::function<void()> between_write_and_index;
+
+ private:
+  struct Entry {
+    int64_t bytes = 0;
+    std::string sha256;
+  };
+  void require_own() const;
+  void read_index();
+  void write_index(const std::map<std::string, Entry>& index) const;
+  void forget_lost();
+
+  std::filesystem::path folder_;
+  FileLock lock_;
+  std::map<std::string, Entry> index_;
+  FolderDamage damage_;
+};
+
+}  // namespace kvarena::storage

@@ -1,0 +1,56 @@
+#pragma once
+// The tiers of one machine and the links to its device, shared by everything that runs there.
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "harness/storage/link.h"
+#include "harness/storage/storage.h"
+
+namespace kvarena::storage {
+
+/// One tier behind the device.
+struct TierSettings {
+  Tier tier = Tier::host;
+  int64_t capacity_bytes = kUnlimited;
+  LinkSpec link;                 // between it and the device, each direction by itself
+  std::filesystem::path folder;  // of the disk tier
+  bool direct_access = false;    // of the disk tier
+  LinkFault fault;               // of loads
+};
+
+/// A host tier behind PCI Express 4.0 with 16 lanes, without a limit.
+[[nodiscard]] std::vector<TierSettings> usual_tiers();
+
+/// Thread-safe. Must outlive the transfers asked of its links, but not the blocks.
+class Hierarchy {
+ public:
+  /// Throws UserError when the disk tier's folder cannot be made.
+  explicit Hierarchy(const std::vector<TierSettings>& tiers);
+
+  /// Whether a link takes the time that its spec says.
+  [[nodiscard]] bool emulated() const;
+  [[nodiscard]] bool has(Tier tier) const { return tiers_.contains(tier); }
+  /// These throw UserError for a tier that is not there.
+  [[nodiscard]] Storage& storage(Tier tier) const;
+  /// From the tier to the device.
+  [[nodiscard]] Link& load(Tier tier) const;
+  /// From the device to the tier.
+  [[nodiscard]] Link& offload(Tier tier) const;
+
+ private:
+  struct Behind {
+    std::unique_ptr<Storage> storage;
+    std::unique_ptr<Link> load;
+    std::unique_ptr<Link> offload;
+  };
+  [[nodiscard]] const Behind& behind(Tier tier) const;
+
+  std::map<Tier, Behind> tiers_;
+};
+
+using HierarchyPtr = std::shared_ptr<const Hierarchy>;
+
+}  // namespace kvarena::storage

@@ -1,0 +1,70 @@
+#pragma once
+// Who decides where contexts lie: one interface for recency, frequency, age, importance and utility.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "harness/storage/placement/problem.h"
+
+namespace kvarena::storage {
+
+/// What a policy looks at. Contexts' `at` is where they lie in the plan under way.
+struct View {
+  std::span<const StorageTier> tiers;
+  std::span<const Context> contexts;
+};
+
+/// One context gets another form, another tier, or both.
+struct Step {
+  size_t context = 0;  // index in View::contexts
+  Choice to;
+};
+
+/// Decides; moves nothing. A policy holds parameters only, so that one instance may serve many stores.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  /// Where and how a new context lies first, whatever else is there. As it comes, on the fastest tier that can hold
+  /// it, unless overridden.
+  [[nodiscard]] virtual Choice first(const Context& context, std::span<const StorageTier> tiers) const;
+
+  /// `tier` holds more than its capacity: the next step that frees bytes there. It never goes up a tier and never ends
+  /// in a tier whose whole capacity is smaller than the object.
+  [[nodiscard]] virtual Step make_room(const View& view, int64_t tier) const = 0;
+
+  /// Every tier is within its capacity: a step that makes better use of the room that is left, if there is one. Each
+  /// must gain something, so that they come to an end.
+  [[nodiscard]] virtual std::optional<Step> use_room(const View& /*view*/) const { return std::nullopt; }
+
+  /// Whether a context that was read moves to the fastest tier that can hold it, in the form it has.
+  [[nodiscard]] virtual bool promotes_on_hit() const { return false; }
+
+  /// Whether the policy chooses among forms: then contexts have to be profiled. Others leave a context as it comes.
+  [[nodiscard]] virtual bool chooses_forms() const { return false; }
+
+  /// How far below its profiled quality a context's answers may stay before it is profiled anew; nothing: for ever.
+  [[nodiscard]] virtual std::optional<double> drift_threshold() const { return std::nullopt; }
+
+  /// Whether the policy places all contexts anew when profiles have changed.
+  [[nodiscard]] virtual bool rearranges() const { return false; }
+};
+
+/// Policies that choose a victim and push it to the next tier as it is.
+class VictimPolicy : public Policy {
+ public:
+  /// Whether `a` leaves before `b`. A strict order; among equals the one listed first leaves.
+  [[nodiscard]] virtual bool leaves_before(const Context& a, const Context& b) const = 0;
+  [[nodiscard]] Step make_room(const View& view, int64_t tier) const final;
+};
+
+/// Makes room, fastest tier first, until no tier holds more than its capacity, then uses what is left: the greedy
+/// heuristic of EvicPress (Algorithm 1) under its own policy. Changes `at` of contexts.
+void settle(const Policy& policy, std::span<const StorageTier> tiers, std::span<Context> contexts);
+
+/// Every context at its first choice, then settled.
+void place_anew(const Policy& policy, std::span<const StorageTier> tiers, std::span<Context> contexts);
+
+}  // namespace kvarena::storage

@@ -1,0 +1,68 @@
+#pragma once
+// Contexts, forms and tiers, and what a choice of form and tier is worth.
+// Feng et al. 2025, arXiv:2512.14946 (EvicPress), section 4.2.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvarena::storage {
+
+inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+/// One place for stored caches. Tiers are listed fastest first; the last one is unlimited.
+struct StorageTier {
+  std::string name;
+  int64_t capacity = kUnlimited;  // bytes
+  double bandwidth = 0;           // bytes/s of a read
+  double latency_s = 0;           // before the first byte
+};
+
+/// One way to hold a context: compressed by a method at a ratio.
+struct Form {
+  std::string method;   // "" = uncompressed
+  double keep = 1;      // share of the bytes that is kept
+  int64_t bytes = 0;    // stored
+  double quality = 1;   // mean over the profile's queries
+  double decode_s = 0;  // from stored bytes to a usable cache
+};
+
+struct Choice {
+  int64_t form = 0;
+  int64_t tier = 0;
+  bool operator==(const Choice&) const = default;
+};
+
+/// One stored context, as policies see it.
+struct Context {
+  int64_t id = 0;
+  std::vector<Form> forms;  // at least one; the first is how it comes, uncompressed unless all are compressed alike
+  Choice at;
+  int64_t accesses = 1;    // the store counts as one
+  double stored_at = 0;    // on any clock that only goes forward
+  double last_access = 0;  // on the same clock
+  double importance = 1;   // share of its entries that queries needed, moving average
+
+  [[nodiscard]] const Form& form(const Choice& choice) const { return forms[static_cast<size_t>(choice.form)]; }
+  [[nodiscard]] int64_t bytes() const { return form(at).bytes; }
+};
+
+/// Seconds from the request to a usable cache: the TTFT of the utility.
+[[nodiscard]] double load_seconds(const Form& form, const StorageTier& tier);
+
+/// (alpha * quality - TTFT) * frequency.
+[[nodiscard]] double utility(const Context& context, const Choice& choice, std::span<const StorageTier> tiers,
+                             double alpha);
+
+/// Bytes on each tier.
+[[nodiscard]] std::vector<int64_t> bytes_per_tier(std::span<const Context> contexts, size_t tiers);
+
+/// The first tier, from `first` on, that an object of `bytes` fits into at all.
+[[nodiscard]] int64_t first_tier_for(int64_t bytes, std::span<const StorageTier> tiers, int64_t first = 0);
+
+/// Throws UserError unless tiers have bandwidths above 0, capacities of at least 0, and an unlimited last one.
+void check_tiers(std::span<const StorageTier> tiers);
+
+}  // namespace kvarena::storage

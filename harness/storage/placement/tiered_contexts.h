@@ -1,0 +1,64 @@
+#pragma once
+// The books of an online store: which context lies where and in which form, and the moves that a policy's decisions ask
+// for, in an order in which no tier ever holds more than its capacity.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "harness/storage/placement/policy.h"
+
+namespace kvarena::storage {
+
+/// What has to happen to one context's bytes. Without `from` it is new, without `to` it is gone.
+struct Move {
+  int64_t id = 0;
+  std::optional<Choice> from;
+  std::optional<Choice> to;
+};
+
+/// A copy to another tier exists beside the original until it is whole; a new form on the same tier replaces the old
+/// one. Not thread-safe.
+class TieredContexts {
+ public:
+  /// `policy` must outlive the books. Throws UserError when the tiers are not as check_tiers() wants them.
+  TieredContexts(std::vector<StorageTier> tiers, const Policy& policy);
+
+  /// A new context; its `at` is decided here. Returns the moves, its own last. Throws InternalError when the id is
+  /// there already.
+  std::vector<Move> store(Context context);
+  /// A context was read at `now`, of which the query needed the share `importance`.
+  std::vector<Move> access(int64_t id, double now, double importance = 1);
+  /// A new profile: other qualities, sizes and forms; `at.form` must still name the form that is held, in its bytes.
+  /// Takes effect with the next decision.
+  void profile(int64_t id, std::vector<Form> forms);
+  /// Places all contexts anew where the policy does that; nothing otherwise.
+  std::vector<Move> rearrange();
+  /// Forgets a context: it was found to be damaged.
+  std::vector<Move> remove(int64_t id);
+
+  [[nodiscard]] const Context* find(int64_t id) const;
+  [[nodiscard]] const std::vector<Context>& contexts() const { return contexts_; }
+  [[nodiscard]] const std::vector<StorageTier>& tiers() const { return tiers_; }
+  [[nodiscard]] int64_t used(int64_t tier) const { return used_[static_cast<size_t>(tier)]; }
+  /// The most that a tier ever held, both copies of moves under way counted.
+  [[nodiscard]] int64_t peak(int64_t tier) const { return peak_[static_cast<size_t>(tier)]; }
+  /// Bytes ever written to a tier.
+  [[nodiscard]] int64_t written(int64_t tier) const { return written_[static_cast<size_t>(tier)]; }
+
+ private:
+  /// From the books' state to `plan` (the same contexts, then new ones), move by move.
+  std::vector<Move> carry_out(const std::vector<Context>& plan);
+  bool try_move(size_t index, const Choice& to, std::vector<Move>& moves);
+  void hold(size_t tier, int64_t bytes);
+  Context& at(int64_t id);
+
+  std::vector<StorageTier> tiers_;
+  const Policy* policy_;
+  std::vector<Context> contexts_;
+  std::vector<bool> placed_;  // whether the context's bytes lie somewhere already
+  std::vector<int64_t> used_, peak_, written_;
+};
+
+}  // namespace kvarena::storage

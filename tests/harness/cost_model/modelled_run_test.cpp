@@ -1,0 +1,122 @@
+// The schedule on the modelled clock, and the paper's worked example (section 4.2.1).
+
+#include "harness/cost_model/modelled_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+#include "harness/core/random.h"
+
+namespace kvarena::cost_model {
+namespace {
+
+constexpr double giga = 1e9;
+
+/// Mistral 24B on an RTX PRO 6000 as the paper describes it: 4 GB a request, 1 GB of it resident, x = 30. Weights of
+/// 50 GB, 1.72 TB/s and an effective link of 50 GB/s are what its milliseconds imply.
+ModelledSettings example(ScheduleKind kind) {
+  return {.machine = {.memory_bytes = 96 * giga, .memory_bandwidth = 1720 * giga, .link_bandwidth = 50 * giga},
+          .load = {.weight_bytes = 50 * giga, .cache_bytes = 4 * giga},
+          .kept = 0.25,
+          .requests = 10,
+          .draft_length = 30,
+          .output_tokens = 600,
+          .kind = kind};
+}
+
+const AcceptanceCurve& acceptance() {
+  static const AcceptanceCurve curve = AcceptanceCurve::independent(0.985, 200);
+  return curve;
+}
+
+TEST(ModelledRun, StaggeringComesOutAsThePaperSays) {
+  const ModelledRun run = run_modelled(example(ScheduleKind::staggered), acceptance());
+  double draft_only = 0, with_verify = 0;
+  for (const ScheduledIteration& iteration : run.iterations) {
+    EXPECT_LE(iteration.verifying, 1);
+    if (iteration.drafting == 10) draft_only = std::max(draft_only, iteration.seconds);
+    if (iteration.drafting == 9 && iteration.verifying == 1) with_verify = std::max(with_verify, iteration.seconds);
+  }
+  EXPECT_NEAR(draft_only, 35e-3, 0.5e-3);
+  EXPECT_NEAR(with_verify, 37e-3, 0.5e-3);
+  EXPECT_NEAR(run.peak_bytes, 64 * giga, 1e-3 * giga);
+  EXPECT_EQ(run.late_verifies, 0);
+  EXPECT_NEAR(4 * giga / (50 * giga), 80e-3, 1e-12);
+}
+
+TEST(ModelledRun, VerificationsLandThreeIterationsApart) {
+  const ModelledRun run = run_modelled(example(ScheduleKind::staggered), acceptance());
+  std::vector<size_t> landed;
+  for (size_t i = 0; i < run.iterations.size(); ++i) {
+    if (run.iterations[i].verifying > 0) landed.push_back(i);
+  }
+  ASSERT_GT(landed.size(), 40U);
+  for (size_t i = 1; i < 30; ++i) EXPECT_GE(landed[i] - landed[i - 1], 3U) << i;
+}
+
+TEST(ModelledRun, LockStepWaitsForTheLinkAndNeedsAllFullCachesAtOnce) {
+  const ModelledRun run = run_modelled(example(ScheduleKind::lock_step), acceptance());
+  double waited = 0, longest = 0;
+  for (const ScheduledIteration& iteration : run.iterations) {
+    waited = iteration.drafting + iteration.verifying == 0 ? waited + iteration.seconds : 0.0;
+    longest = std::max(longest, waited);
+  }
+  EXPECT_NEAR(longest, 800e-3, 40e-3);  // the last reload may overlap the verification's own pass
+  EXPECT_NEAR(run.peak_bytes, (50 + 10 + 40) * giga, 1e-3 * giga);  // 90 GB with the compressed copies elsewhere
+}
+
+TEST(ModelledRun, StaggeredBeatsSequentialBeatsNothingGained) {
+  const double staggered = run_modelled(example(ScheduleKind::staggered), acceptance()).tokens_per_second();
+  const double sequential = run_modelled(example(ScheduleKind::sequential), acceptance()).tokens_per_second();
+  const double lock_step = run_modelled(example(ScheduleKind::lock_step), acceptance()).tokens_per_second();
+  EXPECT_GT(staggered, 1.2 * sequential);
+  EXPECT_GE(sequential, lock_step);
+}
+
+TEST(ModelledRun, LongRunsApproachTheSteadyStateModel) {
+  // Eqs. 5 to 11 are a steady state with exact draft lengths; the run starts, ends and places verifications around x.
+  ModelledSettings settings = example(ScheduleKind::staggered);
+  settings.output_tokens = 4000;
+  const ModelledRun run = run_modelled(settings, acceptance());
+  const DecodingEstimate model =
+      estimate(settings.machine, settings.load,
+               {.offloaded = 10, .draft_length = 30, .kept = 0.25, .acceptance = acceptance().rate(30)});
+  EXPECT_NEAR(run.tokens_per_second() / model.tokens_per_second, 1, 0.1);
+}
+
+TEST(ModelledRun, EveryScheduleEndsWithEveryTokenInRandomSettings) {
+  const uint64_t seed = 99;
+  RecordProperty("seed", std::to_string(seed));
+  for (uint64_t scenario = 0; scenario < 300; ++scenario) {
+    const RandomStream random(seed + scenario, "settings");
+    uint64_t next = 0;
+    const auto draw = [&](double low, double high) { return low + (high - low) * random.uniform(next++); };
+    ModelledSettings settings = example(static_cast<ScheduleKind>(random.below(3, next++)));
+    settings.requests = 1 + static_cast<int64_t>(random.below(12, next++));
+    settings.draft_length = 1 + static_cast<int64_t>(random.below(60, next++));
+    settings.output_tokens = 1 + static_cast<int64_t>(random.below(300, next++));
+    settings.machine.link_bandwidth = draw(2, 400) * giga;
+    settings.kept = draw(0.05, 0.8);
+    settings.seed = scenario;
+    const ModelledRun run = run_modelled(settings, acceptance());
+    EXPECT_EQ(run.tokens, settings.requests * settings.output_tokens) << scenario;
+    EXPECT_LE(run.link_busy_seconds, run.seconds * (1 + 1e-9)) << scenario;
+    if (settings.kind == ScheduleKind::staggered) {
+      EXPECT_LE(run.peak_bytes, settings.machine.memory_bytes * (1 + 1e-9)) << scenario;
+    }
+  }
+}
+
+TEST(ModelledRun, WhatCannotRunIsExplained) {
+  ModelledSettings settings = example(ScheduleKind::staggered);
+  settings.requests = 60;
+  EXPECT_THROW((void)run_modelled(settings, acceptance()), UserError);
+  settings = example(ScheduleKind::staggered);
+  settings.machine.link_bandwidth = giga;  // 4 s a reload, 138 iterations
+  EXPECT_THROW((void)run_modelled(settings, acceptance()), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::cost_model

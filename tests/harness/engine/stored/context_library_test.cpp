@@ -1,0 +1,263 @@
+// Contexts with real caches over memory, disk and a slow link: wherever a context lies and whatever happens to its
+// bytes, a request that begins with it answers as the same cache answers in memory.
+
+#include "harness/engine/stored/context_library.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/core/random.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/model_facts.h"
+#include "harness/engine/serving/serving_engine.h"
+#include "harness/method/registry.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena::stored {
+namespace {
+
+using kvarena::testing::TemporaryFolder;
+using kvarena::testing::tiny_model;
+using kvarena::testing::tiny_prompt;
+using nlohmann::json;
+
+class Library : public ::testing::Test {
+ protected:
+  static constexpr int64_t kTokens = 96;
+
+  Library() : model_(tiny_model()), facts_(model_facts(model_)) {
+    std::vector<storage::TierSettings> settings(2);
+    settings[0] = {.tier = Tier::host};
+    settings[1] = {.tier = Tier::remote, .link = {.name = "slow", .bytes_per_s = 2e8, .latency_s = 1e-3}};
+    hierarchy_ = std::make_shared<const storage::Hierarchy>(settings);
+    full_bytes_ = sized_forms(prefill(model_, context(0), {}), {{CacheForm{}}}).front().bytes;
+  }
+
+  static std::vector<int32_t> context(uint64_t i) { return tiny_prompt(kTokens, 100 + i); }
+  static std::vector<int32_t> prompt(uint64_t i, uint64_t question) {
+    std::vector<int32_t> tokens = context(i);
+    const std::vector<int32_t> rest = tiny_prompt(static_cast<int64_t>(5 + question % 4), 900 + question);
+    tokens.insert(tokens.end(), rest.begin(), rest.end());
+    return tokens;
+  }
+  static CacheForm form(const json& spec) {
+    return {.label = spec.dump(), .keep = spec.value("keep", 1.0), .method = make_method(spec, "test")};
+  }
+  const storage::Policy& policy(const json& spec) {
+    return *methods_.emplace_back(make_method(spec, "test"))->placement();
+  }
+
+  /// Room for so many full caches in memory and on disk.
+  std::unique_ptr<ContextLibrary> open(const storage::Policy& policy, std::vector<CacheForm> forms, double host,
+                                       double disk) {
+    const auto bytes = [&](double caches) { return static_cast<int64_t>(caches * static_cast<double>(full_bytes_)); };
+    LibraryPlace place{
+        .tiers = {{.tier = Tier::host, .books = {.name = "memory", .capacity = bytes(host), .bandwidth = 1e10}},
+                  {.tier = Tier::disk, .books = {.name = "disk", .capacity = bytes(disk), .bandwidth = 1e9}},
+                  {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 2e8, .latency_s = 1e-3}}},
+        .hierarchy = hierarchy_,
+        .folder = scratch_.path() / fmt::format("store{}", stores_++)};
+    return std::make_unique<ContextLibrary>(model_, facts_, std::move(forms), std::move(place), policy);
+  }
+
+  /// Greedy tokens behind a cache of the context.
+  std::vector<int32_t> answer(KvCache cache, const std::vector<int32_t>& tokens) {
+    PromptRun run(model_, tokens, facts_, std::move(cache));
+    const SequencePass pass = run.next_pass(run.remaining());
+    run.consume(model_.forward({&pass, 1}));
+    const Prefill prompt = run.finish();
+    const Method full;
+    const auto session = start_session(model_, prompt, full, {.stop = {.max_new_tokens = 8}});
+    Session* const one[] = {session.get()};
+    run_together(model_, one);
+    return session->tokens;
+  }
+  /// What a request answers over the context compressed in memory just now.
+  std::vector<int32_t> expected(uint64_t i, const CacheForm& form, const std::vector<int32_t>& tokens) {
+    const Method full;
+    const Method& method = form.method ? *form.method : full;
+    const Prefill prompt = prefill(model_, context(i), method.needs(), kPrefillChunk, facts_);
+    Activity activity;
+    return answer(compress_prompt(prompt, method, activity), tokens);
+  }
+  static void expect_within_capacity(const ContextLibrary& library) {
+    const auto& books = library.store().books();
+    for (size_t tier = 0; tier < books.tiers().size(); ++tier) {
+      EXPECT_LE(books.used(static_cast<int64_t>(tier)), books.tiers()[tier].capacity);
+      EXPECT_LE(books.peak(static_cast<int64_t>(tier)), books.tiers()[tier].capacity);
+    }
+  }
+
+  Transformer model_;
+  std::shared_ptr<const ModelFacts> facts_;
+  TemporaryFolder scratch_;
+  storage::HierarchyPtr hierarchy_;
+  std::vector<std::unique_ptr<Method>> methods_;
+  int64_t full_bytes_ = 0;
+  int stores_ = 0;
+};
+
+TEST_F(Library, AnswersTheSameFromMemoryDiskAndRemote) {
+  for (const json& spec : {json(), json{{"name", "snapkv"}, {"keep", 0.5}}, json{{"name", "cachegen"}}}) {
+    SCOPED_TRACE(spec.dump());
+    const CacheForm held = spec.is_null() ? CacheForm{} : form(spec);
+    const auto library = open(policy({{"name", "fifo"}}), {held}, 1.1, 1.1);
+    uint64_t count = 0;
+    while (!library->store().lookup("0") || library->store().lookup("0")->tier < 2) {
+      library->add(fmt::format("{}", count), context(count), static_cast<double>(count));
+      ASSERT_LT(++count, 40U);
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      Recalled recalled = library->recall(fmt::format("{}", i));
+      EXPECT_TRUE(recalled.tier.has_value());
+      if (recalled.tier == Tier::remote) {
+        EXPECT_GE(recalled.load_s, 1e-3) << "the link takes its time";
+      }
+      EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, i)), expected(i, held, prompt(i, i))) << "context " << i;
+    }
+    for (const Tier tier : {Tier::host, Tier::disk, Tier::remote})
+      EXPECT_GT(library->store().counts().hits.at(tier), 0);
+    EXPECT_EQ(library->recomputed(), 0);
+    expect_within_capacity(*library);
+  }
+}
+
+TEST_F(Library, WhatTheDiskDamagedIsComputedAnewAndStoredAgain) {
+  const auto library = open(policy({{"name", "fifo"}}), {form({{"name", "knorm"}, {"keep", 0.5}})}, 0, 10);
+  for (uint64_t i = 0; i < 3; ++i) library->add(fmt::format("{}", i), context(i), static_cast<double>(i));
+  const auto file = [&](const char* key) { return library->store().folder()->file_of(key); };
+  std::ofstream(file("0"), std::ios::binary | std::ios::in) << "x";
+  std::filesystem::resize_file(file("1"), 100);
+  std::filesystem::remove(file("2"));
+  for (uint64_t i = 0; i < 3; ++i) {
+    const std::string key = fmt::format("{}", i);
+    Recalled recalled = library->recall(key);
+    EXPECT_FALSE(recalled.tier.has_value());
+    EXPECT_GT(recalled.compute_s, 0);
+    EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, 7)), expected(i, CacheForm{}, prompt(i, 7)));
+    library->used(key, 10 + static_cast<double>(i));
+    recalled = library->recall(key);
+    EXPECT_EQ(recalled.tier, Tier::disk) << "it was stored again";
+    EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, 7)), expected(i, library->forms().front(), prompt(i, 7)));
+  }
+  EXPECT_EQ(library->recomputed(), 3);
+  EXPECT_EQ(library->store().counts().damaged, 3);
+}
+
+TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
+  // A cache takes 0.07 ms from the disk: worth 1% of the quality, not 80%.
+  std::vector<CacheForm> forms = {CacheForm{}, form({{"name", "knorm"}, {"keep", 0.5}}),
+                                  form({{"name", "snapkv"}, {"keep", 0.25}})};
+  const auto library = open(policy({{"name", "evicpress"}, {"alpha", 1e-3}}), forms, 1.2, 1.2);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const auto prompt =
+        std::make_shared<const Prefill>(prefill(model_, context(i), library->needs(), kPrefillChunk, facts_));
+    std::vector<storage::Form> profile = sized_forms(*prompt, forms);
+    profile[1].quality = i % 2 == 0 ? 0.99 : 0.2;  // every second context may lose half of its entries
+    profile[2].quality = 0.1;
+    library->add(fmt::format("{}", i), prompt, static_cast<double>(i), profile);
+    expect_within_capacity(*library);
+  }
+  int64_t compressed = 0;
+  for (uint64_t i = 0; i < 4; ++i) {
+    const auto at = *library->store().lookup(fmt::format("{}", i));
+    Recalled recalled = library->recall(fmt::format("{}", i));
+    compressed += at.form;
+    EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, i)),
+              expected(i, forms[static_cast<size_t>(at.form)], prompt(i, i)));
+  }
+  EXPECT_GT(compressed, 0);
+  // Another profile: only the full cache is any good. Everything is placed anew.
+  for (uint64_t i = 0; i < 4; ++i) {
+    std::vector<storage::Form> profile =
+        sized_forms(prefill(model_, context(i), library->needs(), kPrefillChunk, facts_), forms);
+    profile[1].quality = profile[2].quality = 0;
+    library->reprofile(fmt::format("{}", i), profile);
+  }
+  library->rearrange();
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(library->store().lookup(fmt::format("{}", i))->form, 0) << i;
+  expect_within_capacity(*library);
+}
+
+TEST_F(Library, ServedRequestsBeginWithItWhateverSharesTheirPasses) {
+  const CacheForm held = form({{"name", "snapkv"}, {"keep", 0.5}});
+  const auto library = open(policy({{"name", "lru"}}), {held}, 1.2, 1.2);
+  for (uint64_t i = 0; i < 5; ++i) library->add(fmt::format("{}", i), context(i), static_cast<double>(i));
+  const RandomStream random(11, "requests");
+  const Method full;
+  std::vector<ServedRequest> requests;
+  std::vector<uint64_t> of;
+  for (uint64_t r = 0; r < 20; ++r) {
+    of.push_back(random.below(5, r));
+    const std::string key = fmt::format("{}", of.back());
+    requests.push_back({.prompt = prompt(of.back(), r),
+                        .method = &full,
+                        .options = {.stop = {.max_new_tokens = 8}},
+                        .begin =
+                            [&library = *library, key, r] {
+                              Recalled recalled = library.recall(key);
+                              library.used(key, 100 + static_cast<double>(r));
+                              return std::move(recalled.cache);
+                            },
+                        .begun = kTokens});
+  }
+  ServingEngine engine(model_, requests, facts_);
+  std::vector<double> times;
+  for (size_t r = 0; r < requests.size(); ++r) times.push_back(0.002 * static_cast<double>(r));
+  const serving::ServingRun run = serving::serve(serving::Load::at_times(times), engine,
+                                                 {.cache_bytes = 1 << 26, .pass_tokens = 40, .max_running = 6});
+  for (size_t r = 0; r < requests.size(); ++r) {
+    ASSERT_EQ(run.requests[r].outcome, serving::Outcome::answered) << run.requests[r].reason;
+    EXPECT_EQ(engine.answer(static_cast<int64_t>(r))->tokens, expected(of[r], held, requests[r].prompt)) << r;
+  }
+  int64_t hits = 0;
+  for (const auto& [tier, count] : library->store().counts().hits) hits += count;
+  EXPECT_EQ(hits, 20);
+  EXPECT_EQ(run.overrun_bytes, 0);
+  expect_within_capacity(*library);
+}
+
+TEST_F(Library, RandomUseStaysWithinCapacityAndNeverAnswersWrong) {
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const RandomStream random(seed, "library");
+    const bool joint = seed % 2 == 0;
+    std::vector<CacheForm> forms = {CacheForm{}};
+    if (joint) forms.push_back(form({{"name", "knorm"}, {"keep", 0.4}}));
+    const auto library = open(policy({{"name", joint ? "evicpress" : "lfu"}}), forms, 1.5, 2.2);
+    for (uint64_t i = 0; i < 6; ++i) library->add(fmt::format("{}", i), context(i), 0);
+    for (uint64_t event = 0; event < 60; ++event) {
+      const uint64_t i = random.below(6, 10 * event);
+      const std::string key = fmt::format("{}", i);
+      if (random.uniform(10 * event + 1) < 0.15) {
+        if (const auto at = library->store().lookup(key); at && at->tier == 1) {
+          std::filesystem::remove(library->store().folder()->file_of(key));
+        }
+      }
+      Recalled recalled = library->recall(key);
+      const CacheForm& in = forms[recalled.form.keep < 1 ? 1 : 0];
+      if (event % 6 == 0) {
+        EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, event)), expected(i, in, prompt(i, event)));
+      }
+      library->used(key, static_cast<double>(event));
+      expect_within_capacity(*library);
+    }
+  }
+}
+
+TEST_F(Library, FormsThatCannotBeStoredAreRefusedByName) {
+  try {
+    (void)open(policy({{"name", "lru"}}), {form({{"name", "kivi"}})}, 1, 1);
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("kivi"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::stored

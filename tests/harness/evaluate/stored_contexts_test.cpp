@@ -1,0 +1,181 @@
+// Stored contexts under load on a small random model: policies over real caches, beside full KV.
+
+#include "harness/evaluate/stored_contexts.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "harness/engine/model_facts.h"
+#include "harness/method/registry.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::ContextSettings;
+using experiment::ServingSettings;
+using experiment::Verdict;
+using nlohmann::json;
+using results::Clock;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+double agreement(const Request&, std::span<const int32_t> answer, std::span<const int32_t> full) {
+  size_t same = 0;
+  for (size_t i = 0; i < std::min(answer.size(), full.size()); ++i) same += answer[i] == full[i] ? 1 : 0;
+  return full.empty() ? 1 : static_cast<double>(same) / static_cast<double>(full.size());
+}
+
+class StoredContexts : public ::testing::Test {
+ protected:
+  StoredContexts() : model_(tiny_model()), facts_(model_facts(model_)) {
+    for (uint64_t i = 0; i < 5; ++i) asked_.push_back(context(i));
+  }
+
+  AskedContext context(uint64_t i) {
+    AskedContext asked;
+    asked.id = fmt::format("context {}", i);
+    asked.tokens = tiny_prompt(static_cast<int64_t>(80 + 6 * i), 300 + i);
+    for (uint64_t q = 0; q < 5; ++q) {
+      asked.samples.emplace_back().prompt_sha256 = fmt::format("{} {}", i, q);
+      asked.samples.back().id = q < 2 ? "train" : "test";
+      Request request{.sample = &asked.samples.back(), .facts = facts_, .prompt = asked.tokens};
+      const std::vector<int32_t> question = tiny_prompt(static_cast<int64_t>(4 + q), 700 + 10 * i + q);
+      request.prompt.insert(request.prompt.end(), question.begin(), question.end());
+      request.stop = {.max_new_tokens = 8};
+      (q < 2 ? asked.train : asked.test).push_back(std::move(request));
+    }
+    return asked;
+  }
+
+  std::vector<Verdict> judge(const std::vector<json>& specs) {
+    std::vector<JudgedMethod> methods;
+    for (const json& spec : specs)
+      methods.push_back({.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
+    return judge_stored_contexts(model_,
+                                 {.serving = serving_,
+                                  .contexts = settings_,
+                                  .asked = asked_,
+                                  .facts = facts_,
+                                  .folder = scratch_.path(),
+                                  .similarity = similarity_},
+                                 methods);
+  }
+
+  static double value(const Verdict& verdict, const std::string& metric, Clock clock = Clock::none) {
+    for (const results::MetricValue& value : verdict.result.values) {
+      if (value.metric == metric && value.clock == clock) return value.value;
+    }
+    return NAN;
+  }
+  static double hits(const Verdict& verdict) {
+    return value(verdict, "memory_hits") + value(verdict, "disk_hits") + value(verdict, "remote_hits") +
+           value(verdict, "recomputed_contexts");
+  }
+
+  Transformer model_;
+  std::shared_ptr<const ModelFacts> facts_;
+  testing::TemporaryFolder scratch_;
+  std::vector<AskedContext> asked_;
+  AnswerSimilarity similarity_ = agreement;
+  ServingSettings serving_{.load = {0.8}, .requests = 30, .cache_mib = 64};
+  ContextSettings settings_{
+      .forms = {{.name = "knorm", .label = "Knorm 0.5", .settings_json = R"({"keep":0.5})"},
+                {.name = "snapkv", .label = "SnapKV 0.25", .settings_json = R"({"keep":0.25})"}},
+      .memory_share = 0.3,
+      .disk_share = 0.5,
+  };
+};
+
+TEST_F(StoredContexts, UncompressedOnesAnswerAsFullKvDoesFromWhateverTier) {
+  const auto verdicts =
+      judge({{{"name", "full"}}, {{"name", "lru"}}, {{"name", "lfu"}}, {{"name", "fifo"}}, {{"name", "impress"}}});
+  for (const Verdict& verdict : verdicts) {
+    ASSERT_EQ(verdict.failure, "");
+    EXPECT_EQ(results::problem_of(verdict.result), "");
+    EXPECT_EQ(value(verdict, "served_score"), 1);
+    EXPECT_GT(value(verdict, "mean_time_to_first_token_ms", Clock::measured), 0);
+    EXPECT_TRUE(verdict.result.active);
+  }
+  EXPECT_TRUE(std::isnan(value(verdicts[0], "memory_hits"))) << "full KV stores nothing";
+  for (size_t i = 1; i < verdicts.size(); ++i) {
+    EXPECT_DOUBLE_EQ(hits(verdicts[i]), 1);
+    EXPECT_EQ(value(verdicts[i], "recomputed_contexts"), 0);
+    EXPECT_GT(value(verdicts[i], "memory_hits"), 0);
+    EXPECT_GT(value(verdicts[i], "disk_hits") + value(verdicts[i], "remote_hits"), 0);
+    EXPECT_GT(value(verdicts[i], "peak_memory_bytes"), 0);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path())) << "nothing is left";
+}
+
+TEST_F(StoredContexts, FixedCompressionHitsMoreAndAnswersWorse) {
+  const auto verdicts =
+      judge({{{"name", "lru"}}, {{"name", "lru"}, {"compress", {{"name", "snapkv"}, {"keep", 0.25}}}}});
+  for (const Verdict& verdict : verdicts) ASSERT_EQ(verdict.failure, "");
+  EXPECT_GT(value(verdicts[1], "memory_hits"), value(verdicts[0], "memory_hits"));
+  EXPECT_LT(value(verdicts[1], "served_score"), 1);
+  EXPECT_NEAR(value(verdicts[1], "keep_in_memory"), 0.25, 1e-6);
+}
+
+TEST_F(StoredContexts, AUtilityOfQualityAloneKeepsAnswersAndOneOfTimeKeepsMemory) {
+  settings_.remote_bytes_per_s = 1e7;
+  const json patient = {{"name", "evicpress"}, {"alpha", 1e6}, {"reprofile_threshold", 2}};
+  const json hasty = {{"name", "evicpress"}, {"alpha", 0}, {"reprofile_threshold", 2}};
+  const auto verdicts = judge({patient, hasty});
+  for (const Verdict& verdict : verdicts) {
+    ASSERT_EQ(verdict.failure, "");
+    EXPECT_DOUBLE_EQ(hits(verdict), 1);
+    EXPECT_EQ(value(verdict, "reprofiled_contexts"), 0);
+  }
+  EXPECT_GE(value(verdicts[0], "served_score"), value(verdicts[1], "served_score"));
+  EXPECT_GT(value(verdicts[1], "memory_hits"), value(verdicts[0], "memory_hits"));
+  const auto twice = judge({hasty});
+  EXPECT_EQ(value(twice[0], "served_score"), value(verdicts[1], "served_score")) << "answers do not depend on time";
+  EXPECT_EQ(value(twice[0], "memory_hits"), value(verdicts[1], "memory_hits"));
+}
+
+TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewAndRecover) {
+  settings_.drift_answers = 2;
+  settings_.popularity = 0;
+  // Training questions that any form answers well say nothing about what requests ask.
+  similarity_ = [](const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full) {
+    return request.sample->id == "train" ? 1 : agreement(request, answer, full);
+  };
+  const auto verdicts = judge({{{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 2}},
+                               {{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 0.05}}});
+  for (const Verdict& verdict : verdicts) ASSERT_EQ(verdict.failure, "");
+  EXPECT_EQ(value(verdicts[0], "reprofiled_contexts"), 0);
+  EXPECT_GT(value(verdicts[1], "reprofiled_contexts"), 0);
+  EXPECT_GT(value(verdicts[1], "served_score"), value(verdicts[0], "served_score"));
+  const auto& series = verdicts[1].result.series;
+  const auto similarity = std::ranges::find(series, "answer_similarity", &results::Series::name);
+  ASSERT_NE(similarity, series.end());
+  EXPECT_EQ(similarity->values.size(), 30U);
+}
+
+TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
+  settings_.popularity = 20;  // all ask about the first context
+  serving_.requests = 1;
+  const json lru = {{"name", "lru"}};
+  EXPECT_EQ(value(judge({lru})[0], "memory_hits"), 0) << "the first context came first and was pushed down";
+  settings_.past_requests = 10;
+  EXPECT_EQ(value(judge({lru})[0], "memory_hits"), 1);
+  // Who counts uses has it there as well, whatever it would cost another context.
+  settings_.forms.clear();
+  EXPECT_EQ(value(judge({{{"name", "evicpress"}, {"alpha", 0}}})[0], "memory_hits"), 1);
+}
+
+TEST_F(StoredContexts, WhatPlacesNothingIsRefusedAndTheOthersGoOn) {
+  const auto verdicts = judge(
+      {{{"name", "snapkv"}, {"keep", 0.5}}, {{"name", "lru"}, {"compress", {{"name", "kivi"}}}}, {{"name", "fifo"}}});
+  EXPECT_NE(verdicts[0].failure.find("compress"), std::string::npos) << verdicts[0].failure;
+  EXPECT_NE(verdicts[1].failure.find("cannot be stored"), std::string::npos) << verdicts[1].failure;
+  EXPECT_EQ(verdicts[2].failure, "");
+}
+
+}  // namespace
+}  // namespace kvarena::evaluate

@@ -1,0 +1,219 @@
+// What the folder gives back is what was put, or nothing.
+
+#include "harness/storage/context_folder.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "harness/core/error.h"
+#include "harness/core/random.h"
+#include "tests/support/temporary_folder.h"
+
+namespace kvarena::storage {
+namespace {
+
+using kvarena::testing::TemporaryFolder;
+
+std::vector<std::byte> bytes_of(uint64_t seed, size_t count) {
+  const RandomStream random(seed, "bytes");
+  std::vector<std::byte> bytes(count);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(random.below(256, i));
+  return bytes;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ContextFolder, GivesBackWhatWasPutAlsoToTheNextProgram) {
+  const TemporaryFolder scratch;
+  {
+    ContextFolder folder(scratch.path());
+    folder.put("a", bytes_of(1, 5000));
+    folder.put("b", bytes_of(2, 0));
+    folder.put("a", bytes_of(3, 700));  // replaces
+    EXPECT_EQ(folder.bytes(), 700);
+  }
+  ContextFolder folder(scratch.path());
+  EXPECT_EQ(folder.keys(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(folder.get("a"), bytes_of(3, 700));
+  EXPECT_EQ(folder.get("b"), bytes_of(2, 0));
+  EXPECT_FALSE(folder.get("c").has_value());
+  folder.remove("a");
+  EXPECT_FALSE(folder.get("a").has_value());
+  EXPECT_FALSE(std::filesystem::exists(folder.file_of("a")));
+  EXPECT_EQ(folder.damage().total(), 0);
+}
+
+TEST(ContextFolder, OneBitIsEnoughToForgetAFile) {
+  const TemporaryFolder scratch;
+  ContextFolder folder(scratch.path());
+  folder.put("a", bytes_of(1, 5000));
+  {
+    std::fstream file(folder.file_of("a"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(4321);
+    const char flipped = static_cast<char>(file.get() ^ 4);
+    file.seekp(4321);
+    file.put(flipped);
+  }
+  EXPECT_FALSE(folder.get("a").has_value());
+  EXPECT_EQ(folder.damage().wrong_files, 1);
+  EXPECT_FALSE(folder.contains("a"));
+  folder.put("a", bytes_of(1, 5000));  // recomputed
+  EXPECT_EQ(folder.get("a"), bytes_of(1, 5000));
+}
+
+TEST(ContextFolder, CutAndDeletedFilesAreForgotten) {
+  const TemporaryFolder scratch;
+  {
+    ContextFolder folder(scratch.path());
+    for (const char* key : {"cut", "cut later", "gone", "gone later", "whole"}) folder.put(key, bytes_of(9, 3000));
+    std::filesystem::resize_file(folder.file_of("cut"), 2999);
+    std::filesystem::remove(folder.file_of("gone"));
+  }
+  ContextFolder folder(scratch.path());
+  EXPECT_EQ(folder.damage().wrong_files, 1);
+  EXPECT_EQ(folder.damage().missing_files, 1);
+  EXPECT_EQ(folder.keys(), (std::vector<std::string>{"cut later", "gone later", "whole"}));
+  std::filesystem::resize_file(folder.file_of("cut later"), 10);
+  std::filesystem::remove(folder.file_of("gone later"));
+  EXPECT_FALSE(folder.get("cut later").has_value());
+  EXPECT_FALSE(folder.get("gone later").has_value());
+  EXPECT_EQ(folder.damage().total(), 4);
+  EXPECT_EQ(folder.get("whole"), bytes_of(9, 3000));
+}
+
+TEST(ContextFolder, ADamagedIndexMakesNothingTrusted) {
+  const TemporaryFolder scratch;
+  {
+    ContextFolder folder(scratch.path());
+    folder.put("a", bytes_of(1, 100));
+  }
+  for (const char* text : {"", "{\"objects\": {}}", "not json"}) {
+    std::ofstream(scratch.path() / "kvarena-contexts.json") << text;
+    ContextFolder folder(scratch.path());
+    EXPECT_TRUE(folder.keys().empty());
+    EXPECT_EQ(folder.damage().lost_indexes, 1) << text;
+    folder.put("a", bytes_of(1, 100));
+  }
+  // An index that was edited: the lengths agree, its own checksum does not.
+  std::string text = text_of(scratch.path() / "kvarena-contexts.json");
+  text.replace(text.find("\"a\""), 3, "\"b\"");
+  std::ofstream(scratch.path() / "kvarena-contexts.json") << text;
+  EXPECT_FALSE(ContextFolder(scratch.path()).contains("b"));
+}
+
+TEST(ContextFolder, ACrashBetweenFileAndIndexLeavesNoObject) {
+  const TemporaryFolder scratch;
+  for (const bool replaces : {false, true}) {
+    if (replaces) ContextFolder(scratch.path()).put("a", bytes_of(1, 100));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ContextFolder folder(scratch.path());
+      folder.between_write_and_index = [] { ::_exit(7); };
+      folder.put("a", bytes_of(2, 100));
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(WEXITSTATUS(status), 7);
+    ContextFolder folder(scratch.path());
+    EXPECT_FALSE(folder.get("a").has_value()) << "a file that the index never heard of";
+    EXPECT_EQ(folder.damage().unknown_files, 1);
+  }
+}
+
+TEST(ContextFolder, AFullDiskLeavesTheFolderAsItWas) {
+  const TemporaryFolder scratch;
+  const pid_t child = ::fork();
+  if (child == 0) {  // a process that may not write files above 64 KiB stands for a disk without room
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 65536, .rlim_max = 65536};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ContextFolder folder(scratch.path());
+    folder.put("small", bytes_of(1, 1000));
+    int code = 1;
+    try {
+      folder.put("large", bytes_of(2, 100'000));
+    } catch (const UserError&) {
+      code = folder.get("small") == bytes_of(1, 1000) && !folder.contains("large") ? 0 : 2;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ContextFolder folder(scratch.path());
+  EXPECT_EQ(folder.keys(), std::vector<std::string>{"small"});
+  EXPECT_EQ(folder.damage().total(), 0);
+}
+
+TEST(ContextFolder, TwoRunsCannotShareIt) {
+  const TemporaryFolder scratch;
+  const ContextFolder first(scratch.path());
+  try {
+    const ContextFolder second(scratch.path());
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find(scratch.path().string()), std::string::npos) << text;
+    EXPECT_NE(text.find("that another run uses (process "), std::string::npos) << text;
+    EXPECT_NE(text.find("choose another folder"), std::string::npos) << text;
+  }
+}
+
+TEST(ContextFolder, AFolderOfSomebodyElseIsRefusedAndLeftAsItIs) {
+  const std::string object = std::string(32, 'a') + ".kv";
+  for (const char* name : {"notes.txt", "index.json", "lock", "photo.kv", "kvarena-contexts.json.old", "x.12.tmp"}) {
+    const TemporaryFolder scratch;
+    std::ofstream(scratch.path() / name) << "mine";
+    std::ofstream(scratch.path() / object) << "mine too";
+    std::filesystem::create_directory(scratch.path() / "photos");
+    try {
+      const ContextFolder folder(scratch.path());
+      FAIL() << name << ": expected a UserError";
+    } catch (const UserError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(scratch.path().string()), std::string::npos) << text;
+      EXPECT_NE(text.find("choose another folder"), std::string::npos) << text;
+    }
+    EXPECT_EQ(text_of(scratch.path() / name), "mine");
+    EXPECT_EQ(text_of(scratch.path() / object), "mine too");
+    const auto files = std::filesystem::directory_iterator(scratch.path());
+    EXPECT_EQ(std::distance(begin(files), end(files)), 3) << name;
+  }
+}
+
+TEST(ContextFolder, WhatSomebodyPutBesideObjectsStays) {
+  const TemporaryFolder scratch;
+  ContextFolder(scratch.path()).put("a", bytes_of(1, 100));
+  std::ofstream(scratch.path() / "notes.txt") << "mine";
+  std::filesystem::create_directory(scratch.path() / (std::string(32, 'b') + ".kv"));
+  std::ofstream(scratch.path() / (std::string(32, 'c') + ".kv.4711.tmp")) << "a program ended while it wrote";
+  ContextFolder folder(scratch.path());
+  EXPECT_EQ(folder.get("a"), bytes_of(1, 100));
+  EXPECT_EQ(folder.damage().unknown_files, 1);
+  EXPECT_EQ(text_of(scratch.path() / "notes.txt"), "mine");
+  EXPECT_TRUE(std::filesystem::is_directory(scratch.path() / (std::string(32, 'b') + ".kv")));
+}
+
+TEST(ContextFolder, ACrashBeforeTheFirstIndexLeavesAFolderThatIsTaken) {
+  const TemporaryFolder scratch;
+  std::ofstream(scratch.path() / "kvarena-contexts.lock") << "process 4711";
+  std::ofstream(scratch.path() / "kvarena-contexts.json.4711.tmp") << "{";
+  ContextFolder folder(scratch.path());
+  folder.put("a", bytes_of(1, 100));
+  EXPECT_EQ(folder.get("a"), bytes_of(1, 100));
+}
+
+TEST(ContextFolder, AFolderThatCannotBeMadeIsNamed) {
+  EXPECT_THROW(ContextFolder("/proc/kvarena/contexts"), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::storage

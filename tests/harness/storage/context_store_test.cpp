@@ -1,0 +1,180 @@
+// The store with real bytes on real tiers: it never gives bytes that were not made for the context and form it names.
+
+#include "harness/storage/context_store.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "harness/core/random.h"
+#include "tests/support/temporary_folder.h"
+
+namespace kvarena::storage {
+namespace {
+
+using kvarena::testing::TemporaryFolder;
+using storage::Choice;
+using storage::Context;
+using storage::Form;
+
+/// Least recently used first.
+class Recency final : public storage::VictimPolicy {
+ public:
+  bool leaves_before(const Context& a, const Context& b) const override { return a.last_access < b.last_access; }
+  bool promotes_on_hit() const override { return true; }
+};
+
+/// Halves a context before it lets it go.
+class Halving final : public storage::Policy {
+ public:
+  storage::Step make_room(const storage::View& view, int64_t tier) const override {
+    size_t oldest = view.contexts.size();
+    for (size_t i = 0; i < view.contexts.size(); ++i) {
+      const Context& context = view.contexts[i];
+      if (context.at.tier != tier) continue;
+      if (context.at.form == 0) return {.context = i, .to = {.form = 1, .tier = tier}};
+      if (oldest == view.contexts.size() || context.last_access < view.contexts[oldest].last_access) oldest = i;
+    }
+    return {.context = oldest, .to = {.form = 1, .tier = tier + 1}};
+  }
+  bool rearranges() const override { return true; }
+};
+
+/// Bytes that tell their context and form.
+std::vector<std::byte> made(const std::string& key, const Form& form) {
+  const RandomStream random(static_cast<uint64_t>(form.bytes), key + form.method);
+  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random.below(256, i));
+  return bytes;
+}
+
+std::vector<Form> forms(int64_t bytes) {
+  return {{.bytes = bytes}, {.method = "half", .keep = 0.5, .bytes = bytes / 2, .quality = 0.9}};
+}
+
+class Store : public ::testing::Test {
+ protected:
+  Store() : hierarchy_(std::make_shared<const storage::Hierarchy>(settings())) {}
+
+  static std::vector<storage::TierSettings> settings() {
+    std::vector<storage::TierSettings> list;
+    for (const Tier tier : {Tier::host, Tier::remote}) {
+      storage::TierSettings one;
+      one.tier = tier;
+      list.push_back(one);
+    }
+    return list;
+  }
+  [[nodiscard]] std::unique_ptr<ContextStore> open(const storage::Policy& policy, int64_t host, int64_t disk) const {
+    const std::vector<StoreTier> tiers = {
+        {.tier = Tier::host, .books = {.name = "host", .capacity = host, .bandwidth = 1e9}},
+        {.tier = Tier::disk, .books = {.name = "disk", .capacity = disk, .bandwidth = 1e8}},
+        {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
+    return std::make_unique<ContextStore>(tiers, hierarchy_, scratch_.path() / "contexts", policy, made);
+  }
+
+  TemporaryFolder scratch_;
+  storage::HierarchyPtr hierarchy_;
+  Recency recency_;
+  Halving halving_;
+};
+
+TEST_F(Store, ContextsMoveDownAndComeBackWithTheirBytes) {
+  const auto store = open(recency_, 1000, 1000);
+  for (int i = 0; i < 3; ++i) store->put(fmt::format("{}", i), forms(900), i);
+  EXPECT_EQ(store->lookup("2"), (Choice{.form = 0, .tier = 0}));
+  EXPECT_EQ(store->lookup("1"), (Choice{.form = 0, .tier = 1}));
+  EXPECT_EQ(store->lookup("0"), (Choice{.form = 0, .tier = 2}));
+  EXPECT_FALSE(store->lookup("3").has_value());
+  const auto fetched = store->fetch("0", 10);
+  ASSERT_TRUE(fetched.has_value());
+  EXPECT_EQ(fetched->tier, Tier::remote);
+  EXPECT_EQ(fetched->bytes, made("0", forms(900)[0]));
+  EXPECT_EQ(store->lookup("0")->tier, 0) << "it came up";
+  EXPECT_EQ(store->fetch("0", 11)->tier, Tier::host);
+  EXPECT_FALSE(store->fetch("nobody", 12).has_value());
+  EXPECT_EQ(store->counts().hits.at(Tier::remote), 1);
+  EXPECT_EQ(store->counts().hits.at(Tier::host), 1);
+  EXPECT_EQ(store->counts().misses, 1);
+}
+
+TEST_F(Store, APolicyThatCompressesGetsTheOtherForm) {
+  const auto store = open(halving_, 1000, 1000);
+  store->put("a", forms(800), 0);
+  store->put("b", forms(800), 1);
+  EXPECT_EQ(store->lookup("a"), (Choice{.form = 1, .tier = 0}));
+  EXPECT_EQ(store->fetch("a", 2)->bytes, made("a", forms(800)[1]));
+  EXPECT_EQ(store->fetch("a", 2)->form.method, "half");
+}
+
+TEST_F(Store, DamageOnDiskIsAMissAndTheContextComesBackWhenPutAgain) {
+  const auto store = open(recency_, 1000, 5000);
+  for (int i = 0; i < 4; ++i) store->put(fmt::format("{}", i), forms(900), i);
+  ASSERT_EQ(store->lookup("0")->tier, 1);
+  std::ofstream(store->folder()->file_of("0"), std::ios::binary | std::ios::in) << "x";  // its first byte
+  std::filesystem::remove(store->folder()->file_of("1"));
+  EXPECT_FALSE(store->fetch("0", 10).has_value());
+  EXPECT_FALSE(store->fetch("1", 11).has_value());
+  EXPECT_EQ(store->counts().damaged, 2);
+  EXPECT_FALSE(store->lookup("0").has_value());
+  store->put("0", forms(900), 12);
+  EXPECT_EQ(store->fetch("0", 13)->bytes, made("0", forms(900)[0]));
+  EXPECT_EQ(store->fetch("2", 14)->bytes, made("2", forms(900)[0])) << "others are untouched";
+}
+
+TEST_F(Store, ADiskThatTakesNothingCostsTheContextAndNothingElse) {
+  const auto store = open(recency_, 1000, 5000);
+  store->put("0", forms(900), 0);
+  store->folder()->between_write_and_index = [] { throw UserError("no space left on device"); };
+  store->put("1", forms(900), 1);  // "0" has to go to the disk
+  EXPECT_EQ(store->counts().refused_writes, 1);
+  EXPECT_FALSE(store->lookup("0").has_value());
+  EXPECT_EQ(store->fetch("1", 2)->bytes, made("1", forms(900)[0]));
+  EXPECT_EQ(store->books().used(1), 0);
+}
+
+TEST_F(Store, AnotherRunIsRefusedAndTheNextOneStartsCold) {
+  {
+    const auto store = open(recency_, 1000, 5000);
+    for (int i = 0; i < 3; ++i) store->put(fmt::format("{}", i), forms(900), i);
+    EXPECT_THROW((void)open(recency_, 1000, 5000), UserError);
+  }
+  const auto store = open(recency_, 1000, 5000);
+  EXPECT_FALSE(store->fetch("0", 0).has_value());
+  EXPECT_TRUE(store->folder()->keys().empty());
+}
+
+TEST_F(Store, RandomUseNeverGivesWrongBytes) {
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const RandomStream random(seed, "store");
+    const storage::Policy& policy = seed % 2 == 0 ? static_cast<const storage::Policy&>(recency_) : halving_;
+    const auto store = open(policy, 3000, 4000);
+    for (int64_t event = 0; event < 150; ++event) {
+      const auto draw = static_cast<uint64_t>(10 * event);
+      const std::string key = fmt::format("context {}", random.below(25, draw));
+      const double kind = random.uniform(draw + 1);
+      const auto now = static_cast<double>(event);
+      if (kind < 0.3) {
+        store->put(key, forms(2 + 2 * static_cast<int64_t>(random.below(600, draw + 2))), now);
+      } else if (kind < 0.9) {
+        const auto fetched = store->fetch(key, now);
+        if (fetched) {
+          ASSERT_EQ(fetched->bytes, made(key, fetched->form)) << key;
+        }
+      } else if (kind < 0.95) {
+        store->rearrange();
+      } else if (const auto at = store->lookup(key); at && at->tier == 1) {
+        std::filesystem::remove(store->folder()->file_of(key));  // somebody tidies up
+      }
+      for (const int64_t tier : {0, 1}) {
+        ASSERT_LE(store->books().used(tier), store->books().tiers()[static_cast<size_t>(tier)].capacity);
+      }
+      ASSERT_EQ(store->folder()->bytes(), store->books().used(1)) << "event " << event;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::storage

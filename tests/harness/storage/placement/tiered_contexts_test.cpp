@@ -1,0 +1,112 @@
+#include "harness/storage/placement/tiered_contexts.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/core/error.h"
+
+namespace kvarena::storage {
+namespace {
+
+/// Oldest first.
+class Oldest final : public VictimPolicy {
+ public:
+  explicit Oldest(bool promotes = false) : promotes_(promotes) {}
+  bool leaves_before(const Context& a, const Context& b) const override { return a.stored_at < b.stored_at; }
+  bool promotes_on_hit() const override { return promotes_; }
+
+ private:
+  bool promotes_;
+};
+
+/// Places as it is told, to reach states that need moves in a circle.
+class Scripted final : public Policy {
+ public:
+  Choice first(const Context& context, std::span<const StorageTier> /*tiers*/) const override {
+    return wanted[static_cast<size_t>(context.id)];
+  }
+  Step make_room(const View& /*view*/, int64_t /*tier*/) const override { throw InternalError("the script fits"); }
+  bool rearranges() const override { return true; }
+
+  std::vector<Choice> wanted;
+};
+
+Context of_bytes(int64_t id, int64_t bytes) {
+  return {.id = id, .forms = {{.bytes = bytes}}, .stored_at = static_cast<double>(id)};
+}
+
+std::vector<StorageTier> tiers(int64_t fast, int64_t middle) {
+  return {{.name = "host", .capacity = fast, .bandwidth = 10},
+          {.name = "disk", .capacity = middle, .bandwidth = 1},
+          {.name = "remote", .bandwidth = 0.1}};
+}
+
+TEST(TieredContexts, RoomIsMadeFromTheBottomUpBeforeANewContextComes) {
+  const Oldest policy;
+  TieredContexts books(tiers(10, 10), policy);
+  (void)books.store(of_bytes(0, 10));
+  (void)books.store(of_bytes(1, 10));
+  const std::vector<Move> moves = books.store(of_bytes(2, 10));
+  ASSERT_EQ(moves.size(), 3U);
+  EXPECT_EQ(moves[0].id, 0);  // disk to remote
+  EXPECT_EQ(moves[0].to->tier, 2);
+  EXPECT_EQ(moves[1].id, 1);  // host to disk
+  EXPECT_EQ(moves[1].to->tier, 1);
+  EXPECT_EQ(moves[2].id, 2);
+  EXPECT_FALSE(moves[2].from.has_value());
+  EXPECT_EQ(books.used(0), 10);
+  EXPECT_EQ(books.used(1), 10);
+  EXPECT_EQ(books.used(2), 10);
+  EXPECT_EQ(books.written(0), 30);
+}
+
+TEST(TieredContexts, AContextLargerThanATierSkipsIt) {
+  const Oldest policy;
+  TieredContexts books(tiers(5, 100), policy);
+  (void)books.store(of_bytes(0, 10));
+  EXPECT_EQ(books.find(0)->at.tier, 1);
+  (void)books.store(of_bytes(1, 1000));
+  EXPECT_EQ(books.find(1)->at.tier, 2);
+}
+
+TEST(TieredContexts, AHitBringsAContextUpWhereThePolicySaysSo) {
+  const Oldest promotes(true);
+  TieredContexts books(tiers(10, 100), promotes);
+  (void)books.store(of_bytes(0, 10));
+  (void)books.store(of_bytes(1, 10));
+  ASSERT_EQ(books.find(0)->at.tier, 1);
+  // Context 0 comes up and is at once the oldest of a full tier: it leaves again, and nothing has moved.
+  EXPECT_TRUE(books.access(0, 5).empty());
+  (void)books.remove(1);
+  const std::vector<Move> moves = books.access(0, 6);
+  ASSERT_EQ(moves.size(), 1U);
+  EXPECT_EQ(books.find(0)->at.tier, 0);
+  EXPECT_EQ(books.find(0)->accesses, 3);
+}
+
+TEST(TieredContexts, ContextsThatWaitForEachOtherGoByTheLastTier) {
+  Scripted script;
+  script.wanted = {{.form = 0, .tier = 0}, {.form = 0, .tier = 1}};
+  TieredContexts books(tiers(10, 10), script);
+  (void)books.store(of_bytes(0, 10));
+  (void)books.store(of_bytes(1, 10));
+  std::swap(script.wanted[0], script.wanted[1]);
+  const std::vector<Move> moves = books.rearrange();
+  ASSERT_EQ(moves.size(), 3U);
+  EXPECT_EQ(moves[0].to->tier, 2);
+  EXPECT_EQ(books.find(0)->at.tier, 1);
+  EXPECT_EQ(books.find(1)->at.tier, 0);
+  EXPECT_LE(books.peak(0), 10);
+  EXPECT_LE(books.peak(1), 10);
+}
+
+TEST(TieredContexts, ImportanceIsAMovingAverage) {
+  const Oldest policy;
+  TieredContexts books(tiers(10, 10), policy);
+  (void)books.store(of_bytes(0, 1));
+  (void)books.access(0, 1, 0.5);
+  (void)books.access(0, 2, 0.25);
+  EXPECT_DOUBLE_EQ(books.find(0)->importance, 0.5);
+}
+
+}  // namespace
+}  // namespace kvarena::storage
