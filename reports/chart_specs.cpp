@@ -115,7 +115,7 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
 void mark_pareto_front(std::vector<ScatterPoint>& points, bool lower_is_better) {
   const double sign = lower_is_better ? -1 : 1;
   for (ScatterPoint& point : points) {
-    point.on_front = std::none_of(points.begin(), points.end(), [&](const ScatterPoint& other) {
+    point.on_segment = std::none_of(points.begin(), points.end(), [&](const ScatterPoint& other) {
       const double rise = sign * (other.y - point.y);
       return other.x <= point.x && rise >= 0 && (other.x < point.x || rise > 0);
     });
@@ -136,7 +136,7 @@ Chart scatter_chart(const std::string& id, const std::string& title, const AxisS
       row["high"] = point.y_interval->high;
     }
     values.push_back(row);
-    if (point.on_front) front.push_back({{"x", point.x}, {"front", point.y}});
+    if (point.on_segment) front.push_back({{"x", point.x}, {"front", point.y}});
   }
   const json at = axis_channel("x", x);
   const json color = nominal("series", looks.scale(looks.colors));

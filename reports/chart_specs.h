@@ -41,14 +41,14 @@ struct ScatterPoint {
   double y = 0;
   std::optional<Interval> y_interval;
   bool baseline = false;
-  bool on_front = false;  // part of the Pareto front, which is drawn as a dashed staircase
+  bool on_segment = false;  // part of the Pareto front, which is drawn as a dashed staircase
 };
 
 /// Points with error bars and labels.
 [[nodiscard]] Chart scatter_chart(const std::string& id, const std::string& title, const AxisSpec& x, const AxisSpec& y,
                                   const std::vector<ScatterPoint>& points);
 
-/// Sets on_front on the points that no other point beats in both directions: smaller x, and larger y or, with
+/// Sets on_segment on the points that no other point beats in both directions: smaller x, and larger y or, with
 /// `lower_is_better`, smaller.
 void mark_pareto_front(std::vector<ScatterPoint>& points, bool lower_is_better = false);
 

@@ -82,7 +82,7 @@ void EntrySegment::shrink(Head& head) {
   resize(head.keys, ledger_, bytes);
   resize(head.values, ledger_, bytes);
   head.positions.shrink_to_fit();
-  head.remembered.shrink_to_fit();
+  head.scores.shrink_to_fit();
 }
 
 void EntrySegment::append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position) {
@@ -99,7 +99,7 @@ void EntrySegment::append(const float* keys, const float* values, int64_t n, int
       std::iota(head.positions.begin() + old, head.positions.end(), static_cast<int32_t>(position));
     }
     head.entries += n;
-    head.remembered.resize(head.entries * remembered_width_, 0.0F);
+    head.scores.resize(head.entries * score_width_, 0.0F);
   }
 }
 
@@ -114,7 +114,7 @@ void EntrySegment::replace(int64_t first, const float* keys, const float* values
   }
 }
 
-void EntrySegment::turn_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin) {
+void EntrySegment::rotate_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin) {
   change_version();
   for (Head& head : heads_) {
     kernels::rotate_cells(cells(shape_, CellKind::keys, head.keys), first, count, cos.data(), sin.data(),
@@ -138,7 +138,7 @@ void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64
                           cells(shape_, CellKind::values, head.values), head.entries);
     for (int64_t i = first; i < first + count && ragged_; ++i) head.positions.push_back(from.position(h, i));
     head.entries += count;
-    head.remembered.resize(head.entries * remembered_width_, 0.0F);
+    head.scores.resize(head.entries * score_width_, 0.0F);
   }
 }
 
@@ -153,7 +153,7 @@ void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> posi
   kernels::store_rows(cells(shape_, CellKind::values, head.values), head.entries, n, values, stride);
   head.positions.insert(head.positions.end(), positions.begin(), positions.end());
   head.entries += n;
-  head.remembered.resize(head.entries * remembered_width_, 0.0F);
+  head.scores.resize(head.entries * score_width_, 0.0F);
 }
 
 void EntrySegment::truncate(int64_t n) {
@@ -163,7 +163,7 @@ void EntrySegment::truncate(int64_t n) {
     if (head.entries <= n) continue;
     head.entries = n;
     if (ragged_) head.positions.resize(n);
-    head.remembered.resize(n * remembered_width_);
+    head.scores.resize(n * score_width_);
     // A roll-back is followed by appends: what they would allocate again stays.
     if (head.keys.bytes() > grown_cells(n) * cell_bytes()) shrink(head);
   }
@@ -193,11 +193,11 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
     }
     for (int64_t i = 0; i < count; ++i) head.positions[i] = head.positions[kept[h][i]];
     head.positions.resize(count);
-    const int64_t width = remembered_width_;
+    const int64_t width = score_width_;
     for (int64_t i = 0; i < count && width > 0; ++i) {
-      std::copy_n(head.remembered.begin() + kept[h][i] * width, width, head.remembered.begin() + i * width);
+      std::copy_n(head.scores.begin() + kept[h][i] * width, width, head.scores.begin() + i * width);
     }
-    head.remembered.resize(count * width);
+    head.scores.resize(count * width);
     head.entries = count;
     shrink(head);
   }
@@ -218,8 +218,8 @@ void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& f
   become_ragged();
   change_version();
   Head& head = heads_[kv_head];
-  KVARENA_ASSERT(entry >= 0 && entry <= head.entries && remembered_width_ == 0,
-                 fmt::format("entry {} of {}, {} numbers remembered", entry, head.entries, remembered_width_));
+  KVARENA_ASSERT(entry >= 0 && entry <= head.entries && score_width_ == 0,
+                 fmt::format("entry {} of {}, {} numbers remembered", entry, head.entries, score_width_));
   if (entry == head.entries) {
     reserve(head, ++head.entries);
     head.positions.push_back(0);
@@ -241,17 +241,17 @@ void EntrySegment::drop_front(int64_t n) {
       kernels::copy_entries(run, n, left, run, 0);
     }
     if (ragged_) head.positions.erase(head.positions.begin(), head.positions.begin() + n);
-    head.remembered.erase(head.remembered.begin(), head.remembered.begin() + n * remembered_width_);
+    head.scores.erase(head.scores.begin(), head.scores.begin() + n * score_width_);
     head.entries = left;
     shrink(head);
   }
   first_position_ += n;
 }
 
-void EntrySegment::remember(int64_t width) {
-  if (width == remembered_width_) return;
-  for (Head& head : heads_) head.remembered.assign(head.entries * width, 0.0F);
-  remembered_width_ = width;
+void EntrySegment::reserve_scores(int64_t width) {
+  if (width == score_width_) return;
+  for (Head& head : heads_) head.scores.assign(head.entries * width, 0.0F);
+  score_width_ = width;
 }
 
 kernels::HeadRun EntrySegment::run(int64_t kv_head) const {
@@ -272,7 +272,7 @@ int64_t EntrySegment::bytes() const {
   for (const Head& head : heads_) {
     total += head.keys.bytes() + head.values.bytes();
     total +=
-        static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.remembered.capacity() * sizeof(float));
+        static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
   }
   return total;
 }
@@ -330,11 +330,11 @@ std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
     to.values = from.values.clone(ledger);
     to.entries = from.entries;
     to.positions.assign(from.positions.begin(), from.positions.end());
-    to.remembered.assign(from.remembered.begin(), from.remembered.end());
+    to.scores.assign(from.scores.begin(), from.scores.end());
   }
   copy->first_position_ = first_position_;
   copy->ragged_ = ragged_;
-  copy->remembered_width_ = remembered_width_;
+  copy->score_width_ = score_width_;
   return copy;
 }
 

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "harness/cache/entry_copy.h"
+#include "harness/cache/entry_mirror.h"
 #include "harness/cache/segment.h"
 
 namespace kvarena {
@@ -36,7 +36,7 @@ class EntrySegment final : public Segment {
   void replace(int64_t first, const float* keys, const float* values, int64_t n, int64_t stride);
   /// Turns the keys of entries first .. first+count-1 of every head by the angle whose cosines and sines are given
   /// [half] (kernels/rope): what moving them to another position needs. Positions stay.
-  void turn_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin);
+  void rotate_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin);
   /// Replaces an entry's key and value [head_dim], what is null stays: merging.
   void overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value);
   /// Makes an entry that of `from` (same shape), bits and position; entry = entries(kv_head) appends it. Heads hold
@@ -57,7 +57,7 @@ class EntrySegment final : public Segment {
   [[nodiscard]] bool unchanged_since_mark() const;
   /// Until the segment changes, or is given null, that copy computes probabilities in its place. It is as of the last
   /// mark(); clones do not know it.
-  void look_up_in(EntryCopy* copy) { copy_ = copy; }
+  void use_mirror(EntryMirror* copy) { copy_ = copy; }
   /// Of a head's entries at the last mark(), those that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
   /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
@@ -65,12 +65,12 @@ class EntrySegment final : public Segment {
 
   /// Remembers `width` numbers with every entry from now on (running scores of a method), gathered with the entries and
   /// counted as memory. They start at 0, also those of new entries.
-  void remember(int64_t width);
+  void reserve_scores(int64_t width);
   /// Numbers remembered with every entry, 0 until asked for.
-  [[nodiscard]] int64_t remembered_width() const { return remembered_width_; }
-  /// [entries, remembered_width] of a head.
-  [[nodiscard]] std::span<float> remembered(int64_t kv_head) { return heads_[kv_head].remembered; }
-  [[nodiscard]] std::span<const float> remembered(int64_t kv_head) const { return heads_[kv_head].remembered; }
+  [[nodiscard]] int64_t score_width() const { return score_width_; }
+  /// [entries, score_width] of a head.
+  [[nodiscard]] std::span<float> entry_scores(int64_t kv_head) { return heads_[kv_head].scores; }
+  [[nodiscard]] std::span<const float> entry_scores(int64_t kv_head) const { return heads_[kv_head].scores; }
 
   [[nodiscard]] const LayerShape& shape() const { return shape_; }
   /// The run of `kv_head` as kernels take it.
@@ -96,12 +96,12 @@ class EntrySegment final : public Segment {
  private:
   struct Head {
     explicit Head(const LedgerPtr& ledger)
-        : positions(LedgerAllocator<int32_t>(ledger)), remembered(LedgerAllocator<float>(ledger)) {}
+        : positions(LedgerAllocator<int32_t>(ledger)), scores(LedgerAllocator<float>(ledger)) {}
     Buffer keys;    // [cells, head_dim, 16]
     Buffer values;  // [cells, 16, head_dim]
     int64_t entries = 0;
     LedgerVector<int32_t> positions;  // empty while dense
-    LedgerVector<float> remembered;   // [entries, remembered_width_]
+    LedgerVector<float> scores;   // [entries, score_width_]
   };
 
   [[nodiscard]] int64_t cell_bytes() const;
@@ -117,12 +117,12 @@ class EntrySegment final : public Segment {
   std::vector<Head> heads_;
   int64_t first_position_ = 0;  // of a dense segment
   bool ragged_ = false;
-  int64_t remembered_width_ = 0;
+  int64_t score_width_ = 0;
   uint64_t version_ = 0;
   int64_t drops_ = 0;
   int64_t intact_ = 0;
   std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
-  EntryCopy* copy_ = nullptr;
+  EntryMirror* copy_ = nullptr;
   /// What the segment was at mark().
   struct Mark {
     uint64_t version = 0;

@@ -79,13 +79,13 @@ void HierarchicalSegment::take(EntrySegment& tail, int64_t n) {
   }
 }
 
-std::optional<Restoration> HierarchicalSegment::restoration() const {
-  AddedCodes keys{.heads = {}, .factor = kStep}, values = keys;
+std::optional<DequantProgram> HierarchicalSegment::dequant_program() const {
+  AddCodes keys{.heads = {}, .factor = kStep}, values = keys;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     keys.heads.push_back(lower(h, CellKind::keys));
     values.heads.push_back(lower(h, CellKind::values));
   }
-  return Restoration{.stored = upper_.get(),
+  return DequantProgram{.stored = upper_.get(),
                      .steps = {.keys = in_order(std::move(keys)), .values = in_order(std::move(values))}};
 }
 
@@ -184,7 +184,7 @@ std::unique_ptr<Segment> HierarchicalSegment::clone(const LedgerPtr& ledger) con
   return copy;
 }
 
-std::vector<int32_t> UpperView::positions(int64_t kv_head) const {
+std::vector<int32_t> UpperPlaneView::positions(int64_t kv_head) const {
   std::vector<int32_t> all;
   for (const auto& segment : cache_->segments()) {
     const std::vector<int32_t> part = segment->positions(kv_head);
@@ -193,13 +193,13 @@ std::vector<int32_t> UpperView::positions(int64_t kv_head) const {
   return all;
 }
 
-void UpperView::attend(const LayerQueries& queries, bool /*causal*/, kernels::AttentionState& state) const {
+void UpperPlaneView::attend(const LayerQueries& queries, bool /*causal*/, kernels::AttentionState& state) const {
   for (const auto& segment : cache_->segments()) {
     shown(*segment).attend(queries, /*causal=*/segment == cache_->segments().back(), state);
   }
 }
 
-void UpperView::add_probabilities(const LayerQueries& queries, bool /*causal*/, const float* lse, float* sums,
+void UpperPlaneView::add_probabilities(const LayerQueries& queries, bool /*causal*/, const float* lse, float* sums,
                                   int64_t row_stride) const {
   for (const auto& segment : cache_->segments()) {
     shown(*segment).add_probabilities(queries, /*causal=*/segment == cache_->segments().back(), lse, sums, row_stride);
@@ -207,7 +207,7 @@ void UpperView::add_probabilities(const LayerQueries& queries, bool /*causal*/, 
   }
 }
 
-void UpperView::read(int64_t kv_head, float* keys, float* values) const {
+void UpperPlaneView::read(int64_t kv_head, float* keys, float* values) const {
   for (const auto& segment : cache_->segments()) {
     shown(*segment).read(kv_head, keys, values);
     const int64_t floats = segment->entries(kv_head) * cache_->shape().head_dim;
@@ -216,8 +216,8 @@ void UpperView::read(int64_t kv_head, float* keys, float* values) const {
   }
 }
 
-std::unique_ptr<Segment> UpperView::clone(const LedgerPtr& /*ledger*/) const {
-  return std::make_unique<UpperView>(*cache_);
+std::unique_ptr<Segment> UpperPlaneView::clone(const LedgerPtr& /*ledger*/) const {
+  return std::make_unique<UpperPlaneView>(*cache_);
 }
 
 }  // namespace kvarena

@@ -4,7 +4,7 @@
 
 #include "harness/cache/layer_cache.h"
 #include "harness/cache/quantized_segment.h"
-#include "harness/cache/restoration.h"
+#include "harness/cache/dequant_program.h"
 
 namespace kvarena {
 
@@ -13,7 +13,7 @@ namespace kvarena {
 ///   lower plane  w = round(16 (x - (u s + lo)) / s), -8 .. 7, both say  (u + w / 16) s + lo
 /// Both planes share s and lo, which are stored in 16 bits: codes are half of 8 bits each. Keys are grouped per channel
 /// along tokens, values per token along channels.
-class HierarchicalSegment final : public PackedSegment, public Restorable {
+class HierarchicalSegment final : public PackedSegment, public Dequantizable {
  public:
   /// `key_group` entries of a channel share a scale; `value_group` channels of a value, which must divide head_dim.
   HierarchicalSegment(const LayerShape& shape, int64_t key_group, int64_t value_group, LedgerPtr ledger);
@@ -28,7 +28,7 @@ class HierarchicalSegment final : public PackedSegment, public Restorable {
   [[nodiscard]] const QuantizedSegment& upper() const { return *upper_; }
   [[nodiscard]] uint64_t version() const override { return upper_->version(); }
   /// The upper plane, to which the lower one is added.
-  [[nodiscard]] std::optional<Restoration> restoration() const override;
+  [[nodiscard]] std::optional<DequantProgram> dequant_program() const override;
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return upper_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return upper_->positions(kv_head); }
@@ -71,9 +71,9 @@ class HierarchicalSegment final : public PackedSegment, public Restorable {
 
 /// All of a layer's segments, but of hierarchical ones the upper plane alone. The layer must outlive the view and must
 /// not change while it is used.
-class UpperView final : public Segment {
+class UpperPlaneView final : public Segment {
  public:
-  explicit UpperView(const LayerCache& cache) : cache_(&cache) {}
+  explicit UpperPlaneView(const LayerCache& cache) : cache_(&cache) {}
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return cache_->entries(kv_head); }

@@ -90,7 +90,7 @@ KvCache KvCache::clone() const {
   copy.prompt_length = prompt_length;
   for (const LayerCache& layer : layers) copy.layers.push_back(layer.clone(copy.ledger));
   copy.index = clone_index(index, copy.ledger);
-  if (twin) copy.twin = twin->for_clone(*this, copy);
+  if (mirror) copy.mirror = mirror->for_clone(*this, copy);
   return copy;
 }
 

@@ -60,21 +60,21 @@ class LayerCache {
 struct KvCache;
 
 /// While it lives, what a cache's queries gave to its entries is computed where a copy of these lies.
-class CacheLookup {
+class MirrorScope {
  public:
-  virtual ~CacheLookup() = default;
+  virtual ~MirrorScope() = default;
 };
 
 /// A copy of a cache's entries elsewhere, on a device: kept by whoever made it, gone with the cache. Used as the device
 /// is, by one thread at a time.
-class CacheTwin {
+class CacheMirror {
  public:
-  virtual ~CacheTwin() = default;
+  virtual ~CacheMirror() = default;
   /// That of a clone which was just made of `from`, the cache that this one is a copy of.
-  [[nodiscard]] virtual std::unique_ptr<CacheTwin> for_clone(const KvCache& from, KvCache& clone) = 0;
+  [[nodiscard]] virtual std::unique_ptr<CacheMirror> for_clone(const KvCache& from, KvCache& clone) = 0;
   /// Brings the copy up to date with `own`, the cache that it is a copy of, for Segment::add_probabilities() there.
   /// Null where no copy can hold that. Throws UserError when the device refuses.
-  [[nodiscard]] virtual std::unique_ptr<CacheLookup> look_up(KvCache& own) = 0;
+  [[nodiscard]] virtual std::unique_ptr<MirrorScope> scores_scope(KvCache& own) = 0;
 };
 
 /// One request's cache.
@@ -86,7 +86,7 @@ struct KvCache {
   int64_t prompt_length = 0;
   LedgerPtr ledger;
   std::unique_ptr<LayerIndex> index;  // what a method keeps for all layers together
-  std::unique_ptr<CacheTwin> twin;    // of a clone, what for_clone() gives
+  std::unique_ptr<CacheMirror> mirror;    // of a clone, what for_clone() gives
 
   explicit KvCache(std::span<const LayerShape> layers);
   KvCache(int64_t layers, const LayerShape& shape);
@@ -106,13 +106,13 @@ struct KvCache {
 };
 
 /// How far hooks reach into a pass, which decides where it may be computed (harness/model/offload.h).
-enum class HookReach : uint8_t {
+enum class HookAccess : uint8_t {
   nothing,      // none of them does anything
   rows,         // they and their readers look at what they are shown; after_attention() may change the cache
-  planes,       // the same, and passes of one token read upper planes alone where there are two (UpperView)
+  planes,       // the same, and passes of one token read upper planes alone where there are two (UpperPlaneView)
   selection,    // as rows, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
-  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (ReplacedView)
-  view,         // or of what lies elsewhere: parts of it, some at one distance, in slots (JoinedView, DistantView,
+  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (OverlayView)
+  view,         // or of what lies elsewhere: parts of it, some at one distance, in slots (ConcatView, ClampedDistanceView,
                 // IndexedSegment over another segment than the tail)
   attention,    // they choose otherwise what is attended to
 };
@@ -121,7 +121,7 @@ enum class HookReach : uint8_t {
 class AttentionHooks {
  public:
   virtual ~AttentionHooks() = default;
-  [[nodiscard]] virtual HookReach reach() const { return HookReach::attention; }
+  [[nodiscard]] virtual HookAccess reach() const { return HookAccess::attention; }
   /// Before a device takes a copy of what the cache holds: what is still on its way has to be there.
   virtual void complete(KvCache& /*cache*/) {}
   /// Before the pass's first layer. tokens: what the cache is about to take, the first at position cache.length.

@@ -95,7 +95,7 @@ LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, Led
       rank_(parts.rank),
       left_(stored(parts.left, shape_.dtype, ledger_)),
       right_(stored(parts.right, shape_.dtype, ledger_)),
-      exact_(std::make_unique<PickedSegment>(shape_, static_cast<int64_t>(parts.exact.front().size()), ledger_)),
+      exact_(std::make_unique<GatheredSegment>(shape_, static_cast<int64_t>(parts.exact.front().size()), ledger_)),
       rotation_(parts.rotation) {
   for (int64_t head = 0; head < shape_.kv_heads; ++head) {
     const kernels::HeadRun run = from.run(head);
@@ -119,7 +119,7 @@ LowRankSegment::LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledg
       rank_(from.rank_),
       left_(from.left_.begin(), from.left_.end(), LedgerAllocator<std::byte>(ledger)),
       right_(from.right_.begin(), from.right_.end(), LedgerAllocator<std::byte>(ledger)),
-      exact_(static_cast<PickedSegment*>(from.exact_->clone(ledger).release())),
+      exact_(static_cast<GatheredSegment*>(from.exact_->clone(ledger).release())),
       rotation_(from.rotation_) {
   for (const auto& values : from.values_) {
     values_.emplace_back(values.begin(), values.end(), LedgerAllocator<std::byte>(ledger, Tier::host));
@@ -145,8 +145,8 @@ std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<in
   return keys;
 }
 
-std::unique_ptr<PickedSegment> LowRankSegment::pick(const std::vector<std::vector<int32_t>>& lists) const {
-  auto picked = std::make_unique<PickedSegment>(shape_, static_cast<int64_t>(lists.front().size()), ledger_);
+std::unique_ptr<GatheredSegment> LowRankSegment::pick(const std::vector<std::vector<int32_t>>& lists) const {
+  auto picked = std::make_unique<GatheredSegment>(shape_, static_cast<int64_t>(lists.front().size()), ledger_);
   for (int64_t head = 0; head < shape_.kv_heads; ++head) {
     const std::vector<int32_t>& list = lists[head];
     picked->add(head, list, keys_of(head, list).data(),
@@ -155,8 +155,8 @@ std::unique_ptr<PickedSegment> LowRankSegment::pick(const std::vector<std::vecto
   return picked;
 }
 
-std::unique_ptr<PickedSegment> LowRankSegment::everything() const {
-  auto all = std::make_unique<PickedSegment>(shape_, n_, ledger_);
+std::unique_ptr<GatheredSegment> LowRankSegment::everything() const {
+  auto all = std::make_unique<GatheredSegment>(shape_, n_, ledger_);
   for (int64_t head = 0; head < shape_.kv_heads; ++head) {
     const std::vector<int32_t> exact = exact_->positions(head), list = positions(head);
     std::vector<float> exact_keys(exact.size() * static_cast<size_t>(shape_.head_dim));

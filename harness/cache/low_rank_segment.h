@@ -3,7 +3,7 @@
 // attended.
 
 #include "harness/cache/entry_segment.h"
-#include "harness/cache/picked_segment.h"
+#include "harness/cache/gathered_segment.h"
 #include "harness/cache/versions.h"
 
 namespace kvarena {
@@ -38,9 +38,9 @@ class LowRankSegment final : public Segment {
   LowRankSegment(const EntrySegment& from, const Parts& parts, LedgerPtr ledger);
 
   /// The listed entries of each head, keys restored and values fetched; ascending, none of them exact.
-  [[nodiscard]] std::unique_ptr<PickedSegment> pick(const std::vector<std::vector<int32_t>>& lists) const;
+  [[nodiscard]] std::unique_ptr<GatheredSegment> pick(const std::vector<std::vector<int32_t>>& lists) const;
   /// The entries kept exactly.
-  [[nodiscard]] const PickedSegment& exact() const { return *exact_; }
+  [[nodiscard]] const GatheredSegment& exact() const { return *exact_; }
   [[nodiscard]] const LayerShape& shape() const { return shape_; }
   /// A number that no other content has.
   [[nodiscard]] uint64_t version() const { return version_; }
@@ -59,7 +59,7 @@ class LowRankSegment final : public Segment {
  private:
   LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledger);
   /// Every entry, exact ones as they are.
-  [[nodiscard]] std::unique_ptr<PickedSegment> everything() const;
+  [[nodiscard]] std::unique_ptr<GatheredSegment> everything() const;
   /// Restored keys of the listed entries, [count, head_dim].
   [[nodiscard]] std::vector<float> keys_of(int64_t kv_head, const std::vector<int32_t>& list) const;
 
@@ -70,7 +70,7 @@ class LowRankSegment final : public Segment {
   LedgerVector<std::byte> left_;
   LedgerVector<std::byte> right_;
   std::vector<LedgerVector<std::byte>> values_;  // [kv_heads], cells, on the host
-  std::unique_ptr<PickedSegment> exact_;
+  std::unique_ptr<GatheredSegment> exact_;
   std::shared_ptr<const KeyRotation> rotation_;
   uint64_t version_ = new_version();
 };

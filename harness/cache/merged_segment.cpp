@@ -214,9 +214,9 @@ void MergedSegment::restore(const MergedPair::Side& side, std::vector<float>& ro
   }
 }
 
-std::vector<RestorationStep> MergedSegment::steps(const std::vector<const MergedPair::Side*>& sides) const {
+std::vector<DequantOp> MergedSegment::steps(const std::vector<const MergedPair::Side*>& sides) const {
   const LayerShape& shape = pair_->shape();
-  ScaledEntries scaled{.read = [this, sides](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
+  ScaleEntries scaled{.read = [this, sides](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
     for (int64_t entry = first; entry < first + count; ++entry) {
       for (const MergedPair::Side* side : sides) to.push_back({.factor = factor(*side, entry)});
     }
@@ -239,16 +239,16 @@ std::vector<RestorationStep> MergedSegment::steps(const std::vector<const Merged
       }
     }
   };
-  return in_order(std::move(scaled), PlacedNumbers{.read = retained});
+  return in_order(std::move(scaled), SparseOverride{.read = retained});
 }
 
-std::optional<Restoration> MergedSegment::restoration() const {
+std::optional<DequantProgram> MergedSegment::dequant_program() const {
   std::vector<const MergedPair::Side*> keys, values;
   for (const MergedPair::Head& head : pair_->heads_) {
     keys.push_back(&head.keys);
     values.push_back(&head.values);
   }
-  return Restoration{.stored = &pair_->shared_, .steps = {.keys = steps(keys), .values = steps(values)}};
+  return DequantProgram{.stored = &pair_->shared_, .steps = {.keys = steps(keys), .values = steps(values)}};
 }
 
 void MergedSegment::read(int64_t kv_head, float* keys, float* values) const {

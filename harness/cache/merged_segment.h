@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/cache/entry_segment.h"
-#include "harness/cache/restoration.h"
+#include "harness/cache/dequant_program.h"
 #include "harness/cache/versions.h"
 
 namespace kvarena {
@@ -77,13 +77,13 @@ class MergedPair {
 };
 
 /// One layer's view of a pair.
-class MergedSegment final : public Segment, public Restorable {
+class MergedSegment final : public Segment, public Dequantizable {
  public:
   MergedSegment(std::shared_ptr<MergedPair> pair, bool upper) : pair_(std::move(pair)), upper_(upper) {}
 
   [[nodiscard]] MergedPair& pair() { return *pair_; }
   [[nodiscard]] uint64_t version() const override { return version_; }
-  [[nodiscard]] std::optional<Restoration> restoration() const override;
+  [[nodiscard]] std::optional<DequantProgram> dequant_program() const override;
 
   [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return pair_->shared_.entries(kv_head); }
@@ -106,7 +106,7 @@ class MergedSegment final : public Segment, public Restorable {
     return side.factors[2 * entry + (upper_ ? 1 : 0)];
   }
   /// What makes shared rows this layer's own: sides [kv_heads].
-  [[nodiscard]] std::vector<RestorationStep> steps(const std::vector<const MergedPair::Side*>& sides) const;
+  [[nodiscard]] std::vector<DequantOp> steps(const std::vector<const MergedPair::Side*>& sides) const;
   /// This layer's rows [entries, head_dim]: shared ones scaled, retained ones put in.
   void restore(const MergedPair::Side& side, std::vector<float>& rows) const;
   /// Scores [entries] of one query row of a kv head, -inf where it does not see an entry.

@@ -49,7 +49,7 @@ class QuantizedSegment final : public PackedSegment {
   [[nodiscard]] uint64_t version() const { return version_; }
   /// Until more is packed, or the segment is given null, that copy computes probabilities in its place. Clones do not
   /// know it.
-  void look_up_in(EntryCopy* copy) {
+  void use_mirror(EntryMirror* copy) {
     copy_ = copy;
     copied_ = entries_;
   }
@@ -124,7 +124,7 @@ class QuantizedSegment final : public PackedSegment {
   int64_t first_position_ = 0;
   bool contiguous_ = true;
   uint64_t version_ = new_version();
-  EntryCopy* copy_ = nullptr;
+  EntryMirror* copy_ = nullptr;
   int64_t copied_ = 0;  // entries of the copy
 };
 

@@ -77,7 +77,7 @@ struct Options {
   }
 };
 
-int64_t read_tokens(const std::string& text) {
+int64_t on_tokens(const std::string& text) {
   int64_t tokens = 0;
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, tokens);
@@ -202,7 +202,7 @@ int run(const Options& options) {
   const Hardware hardware = read_machine(options, calibration);
   std::vector<Workload> workloads;
   for (const std::string& text : options.contexts.empty() ? std::vector<std::string>{"8k", "32k"} : options.contexts) {
-    workloads.push_back({.context = read_tokens(text), .output = options.output, .weight_bits = options.weight_bits});
+    workloads.push_back({.context = on_tokens(text), .output = options.output, .weight_bits = options.weight_bits});
   }
   const std::vector<CacheScheme> caches = read_caches(options);
   std::vector<json> asked;

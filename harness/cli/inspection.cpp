@@ -39,7 +39,7 @@ class Watch final : public AttentionHooks {
  public:
   Watch(MethodHooks& method, int64_t layers) : method_(method), attended(layers), selected(layers) {}
 
-  [[nodiscard]] HookReach reach() const override { return std::max(HookReach::rows, method_.reach()); }
+  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, method_.reach()); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
     method_.before_attention(layer, cache, queries);
     const LayerShape& shape = cache.shape();
@@ -84,7 +84,7 @@ class Watch final : public AttentionHooks {
 class MassKept final : public AttentionHooks {
  public:
   explicit MassKept(const std::vector<std::vector<std::vector<int32_t>>>& attended) : attended_(attended) {}
-  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
     const LayerShape& shape = cache.shape();

@@ -1,4 +1,4 @@
-// kvarena methods [NAME]: what can be judged, and with which settings.
+// kvarena methods [NAME]: what can be evaluated, and with which settings.
 
 #include <fmt/format.h>
 

@@ -17,7 +17,7 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/experiment/config.h"
-#include "harness/evaluate/model_judge.h"
+#include "harness/evaluate/model_evaluator.h"
 #include "harness/core/page.h"
 
 namespace kvarena::cli {

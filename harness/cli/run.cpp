@@ -11,10 +11,10 @@
 #include "harness/experiment/config.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
-#include "harness/evaluate/model_judge.h"
+#include "harness/evaluate/model_evaluator.h"
 #include "harness/method/plugins.h"
 #include "harness/core/page.h"
-#include "harness/experiment/workers/worker_judge.h"
+#include "harness/experiment/workers/worker_evaluator.h"
 
 namespace kvarena::cli {
 namespace {
@@ -105,15 +105,15 @@ void print_failures(const results::ResultsStore& results, const std::string& exp
 }
 
 std::string outcome(const experiment::RunSummary& summary) {
-  std::string text = fmt::format("{} judged, {} were there already", summary.judged, summary.already_done);
+  std::string text = fmt::format("{} judged, {} were there already", summary.evaluated, summary.already_done);
   if (summary.failed_cells > 0) text += fmt::format(", {} cells failed", summary.failed_cells);
   if (summary.inactive_cells > 0)
     text += fmt::format(", {} cells inactive (the method never acted)", summary.inactive_cells);
   return text;
 }
 
-/// Judges in worker processes; `here` answers what needs no weights.
-experiment::WorkerJudge worker_judge(evaluate::ModelJudge& here, const Options& options, const WorkerSetup& setup,
+/// Evaluates in worker processes; `here` answers what needs no weights.
+experiment::WorkerEvaluator worker_evaluator(evaluate::ModelEvaluator& here, const Options& options, const WorkerSetup& setup,
                                   Progress& progress, EventLog& log) {
   const experiment::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
                                .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
@@ -142,7 +142,7 @@ int run(const Options& options) {
   check_limits(options);
   const WorkerSetup setup = setup_of(options);
   const ExperimentConfig config = read_config(setup);
-  evaluate::ModelJudge here = model_judge(config, setup);
+  evaluate::ModelEvaluator here = model_evaluator(config, setup);
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
   if (options.dry_run) return show_plan(plan);
@@ -152,11 +152,11 @@ int run(const Options& options) {
   EventLog log({.file = options.log,
                 .on_text = options.verbose ? [&progress](const std::string& line) { progress.message(line); }
                                            : std::function<void(const std::string&)>()});
-  experiment::WorkerJudge there = worker_judge(here, options, setup, progress, log);
-  experiment::Judge& judge = options.in_process ? static_cast<experiment::Judge&>(here) : there;
+  experiment::WorkerEvaluator there = worker_evaluator(here, options, setup, progress, log);
+  experiment::Evaluator& evaluator = options.in_process ? static_cast<experiment::Evaluator&>(here) : there;
   const experiment::InterruptGuard guard;
   const experiment::RunSummary summary =
-      experiment::run_plan(plan, judge, results, progress, experiment::InterruptGuard::flag(),
+      experiment::run_plan(plan, evaluator, results, progress, experiment::InterruptGuard::flag(),
                            {.retry_failed = options.retry_failed, .log = &log});
 
   print(fmt::format("{}: {}; {}\n", config.output.database, summary.run_id, outcome(summary)));

@@ -1,4 +1,4 @@
-// kvarena worker: the process in which `kvarena run` judges one model. Not for people.
+// kvarena worker: the process in which `kvarena run` evaluates one model. Not for people.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ experiment::Bench open_bench(const nlohmann::json& message) {
   const WorkerSetup setup = read_setup(message);
   experiment::Bench bench;
   bench.config = std::make_unique<const experiment::ExperimentConfig>(config_of(setup));
-  bench.judge = std::make_unique<evaluate::ModelJudge>(model_judge(*bench.config, setup));
+  bench.evaluate = std::make_unique<evaluate::ModelEvaluator>(model_evaluator(*bench.config, setup));
   return bench;
 }
 

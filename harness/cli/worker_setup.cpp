@@ -43,7 +43,7 @@ experiment::ExperimentConfig config_of(const WorkerSetup& setup) {
   return config;
 }
 
-evaluate::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup) {
+evaluate::ModelEvaluator model_evaluator(const experiment::ExperimentConfig& config, const WorkerSetup& setup) {
   return {config, {.home = kvarena_home(), .data_dir = setup.data_dir, .hardware = kConfigs / "hardware"}};
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "harness/experiment/config.h"
-#include "harness/evaluate/model_judge.h"
+#include "harness/evaluate/model_evaluator.h"
 
 namespace kvarena::cli {
 
@@ -23,6 +23,6 @@ struct WorkerSetup {
 /// Throws UserError with all problems of the config.
 [[nodiscard]] experiment::ExperimentConfig config_of(const WorkerSetup& setup);
 /// `config` must outlive it.
-[[nodiscard]] evaluate::ModelJudge model_judge(const experiment::ExperimentConfig& config, const WorkerSetup& setup);
+[[nodiscard]] evaluate::ModelEvaluator model_evaluator(const experiment::ExperimentConfig& config, const WorkerSetup& setup);
 
 }  // namespace kvarena::cli

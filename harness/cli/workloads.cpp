@@ -1,4 +1,4 @@
-// kvarena workloads [NAME]: what methods are judged on.
+// kvarena workloads [NAME]: what methods are evaluated on.
 
 #include <fmt/format.h>
 

@@ -133,7 +133,7 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
   const Asked asked = upload(shape, queries, lse);
   const int64_t block = std::clamp<int64_t>(kMostProbabilities / (shape.q_heads * cache.length()), 1, kMostTokens);
   for (int64_t first = 0; first < queries.q_len; first += block) {
-    const kernels::ProbabilityRows rows = rows_of(cache, layer, asked, first, std::min(block, queries.q_len - first));
+    const kernels::DeviceProbabilities rows = rows_of(cache, layer, asked, first, std::min(block, queries.q_len - first));
     for (const Growing& each : growing) add(rows, each);
   }
   for (const Growing& each : growing) kernels::cuda_download(each.sum->data, each.data, each.bytes, kStream);
@@ -141,7 +141,7 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
 }
 
 /// What each of some tokens gave, by sums over it alone.
-kernels::ProbabilityRows AttentionSums::rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
+kernels::DeviceProbabilities AttentionSums::rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
                                                 int64_t first, int64_t count) {
   const LayerShape& shape = *asked.shape;
   const int64_t position = asked.queries->position + first, entries = position + count;
@@ -167,7 +167,7 @@ kernels::ProbabilityRows AttentionSums::rows_of(const DeviceCache& cache, int64_
           .position = position};
 }
 
-void AttentionSums::add(const kernels::ProbabilityRows& rows, const Growing& sum) {
+void AttentionSums::add(const kernels::DeviceProbabilities& rows, const Growing& sum) {
   const int64_t stride = sum.sum->stride;
   std::visit(Overloaded{[](const kernels::ProbabilitySum&) {},
                         [&](const kernels::MomentSums&) { add_moments_cuda(rows, sum.data, stride, kStream); },

@@ -33,9 +33,9 @@ class AttentionSums {
 
   [[nodiscard]] Asked upload(const LayerShape& shape, const LayerQueries& queries, const float* lse);
   void list(Entries& entries);
-  [[nodiscard]] kernels::ProbabilityRows rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
+  [[nodiscard]] kernels::DeviceProbabilities rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
                                                  int64_t first, int64_t count);
-  void add(const kernels::ProbabilityRows& rows, const Growing& sum);
+  void add(const kernels::DeviceProbabilities& rows, const Growing& sum);
 
   kernels::CudaBuffer queries_;  // q as it lies on the host, then lse
   kernels::CudaBuffer sums_;     // of all that grows

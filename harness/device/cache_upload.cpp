@@ -62,7 +62,7 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
     }
     for (const auto& segment : layer.segments()) {
       if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
-      if (std::string why = cannot_front(*segment, layers[i]); !why.empty()) return why;
+      if (std::string why = unsupported_reason(*segment, layers[i]); !why.empty()) return why;
     }
     const bool windowed = layers[i].window > 0 && std::cmp_less(i, visited);
     for (int64_t head = 0; windowed && head < layers[i].kv_heads; ++head) {
@@ -76,15 +76,15 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
 void DeviceCache::follow_packed(const KvCache& host) {
   bool changed = false;
   for (size_t layer = 0; layer < fronts_.size(); ++layer) {
-    std::vector<CacheFront>& fronts = fronts_[layer];
+    std::vector<DeviceSegment>& fronts = fronts_[layer];
     size_t count = 0;
     for (const auto& segment : host.layers[layer].segments()) {
       if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
       if (count == fronts.size()) {
-        fronts.push_back(make_front(*segment, layers_[layer], shared_, *uploads_));
+        fronts.push_back(make_device_segment(*segment, layers_[layer], shared_, *uploads_));
         changed = true;
-      } else if (!is_front_of(fronts[count], *segment)) {
-        fronts[count] = make_front(*segment, layers_[layer], shared_, *uploads_);
+      } else if (!mirrors_segment(fronts[count], *segment)) {
+        fronts[count] = make_device_segment(*segment, layers_[layer], shared_, *uploads_);
         changed = true;
       } else {
         changed = follow(fronts[count], *segment, *uploads_) || changed;
@@ -100,7 +100,7 @@ void DeviceCache::follow_packed(const KvCache& host) {
 }
 
 /// Capacities agree where runs are taken over: where a head's memory begins follows from it.
-void DeviceCache::take_over(FormerCache former) {
+void DeviceCache::take_over(RecycledCache former) {
   if (!former.cache) return;
   DeviceCache& from = *former.cache;
   fronts_ = std::move(from.fronts_);
@@ -114,7 +114,7 @@ void DeviceCache::take_over(FormerCache former) {
   }
 }
 
-DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, FormerCache former,
+DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, RecycledCache former,
                          int64_t visited)
     : DeviceCache(std::move(layers), Placement::device) {
   if (const std::string why = cannot_hold(layers_, host, visited); !why.empty()) {

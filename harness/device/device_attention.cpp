@@ -83,7 +83,7 @@ AttentionLayout DeviceAttention::layout() const {
 }
 
 /// As layout() says, from where queries, keys and values begin.
-AttentionRows DeviceAttention::rows_at(const float* q, const float* keys) const {
+QkvRows DeviceAttention::rows_at(const float* q, const float* keys) const {
   const AttentionLayout at = layout();
   return {
       .q = q, .q_stride = at.q_stride, .keys = keys, .values = keys + at.values_behind_keys, .kv_stride = at.kv_stride};
@@ -133,7 +133,7 @@ void DeviceAttention::normalise_heads(const DeviceVector& weight, int64_t first,
                           pass.stream);
 }
 
-AttentionRows DeviceAttention::input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass) {
+QkvRows DeviceAttention::input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass) {
   const int64_t d = config_->head_dim, q_heads = config_->q_heads, kv_heads = config_->kv_heads;
   float* q = heads_.data();
   project(weights.qkv, in, pass.rows, q, /*add=*/false, pass.stream);
@@ -179,7 +179,7 @@ float* DeviceAttention::head_queries(const DeviceLatentAttention& weights, const
   return q;
 }
 
-AttentionRows DeviceAttention::input(const DeviceLatentAttention& weights, const float* in, const PassRows& pass) {
+QkvRows DeviceAttention::input(const DeviceLatentAttention& weights, const float* in, const PassRows& pass) {
   const LatentAttentionConfig& latent = config_->latent;
   const int64_t d = config_->head_dim, q_heads = config_->q_heads, width = latent.width();
   const float* keys = latent_keys(weights, in, pass);

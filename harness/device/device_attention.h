@@ -5,7 +5,7 @@
 
 #include "harness/device/device_weights.h"
 #include "harness/device/workspace.h"
-#include "harness/model/attention_rows.h"
+#include "harness/model/qkv_rows.h"
 
 namespace kvarena::device {
 
@@ -37,16 +37,16 @@ class DeviceAttention {
   void make_room(int64_t rows, int64_t& moves);
 
   /// From `in` [rows, hidden_size].
-  [[nodiscard]] AttentionRows input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass);
+  [[nodiscard]] QkvRows input(const DeviceHeadAttention& weights, const float* in, const PassRows& pass);
   /// Queries are taken to the latent, so that one latent serves all heads.
-  [[nodiscard]] AttentionRows input(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
+  [[nodiscard]] QkvRows input(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
 
   /// x [rows, hidden_size] += the output of attended [rows, q_heads, head_dim of the cache].
   void output(const DeviceHeadAttention& weights, const float* attended, float* x, const PassRows& pass);
   void output(const DeviceLatentAttention& weights, const float* attended, float* x, const PassRows& pass);
 
  private:
-  [[nodiscard]] AttentionRows rows_at(const float* q, const float* keys) const;
+  [[nodiscard]] QkvRows rows_at(const float* q, const float* keys) const;
   [[nodiscard]] const float* latent_keys(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
   [[nodiscard]] float* head_queries(const DeviceLatentAttention& weights, const float* in, const PassRows& pass);
   void normalise(float* x, const DeviceVector& weight, int64_t rows, int64_t n, int64_t stride,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
-#include "harness/device/cache_front.h"
+#include "harness/device/device_segment.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cells/cells_cuda.h"
 
@@ -42,7 +42,7 @@ struct RewrittenEntries {
   std::vector<float> rows;      // [2, places, head_dim]: keys, then values
 };
 
-struct FormerCache;
+struct RecycledCache;
 
 /// The entries of each layer and kv head, one for every token unless some were dropped before the cache came to the
 /// device. Those that came packed stay so, in front of a run of the others, which takes what is new. Keys lie in cells,
@@ -57,7 +57,7 @@ class DeviceCache {
   /// where entries were dropped, kept() lists those that are left.
   [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
   /// Packed entries of a layer, oldest first.
-  [[nodiscard]] std::span<const CacheFront> fronts(int64_t layer) const { return fronts_[layer]; }
+  [[nodiscard]] std::span<const DeviceSegment> fronts(int64_t layer) const { return fronts_[layer]; }
   /// Why a cache of such layers on the device, of which the first `visited` will be attended to, cannot hold what
   /// `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,
@@ -67,7 +67,7 @@ class DeviceCache {
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
   /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same is taken over. Throws UserError
   /// where it cannot.
-  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, FormerCache former, int64_t visited);
+  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, RecycledCache former, int64_t visited);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
   /// Of a cache on the device.
@@ -128,10 +128,10 @@ class DeviceCache {
     kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
   };
 
-  /// Brings what the host's heads hold from token `first` on, of length() tokens, but of layers that have it.
+  /// Downloads what the host's heads hold from token `first` on, of length() tokens, but of layers that have it.
   void upload(const KvCache& host, int64_t first, const std::vector<bool>& there);
   /// Takes over the fronts and, where they are alike, the runs of another cache of the same length.
-  void take_over(FormerCache former);
+  void take_over(RecycledCache former);
   /// Room for so many tokens.
   void reserve(int64_t tokens, kernels::CudaStream stream);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
@@ -162,9 +162,9 @@ class DeviceCache {
   std::vector<std::vector<std::vector<int32_t>>> kept_;  // [layers][kv_heads], see keep(); empty where all are there
   int64_t first_kept_ = 0;                               // every token from this one on is in the runs
   std::vector<PlacedMemory> memory_;                     // [layers]: [kv_heads][keys, values][capacity - dropped]
-  std::vector<std::vector<CacheFront>> fronts_;          // [layers], oldest first
-  RestoreShared shared_;                                 // by fronts_
-  std::unique_ptr<SmallUploads> uploads_ = std::make_unique<SmallUploads>();
+  std::vector<std::vector<DeviceSegment>> fronts_;          // [layers], oldest first
+  DequantShared shared_;                                 // by fronts_
+  std::unique_ptr<UploadBatch> uploads_ = std::make_unique<UploadBatch>();
   std::unique_ptr<kernels::CudaScratch> rewrites_ = std::make_unique<kernels::CudaScratch>();
 
   // Of the pass to come.
@@ -181,7 +181,7 @@ class DeviceCache {
 };
 
 /// A cache that another one takes the place of: what both hold need not go up again.
-struct FormerCache {
+struct RecycledCache {
   std::optional<DeviceCache> cache;
   /// [layers]: the host has changed nothing of the runs since, and there is room behind them; empty: of none.
   std::vector<bool> alike;

@@ -135,20 +135,20 @@ void DeviceModel::Impl::list_kept() {
 }
 
 /// Memory for the pass; returns how many rows of logits are wanted.
-int64_t DeviceModel::Impl::make_room(Bring bring) {
+int64_t DeviceModel::Impl::make_room(Download bring) {
   const int64_t wanted = wanted_rows();
   x.at_least(rows * config.hidden_size, moves);
   normed.at_least(rows * config.hidden_size, moves);
   attention.make_room(rows, moves);
   seen.at_least(rows * config.q_heads * shape().head_dim, moves);
   running.at_least(2 * rows * config.q_heads, moves);
-  if (bring == Bring::everything) lse.at_least(rows * config.q_heads, moves);
+  if (bring == Download::everything) lse.at_least(rows * config.q_heads, moves);
   if (any_mapped()) {
     mapped.at_least(rows * config.q_heads * shape().head_dim, moves);
     own.at_least(rows * config.q_heads * (shape().head_dim + 2), moves);
   }
   restored_at_once = most_restored();
-  restored.at_least(RestoreRoom::numbers(restored_at_once, shape()), moves);
+  restored.at_least(DequantWorkspace::numbers(restored_at_once, shape()), moves);
   if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
                     {.layers = depth,
@@ -298,16 +298,16 @@ DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const 
   return {impl_->shapes, placement, entries};
 }
 DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens) const {
-  return {impl_->shapes, cache, tokens, FormerCache{}, impl_->config.layers};
+  return {impl_->shapes, cache, tokens, RecycledCache{}, impl_->config.layers};
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { impl_->synchronize(); }
-std::string DeviceModel::detour() const { return impl_->ranks != nullptr ? impl_->ranks->detour() : ""; }
+std::string DeviceModel::fallback_reason() const { return impl_->ranks != nullptr ? impl_->ranks->fallback_reason() : ""; }
 kernels::CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }
 
-DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring, int64_t layers) {
+DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Download bring, int64_t layers) {
   Impl& m = *impl_;
   KVARENA_ASSERT(layers >= 0 && layers <= m.config.layers, fmt::format("{} layers", layers));
   m.check(batch);
@@ -316,7 +316,7 @@ DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Bring bring
   m.prepare(batch);
   m.tell();
   m.list_kept();
-  KVARENA_ASSERT(bring == Bring::everything || !m.waits_for_host(), "rows that the host was not brought");
+  KVARENA_ASSERT(bring == Download::everything || !m.waits_for_host(), "rows that the host was not brought");
   const int64_t wanted = m.make_room(bring);
   m.run_or_replay();
   for (const Impl::Sequence& s : m.sequences) {

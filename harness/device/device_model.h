@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "harness/device/brought_rows.h"
+#include "harness/device/downloaded_rows.h"
 #include "harness/device/device_cache.h"
 #include "harness/device/host_attention.h"
-#include "harness/device/host_choice.h"
+#include "harness/device/host_selector.h"
 #include "harness/model/row_stream.h"
 #include "harness/model/transformer.h"
 
@@ -33,7 +33,7 @@ struct DevicePass {
   HostAttention* host = nullptr;
   /// Who chooses in each layer what is attended to in a cache on the device; entries of runs only where nothing is
   /// packed or dropped. Everything has to be brought for it, too.
-  HostChoice* choice = nullptr;
+  HostSelector* choice = nullptr;
 };
 
 /// Logits on the device, sequences in the order given; valid until the next pass.
@@ -74,7 +74,7 @@ class DeviceModel {
   /// layer with a sliding window or of a cache that is not full; then no cache has changed. `bring`: what comes to the
   /// host behind it. `layers`: the pass leaves behind so many (0: all), straight to the final norm and the head; the
   /// tokens then have no entries in the layers behind, and have to be taken back before a pass visits those.
-  DeviceLogits forward(std::span<const DevicePass> batch, Bring bring = Bring::nothing, int64_t layers = 0);
+  DeviceLogits forward(std::span<const DevicePass> batch, Download bring = Download::nothing, int64_t layers = 0);
   /// The rows of a prompt of so many tokens, whose entries go to `cache`, a full one on the device, which outlives
   /// them; no pass may run meanwhile. Where rows leave between layers what the cache holds behind them is undefined.
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(DeviceCache& cache, int64_t tokens);
@@ -91,7 +91,7 @@ class DeviceModel {
   /// Waits for all that was queued. Throws UserError when a rank was lost meanwhile.
   void synchronize() const;
   /// Why rows go from rank to rank by way of the hosts; empty where they do not.
-  [[nodiscard]] std::string detour() const;
+  [[nodiscard]] std::string fallback_reason() const;
   /// Of the passes' own stream.
   [[nodiscard]] kernels::CudaStream stream() const;
 

@@ -6,7 +6,7 @@ namespace kvarena::device {
 using kernels::CellKind;
 using kernels::Cells;
 
-/// Brings what layer `layer` attends to of caches on the host, on the bus' stream.
+/// Downloads what layer `layer` attends to of caches on the host, on the bus' stream.
 void DeviceModel::Impl::fetch(int64_t layer) {
   const size_t turn = static_cast<size_t>(layer % 2);
   if (layer >= 2) attended[turn].hold(bus.stream());  // layers share windows two by two when everything comes
@@ -34,7 +34,7 @@ void DeviceModel::Impl::fetch(int64_t layer) {
   fetched[turn].record(bus.stream());
 }
 
-void DeviceModel::Impl::append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
+void DeviceModel::Impl::append(int64_t layer, const QkvRows& from, kernels::CudaScratch& with) {
   std::vector<kernels::RowStore> stores;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
@@ -67,7 +67,7 @@ kernels::AttentionState DeviceModel::Impl::part_of(const kernels::AttentionState
 }
 
 /// Some rows' queries and their part of the state of all rows.
-kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t count, const AttentionRows& from,
+kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t count, const QkvRows& from,
                                                      const kernels::AttentionState& all) const {
   return {.q = from.q + first_row * from.q_stride,
           .q_len = count,
@@ -86,7 +86,7 @@ kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::Atte
 }
 
 /// A sequence whose tokens follow each other.
-void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const AttentionRows& from,
+void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const QkvRows& from,
                                   const kernels::AttentionState& all, AttentionCall& call) const {
   const Sequence& s = sequences[sequence];
   DeviceCache& cache = *s.cache;
@@ -115,7 +115,7 @@ void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const Attentio
 }
 
 /// The rows of a tree, each with what it alone sees.
-void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const AttentionRows& from,
+void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const QkvRows& from,
                                   const kernels::AttentionState& all, AttentionCall& call) const {
   const int64_t shared_bytes = kernels::cell_bytes(s.shared, shape().head_dim, options.cache);
   const std::vector<kernels::HeadRun> whole = s.cache->runs(layer);
@@ -137,7 +137,7 @@ void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const Attent
 }
 
 /// What the rows of a tree see alike is read once for all of them.
-void DeviceModel::Impl::attend_shared(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+void DeviceModel::Impl::attend_shared(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
                                       kernels::CudaScratch& with) {
   std::vector<std::vector<kernels::HeadRun>> runs;
   std::vector<kernels::AttendProblem> problems;
@@ -149,7 +149,7 @@ void DeviceModel::Impl::attend_shared(int64_t layer, const AttentionRows& from, 
   if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
 }
 
-void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with) {
+void DeviceModel::Impl::attend(int64_t layer, const QkvRows& from, kernels::CudaScratch& with) {
   AttentionCall call, by_query_head;
   int64_t problems = 0;
   for (const Sequence& s : sequences) problems += s.paths.empty() ? 1 : s.rows;
@@ -170,8 +170,8 @@ void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels
   }
   if (call.problems.empty() && by_query_head.problems.empty()) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
-  attend_fronts(layer, from, all, with);
-  attend_beside(from, all, with);
+  attend_segments(layer, from, all, with);
+  attend_extra(from, all, with);
   attend_shared(layer, from, all, with);
   kernels::attend_cuda(attend_args(call.problems), call.growth, with, compute.stream());
   if (!by_query_head.problems.empty()) {
@@ -179,7 +179,7 @@ void DeviceModel::Impl::attend(int64_t layer, const AttentionRows& from, kernels
     args.kv_heads = args.q_heads;
     kernels::attend_cuda(args, with, compute.stream());
   }
-  float* const denominators = brought.what() == Bring::everything ? lse.data() : nullptr;
+  float* const denominators = brought.what() == Download::everything ? lse.data() : nullptr;
   kernels::finish_attention_cuda(all, rows, config.q_heads, shape().head_dim, denominators, compute.stream());
 }
 
@@ -202,7 +202,7 @@ void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& wit
   normalise(x.data(), w.attention_norm, normed.data(), rows);
   std::visit(
       [&](const auto& kind) {
-        const AttentionRows from = attention.input(kind, normed.data(), pass);
+        const QkvRows from = attention.input(kind, normed.data(), pass);
         append(layer, from, with);
         brought.bring_inputs(layer, from, normed.data(), compute.stream());
         choose_on_host(layer);

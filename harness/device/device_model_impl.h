@@ -43,7 +43,7 @@ struct DeviceModel::Impl {
     std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
     std::vector<IndexList> chosen;             // [kv_heads] or [q_heads] of the layer under way, where the host chose
     std::vector<IndexList> chosen_packed;      // [kv_heads], the same of packed entries
-    LayerChoice choice;                        // of that layer; what it points to lies on the device
+    AttentionSelection choice;                        // of that layer; what it points to lies on the device
     std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
@@ -55,9 +55,9 @@ struct DeviceModel::Impl {
   };
 
   /// Packed entries of one that it attends to.
-  struct FrontPass {
+  struct SegmentPass {
     const Sequence* sequence = nullptr;
-    const PackedFront* front = nullptr;
+    const DevicePackedSegment* front = nullptr;
   };
 
   ModelConfig config;
@@ -74,7 +74,7 @@ struct DeviceModel::Impl {
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
   InputBuffer inputs;
   StepInputs told;
-  BroughtRows brought;
+  DownloadedRows brought;
   int64_t moves = 0;
   int64_t depth = 0;   // layers that the pass under way visits
   int64_t rows = 0;    // R, of the pass under way
@@ -107,7 +107,7 @@ struct DeviceModel::Impl {
   void prepare(std::span<const DevicePass> batch);
   void tell();
   void list_kept();
-  int64_t make_room(Bring bring);
+  int64_t make_room(Download bring);
   void run(kernels::CudaScratch& with);
   void run_or_replay();
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
@@ -123,38 +123,38 @@ struct DeviceModel::Impl {
   // device_model_attention.cpp
   void attention_block(int64_t layer, kernels::CudaScratch& with);
   void fetch(int64_t layer);
-  void append(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
-  void attend(int64_t layer, const AttentionRows& from, kernels::CudaScratch& with);
-  void add_chain(int64_t layer, size_t sequence, const AttentionRows& from, const kernels::AttentionState& all,
+  void append(int64_t layer, const QkvRows& from, kernels::CudaScratch& with);
+  void attend(int64_t layer, const QkvRows& from, kernels::CudaScratch& with);
+  void add_chain(int64_t layer, size_t sequence, const QkvRows& from, const kernels::AttentionState& all,
                  AttentionCall& call) const;
-  void add_paths(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
+  void add_paths(int64_t layer, const Sequence& s, const QkvRows& from, const kernels::AttentionState& all,
                  AttentionCall& call) const;
-  void attend_shared(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+  void attend_shared(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
-  [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const AttentionRows& from,
+  [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const QkvRows& from,
                                                   const kernels::AttentionState& all) const;
   /// Of a state of all rows, that from one row on.
   [[nodiscard]] kernels::AttentionState part_of(const kernels::AttentionState& all, int64_t first_row) const;
   void attend_on_host(int64_t layer);
 
-  // device_model_fronts.cpp
-  void attend_fronts(int64_t layer, const AttentionRows& from, const kernels::AttentionState& all,
+  // device_model_segments.cpp
+  void attend_segments(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
-  void attend_fronts(std::span<const FrontPass> fronts, const AttentionRows& from, const kernels::AttentionState& all,
+  void attend_segments(std::span<const SegmentPass> fronts, const QkvRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
-  void attend_restored(const Sequence& s, const RestoredFront& front, const AttentionRows& from,
+  void attend_restored(const Sequence& s, const DeviceDequantSegment& front, const QkvRows& from,
                        const kernels::AttentionState& all, kernels::CudaScratch& with);
   [[nodiscard]] bool any_mapped() const;
   /// Entries that are put together at once in the pass under way.
   [[nodiscard]] int64_t most_restored() const;
 
-  // device_model_choices.cpp
+  // device_model_selections.cpp
   void choose_on_host(int64_t layer);
   void upload_chosen();
-  void add_chosen(int64_t layer, const Sequence& s, const AttentionRows& from, const kernels::AttentionState& all,
+  void add_chosen(int64_t layer, const Sequence& s, const QkvRows& from, const kernels::AttentionState& all,
                   AttentionCall& call) const;
-  void attend_beside(const AttentionRows& from, const kernels::AttentionState& all, kernels::CudaScratch& with);
+  void attend_extra(const QkvRows& from, const kernels::AttentionState& all, kernels::CudaScratch& with);
 
   [[nodiscard]] bool any_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });

@@ -10,14 +10,14 @@
 namespace kvarena::device {
 namespace {
 
-HookReach reach_of(const SequencePass& pass) {
-  return pass.hooks == nullptr ? HookReach::nothing : pass.hooks->reach();
+HookAccess access_of(const SequencePass& pass) {
+  return pass.hooks == nullptr ? HookAccess::nothing : pass.hooks->reach();
 }
 
-bool chooses(HookReach reach) { return reach >= HookReach::selection && reach < HookReach::attention; }
+bool chooses(HookAccess reach) { return reach >= HookAccess::selection && reach < HookAccess::attention; }
 
 /// Whether a pass reads upper planes alone, which is known before it.
-bool reads_planes(const SequencePass& pass) { return reach_of(pass) == HookReach::planes && pass.tokens.size() == 1; }
+bool reads_planes(const SequencePass& pass) { return access_of(pass) == HookAccess::planes && pass.tokens.size() == 1; }
 
 /// Entries that only views show, to passes of one token.
 bool wants_choices(const KvCache& cache) {
@@ -34,22 +34,22 @@ constexpr double kCacheShare = 0.85;
 DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
     : model_(std::move(model)), shapes_(model_.shapes()) {
   const auto free = static_cast<int64_t>(kCacheShare * static_cast<double>(kernels::cuda_free_bytes()));
-  twins_ = std::make_shared<CacheTwins>(shapes_, cache_bytes > 0 ? cache_bytes : free);
+  mirrors_ = std::make_shared<DeviceMirrors>(shapes_, cache_bytes > 0 ? cache_bytes : free);
 }
 
 bool DeviceOffload::attends(const SequencePass& pass) const {
-  const HookReach reach = reach_of(pass);
-  if (reach == HookReach::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
-  if (wants_choices(*pass.cache) && (reach != HookReach::view || pass.tokens.size() > 1)) return false;
+  const HookAccess reach = access_of(pass);
+  if (reach == HookAccess::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
+  if (wants_choices(*pass.cache) && (reach != HookAccess::view || pass.tokens.size() > 1)) return false;
   if (!chooses(reach)) return true;
   // Rows of a tree see a view already.
   if (!pass.parents.empty()) return false;
-  if (reach == HookReach::view) return true;
+  if (reach == HookAccess::view) return true;
   // What is chosen are entries of tails, or some of what is packed.
   return std::ranges::all_of(pass.cache->layers, [&](const LayerCache& layer) {
     const int64_t packed =
         std::ranges::count(layer.segments(), StorageForm::packed, [](const auto& segment) { return segment->form(); });
-    return reach == HookReach::selection ? layer.segments().size() == 1 : packed <= 1;
+    return reach == HookAccess::selection ? layer.segments().size() == 1 : packed <= 1;
   });
 }
 
@@ -65,20 +65,20 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
     return rows;
   };
   return on_device(run, [&] {
-    for (const SequencePass& pass : batch) pass.cache->twin.reset();
+    for (const SequencePass& pass : batch) pass.cache->mirror.reset();
   });
 }
 
 std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens) {
-  return std::make_unique<OffloadedRows>(model_, *twins_, cache, tokens, tokens_);
+  return std::make_unique<OffloadedRows>(model_, *mirrors_, cache, tokens, tokens_);
 }
 
 /// Who attends in each pass, and who chooses.
 void DeviceOffload::sort(std::span<const SequencePass> batch) {
   sequences_.clear();
   for (int64_t first = 0; const SequencePass& pass : batch) {
-    const HookReach reach = reach_of(pass);
-    if (reach != HookReach::nothing) {
+    const HookAccess reach = access_of(pass);
+    if (reach != HookAccess::nothing) {
       pass.hooks->complete(*pass.cache);
       pass.hooks->before_pass(*pass.cache, pass.tokens);
     }
@@ -96,14 +96,14 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
   sort(batch);
   std::vector<KvCache*> hosts;
   std::vector<int64_t> tokens;
-  Bring bring = Bring::entries;
+  Download bring = Download::entries;
   for (const Sequence& sequence : sequences_) {
-    if (sequence.host != nullptr || reach_of(*sequence.pass) != HookReach::nothing) bring = Bring::everything;
+    if (sequence.host != nullptr || access_of(*sequence.pass) != HookAccess::nothing) bring = Download::everything;
     if (sequence.host != nullptr) continue;
     hosts.push_back(sequence.pass->cache);
     tokens.push_back(std::ssize(sequence.pass->tokens));
   }
-  const std::vector<DeviceCache*> caches = twins_->of(hosts, tokens, layers_);
+  const std::vector<DeviceCache*> caches = mirrors_->of(hosts, tokens, layers_);
   std::vector<DevicePass> passes;
   auto next = caches.begin();
   for (Sequence& sequence : sequences_) {
@@ -137,23 +137,23 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
   const LayerRows rows = model_.brought(layer, sequence.first_row);
   const int64_t count = std::ssize(pass.tokens);
   if (sequence.cache != nullptr) {
-    const AttentionRows& from = rows.attention;
+    const QkvRows& from = rows.attention;
     if (sequence.choice == nullptr)
       pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
-    CacheTwins::appended(*pass.cache, layer);
-    if (reach_of(pass) != HookReach::nothing) {
-      const CacheTwins::Lookup copies(*pass.cache, layer);
+    DeviceMirrors::appended(*pass.cache, layer);
+    if (access_of(pass) != HookAccess::nothing) {
+      const DeviceMirrors::LayerScope copies(*pass.cache, layer);
       show(layer, sequence, rows);
     }
   }
-  if (reach_of(pass) != HookReach::nothing)
+  if (access_of(pass) != HookAccess::nothing)
     pass.hooks->after_layer(layer, rows.residual, count, model_.config().hidden_size);
 }
 
 void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRows& rows) {
   const SequencePass& pass = *sequence.pass;
   LayerCache& cache = pass.cache->layers[layer];
-  AttentionRows from = rows.attention;
+  QkvRows from = rows.attention;
   from.q = host_queries(model_, from, std::ssize(pass.tokens), queries_);
   const LayerQueries queries = queries_of(pass, from, rows.hidden);
   if (sequence.choice == nullptr) {
@@ -165,7 +165,7 @@ void DeviceOffload::show(int64_t layer, const Sequence& sequence, const LayerRow
     KVARENA_ASSERT(pass.parents.empty(), "trees show nobody what they attend to");
     const std::vector<kernels::QuerySum> sums = reader->only_sums();
     if (!sums.empty() && sequence.cache->full()) {
-      twins_->add_sums(*sequence.cache, layer, queries, rows.lse, sums);
+      mirrors_->add_sums(*sequence.cache, layer, queries, rows.lse, sums);
     } else {
       read(*reader, cache, queries);
       tokens_read_on_host_ += queries.q_len;

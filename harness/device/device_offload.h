@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/device/cache_twins.h"
+#include "harness/device/device_mirrors.h"
 #include "harness/device/device_model.h"
 #include "harness/device/host_sequence.h"
 #include "harness/model/offload.h"
@@ -14,7 +14,7 @@ namespace kvarena::device {
 
 /// The device attends where nobody chooses what is attended to: prompts that methods observe, decoding behind methods
 /// that drop entries of the prompt or pack them, drafts of the first layers, verification. Where methods choose among
-/// entries it asks them in each layer. Elsewhere (views that it does not know, codecs that do not say how entries are
+/// entries it asks them in each layer. RemoteRows (views that it does not know, codecs that do not say how entries are
 /// put together) it computes everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
@@ -28,7 +28,7 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens) override;
 
   [[nodiscard]] const DeviceModel& model() const { return model_; }
-  [[nodiscard]] const CacheTwins& twins() const { return *twins_; }
+  [[nodiscard]] const DeviceMirrors& mirrors() const { return *mirrors_; }
   /// Tokens that went through the device.
   [[nodiscard]] int64_t tokens() const { return tokens_; }
   /// Those of them whose attention was the host's.
@@ -57,7 +57,7 @@ class DeviceOffload final : public Offload {
 
   DeviceModel model_;
   std::vector<LayerShape> shapes_;  // [layers]
-  std::shared_ptr<CacheTwins> twins_;
+  std::shared_ptr<DeviceMirrors> mirrors_;
   int64_t layers_ = 0;  // that the pass under way visits
   std::vector<Sequence> sequences_;
   // Of what is shown: queries as the host has them, and attention that is computed again for readers.

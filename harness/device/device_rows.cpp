@@ -35,15 +35,15 @@ class DeviceModel::Impl::Rows final : public RowStream {
     m_.synchronize();
   }
 
-  AttentionRows entries(const RowBlock& block) override {
-    (void)fresh(block, Bring::entries);
+  QkvRows entries(const RowBlock& block) override {
+    (void)fresh(block, Download::entries);
     m_.synchronize();
     return m_.brought.layer(0, 0).attention;
   }
 
   /// The host stores a block's entries while the device computes what follows.
   void pass(const RowBlock& block, const Store& store, const Watch& watch) override {
-    const AttentionRows from = fresh(block, watch ? Bring::everything : Bring::entries);
+    const QkvRows from = fresh(block, watch ? Download::everything : Download::entries);
     attend(block, from);
     m_.brought.bring_denominators(0, m_.lse.data(), stream());
     if (watch) brought_.record(stream());
@@ -103,14 +103,14 @@ class DeviceModel::Impl::Rows final : public RowStream {
   }
 
   /// What goes to attention, its entries stored, and on its way to the host.
-  AttentionRows fresh(const RowBlock& block, Bring bring) {
+  QkvRows fresh(const RowBlock& block, Download bring) {
     m_.rows = std::ssize(block.places);
     m_.depth = 1;
     m_.make_room(bring);
     kernels::cuda_copy(m_.x.data(), residuals_.data() + block.first * hidden(), m_.rows * hidden() * 4, stream());
     const DeviceLayerWeights& w = m_.weights.layers[block.layer];
     m_.normalise(m_.x.data(), w.attention_norm, m_.normed.data(), m_.rows);
-    const AttentionRows from = std::visit(
+    const QkvRows from = std::visit(
         [&](const auto& kind) { return m_.attention.input(kind, m_.normed.data(), turned(block)); }, w.attention);
     const auto* places =
         static_cast<const int32_t*>(lists_.upload(block.places.data(), block.places.size_bytes(), stream()));
@@ -131,7 +131,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
     return from;
   }
 
-  void attend(const RowBlock& block, const AttentionRows& from) {
+  void attend(const RowBlock& block, const QkvRows& from) {
     const int64_t q_heads = m_.config.q_heads, head_dim = m_.shape().head_dim;
     const kernels::AttentionState all{
         .out = m_.seen.data(), .max = m_.running.data(), .sum = m_.running.data() + m_.rows * q_heads};
@@ -149,7 +149,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
     problem.window = m_.shapes[block.layer].window;
     kernels::init_attention_cuda(all, m_.rows, q_heads, head_dim, stream());
     kernels::attend_cuda(m_.attend_args({&problem, 1}), m_.scratch, stream());
-    float* const denominators = m_.brought.what() == Bring::everything ? m_.lse.data() : nullptr;
+    float* const denominators = m_.brought.what() == Download::everything ? m_.lse.data() : nullptr;
     kernels::finish_attention_cuda(all, m_.rows, q_heads, head_dim, denominators, stream());
   }
 

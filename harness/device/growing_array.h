@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "harness/device/small_uploads.h"
+#include "harness/device/upload_batch.h"
 #include "kernels/cuda/device.h"
 
 namespace kvarena::device {
@@ -13,7 +13,7 @@ template <class Item>
 class GrowingArray {
  public:
   /// There after uploads.finish().
-  void append(const Item* items, int64_t count, SmallUploads& uploads) {
+  void append(const Item* items, int64_t count, UploadBatch& uploads) {
     reserve(count_ + count, uploads);
     uploads.add(static_cast<Item*>(memory_.data()) + count_, items, 0, count * int64_t{sizeof(Item)});
     count_ += count;
@@ -23,7 +23,7 @@ class GrowingArray {
   [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
 
  private:
-  void reserve(int64_t count, SmallUploads& uploads) {
+  void reserve(int64_t count, UploadBatch& uploads) {
     const int64_t bytes = count * int64_t{sizeof(Item)};
     if (bytes <= memory_.bytes()) return;
     uploads.finish();  // what is on its way goes to the old place

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "harness/device/brought_rows.h"
+#include "harness/device/downloaded_rows.h"
 
 namespace kvarena::device {
 

@@ -1,12 +1,12 @@
 #include "harness/device/host_sequence.h"
 
 #include "harness/cache/tree_view.h"
-#include "harness/device/view_choice.h"
+#include "harness/device/view_selection.h"
 #include "harness/model/attend_sequence.h"
 
 namespace kvarena::device {
 
-const float* host_queries(const DeviceModel& model, const AttentionRows& brought, int64_t count,
+const float* host_queries(const DeviceModel& model, const QkvRows& brought, int64_t count,
                           std::vector<float>& memory) {
   const float factor = model.query_factor();
   if (factor == 1) return brought.q;
@@ -24,24 +24,24 @@ void HostSequence::attend(int64_t layer, const LayerRows& rows, float* attended)
   const int64_t heads = count * pass_->cache->layers[layer].shape().q_heads;
   running_.resize(static_cast<size_t>(2 * heads));
   lse_.resize(static_cast<size_t>(heads));
-  AttentionRows from = rows.attention;
+  QkvRows from = rows.attention;
   from.q = host_queries(*model_, from, count, queries_);
   attend_sequence(layer, *pass_, from, rows.hidden,
                   {.attended = attended, .running = running_.data(), .lse = lse_.data()});
 }
 
-LayerChoice ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
+AttentionSelection ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
   LayerCache& cache = pass_->cache->layers[layer];
   const int64_t count = std::ssize(pass_->tokens);
-  AttentionRows from = rows.attention;
+  QkvRows from = rows.attention;
   from.q = host_queries(*model_, from, count, queries_);
   cache.append(from.keys, from.values, count, from.kv_stride, pass_->cache->length);
   pass_->hooks->before_attention(layer, cache, queries_of(*pass_, from, rows.hidden));
-  LayerChoice choice = choice_of(cache, count);
+  AttentionSelection choice = choice_of(cache, count);
   const float factor = model_->query_factor();
   if (factor == 1) return choice;
   const int64_t numbers = count * cache.shape().q_heads * cache.shape().head_dim;
-  for (BesideRuns& beside : choice.beside) {
+  for (ExtraRuns& beside : choice.extra) {
     if (beside.queries == nullptr) continue;
     std::vector<float>& scaled = turned_.emplace_back(beside.queries, beside.queries + numbers);
     for (float& number : scaled) number /= factor;

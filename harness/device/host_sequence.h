@@ -9,7 +9,7 @@
 namespace kvarena::device {
 
 /// Queries of `count` rows as the host has them: those that the device brought, or scaled into `memory`.
-[[nodiscard]] const float* host_queries(const DeviceModel& model, const AttentionRows& brought, int64_t count,
+[[nodiscard]] const float* host_queries(const DeviceModel& model, const QkvRows& brought, int64_t count,
                                         std::vector<float>& memory);
 
 /// Appends to the host's cache and attends there, as Transformer does (attend_sequence).
@@ -29,14 +29,14 @@ class HostSequence final : public HostAttention {
   std::vector<float> queries_, running_, lse_;
 };
 
-/// Appends to the host's cache, has the pass's hooks choose there (HookReach::selection and those behind it), and gives
+/// Appends to the host's cache, has the pass's hooks choose there (HookAccess::selection and those behind it), and gives
 /// what their view shows. Where it lists entries of the cache's tail, that is all that the cache has.
-class ChosenSequence final : public HostChoice {
+class ChosenSequence final : public HostSelector {
  public:
   /// Both must outlive it.
   ChosenSequence(const SequencePass& pass, const DeviceModel& model) : pass_(&pass), model_(&model) {}
 
-  LayerChoice choose(int64_t layer, const LayerRows& rows) override;
+  AttentionSelection choose(int64_t layer, const LayerRows& rows) override;
 
  private:
   const SequencePass* pass_;

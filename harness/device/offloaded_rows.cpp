@@ -16,17 +16,17 @@ auto guarded(const Work& work) {
 
 }  // namespace
 
-OffloadedRows::OffloadedRows(DeviceModel& model, CacheTwins& twins, KvCache& host, int64_t tokens, int64_t& computed)
+OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens, int64_t& computed)
     : model_(&model), host_(&host), computed_(&computed) {
   rows_ = guarded([&] {
     KvCache* const hosts[] = {&host};
     const int64_t more[] = {tokens - host.length};
-    return model.rows_of(*twins.of(hosts, more, model.config().layers).front(), tokens);
+    return model.rows_of(*mirrors.of(hosts, more, model.config().layers).front(), tokens);
   });
 }
 
 OffloadedRows::~OffloadedRows() {
-  if (!alike_) host_->twin.reset();
+  if (!alike_) host_->mirror.reset();
 }
 
 void OffloadedRows::load(std::span<const int32_t> prompt, std::span<const int32_t> positions) {
@@ -34,14 +34,14 @@ void OffloadedRows::load(std::span<const int32_t> prompt, std::span<const int32_
   *computed_ += std::ssize(positions);
 }
 
-AttentionRows OffloadedRows::entries(const RowBlock& block) {
+QkvRows OffloadedRows::entries(const RowBlock& block) {
   return guarded([&] { return rows_->entries(block); });
 }
 
 void OffloadedRows::pass(const RowBlock& block, const Store& store, const Watch& watch) {
   Watch scaled;
   if (watch) {
-    scaled = [&](AttentionRows rows, const float* lse) {
+    scaled = [&](QkvRows rows, const float* lse) {
       rows.q = host_queries(*model_, rows, std::ssize(block.places), queries_);
       watch(rows, lse);
     };
@@ -57,7 +57,7 @@ std::span<const float> OffloadedRows::finish() {
   const std::span<const float> logits = guarded([&] { return rows_->finish(); });
   alike_ = std::ranges::all_of(
       host_->layers, [&](const LayerCache& layer) { return DeviceCache::entries_in_run(layer, 0) == host_->length; });
-  for (int64_t layer = 0; alike_ && layer < std::ssize(host_->layers); ++layer) CacheTwins::appended(*host_, layer);
+  for (int64_t layer = 0; alike_ && layer < std::ssize(host_->layers); ++layer) DeviceMirrors::appended(*host_, layer);
   return logits;
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "harness/device/cache_twins.h"
+#include "harness/device/device_mirrors.h"
 #include "harness/device/device_model.h"
 #include "harness/model/row_stream.h"
 
@@ -15,13 +15,13 @@ namespace kvarena::device {
 class OffloadedRows final : public RowStream {
  public:
   /// All of them outlive it; `computed` grows by the rows that are loaded.
-  OffloadedRows(DeviceModel& model, CacheTwins& twins, KvCache& host, int64_t tokens, int64_t& computed);
+  OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens, int64_t& computed);
   ~OffloadedRows() override;
   OffloadedRows(const OffloadedRows&) = delete;
   OffloadedRows& operator=(const OffloadedRows&) = delete;
 
   void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override;
-  [[nodiscard]] AttentionRows entries(const RowBlock& block) override;
+  [[nodiscard]] QkvRows entries(const RowBlock& block) override;
   void pass(const RowBlock& block, const Store& store, const Watch& watch) override;
   void keep(std::span<const int32_t> rows) override;
   [[nodiscard]] std::span<const float> finish() override;

@@ -39,8 +39,8 @@ std::unique_ptr<Offload> open_device(const std::string& place, const ModelConfig
   require_device(place);
   auto device = fitted(
       place, config, [&] { return std::make_unique<DeviceOffload>(DeviceModel(config, checkpoint, options, ranks)); });
-  if (const std::string detour = device->model().detour(); !detour.empty()) {
-    fmt::print(stderr, "note: {}: rows go from rank to rank by way of the hosts: {}\n", place, detour);
+  if (const std::string fallback_reason = device->model().fallback_reason(); !fallback_reason.empty()) {
+    fmt::print(stderr, "note: {}: rows go from rank to rank by way of the hosts: {}\n", place, fallback_reason);
   }
   return device;
 }

@@ -46,7 +46,7 @@ void MemoryPieces::place(PackedEntries& side, int64_t entries) {
 }
 
 void upload_packed(const PackedEntries& to, const PackedEntries& from, int64_t before, int64_t after,
-                   SmallUploads& uploads) {
+                   UploadBatch& uploads) {
   if (before == after) return;
   const SideBytes begin = settled_bytes(from, before), end = bytes_of(from, after);
   uploads.add(to.codes, from.codes, begin.codes, end.codes);
@@ -56,10 +56,10 @@ void upload_packed(const PackedEntries& to, const PackedEntries& from, int64_t b
   uploads.add(const_cast<float*>(to.format.codebook), from.format.codebook, 0, codebook_bytes(from.format));
 }
 
-void PackedSide::follow(const PackedEntries& from, int64_t before, int64_t after, SmallUploads& uploads) {
+void PackedSide::follow(const PackedEntries& from, int64_t before, int64_t after, UploadBatch& uploads) {
   if (after > room_) {
     uploads.finish();  // what is on its way goes to the old place
-    room_ = roomy(after);
+    room_ = grown_capacity(after);
     before = 0;
     MemoryPieces nowhere(nullptr);
     nowhere.place(entries_, room_);

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "harness/device/small_uploads.h"
+#include "harness/device/upload_batch.h"
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena::device {
 
 /// Half again as much and whole blocks: what grows step by step moves seldom.
-[[nodiscard]] constexpr int64_t roomy(int64_t entries) {
+[[nodiscard]] constexpr int64_t grown_capacity(int64_t entries) {
   constexpr int64_t kBlock = 256;
   return (entries + entries / 2 + kBlock - 1) / kBlock * kBlock;
 }
@@ -30,7 +30,7 @@ class MemoryPieces {
 
 /// Uploads what packing entries before .. after-1 has written, and with the first ones the codebook.
 void upload_packed(const kernels::PackedEntries& to, const kernels::PackedEntries& from, int64_t before, int64_t after,
-                   SmallUploads& uploads);
+                   UploadBatch& uploads);
 
 /// A copy with memory of its own.
 class PackedSide {
@@ -38,7 +38,7 @@ class PackedSide {
   /// `like`: the same format.
   explicit PackedSide(const kernels::PackedEntries& like) : entries_(like) {}
   /// Takes over entries before .. after-1 of `from`; there after uploads.finish().
-  void follow(const kernels::PackedEntries& from, int64_t before, int64_t after, SmallUploads& uploads);
+  void follow(const kernels::PackedEntries& from, int64_t before, int64_t after, UploadBatch& uploads);
   [[nodiscard]] const kernels::PackedEntries& entries() const { return entries_; }
   [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
 

@@ -17,12 +17,12 @@ Cells StoredEntries::cells(int64_t kv_head, CellKind kind) const {
       .data = static_cast<char*>(memory_.data()) + side * kernels::cell_bytes(room_, shape_.head_dim, shape_.dtype)};
 }
 
-void StoredEntries::follow(const EntrySegment& segment, SmallUploads& uploads) {
+void StoredEntries::follow(const EntrySegment& segment, UploadBatch& uploads) {
   const int64_t entries = segment.entries(0);
   if (entries == entries_) return;
   if (entries > room_) {
     uploads.finish();  // what is on its way goes to the old place
-    room_ = roomy(entries);
+    room_ = grown_capacity(entries);
     entries_ = 0;
     memory_ = kernels::CudaBuffer(2 * shape_.kv_heads * kernels::cell_bytes(room_, shape_.head_dim, shape_.dtype));
   }

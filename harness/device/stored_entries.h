@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/cache/entry_segment.h"
-#include "harness/device/small_uploads.h"
+#include "harness/device/upload_batch.h"
 #include "kernels/cells/cells.h"
 #include "kernels/entry_rows/entry_rows_cuda.h"
 
@@ -15,7 +15,7 @@ class StoredEntries {
  public:
   explicit StoredEntries(const LayerShape& shape) : shape_(shape) {}
   /// Takes over what the segment has got since; there after uploads.finish().
-  void follow(const EntrySegment& segment, SmallUploads& uploads);
+  void follow(const EntrySegment& segment, UploadBatch& uploads);
   /// Entries `first` and those behind it, as numbers.
   void load(kernels::CellKind kind, int64_t first, const kernels::EntryRows& to, kernels::CudaScratch& scratch,
             kernels::CudaStream stream) const;

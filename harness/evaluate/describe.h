@@ -1,5 +1,5 @@
 #pragma once
-// What every judged answer has to say of its session, whatever it was asked.
+// What every evaluated answer has to say of its session, whatever it was asked.
 
 #include "harness/engine/session/selection_meter.h"
 #include "harness/engine/session/session.h"

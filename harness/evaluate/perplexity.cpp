@@ -13,7 +13,7 @@
 namespace kvarena::evaluate {
 namespace {
 
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using nlohmann::json;
 
 /// -log softmax(logits)[token] in nats.
@@ -60,8 +60,8 @@ class FullReading {
 };
 
 /// One method along the part of the text that is scored.
-Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
-                   const JudgedMethod& judged) {
+SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
+                   const EvaluatedMethod& evaluated) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<double> nll;
   std::vector<StepDivergence> steps;
@@ -76,7 +76,7 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   };
   const auto meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
   options.meter = meter.get();
-  const auto session = start_session(model, prompt, *judged.method, std::move(options));
+  const auto session = start_session(model, prompt, *evaluated.method, std::move(options));
   FullReading full(model, prompt, rest);
   const auto compare = [&](double) {  // after the pass: the full cache's own passes use the model's buffers
     for (const std::vector<float>& row : rows) {
@@ -91,12 +91,12 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   if (!session->failure.empty()) throw UserError(session->failure);
   KVARENA_ASSERT(nll.size() == rest.size(), "a forced token without logits");
 
-  Verdict verdict;
-  results::SampleResult& result = verdict.result;
+  SampleOutcome outcome;
+  results::SampleResult& result = outcome.result;
   describe_prompt(result, request);
   result.output_tokens = static_cast<int64_t>(rest.size());
   result.finish_reason = to_string(session->finish);
-  result.active = judged.reference || session->activity.acted();
+  result.active = evaluated.reference || session->activity.acted();
   add_activity(result, session->activity);
   // Words of the whole text, of which the tokens that are scored are a known share.
   const double words = json::parse(request.sample->extras).value("words", 0.0) * static_cast<double>(rest.size()) /
@@ -110,7 +110,7 @@ Verdict score_text(Transformer& model, const Prefill& prompt, const std::vector<
   add_bytes(result, *session, prompt.cache.bytes());
   add_traffic(result, *session, request);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return verdict;
+  return outcome;
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ bool is_scored_text(const Sample& sample) {
   return extras.contains("score_prompt") && extras["score_prompt"] == true;
 }
 
-std::vector<Verdict> judge_perplexity(Transformer& model, const Request& request, std::span<const JudgedMethod> methods,
+std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods,
                                       int64_t chunk) {
   const std::span<const int32_t> text = request.prompt;
   if (text.size() < 2) {
@@ -130,18 +130,18 @@ std::vector<Verdict> judge_perplexity(Transformer& model, const Request& request
   const auto scored = extras.value("scored_tokens", text.size() / 2);
   const size_t context = text.size() - std::clamp<size_t>(scored, 1, text.size() - 1);
   Needs needs;
-  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
+  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   const Prefill prompt = prefill(model, text.first(context), needs, chunk, request.facts);
   const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(context), text.end());
-  std::vector<Verdict> verdicts;
-  for (const JudgedMethod& judged : methods) {
+  std::vector<SampleOutcome> outcomes;
+  for (const EvaluatedMethod& evaluated : methods) {
     try {
-      verdicts.push_back(score_text(model, prompt, rest, request, judged));
+      outcomes.push_back(score_text(model, prompt, rest, request, evaluated));
     } catch (const std::exception& error) {  // costs this method its cell, not the others theirs
-      verdicts.push_back({.result = {}, .failure = error.what()});
+      outcomes.push_back({.result = {}, .failure = error.what()});
     }
   }
-  return verdicts;
+  return outcomes;
 }
 
 }  // namespace kvarena::evaluate

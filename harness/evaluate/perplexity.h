@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 #include "harness/evaluate/quality.h"
 
 namespace kvarena::evaluate {
@@ -13,12 +13,12 @@ namespace kvarena::evaluate {
 [[nodiscard]] bool is_scored_text(const Sample& sample);
 
 /// The first half of the text is the prompt, which a method compresses (or all but the last `scored_tokens` of the
-/// sample's extras); the rest is fed token by token, and the method is judged by the probability it gives to each, and
+/// sample's extras); the rest is fed token by token, and the method is evaluated by the probability it gives to each, and
 /// by how far its distribution is from the full cache's. Values: perplexity (a token), perplexity_word, kl_nats,
-/// kl_nats_sum, top1_agreement, and the bytes of judge_quality; series nll_nats and kl_nats. One prefill in chunks of
+/// kl_nats_sum, top1_agreement, and the bytes of evaluate_quality; series nll_nats and kl_nats. One prefill in chunks of
 /// `chunk` serves all methods; each has the rest read once more on the full cache. Throws UserError for a text of fewer
 /// than two tokens.
-[[nodiscard]] std::vector<experiment::Verdict> judge_perplexity(Transformer& model, const Request& request,
-                                                                std::span<const JudgedMethod> methods, int64_t chunk);
+[[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_perplexity(Transformer& model, const Request& request,
+                                                                std::span<const EvaluatedMethod> methods, int64_t chunk);
 
 }  // namespace kvarena::evaluate

@@ -17,7 +17,7 @@
 namespace kvarena::evaluate {
 namespace {
 
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using nlohmann::json;
 
 /// What full KV answers, with the logits of every step.
@@ -167,10 +167,10 @@ void add_rounds(results::SampleResult& result, const Session& session) {
 }
 
 /// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
-Verdict describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
+SampleOutcome describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
   const Session& session = *candidate.session;
-  Verdict verdict;
-  results::SampleResult& result = verdict.result;
+  SampleOutcome outcome;
+  results::SampleResult& result = outcome.result;
   describe_prompt(result, request);
   result.output_tokens = static_cast<int64_t>(session.tokens.size());
   result.prediction = answer_text(request, session.tokens);
@@ -182,12 +182,12 @@ Verdict describe_answer(const Candidate& candidate, const Request& request, cons
   add_traffic(result, session, request);
   add_rounds(result, session);
   add_reuse(result, session);
-  return verdict;
+  return outcome;
 }
 
 /// Every method freely, then from where it departs along the reference.
-std::vector<Verdict> judge_against(const Reference& reference, Transformer& model, const Prefill& prompt,
-                                   const Request& request, std::span<const JudgedMethod> methods,
+std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transformer& model, const Prefill& prompt,
+                                   const Request& request, std::span<const EvaluatedMethod> methods,
                                    const Prefill* neighbour = nullptr) {
   std::vector<Candidate> candidates(methods.size());
   std::vector<Candidate*> free_running;
@@ -197,14 +197,14 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
   }
   run_candidates(free_running, model, prompt, request, reference, /*forced=*/false, neighbour);
 
-  std::vector<Verdict> verdicts(methods.size());
+  std::vector<SampleOutcome> outcomes(methods.size());
   std::vector<std::vector<int32_t>> answers(methods.size());
   std::vector<Candidate*> departed;
   for (size_t i = 0; i < candidates.size(); ++i) {
     Candidate& candidate = candidates[i];
     if (!candidate.failure.empty()) continue;
-    verdicts[i] = describe_answer(candidate, request, reference);
-    verdicts[i].result.active = methods[i].reference || candidate.session->activity.acted();
+    outcomes[i] = describe_answer(candidate, request, reference);
+    outcomes[i].result.active = methods[i].reference || candidate.session->activity.acted();
     answers[i] = candidate.session->tokens;
     if (candidate.steps.size() < reference.tokens.size()) departed.push_back(&candidate);
   }
@@ -212,40 +212,40 @@ std::vector<Verdict> judge_against(const Reference& reference, Transformer& mode
 
   TokenOverlaps overlaps(model, request);
   for (size_t i = 0; i < candidates.size(); ++i) {
-    verdicts[i].failure = candidates[i].failure;
+    outcomes[i].failure = candidates[i].failure;
     if (!candidates[i].failure.empty()) continue;
-    add_divergence(verdicts[i].result, candidates[i].steps);
-    add_departure(verdicts[i].result, answers[i], reference);
+    add_divergence(outcomes[i].result, candidates[i].steps);
+    add_departure(outcomes[i].result, answers[i], reference);
     // Along the full-KV continuation too: the last session followed it.
-    if (candidates[i].meter) add_selections(verdicts[i].result, *candidates[i].meter);
-    if (request.token_overlaps) overlaps.add(verdicts[i].result, methods[i]);
-    verdicts[i].result.wall_s = candidates[i].seconds;
+    if (candidates[i].meter) add_selections(outcomes[i].result, *candidates[i].meter);
+    if (request.token_overlaps) overlaps.add(outcomes[i].result, methods[i]);
+    outcomes[i].result.wall_s = candidates[i].seconds;
   }
-  return verdicts;
+  return outcomes;
 }
 
 }  // namespace
 
-std::vector<Verdict> judge_quality(Transformer& model, const Request& request, std::span<const JudgedMethod> methods) {
+std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods) {
   Needs needs;
-  for (const JudgedMethod& judged : methods) needs = combine(needs, judged.method->needs());
+  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   std::optional<Prefill> prompt;
   try {
     prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
   } catch (const std::exception& error) {
     // Somebody's needs cannot be met (a second reading that does not fit the window): halving finds whose.
-    if (methods.size() == 1) return {Verdict{.failure = error.what()}};
+    if (methods.size() == 1) return {SampleOutcome{.failure = error.what()}};
     const size_t half = methods.size() / 2;
-    std::vector<Verdict> verdicts = judge_quality(model, request, methods.first(half));
-    std::ranges::move(judge_quality(model, request, methods.subspan(half)), std::back_inserter(verdicts));
-    return verdicts;
+    std::vector<SampleOutcome> outcomes = evaluate_quality(model, request, methods.first(half));
+    std::ranges::move(evaluate_quality(model, request, methods.subspan(half)), std::back_inserter(outcomes));
+    return outcomes;
   }
   prompt->layout = request.layout;
   prompt->memory = reuse_memory(request);
-  return judge_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
+  return evaluate_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
 }
 
-Verdict judge_noise_floor(Transformer& model, const Request& request, const JudgedMethod& baseline) {
+SampleOutcome evaluate_noise_floor(Transformer& model, const Request& request, const EvaluatedMethod& baseline) {
   const Reference first = [&] {  // its cache is gone before the second is made
     const Prefill prompt = prefill(model, request.prompt, {});
     return run_reference(model, prompt, request);
@@ -254,7 +254,7 @@ Verdict judge_noise_floor(Transformer& model, const Request& request, const Judg
   again.layout = request.layout;
   const auto half = std::span(request.prompt).first((request.prompt.size() + 1) / 2);
   const Prefill neighbour = prefill(model, half, {}, kOtherChunk);
-  return judge_against(first, model, again, request, std::span(&baseline, 1), &neighbour).front();
+  return evaluate_against(first, model, again, request, std::span(&baseline, 1), &neighbour).front();
 }
 
 }  // namespace kvarena::evaluate

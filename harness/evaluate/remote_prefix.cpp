@@ -55,14 +55,14 @@ Served served_by_verifier(const Verifier& verifier, const experiment::RemotePref
   return served;
 }
 
-Served serving_of(const JudgedMethod& judged, const experiment::RemotePrefixSettings& links) {
-  const Method& method = *judged.method;
+Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePrefixSettings& links) {
+  const Method& method = *evaluated.method;
   const bool reads = method.reuser() != nullptr && method.reuser()->source() == ReuseSource::nothing;
   if (reads) return {.use = PrefixUse::recompute};
   if (method.verifier() != nullptr && !method.verifier()->drafter().empty()) {
     return served_by_verifier(*method.verifier(), links);
   }
-  if (judged.reference) return {.paths = allowed(cost_model::plain_paths, links)};
+  if (evaluated.reference) return {.paths = allowed(cost_model::plain_paths, links)};
   const std::string problem = storing_problem(method);
   if (problem.empty()) return {.use = PrefixUse::compressed, .stored = &method};
   throw UserError("remote_prefix: " + problem);
@@ -269,12 +269,12 @@ std::string ways(std::span<const PrefixRequest> requests) {
 
 }  // namespace
 
-experiment::Verdict judge_remote_prefix(Transformer& model, const Request& request, const JudgedMethod& judged,
+experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
                                         const RemotePrefixTask& task) {
-  const Served served = serving_of(judged, task.links);
+  const Served served = serving_of(evaluated, task.links);
   const Point point(model, request, task, served);
-  experiment::Verdict verdict;
-  results::SampleResult& result = verdict.result;
+  experiment::SampleOutcome outcome;
+  results::SampleResult& result = outcome.result;
   cost_model::RemotePrefixRates rates;
   if (served.use == PrefixUse::path) {
     rates = point.rates();
@@ -299,10 +299,10 @@ experiment::Verdict judge_remote_prefix(Transformer& model, const Request& reque
   result.prediction = answer_text(request, first.tokens);
   result.finish_reason = to_string(first.finish);
   const StoredPrompt& stored = point.stored();
-  result.active = judged.reference || (stored.compressed && stored.compressed->bytes() < stored.full->bytes());
+  result.active = evaluated.reference || (stored.compressed && stored.compressed->bytes() < stored.full->bytes());
   result.activity_json = ways(requests);
   result.peak_bytes["device"] = run.peak_bytes;
-  return verdict;
+  return outcome;
 }
 
 }  // namespace kvarena::evaluate

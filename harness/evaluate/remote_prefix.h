@@ -2,7 +2,7 @@
 // Equal requests whose prompts' caches lie in a store behind a fast link and a slow one, under one method.
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/request.h"
 
@@ -27,7 +27,7 @@ struct RemotePrefixTask {
 /// transfer_hidden (of the time in which a cache was on its way, the share in which passes ran), acceptance_rate, and
 /// exact_match_full, the share of requests with full KV's very tokens. On the modelled clock planned_tokens_per_s, what
 /// the programme expects of the paths that it chose. Series hold one number a repeat.
-[[nodiscard]] experiment::Verdict judge_remote_prefix(Transformer& model, const Request& request,
-                                                      const JudgedMethod& judged, const RemotePrefixTask& task);
+[[nodiscard]] experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request,
+                                                      const EvaluatedMethod& evaluated, const RemotePrefixTask& task);
 
 }  // namespace kvarena::evaluate

@@ -18,7 +18,7 @@ namespace kvarena::evaluate {
 namespace {
 
 using experiment::ServingSettings;
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using nlohmann::json;
 using serving::Outcome;
 using serving::ServingRun;
@@ -145,7 +145,7 @@ ScoredRun scored(const Served& served, const ServingRun& run, double rate, const
 
 }  // namespace
 
-std::vector<Verdict> judge_serving(Transformer& model, const ServingTask& task, std::span<const JudgedMethod> methods) {
+std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task, std::span<const EvaluatedMethod> methods) {
   const Method full;  // the base keeps everything
   const Served reference = serve_with(model, task, full, all_at_once(task.requests.size()));
   if (const std::string trouble = trouble_of(reference.run); !trouble.empty()) {
@@ -157,26 +157,26 @@ std::vector<Verdict> judge_serving(Transformer& model, const ServingTask& task, 
 
   const ServingPoint point{
       .settings = task.settings, .requests = task.requests.size(), .point = task.point, .seed = task.seed};
-  std::vector<Verdict> verdicts;
-  for (const JudgedMethod& judged : methods) {
-    Verdict& verdict = verdicts.emplace_back();
-    results::SampleResult& result = verdict.result;
+  std::vector<SampleOutcome> outcomes;
+  for (const EvaluatedMethod& evaluated : methods) {
+    SampleOutcome& outcome = outcomes.emplace_back();
+    results::SampleResult& result = outcome.result;
     double rate = 0;
-    const Served served = serve_with(model, task, *judged.method, load_of(point, capacity, rate));
-    verdict.failure = trouble_of(served.run);
-    if (!verdict.failure.empty()) continue;
+    const Served served = serve_with(model, task, *evaluated.method, load_of(point, capacity, rate));
+    outcome.failure = trouble_of(served.run);
+    if (!outcome.failure.empty()) continue;
     describe_point(result, task, served);
     const Activity activity = total_activity(served);
     add_activity(result, activity);
-    result.active = judged.reference || activity.acted();
+    result.active = evaluated.reference || activity.acted();
     add_run(result, Clock::measured, task.settings, scored(served, served.run, rate, reference));
-    const bool own_prompts = judged.method->reuser() != nullptr;
-    if (!task.machine || own_prompts || judged.method->verifier() != nullptr || judged.method->looks_ahead()) continue;
+    const bool own_prompts = evaluated.method->reuser() != nullptr;
+    if (!task.machine || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead()) continue;
     serving::Load load = load_of(point, modelled_capacity, rate);
     const ServingRun run = run_modelled(model, task, served, std::move(load));
     add_run(result, Clock::modelled, task.settings, scored(served, run, rate, reference));
   }
-  return verdicts;
+  return outcomes;
 }
 
 std::optional<serving::ServingMachine> serving_machine(const std::string& name, const std::filesystem::path& folder) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/request.h"
 #include "harness/engine/serving/load.h"
@@ -14,7 +14,7 @@
 
 namespace kvarena::evaluate {
 
-/// What a serving cell is judged on. Spans must outlive the judgement.
+/// What a serving cell is evaluated on. Spans must outlive the evaluation.
 struct ServingTask {
   const experiment::ServingSettings& settings;
   std::span<const Request> requests;               // of this point alone
@@ -34,8 +34,8 @@ struct ServingTask {
 /// goodput_latency_per_s, goodput_score_per_s; measured only, peak_cache_bytes. The modelled run takes prompts, answers
 /// and kept bytes from the real one. Without a clock: served_score (mean of the workload's first metric),
 /// refused_requests. Series by request: time_to_first_token_ms, queueing_ms.
-[[nodiscard]] std::vector<experiment::Verdict> judge_serving(Transformer& model, const ServingTask& task,
-                                                             std::span<const JudgedMethod> methods);
+[[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task,
+                                                             std::span<const EvaluatedMethod> methods);
 
 /// The machine of configs/hardware/<name>.json in `folder`, or of the file `name`, at the shares of its peaks that the
 /// file says programs reach. Nothing for "". Throws UserError naming the machines there are.

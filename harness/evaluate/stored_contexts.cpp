@@ -19,7 +19,7 @@
 namespace kvarena::evaluate {
 namespace {
 
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using stored::CacheForm;
 using stored::ContextLibrary;
 using serving::Outcome;
@@ -129,22 +129,22 @@ void describe_run(results::SampleResult& result, const StoredContextsTask& task,
            .prompt_tokens = point.prompt_tokens});
 }
 
-Verdict judge_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, serving::Load load,
+SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, serving::Load load,
                    double rate) {
-  Verdict verdict;
+  SampleOutcome outcome;
   const Method full;
   ServingEngine engine(model, served_requests(task, point, full), task.facts);
   const ServingRun run = serving::serve(std::move(load), engine, batch_settings(task.serving));
-  verdict.failure = trouble_of(run);
-  if (!verdict.failure.empty()) return verdict;
-  describe_run(verdict.result, task, point, engine, run, rate);
-  verdict.result.active = true;
-  return verdict;
+  outcome.failure = trouble_of(run);
+  if (!outcome.failure.empty()) return outcome;
+  describe_run(outcome.result, task, point, engine, run, rate);
+  outcome.result.active = true;
+  return outcome;
 }
 
-Verdict judge_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, const Method& method,
+SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, const Method& method,
                      const std::filesystem::path& folder, serving::Load load, double rate) {
-  Verdict verdict;
+  SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
   ContextLibrary library(model, task.facts, forms_of(method, point), place_of(task, point, folder), policy);
   double now = 0;
@@ -156,14 +156,14 @@ Verdict judge_policy(Transformer& model, const StoredContextsTask& task, const S
   library.rearrange();
   StoredExecutor executor(model, task, point, library, policy);
   const ServingRun run = serving::serve(std::move(load), executor, batch_settings(task.serving));
-  verdict.failure = trouble_of(run);
-  if (!verdict.failure.empty()) return verdict;
-  describe_run(verdict.result, task, point, executor.engine(), run, rate);
-  add_begun(verdict.result, executor.begun());
-  add_placement(verdict.result, library);
-  add(verdict.result, Clock::none, "reprofiled_contexts", static_cast<double>(executor.reprofiled()), "contexts");
-  verdict.result.active = true;
-  return verdict;
+  outcome.failure = trouble_of(run);
+  if (!outcome.failure.empty()) return outcome;
+  describe_run(outcome.result, task, point, executor.engine(), run, rate);
+  add_begun(outcome.result, executor.begun());
+  add_placement(outcome.result, library);
+  add(outcome.result, Clock::none, "reprofiled_contexts", static_cast<double>(executor.reprofiled()), "contexts");
+  outcome.result.active = true;
+  return outcome;
 }
 
 /// A new folder, gone when this is.
@@ -195,30 +195,30 @@ class ScratchFolder {
 
 }  // namespace
 
-std::vector<Verdict> judge_stored_contexts(Transformer& model, const StoredContextsTask& task,
-                                           std::span<const JudgedMethod> methods) {
+std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
+                                           std::span<const EvaluatedMethod> methods) {
   const ScratchFolder folder(task.folder);
   const StoredPoint point = read_point(model, task, methods);
   const ServingPoint load{
       .settings = task.serving, .requests = point.asks.size(), .point = task.point, .seed = task.seed};
-  std::vector<Verdict> verdicts;
-  for (const JudgedMethod& judged : methods) {
+  std::vector<SampleOutcome> outcomes;
+  for (const EvaluatedMethod& evaluated : methods) {
     double rate = 0;
     serving::Load arrivals = load_of(load, point.capacity, rate);
     try {
-      if (judged.method->placement() != nullptr) {
-        verdicts.push_back(judge_policy(model, task, point, *judged.method, folder.path(), std::move(arrivals), rate));
-      } else if (judged.reference) {
-        verdicts.push_back(judge_full(model, task, point, std::move(arrivals), rate));
+      if (evaluated.method->placement() != nullptr) {
+        outcomes.push_back(evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate));
+      } else if (evaluated.reference) {
+        outcomes.push_back(evaluate_full(model, task, point, std::move(arrivals), rate));
       } else {
-        verdicts.push_back({.failure = "it places no contexts: over stored contexts methods are policies, which take a "
+        outcomes.push_back({.failure = "it places no contexts: over stored contexts methods are policies, which take a "
                                        "compression method as \"compress\", or full KV"});
       }
     } catch (const std::exception& error) {
-      verdicts.push_back({.failure = error.what()});
+      outcomes.push_back({.failure = error.what()});
     }
   }
-  return verdicts;
+  return outcomes;
 }
 
 }  // namespace kvarena::evaluate

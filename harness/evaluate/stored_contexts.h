@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/judge.h"
-#include "harness/evaluate/asked_context.h"
+#include "harness/experiment/evaluator.h"
+#include "harness/evaluate/context_with_queries.h"
 #include "harness/evaluate/quality.h"
 
 namespace kvarena::evaluate {
@@ -19,7 +19,7 @@ using AnswerSimilarity =
 struct StoredContextsTask {
   const experiment::ServingSettings& serving;
   const experiment::ContextSettings& contexts;
-  std::span<const AskedContext> asked;  // the point's own
+  std::span<const ContextWithQueries> asked;  // the point's own
   std::shared_ptr<const ModelFacts> facts;
   std::filesystem::path folder;  // where a folder for the disk tier is made, and removed
   AnswerSimilarity similarity;
@@ -34,12 +34,12 @@ struct StoredContextsTask {
 /// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed after the request
 /// that it served has its first token, outside of the clock; profiling anew takes its time on it.
 ///
-/// Values as judge_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
+/// Values as evaluate_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
 /// memory_hits, disk_hits, remote_hits, recomputed_contexts (shares of requests), cache_load_ms, cache_restore_ms
 /// (means), peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie
 /// there in the end), reprofiled_contexts. Series by request: answer_similarity, end_to_end_ms; by context:
 /// context_keep, context_tier.
-[[nodiscard]] std::vector<experiment::Verdict> judge_stored_contexts(Transformer& model, const StoredContextsTask& task,
-                                                                     std::span<const JudgedMethod> methods);
+[[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
+                                                                     std::span<const EvaluatedMethod> methods);
 
 }  // namespace kvarena::evaluate

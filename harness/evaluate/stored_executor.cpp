@@ -29,8 +29,8 @@ StoredExecutor::StoredExecutor(Transformer& model, const StoredContextsTask& tas
 
 serving::PassResult StoredExecutor::run(const serving::PassPlan& plan) {
   serving::PassResult result = engine_.run(plan);
-  for (; !recalled_.empty(); recalled_.pop_front()) {
-    library_->used(task_->asked[recalled_.front()].id, static_cast<double>(++uses_));
+  for (; !loaded_.empty(); loaded_.pop_front()) {
+    library_->used(task_->asked[loaded_.front()].id, static_cast<double>(++uses_));
   }
   for (const serving::RequestProgress& progress : result.progress) {
     if (progress.finished) result.seconds += watch(static_cast<size_t>(progress.request));
@@ -49,19 +49,19 @@ std::vector<ServedRequest> StoredExecutor::requests() {
 
 KvCache StoredExecutor::begin(size_t request) {
   const size_t context = point_->asks[request].context;
-  stored::Recalled recalled = library_->recall(task_->asked[context].id);
-  recalled_.push_back(context);
-  begun_[request] = {.tier = recalled.tier,
-                     .profiled = recalled.form.quality,
-                     .load_s = recalled.load_s,
-                     .restore_s = recalled.restore_s};
-  return std::move(recalled.cache);
+  stored::LoadedCache loaded = library_->load(task_->asked[context].id);
+  loaded_.push_back(context);
+  begun_[request] = {.tier = loaded.tier,
+                     .profiled = loaded.form.quality,
+                     .load_s = loaded.load_s,
+                     .restore_s = loaded.restore_s};
+  return std::move(loaded.cache);
 }
 
 double StoredExecutor::watch(size_t request) {
   if (!threshold_) return 0;
-  const Ask& ask = point_->asks[request];
-  const AskedContext& context = task_->asked[ask.context];
+  const Query& ask = point_->asks[request];
+  const ContextWithQueries& context = task_->asked[ask.context];
   const Request& asked = request_of(*task_, ask);
   const double reached =
       task_->similarity(asked, engine_.answer(static_cast<int64_t>(request))->tokens, point_->full_answers[request]);

@@ -51,7 +51,7 @@ class StoredExecutor final : public serving::Executor {
   std::optional<double> threshold_;
   stored::DriftWatch drift_;
   std::vector<Begun> begun_;                         // by request
-  std::deque<size_t> recalled_;                      // contexts used in the pass under way
+  std::deque<size_t> loaded_;                      // contexts used in the pass under way
   std::vector<std::vector<const Request*>> recent_;  // by context, the newest last
   int64_t uses_;                                     // clock of the store: contexts that came, then their uses
   int64_t reprofiled_ = 0;

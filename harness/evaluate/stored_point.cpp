@@ -40,10 +40,10 @@ class Popularity {
 };
 
 /// Of each context its questions in turn.
-std::vector<Ask> asks_of(const StoredContextsTask& task, const Popularity& popularity) {
+std::vector<Query> asks_of(const StoredContextsTask& task, const Popularity& popularity) {
   const RandomStream random(task.seed, fmt::format("asked contexts {}", task.point));
   std::vector<size_t> asked(task.asked.size(), 0);
-  std::vector<Ask> asks;
+  std::vector<Query> asks;
   for (uint64_t r = 0; r < static_cast<uint64_t>(task.serving.requests); ++r) {
     const size_t context = popularity.draw(random.uniform(r));
     asks.push_back({.context = context, .question = asked[context]++ % task.asked[context].test.size()});
@@ -51,9 +51,9 @@ std::vector<Ask> asks_of(const StoredContextsTask& task, const Popularity& popul
   return asks;
 }
 
-AskedBefore asked_before(const StoredContextsTask& task, const Popularity& popularity) {
+QueryHistory query_history(const StoredContextsTask& task, const Popularity& popularity) {
   const RandomStream random(task.seed, fmt::format("contexts asked before {}", task.point));
-  AskedBefore before{.uses = std::vector<int64_t>(task.asked.size(), 1), .order = {}};
+  QueryHistory before{.uses = std::vector<int64_t>(task.asked.size(), 1), .order = {}};
   std::vector<int64_t> last(task.asked.size(), -1);
   for (int64_t r = 0; r < task.contexts.past_requests; ++r) {
     const size_t context = popularity.draw(random.uniform(static_cast<uint64_t>(r)));
@@ -85,7 +85,7 @@ std::vector<CacheForm> configured_forms(const StoredContextsTask& task) {
   return forms;
 }
 
-stored::Query query_of(const AskedContext& context, const Request& request) {
+stored::Query query_of(const ContextWithQueries& context, const Request& request) {
   return {.tokens = {request.prompt.begin() + static_cast<std::ptrdiff_t>(context.tokens.size()), request.prompt.end()},
           .stop = request.stop};
 }
@@ -108,19 +108,19 @@ void serve_reference(Transformer& model, const StoredContextsTask& task, StoredP
 }
 
 /// Every context once, with what any method wants to see of it; profiled where somebody chooses.
-void read_contexts(Transformer& model, const StoredContextsTask& task, std::span<const JudgedMethod> methods,
+void read_contexts(Transformer& model, const StoredContextsTask& task, std::span<const EvaluatedMethod> methods,
                    StoredPoint& point) {
   point.forms = configured_forms(task);
   Needs needs;
   bool profiled = false;
-  for (const JudgedMethod& judged : methods) {
-    profiled = profiled || chooses(*judged.method);
-    for (const CacheForm& form : forms_of(*judged.method, point)) {
+  for (const EvaluatedMethod& evaluated : methods) {
+    profiled = profiled || chooses(*evaluated.method);
+    for (const CacheForm& form : forms_of(*evaluated.method, point)) {
       if (form.method) needs = combine(needs, form.method->needs());
     }
   }
   for (size_t i = 0; i < task.asked.size(); ++i) {
-    const AskedContext& context = task.asked[i];
+    const ContextWithQueries& context = task.asked[i];
     point.prefills.push_back(
         std::make_shared<const Prefill>(prefill(model, context.tokens, needs, kPrefillChunk, task.facts)));
     point.full_bytes += stored::sized_forms(*point.prefills.back(), {{CacheForm{}}}).front().bytes;
@@ -133,7 +133,7 @@ void read_contexts(Transformer& model, const StoredContextsTask& task, std::span
 
 }  // namespace
 
-const Request& request_of(const StoredContextsTask& task, const Ask& ask) {
+const Request& request_of(const StoredContextsTask& task, const Query& ask) {
   return task.asked[ask.context].test[ask.question];
 }
 
@@ -160,7 +160,7 @@ std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask&
 std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const StoredPoint& point,
                                            const Method& full) {
   std::vector<ServedRequest> requests;
-  for (const Ask& ask : point.asks) {
+  for (const Query& ask : point.asks) {
     const Request& request = request_of(task, ask);
     requests.push_back(
         {.prompt = request.prompt, .method = &full, .options = {.stop = request.stop, .sampling = request.sampling}});
@@ -168,9 +168,9 @@ std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const
   return requests;
 }
 
-StoredPoint read_point(Transformer& model, const StoredContextsTask& task, std::span<const JudgedMethod> methods) {
+StoredPoint read_point(Transformer& model, const StoredContextsTask& task, std::span<const EvaluatedMethod> methods) {
   const Popularity popularity(task.asked.size(), task.contexts.popularity);
-  StoredPoint point{.asks = asks_of(task, popularity), .before = asked_before(task, popularity)};
+  StoredPoint point{.asks = asks_of(task, popularity), .before = query_history(task, popularity)};
   serve_reference(model, task, point);
   read_contexts(model, task, methods, point);
   return point;

@@ -13,20 +13,20 @@
 namespace kvarena::evaluate {
 
 /// What a request asks.
-struct Ask {
+struct Query {
   size_t context = 0;
   size_t question = 0;
 };
 
 /// Requests that came before the first that counts.
-struct AskedBefore {
+struct QueryHistory {
   std::vector<int64_t> uses;  // by context, its own coming counted
   std::vector<size_t> order;  // contexts by their last use, the newest last; first those that nobody asked about
 };
 
 struct StoredPoint {
-  std::vector<Ask> asks;
-  AskedBefore before;
+  std::vector<Query> asks;
+  QueryHistory before;
   std::vector<std::vector<int32_t>> full_answers;  // by request
   std::vector<double> full_scores;                 // 1 each
   std::vector<int64_t> prompt_tokens;
@@ -40,9 +40,9 @@ struct StoredPoint {
 /// Draws who asks what, has full KV answer, and reads every context once with what any method wants to see of it.
 /// Throws UserError when full KV has no answers.
 [[nodiscard]] StoredPoint read_point(Transformer& model, const StoredContextsTask& task,
-                                     std::span<const JudgedMethod> methods);
+                                     std::span<const EvaluatedMethod> methods);
 
-[[nodiscard]] const Request& request_of(const StoredContextsTask& task, const Ask& ask);
+[[nodiscard]] const Request& request_of(const StoredContextsTask& task, const Query& ask);
 /// The point's requests, each with its whole prompt.
 [[nodiscard]] std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const StoredPoint& point,
                                                          const Method& full);

@@ -42,7 +42,7 @@ Prefill start_prompt(Transformer& model, const Request& request, const Method& m
 }
 
 /// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& judged, const BatchRunSettings& batch,
+Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated, const BatchRunSettings& batch,
                 const std::shared_ptr<ReuseMemory>& memory) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
@@ -50,12 +50,12 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   };
   Repeat repeat;
   const auto start = Clock::now();
-  const Prefill prompt = start_prompt(model, request, *judged.method, memory);
+  const Prefill prompt = start_prompt(model, request, *evaluated.method, memory);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
   repeat.observe_ms = prompt.observe_seconds * kMilliseconds;
   double waited_s = 0;  // since the first request's last token
   size_t seen = 1;
-  repeat.run = run_batch(model, prompt, *judged.method,
+  repeat.run = run_batch(model, prompt, *evaluated.method,
                          {.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer}, batch,
                          {.started = [&] { repeat.first_token_ms = ms_since(start); },
                           .passed =
@@ -71,7 +71,7 @@ Repeat run_once(Transformer& model, const Request& request, const JudgedMethod& 
   const Session& session = repeat.first();
   repeat.compress_ms = session.compress_seconds * kMilliseconds;
   if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
-  if (reads_prompts(*judged.method)) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
+  if (reads_prompts(*evaluated.method)) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
   for (const auto& each : repeat.run.sessions) {
     if (!each->failure.empty()) throw UserError(each->failure);
   }
@@ -122,15 +122,15 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
 
 }  // namespace
 
-experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
+experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
                                  const experiment::TimingSettings& settings) {
   const auto memory = reuse_memory(request);
-  if (const Reuser* reuser = judged.method->reuser()) {
+  if (const Reuser* reuser = evaluated.method->reuser()) {
     prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one
   }
   BatchRunSettings batch{.requests = settings.batch};
   if (settings.device_mib) batch.device_bytes = static_cast<int64_t>(*settings.device_mib * kMebi);
-  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, judged, batch, memory);
+  for (int64_t i = 0; i < settings.warmup; ++i) (void)run_once(model, request, evaluated, batch, memory);
 
   std::vector<double> prefill_ms;
   std::vector<double> observe_ms;
@@ -144,7 +144,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   std::vector<double> throughput;
   Repeat repeat;
   for (int64_t i = 0; i < settings.repeats; ++i) {
-    repeat = run_once(model, request, judged, batch, memory);
+    repeat = run_once(model, request, evaluated, batch, memory);
     if (const auto& reuse = repeat.first().reuse) {
       load_ms.push_back(reuse->load_s * kMilliseconds);
       score_ms.push_back(reuse->score_s * kMilliseconds);
@@ -152,7 +152,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
     }
     prefill_ms.push_back(repeat.prefill_ms);
     compress_ms.push_back(repeat.compress_ms);
-    if (judged.method->reuser() == nullptr && judged.method->pruner() == nullptr) {
+    if (evaluated.method->reuser() == nullptr && evaluated.method->pruner() == nullptr) {
       observe_ms.push_back(repeat.observe_ms);
       overhead.push_back((repeat.observe_ms + repeat.compress_ms) / (repeat.prefill_ms - repeat.observe_ms));
     }
@@ -164,15 +164,15 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   }
 
   const Session& session = repeat.first();
-  experiment::Verdict verdict;
-  results::SampleResult& result = verdict.result;
+  experiment::SampleOutcome outcome;
+  results::SampleResult& result = outcome.result;
   result.prompt_sha256 = request.sample->prompt_sha256;
   result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
   result.truncated_tokens = request.sample->truncation.tokens_removed;
   result.output_tokens = static_cast<int64_t>(session.tokens.size());
   result.prediction = answer_text(request, session.tokens);
   result.finish_reason = to_string(session.finish);
-  result.active = judged.reference || session.activity.acted();
+  result.active = evaluated.reference || session.activity.acted();
   result.peak_bytes["device"] = peak_bytes(repeat.run);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = settings.batch * session.peak_host_bytes;
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = settings.batch * session.peak_disk_bytes;
@@ -189,7 +189,7 @@ experiment::Verdict judge_timing(Transformer& model, const Request& request, con
   add(result, "inter_token_latency_ms", gap_ms, "ms", storage);
   add(result, "throughput_tokens_per_s", throughput, "tokens/s", storage);
   if (settings.device_mib) add_batch(result, repeat.run, storage);
-  return verdict;
+  return outcome;
 }
 
 }  // namespace kvarena::evaluate

@@ -2,7 +2,7 @@
 // Latency and throughput of one method on one sample, alone or in a batch of its like.
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/request.h"
 
@@ -21,7 +21,7 @@ namespace kvarena::evaluate {
 /// Of a method that reuses entries, whose memory earlier requests have primed: prefill_ms is the pass over the tokens
 /// that it recomputes, beside load_ms, score_ms (while entries are loaded) and align_ms. Series hold one number a
 /// repeat, and every gap of the last repeat.
-[[nodiscard]] experiment::Verdict judge_timing(Transformer& model, const Request& request, const JudgedMethod& judged,
+[[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
                                                const experiment::TimingSettings& settings);
 
 }  // namespace kvarena::evaluate

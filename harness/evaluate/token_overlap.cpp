@@ -46,14 +46,14 @@ const Speculation& TokenOverlaps::own() {
   return *own_;
 }
 
-void TokenOverlaps::add(results::SampleResult& result, const JudgedMethod& judged) {
-  const Reuser* reuser = judged.method->reuser();
+void TokenOverlaps::add(results::SampleResult& result, const EvaluatedMethod& evaluated) {
+  const Reuser* reuser = evaluated.method->reuser();
   const auto asked = reuser == nullptr ? std::nullopt : reuser->speculative();
   if (asked) {
     const Speculation read = speculate(*target_, request_->prompt, request_->layout, *asked);
     result.values.push_back(
         {.metric = "token_overlap", .value = overlap_with_target(read, own(), kImportantShare), .unit = "fraction"});
-  } else if (judged.reference) {
+  } else if (evaluated.reference) {
     const std::vector<double> overlaps = first_layer_overlaps(own(), kImportantShare);
     const auto deep = std::span(overlaps).last((overlaps.size() + 2) / 3);
     result.values.push_back({.metric = "shallow_deep_overlap",

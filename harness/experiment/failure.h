@@ -8,7 +8,7 @@
 
 namespace kvarena::experiment {
 
-/// Runs the judge's code and returns why it failed, "" when it did not.
+/// Runs the evaluate's code and returns why it failed, "" when it did not.
 template <typename Work>
 std::string failure_of(Work&& work) {
   try {

@@ -1,6 +1,6 @@
 #pragma once
 // The papers that kvarena reproduces: one folder each under configs/papers, with paper.json, which lists every table
-// and figure in the paper's order, and one config for each of those that are judged.
+// and figure in the paper's order, and one config for each of those that are evaluated.
 
 #include <filesystem>
 #include <string>

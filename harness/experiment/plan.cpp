@@ -143,7 +143,7 @@ Shard parse_shard(const std::string& text, const std::string& place) {
 
 int64_t CellGroup::asked_samples() const { return std::ranges::count(asked, true); }
 
-int64_t Plan::judgements() const {
+int64_t Plan::evaluations() const {
   int64_t total = 0;
   for (const CellGroup& group : groups) total += group.asked_samples() * static_cast<int64_t>(group.cells.size());
   return total;
@@ -182,7 +182,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
         const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
         return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
       };
-      // Where prompts' caches are stored, answers are judged as requests get them.
+      // Where prompts' caches are stored, answers are evaluated as requests get them.
       const bool answers = !plan.config->contexts && !plan.config->remote_prefix;
       if (answers) add_group(model, workload, CellKind::quality, ids);
       if (const int64_t again = plan.config->engine.noise_floor; again > 0 && answers) {
@@ -224,7 +224,7 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
       body += '\n';
     }
   }
-  return fmt::format("{}: {} cells, {} judgements, {} done already\n", plan.config->name, cells, plan.judgements(),
+  return fmt::format("{}: {} cells, {} judgements, {} done already\n", plan.config->name, cells, plan.evaluations(),
                      total_done) +
          body;
 }

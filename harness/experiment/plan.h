@@ -50,7 +50,7 @@ struct CellGroup {
   std::vector<std::string> sample_ids;  // of kind serving: the points of its load
   int64_t requests = 0;                 // of kind serving: samples of the workload that each point takes
   std::vector<PlannedCell> cells;       // in the order of the config's methods
-  std::vector<bool> asked;              // of each sample: whether this shard judges it
+  std::vector<bool> asked;              // of each sample: whether this shard evaluates it
 
   [[nodiscard]] int64_t asked_samples() const;
 };
@@ -60,11 +60,11 @@ struct Plan {
   std::unique_ptr<const ExperimentConfig> config;
   std::vector<CellGroup> groups;
 
-  [[nodiscard]] int64_t judgements() const;  // samples that are asked, times cells
+  [[nodiscard]] int64_t evaluations() const;  // samples that are asked, times cells
 };
 
 /// Shards share the cells and take turns with samples; of kinds timing and serving they take turns with groups, so that
-/// times that are compared come from one machine and Judge::cell_values finds the whole cell.
+/// times that are compared come from one machine and Evaluator::cell_values finds the whole cell.
 [[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard = {});
 
 /// What `--dry-run` prints: every cell with its samples and, when `done` is given, how much of it is in the database.

@@ -49,10 +49,10 @@ struct OpenCell {
 
 class Runner {
  public:
-  Runner(const Plan& plan, Judge& judge, results::ResultsStore& results, Progress& progress,
+  Runner(const Plan& plan, Evaluator& evaluator, results::ResultsStore& results, Progress& progress,
          const std::atomic<bool>& stop, const RunOptions& options)
       : plan_(plan),
-        judge_(judge),
+        evaluator_(evaluator),
         results_(results),
         progress_(progress),
         stop_(stop),
@@ -62,7 +62,7 @@ class Runner {
   RunSummary run() {
     summary_.run_id = results_.begin_run(record_of(*plan_.config), run_of(*plan_.config));
     try {
-      results_.define_metrics(judge_.metric_definitions());
+      results_.define_metrics(evaluator_.metric_definitions());
       record_plan();
       for (const ModelEntry& model : plan_.config->models) {
         if (!summary_.interrupted) run_model(model);
@@ -78,7 +78,7 @@ class Runner {
     }
     count_outcomes();
     log_.record("run_ended", {{"run", summary_.run_id},
-                              {"judged", summary_.judged},
+                              {"judged", summary_.evaluated},
                               {"failed_cells", summary_.failed_cells},
                               {"inactive_cells", summary_.inactive_cells},
                               {"interrupted", summary_.interrupted},
@@ -102,12 +102,12 @@ class Runner {
         }
       }
     }
-    progress_.begin(plan_.config->name, plan_.judgements(), summary_.already_done);
+    progress_.begin(plan_.config->name, plan_.evaluations(), summary_.already_done);
     log_.record("run_began", {{"run", summary_.run_id},
                               {"experiment", plan_.config->name},
                               {"database", results_.path().string()},
                               {"done", summary_.already_done},
-                              {"total", plan_.judgements()}});
+                              {"total", plan_.evaluations()}});
   }
 
   OpenCell open_cell(const PlannedCell& cell) const {
@@ -146,10 +146,10 @@ class Runner {
         loaded = failure.empty();
       }
       if (work_left && !failure.empty()) give_up(cells, group, failure);
-      judge_group(group, cells);
+      evaluate_group(group, cells);
     }
     if (!loaded) return;
-    const std::string trouble = failure_of([&] { judge_.end_model(model); });
+    const std::string trouble = failure_of([&] { evaluator_.end_model(model); });
     if (!trouble.empty()) progress_.message(fmt::format("model {} did not end cleanly: {}", model.label, trouble));
   }
 
@@ -158,8 +158,8 @@ class Runner {
     const auto begin = Clock::now();
     std::vector<results::RunInput> inputs;
     std::string failure = failure_of([&] {
-      inputs = judge_.inputs(model);
-      judge_.begin_model(model, plan_.config->engine);
+      inputs = evaluator_.inputs(model);
+      evaluator_.begin_model(model, plan_.config->engine);
     });
     for (const results::RunInput& input : inputs) results_.add_input(summary_.run_id, input);
     if (failure.empty()) log_.record("model_loaded", {{"model", model.label}, {"seconds", seconds_since(begin)}});
@@ -177,7 +177,7 @@ class Runner {
     results_.commit(summary_.run_id, {}, failures);
   }
 
-  void judge_group(const CellGroup& group, std::vector<OpenCell>& cells) {
+  void evaluate_group(const CellGroup& group, std::vector<OpenCell>& cells) {
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
       std::vector<OpenCell*> missing;
       for (OpenCell& open : cells) {
@@ -188,7 +188,7 @@ class Runner {
         summary_.interrupted = true;
         return;
       }
-      judge_sample(group, static_cast<int64_t>(i), missing);
+      evaluate_sample(group, static_cast<int64_t>(i), missing);
     }
     for (const OpenCell& open : cells) {
       const auto done = [&](const std::string& id) { return open.done.contains(id); };
@@ -197,37 +197,37 @@ class Runner {
     }
   }
 
-  void judge_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing) {
+  void evaluate_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing) {
     const std::string& sample_id = group.sample_ids[static_cast<size_t>(index)];
     progress_.note(fmt::format("{}, {}, {} {} of {}", group.model->label, group.workload->label,
                                results::name(group.kind), index + 1, group.sample_ids.size()));
     const auto begin = Clock::now();
     std::vector<const PlannedCell*> asked;
     for (const OpenCell* open : missing) asked.push_back(open->cell);
-    std::vector<Verdict> verdicts;
+    std::vector<SampleOutcome> outcomes;
     const std::string failure = failure_of([&] {
-      verdicts = judge_.judge({.model = *group.model,
+      outcomes = evaluator_.evaluate({.model = *group.model,
                                .workload = *group.workload,
                                .kind = group.kind,
                                .sample_id = sample_id,
                                .sample_index = index,
                                .cells = asked});
     });
-    if (!failure.empty()) verdicts.assign(missing.size(), Verdict{.result = {}, .failure = failure});
-    KVARENA_ASSERT(verdicts.size() == missing.size(),
-                   fmt::format("{} verdicts for {} cells", verdicts.size(), missing.size()));
+    if (!failure.empty()) outcomes.assign(missing.size(), SampleOutcome{.result = {}, .failure = failure});
+    KVARENA_ASSERT(outcomes.size() == missing.size(),
+                   fmt::format("{} verdicts for {} cells", outcomes.size(), missing.size()));
 
     std::vector<SampleResult> results;
     std::vector<CellFailure> failures;
     for (size_t i = 0; i < missing.size(); ++i) {
       const std::string& cell_id = missing[i]->cell->record.cell_id;
-      if (verdicts[i].failure.empty()) verdicts[i].failure = results::problem_of(verdicts[i].result);
-      if (!verdicts[i].failure.empty()) {
+      if (outcomes[i].failure.empty()) outcomes[i].failure = results::problem_of(outcomes[i].result);
+      if (!outcomes[i].failure.empty()) {
         failures.push_back(
-            {.cell_id = cell_id, .sample_id = sample_id, .reason = verdicts[i].failure, .log = verdicts[i].log});
+            {.cell_id = cell_id, .sample_id = sample_id, .reason = outcomes[i].failure, .log = outcomes[i].log});
         continue;
       }
-      SampleResult& result = results.emplace_back(std::move(verdicts[i].result));
+      SampleResult& result = results.emplace_back(std::move(outcomes[i].result));
       result.cell_id = cell_id;
       result.sample_id = sample_id;
       result.sample_index = index;
@@ -235,13 +235,13 @@ class Runner {
     results_.commit(summary_.run_id, results, failures);  // before anything else is begun
 
     for (size_t i = 0; i < missing.size(); ++i) {
-      if (verdicts[i].failure.empty()) {
+      if (outcomes[i].failure.empty()) {
         missing[i]->done.insert(sample_id);
       } else {
-        fail_cell(*missing[i], group, fmt::format("sample {}: {}", sample_id, verdicts[i].failure));
+        fail_cell(*missing[i], group, fmt::format("sample {}: {}", sample_id, outcomes[i].failure));
       }
     }
-    summary_.judged += static_cast<int64_t>(results.size());
+    summary_.evaluated += static_cast<int64_t>(results.size());
     progress_.advance(static_cast<int64_t>(results.size()));
     log_.record("sample_judged", {{"model", group.model->label},
                                   {"workload", group.workload->label},
@@ -250,8 +250,8 @@ class Runner {
                                   {"methods", missing.size()},
                                   {"failed", failures.size()},
                                   {"seconds", seconds_since(begin)},
-                                  {"done", summary_.already_done + summary_.judged},
-                                  {"total", plan_.judgements()}});
+                                  {"done", summary_.already_done + summary_.evaluated},
+                                  {"total", plan_.evaluations()}});
   }
 
   void fail_cell(OpenCell& open, const CellGroup& group, const std::string& reason) {
@@ -276,7 +276,7 @@ class Runner {
     const CellState state = results_.read().cell(id)->state;
     if (state != CellState::running && state != CellState::pending) return;
     std::vector<results::MetricValue> values;
-    const std::string failure = failure_of([&] { values = judge_.cell_values(*open.cell, results_.read()); });
+    const std::string failure = failure_of([&] { values = evaluator_.cell_values(*open.cell, results_.read()); });
     if (failure.empty()) {
       results_.settle_cell(id, values);
       return log_cell("cell_ended", open, "");
@@ -307,13 +307,13 @@ class Runner {
     }
     if (summary_.interrupted) {
       progress_.message(fmt::format("stopped: {} of {} judgements are in {}; the same command goes on from there",
-                                    summary_.already_done + summary_.judged, plan_.judgements(),
+                                    summary_.already_done + summary_.evaluated, plan_.evaluations(),
                                     results_.path().string()));
     }
   }
 
   const Plan& plan_;
-  Judge& judge_;
+  Evaluator& evaluator_;
   results::ResultsStore& results_;
   Progress& progress_;
   const std::atomic<bool>& stop_;
@@ -326,9 +326,9 @@ class Runner {
 
 }  // namespace
 
-RunSummary run_plan(const Plan& plan, Judge& judge, results::ResultsStore& results, Progress& progress,
+RunSummary run_plan(const Plan& plan, Evaluator& evaluator, results::ResultsStore& results, Progress& progress,
                     const std::atomic<bool>& stop, const RunOptions& options) {
-  return Runner(plan, judge, results, progress, stop, options).run();
+  return Runner(plan, evaluator, results, progress, stop, options).run();
 }
 
 }  // namespace kvarena::experiment

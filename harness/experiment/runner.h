@@ -1,12 +1,12 @@
 #pragma once
-// The loop: what is missing of a plan is judged, sample by sample, and committed as it comes.
+// The loop: what is missing of a plan is evaluated, sample by sample, and committed as it comes.
 
 #include <atomic>
 #include <string>
 
 #include "harness/core/event_log.h"
 #include "harness/core/progress.h"
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 #include "harness/experiment/plan.h"
 #include "harness/results/results_store.h"
 
@@ -19,7 +19,7 @@ struct RunOptions {
 
 struct RunSummary {
   std::string run_id;
-  int64_t judged = 0;        // (cell, sample) pairs of this run
+  int64_t evaluated = 0;        // (cell, sample) pairs of this run
   int64_t already_done = 0;  // found in the database
   int64_t failed_cells = 0;  // in force after this run, also those of earlier runs
   int64_t inactive_cells = 0;
@@ -30,7 +30,7 @@ struct RunSummary {
 /// so a kill at any moment loses at most the sample in work, and running again ends with the same content. A method
 /// that fails costs its own cell. When `stop` turns true the loop ends after the sample in work. Throws UserError only
 /// when the database cannot be written; the run is then marked failed where that is still possible.
-RunSummary run_plan(const Plan& plan, Judge& judge, results::ResultsStore& results, Progress& progress,
+RunSummary run_plan(const Plan& plan, Evaluator& evaluator, results::ResultsStore& results, Progress& progress,
                     const std::atomic<bool>& stop, const RunOptions& options = {});
 
 /// While it lives, the first SIGINT or SIGTERM turns flag() true and the second ends the process as if not caught.

@@ -15,7 +15,7 @@ struct ExperimentStatus {
   std::string run_id;                    // the last one
   results::RunState state{};               // of that run; a killed one still calls itself running
   std::map<std::string, int64_t> cells;  // how many are in each state
-  int64_t planned = 0;                   // judgements: samples times cells
+  int64_t planned = 0;                   // evaluations: samples times cells
   int64_t done = 0;
   int64_t given_up = 0;                  // what failed cells lack
   int64_t by_this_run = 0;               // of `done`

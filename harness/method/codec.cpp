@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "harness/cache/replaced_view.h"
+#include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
 
 namespace kvarena {

@@ -16,7 +16,7 @@
 #include <memory>
 
 #include "harness/cache/quantized_segment.h"
-#include "harness/cache/supplements.h"
+#include "harness/cache/codec_side_data.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 
@@ -85,7 +85,7 @@ class CodecMethod final : public Method {
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void settle(LayerContext& layer) const override;
-  [[nodiscard]] HookReach reach() const override { return codec_->has_views() ? HookReach::planes : HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return codec_->has_views() ? HookAccess::planes : HookAccess::rows; }
 
  private:
   [[nodiscard]] std::unique_ptr<Method> over() const;

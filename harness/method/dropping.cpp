@@ -69,7 +69,7 @@ at::Tensor Scorer::remember_prompt(const LayerView& layer) const {
 
 void Scorer::observe(const StepAttention& step) const {
   for (size_t q_head = 0; q_head < step.attention.size(); ++q_head) {
-    const std::span<float> sums = step.entries->remembered(static_cast<int64_t>(q_head) / step.group());
+    const std::span<float> sums = step.entries->entry_scores(static_cast<int64_t>(q_head) / step.group());
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += step.attention[q_head][i];
   }
 }
@@ -140,7 +140,7 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
           .expected = fmt::format("at most {}, the original window", window),
           .action = "use \"orig\", or a model of another scaling"});
   }
-  renumber(tail, layer.model->rotation, next, state->unturned);
+  renumber(tail, layer.model->rotation, next, state->pre_rotation);
 }
 
 double DroppingMethod::share_of(const LayerContext& layer) const {
@@ -149,14 +149,14 @@ double DroppingMethod::share_of(const LayerContext& layer) const {
 }
 
 void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& view) const {
-  const int64_t width = scorer_->remembered_width();
+  const int64_t width = scorer_->score_width();
   const at::Tensor start = scorer_->remember_prompt(view).to(at::kFloat).contiguous();  // [kv_heads, n, width]
   KVARENA_ASSERT(start.numel() == view.kv_heads() * view.n() * width,
                  fmt::format("{} remembers [{}] of the prompt", name_, fmt::join(start.sizes(), ", ")));
   EntrySegment& tail = layer.cache.tail();
-  tail.remember(width);
+  tail.reserve_scores(width);
   for (int64_t head = 0; head < view.kv_heads(); ++head) {
-    std::copy_n(start.data_ptr<float>() + head * view.n() * width, view.n() * width, tail.remembered(head).data());
+    std::copy_n(start.data_ptr<float>() + head * view.n() * width, view.n() * width, tail.entry_scores(head).data());
   }
 }
 
@@ -179,7 +179,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       LayerCache& cache = own[layer].cache;
       auto state = std::make_unique<DroppingState>(cache.ledger());
       drop_others(own[layer], kept[layer], state.get());
-      if (!acts_while_decoding()) cache.tail().remember(0);
+      if (!acts_while_decoding()) cache.tail().reserve_scores(0);
       if (!acts_while_decoding() || !scorer_->budgeted()) continue;
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
       state->settled = cache.tail().entries(0);

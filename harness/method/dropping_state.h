@@ -8,21 +8,21 @@ namespace kvarena {
 
 struct DroppingState final : public LayerIndex {
   explicit DroppingState(const LedgerPtr& ledger)
-      : capacities(LedgerAllocator<int64_t>(ledger)), queries(LedgerAllocator<float>(ledger)), unturned(ledger) {}
+      : capacities(LedgerAllocator<int64_t>(ledger)), queries(LedgerAllocator<float>(ledger)), pre_rotation(ledger) {}
   DroppingState(const DroppingState& from, const LedgerPtr& ledger)
       : capacities(from.capacities.begin(), from.capacities.end(), LedgerAllocator<int64_t>(ledger)),
         settled(from.settled),
         queries(from.queries.begin(), from.queries.end(), LedgerAllocator<float>(ledger)),
-        unturned(from.unturned, ledger) {}
+        pre_rotation(from.pre_rotation, ledger) {}
 
   LedgerVector<int64_t> capacities;  // [kv_heads], entries a head may hold while decoding
   int64_t settled = 0;               // entries of head 0 when it was compressed last
   LedgerVector<float> queries;       // [rows, q_heads, head_dim], the newest decode queries, oldest first
-  UnturnedKeys unturned;             // where positions are renumbered
+  PreRotationKeys pre_rotation;             // where positions are renumbered
 
   [[nodiscard]] int64_t bytes() const override {
     return static_cast<int64_t>(capacities.capacity() * sizeof(int64_t) + queries.capacity() * sizeof(float)) +
-           unturned.bytes();
+           pre_rotation.bytes();
   }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<DroppingState>(*this, ledger);

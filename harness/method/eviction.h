@@ -16,7 +16,7 @@ class PlacingMethod : public Method {
  public:
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
-  [[nodiscard]] HookReach reach() const override { return HookReach::nothing; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
 
   /// The method of "compress"; null where contexts come uncompressed.
   [[nodiscard]] std::unique_ptr<Method> compressor() const;

@@ -142,12 +142,12 @@ void LayerView::for_each_query_block(int64_t w, const std::function<void(const a
   }
 }
 
-at::Tensor LayerView::remembered(int64_t column) const {
-  const int64_t width = tail().remembered_width();
+at::Tensor LayerView::entry_scores(int64_t column) const {
+  const int64_t width = tail().score_width();
   KVARENA_ASSERT(column < width, fmt::format("column {} of {} remembered", column, width));
   at::Tensor numbers = at::empty({kv_heads_, all_}, at::kFloat);
   for (int64_t head = 0; head < kv_heads_; ++head) {
-    const std::span<const float> rows = tail().remembered(first_head_ + head);
+    const std::span<const float> rows = tail().entry_scores(first_head_ + head);
     auto* const out = numbers[head].data_ptr<float>();
     for (int64_t i = 0; i < all_; ++i) out[i] = rows[i * width + column];
   }

@@ -51,8 +51,8 @@ class LayerView {
   /// [q_heads, rows, n], q.k / sqrt(head_dim) and -inf where a query does not see an entry, and the position of the
   /// block's first query. Needs::window >= w; a prompt shorter than w gives all its queries.
   void for_each_query_block(int64_t w, const std::function<void(const at::Tensor& scores, int64_t first)>& use) const;
-  /// Column `column` of what the scorer remembers with every entry: [kv_heads, n]. Scorer::remembered_width > column.
-  [[nodiscard]] at::Tensor remembered(int64_t column = 0) const;
+  /// Column `column` of what the scorer remembers with every entry: [kv_heads, n]. Scorer::score_width > column.
+  [[nodiscard]] at::Tensor entry_scores(int64_t column = 0) const;
   /// Attention inputs of the prompt: [n, hidden_size]. Needs::hidden.
   [[nodiscard]] at::Tensor hidden() const;
   /// The prompt's residual stream behind this layer: [n, hidden_size]. Needs::taps with this layer among them.

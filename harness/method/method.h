@@ -166,9 +166,9 @@ class Method {
   virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
   /// Tokens that join the request, the first at position cache.length; their entries follow. Decoded ones come before
   /// their pass, accepted drafts before they are appended.
-  virtual void read_tokens(RequestContext& /*request*/, std::span<const int32_t> /*tokens*/) const {}
-  /// Each decode pass, after read_tokens() and before the first layer: `q_len` tokens are about to be fed.
-  virtual void before_layers(RequestContext& /*request*/, int64_t /*q_len*/) const {}
+  virtual void on_tokens(RequestContext& /*request*/, std::span<const int32_t> /*tokens*/) const {}
+  /// Each decode pass, after on_tokens() and before the first layer: `q_len` tokens are about to be fed.
+  virtual void begin_step(RequestContext& /*request*/, int64_t /*q_len*/) const {}
   /// Each decode pass, after the new entries were appended and before attention: may set layer.cache.view.
   virtual void select(LayerContext& /*layer*/, const LayerQueries& /*queries*/) const {}
   /// Each decode pass, after attention, with the softmax denominators lse [q_len, q_heads].
@@ -185,8 +185,8 @@ class Method {
   /// what it leaves ("over").
   [[nodiscard]] virtual bool only_compresses() const { return false; }
   /// How far the method reaches into decoding passes: a device computes what it leaves alone.
-  [[nodiscard]] virtual HookReach reach() const {
-    return only_compresses() ? HookReach::nothing : HookReach::attention;
+  [[nodiscard]] virtual HookAccess reach() const {
+    return only_compresses() ? HookAccess::nothing : HookAccess::attention;
   }
 
   /// How the method's weights are fitted, null for a method without any.

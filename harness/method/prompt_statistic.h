@@ -15,7 +15,7 @@ namespace kvarena {
 
 /// What some of the prompt's queries attend to in one kv head: list positions of the rows are positions of the prompt.
 struct QueryRows {
-  const kernels::AttentionRows& rows;
+  const kernels::ProbabilityRows& rows;
   int64_t layer = 0;
   int64_t position = 0;  // of the first query
 };
@@ -34,7 +34,7 @@ class PromptStatistic {
   virtual void add(const QueryRows& queries, std::span<float> sums) const = 0;
   /// The same in words, of a prompt of `tokens` tokens, for whoever has the probabilities elsewhere, on a device; none
   /// where it cannot be said so. Heads' sums are those that add() is given.
-  [[nodiscard]] virtual std::optional<kernels::SumOfQueries> in_words(int64_t /*layer*/, int64_t /*tokens*/) const {
+  [[nodiscard]] virtual std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t /*tokens*/) const {
     return std::nullopt;
   }
 };

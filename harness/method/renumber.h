@@ -12,15 +12,15 @@
 namespace kvarena {
 
 /// Keys of turned entries as they were, so that an entry that is turned again and again is rounded once. Counted.
-class UnturnedKeys {
+class PreRotationKeys {
  public:
-  explicit UnturnedKeys(LedgerPtr ledger) : ledger_(std::move(ledger)) {}
-  UnturnedKeys(const UnturnedKeys& from, const LedgerPtr& ledger);
+  explicit PreRotationKeys(LedgerPtr ledger) : ledger_(std::move(ledger)) {}
+  PreRotationKeys(const PreRotationKeys& from, const LedgerPtr& ledger);
 
   [[nodiscard]] int64_t bytes() const;
 
  private:
-  friend void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, UnturnedKeys& unturned);
+  friend void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, PreRotationKeys& pre_rotation);
 
   struct Head {
     LedgerVector<int32_t> positions;  // ascending
@@ -34,7 +34,7 @@ class UnturnedKeys {
 };
 
 /// Turns the keys of each head's entries to their places in front of position `next`, which the next query has.
-/// Original positions stay what they are. Call it after entries have left, always with the same `unturned`.
-void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, UnturnedKeys& unturned);
+/// Original positions stay what they are. Call it after entries have left, always with the same `pre_rotation`.
+void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, PreRotationKeys& pre_rotation);
 
 }  // namespace kvarena

@@ -84,7 +84,7 @@ class RetrievalMethod final : public Method {
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
   [[nodiscard]] Needs needs() const override { return retriever_->needs(); }
-  [[nodiscard]] HookReach reach() const override { return HookReach::selection; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::selection; }
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;

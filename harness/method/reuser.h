@@ -106,7 +106,7 @@ class ReuseMethod final : public Method {
     reuser_->check(place, problems);
   }
   [[nodiscard]] const Reuser* reuser() const override { return reuser_.get(); }
-  [[nodiscard]] HookReach reach() const override { return HookReach::nothing; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
 
  private:
   std::unique_ptr<Reuser> reuser_;

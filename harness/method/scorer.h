@@ -68,8 +68,8 @@ class Scorer {
 
   /// Numbers remembered with every entry while decoding; they travel with it and are counted as memory. New entries
   /// start at 0.
-  [[nodiscard]] virtual int64_t remembered_width() const { return needs().step_attention ? 1 : 0; }
-  /// What the prompt's entries start with, [kv_heads, n, remembered_width]: the attention each received from all prompt
+  [[nodiscard]] virtual int64_t score_width() const { return needs().step_attention ? 1 : 0; }
+  /// What the prompt's entries start with, [kv_heads, n, score_width]: the attention each received from all prompt
   /// queries, summed over its group, unless overridden.
   [[nodiscard]] virtual at::Tensor remember_prompt(const LayerView& layer) const;
   /// Each decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds the step's attention,
@@ -99,9 +99,9 @@ class DroppingMethod final : public Method {
   void settle(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
   /// What is let go behind a pass is dropped from copies too; keys that are turned anew are other entries.
-  [[nodiscard]] HookReach reach() const override {
-    if (only_compresses()) return HookReach::nothing;
-    return positions_ == "orig" ? HookReach::rows : HookReach::attention;
+  [[nodiscard]] HookAccess reach() const override {
+    if (only_compresses()) return HookAccess::nothing;
+    return positions_ == "orig" ? HookAccess::rows : HookAccess::attention;
   }
   [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return scorer_->fitter(); }
 
@@ -114,7 +114,7 @@ class DroppingMethod final : public Method {
   using Parts = const std::vector<KeptEntries>*;
 
   [[nodiscard]] bool unlimited() const { return scorer_->budgeted() && budget_.unlimited(); }
-  [[nodiscard]] bool remembers() const { return scorer_->remembered_width() > 0 && !unlimited(); }
+  [[nodiscard]] bool remembers() const { return scorer_->score_width() > 0 && !unlimited(); }
   [[nodiscard]] bool acts_while_decoding() const { return scorer_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
   /// Keeps these, counts what went, and renumbers positions when asked to. `state` is null where there is no budget.

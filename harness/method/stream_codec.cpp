@@ -43,7 +43,7 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
 }
 
 /// Turns a chunk's keys to positions first and after, or from them back to none; all layers by one table.
-void turn_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
+void rotate_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
   if (layer.model == nullptr || layer.model->rotation.inverse.empty()) return;
   const std::vector<double>& inverse = layer.model->rotation.inverse;
   const auto half = static_cast<int64_t>(inverse.size());
@@ -167,7 +167,7 @@ std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) c
   for (int64_t t = tokens.begin; t < tokens.end; t += codec_->chunk_tokens()) {
     const int64_t stop = std::min(tokens.end, t + codec_->chunk_tokens());
     KvChunk chunk = gather(layers, t, stop);
-    if (codec_->before_rotation()) turn_keys(chunk, layers[0], layers[0].cache.tail().position(0, t), /*back=*/true);
+    if (codec_->before_rotation()) rotate_keys(chunk, layers[0], layers[0].cache.tail().position(0, t), /*back=*/true);
     const std::vector<uint8_t> frame = write_frame(*coder, chunk);
     stream.insert(stream.end(), frame.begin(), frame.end());
   }
@@ -185,7 +185,7 @@ void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerC
       damaged(fmt::format("{} layers of {} channels", chunk.layers, chunk.channels),
               fmt::format("{} layers of {}", count, shape.kv_heads * shape.head_dim));
     }
-    if (codec_->before_rotation()) turn_keys(chunk, layers[0], position, /*back=*/false);
+    if (codec_->before_rotation()) rotate_keys(chunk, layers[0], position, /*back=*/false);
     append(chunk, layers, position);
     position += chunk.tokens;
   }

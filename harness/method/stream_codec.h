@@ -84,7 +84,7 @@ class StreamCodecMethod final : public Method {
     codec_->check(place, problems);
   }
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
-  [[nodiscard]] HookReach reach() const override { return HookReach::nothing; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
   [[nodiscard]] std::unique_ptr<Fitter> fitter() const override;
 
   [[nodiscard]] const StreamCodec& codec() const { return *codec_; }

@@ -26,7 +26,7 @@ class WrappingScorer : public Scorer {
     base().refine(view, scores, budgets);
   }
   [[nodiscard]] bool evicts_while_decoding() const override { return base().evicts_while_decoding(); }
-  [[nodiscard]] int64_t remembered_width() const override { return base().remembered_width(); }
+  [[nodiscard]] int64_t score_width() const override { return base().score_width(); }
   [[nodiscard]] at::Tensor remember_prompt(const LayerView& layer) const override {
     return base().remember_prompt(layer);
   }

@@ -5,7 +5,7 @@
 
 namespace kvarena {
 
-LayerQueries queries_of(const SequencePass& pass, const AttentionRows& rows, const float* hidden) {
+LayerQueries queries_of(const SequencePass& pass, const QkvRows& rows, const float* hidden) {
   const bool hidden_wanted = pass.hooks != nullptr && pass.hooks->wants_hidden();
   return {.q = rows.q,
           .q_len = std::ssize(pass.tokens),
@@ -15,7 +15,7 @@ LayerQueries queries_of(const SequencePass& pass, const AttentionRows& rows, con
           .tokens = pass.tokens.data()};
 }
 
-void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, const float* hidden,
+void attend_sequence(int64_t layer, const SequencePass& pass, const QkvRows& rows, const float* hidden,
                      const AttentionMemory& memory) {
   const auto q_len = static_cast<int64_t>(pass.tokens.size());
   LayerCache& cache = pass.cache->layers[layer];

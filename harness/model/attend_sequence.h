@@ -4,14 +4,14 @@
 
 #include <cstdint>
 
-#include "harness/model/attention_rows.h"
+#include "harness/model/qkv_rows.h"
 #include "harness/model/transformer.h"
 
 namespace kvarena {
 
 /// What hooks and views are told of a layer's queries. hidden [q_len, hidden_size]: the layer's attention input, passed
 /// on to hooks that want it.
-[[nodiscard]] LayerQueries queries_of(const SequencePass& pass, const AttentionRows& rows, const float* hidden);
+[[nodiscard]] LayerQueries queries_of(const SequencePass& pass, const QkvRows& rows, const float* hidden);
 
 /// Where that is done and kept, for q_len tokens.
 struct AttentionMemory {
@@ -22,7 +22,7 @@ struct AttentionMemory {
 
 /// `rows`: of the pass's tokens; hidden as queries_of() takes it. Appends to the layer's cache, lets hooks select,
 /// attends, and lets hooks observe.
-void attend_sequence(int64_t layer, const SequencePass& pass, const AttentionRows& rows, const float* hidden,
+void attend_sequence(int64_t layer, const SequencePass& pass, const QkvRows& rows, const float* hidden,
                      const AttentionMemory& memory);
 
 }  // namespace kvarena

@@ -6,7 +6,7 @@
 
 #include "harness/cache/segment.h"
 #include "harness/model/activations.h"
-#include "harness/model/attention_rows.h"
+#include "harness/model/qkv_rows.h"
 #include "harness/model/config.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/weights.h"
@@ -21,11 +21,11 @@ namespace kvarena {
 [[nodiscard]] RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies& rope);
 
 /// From `in` [R, hidden_size].
-[[nodiscard]] AttentionRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,
+[[nodiscard]] QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,
                                             Activations& a);
 /// Queries are taken to the latent (the form that DeepSeek-V2's paper calls absorbed), so that one latent serves all
 /// heads, while prefilling as while decoding.
-[[nodiscard]] AttentionRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in,
+[[nodiscard]] QkvRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in,
                                             Activations& a);
 
 /// From attended [R, q_heads, head_dim of the cache] to out [R, hidden_size].

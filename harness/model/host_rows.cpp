@@ -26,7 +26,7 @@ class Transformer::Impl::Rows final : public RowStream {
                   sin_.at_least(rows_ * half_));
   }
 
-  AttentionRows entries(const RowBlock& block) override {
+  QkvRows entries(const RowBlock& block) override {
     Activations& a = model_.a;
     a.rows = std::ssize(block.places);
     std::copy_n(stream_.at_least(0) + block.first * hidden_, a.rows * hidden_, a.x.at_least(a.rows * hidden_));
@@ -39,7 +39,7 @@ class Transformer::Impl::Rows final : public RowStream {
   }
 
   void pass(const RowBlock& block, const Store& store, const Watch& watch) override {
-    const AttentionRows rows = entries(block);
+    const QkvRows rows = entries(block);
     store(rows);
     attend(block, rows);
     if (watch) watch(rows, model_.lse.at_least(0));
@@ -75,7 +75,7 @@ class Transformer::Impl::Rows final : public RowStream {
 
  private:
   /// Each row to the entries up to its own, in `attended`, and the logarithm of its denominators in `lse`.
-  void attend(const RowBlock& block, const AttentionRows& rows) {
+  void attend(const RowBlock& block, const QkvRows& rows) {
     const LayerShape& shape = model_.shapes[block.layer];
     const EntrySegment& held = cache_.layers[block.layer].tail();
     const int64_t q_len = std::ssize(block.places), states = q_len * shape.q_heads;

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kBlockRows = 512;
 
 /// Appends entries with gaps between positions, which every head has.
-void append_scattered(EntrySegment& entries, const AttentionRows& heads, std::span<const int32_t> positions) {
+void append_scattered(EntrySegment& entries, const QkvRows& heads, std::span<const int32_t> positions) {
   const LayerShape& shape = entries.shape();
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
     const int64_t offset = head * shape.head_dim;
@@ -27,7 +27,7 @@ void append_scattered(EntrySegment& entries, const AttentionRows& heads, std::sp
 }
 
 /// Writes fresh entries at their positions: over old ones, or behind them where the cache ends.
-void store(LayerCache& cache, const AttentionRows& heads, std::span<const int32_t> positions) {
+void store(LayerCache& cache, const QkvRows& heads, std::span<const int32_t> positions) {
   for (size_t first = 0; first < positions.size();) {
     const int64_t held = cache.tail().entries(0);
     size_t end = first + 1;
@@ -75,13 +75,13 @@ void pass_layer(RowStream& stream, int64_t layer, std::span<const int32_t> rows,
   for_blocks(rows, [&](int64_t first, std::span<const int32_t> block) {
     std::vector<int32_t> places(block.begin(), block.end());
     if (pruner != nullptr) std::iota(places.begin(), places.end(), static_cast<int32_t>(cache.tail().entries(0)));
-    const auto take = [&](const AttentionRows& fresh) {
+    const auto take = [&](const QkvRows& fresh) {
       if (places.back() != block.back()) return append_scattered(cache.tail(), fresh, block);
       store(cache, fresh, block);
     };
     RowStream::Watch watch;
     if (pruner != nullptr) {
-      watch = [&](const AttentionRows& from, const float* lse) {
+      watch = [&](const QkvRows& from, const float* lse) {
         const LayerQueries queries{
             .q = from.q, .q_len = std::ssize(block), .q_stride = from.q_stride, .position = block.front()};
         pruner->attended(layer, block, cache, queries, lse);
@@ -109,7 +109,7 @@ void close_up(RowStream& stream, std::vector<int32_t>& rows, std::vector<int32_t
 /// Shows the filter the layer's fresh entries, stores them, and closes up the stream over the rows that go on.
 void filter_rows(RowStream& stream, int64_t layer, std::vector<int32_t>& rows, LayerCache& cache, RowFilter& filter) {
   for_blocks(rows, [&](int64_t first, std::span<const int32_t> block) {
-    const AttentionRows fresh = stream.entries({.layer = layer, .first = first, .places = block});
+    const QkvRows fresh = stream.entries({.layer = layer, .first = first, .places = block});
     filter.see(layer, block, fresh.keys, fresh.values, fresh.kv_stride, cache);
     store(cache, fresh, block);
   });

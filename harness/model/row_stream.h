@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "harness/model/attention_rows.h"
+#include "harness/model/qkv_rows.h"
 
 namespace kvarena {
 
@@ -24,15 +24,15 @@ class RowStream {
   virtual ~RowStream() = default;
 
   /// Takes fresh entries to the host's cache: keys and values of the block's rows.
-  using Store = std::function<void(const AttentionRows& rows)>;
+  using Store = std::function<void(const QkvRows& rows)>;
   /// Is shown queries too, and lse [rows, q_heads], once the block's entries are stored.
-  using Watch = std::function<void(const AttentionRows& rows, const float* lse)>;
+  using Watch = std::function<void(const QkvRows& rows, const float* lse)>;
 
   /// Embeddings and rotations of the tokens at `positions`, ascending, of a prompt.
   virtual void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) = 0;
   /// Keys and values of a block, which does not move on. The layer has them from now on, wherever else it is kept than
   /// in the host's cache.
-  [[nodiscard]] virtual AttentionRows entries(const RowBlock& block) = 0;
+  [[nodiscard]] virtual QkvRows entries(const RowBlock& block) = 0;
   /// A block passes its layer. `watch` may be empty.
   virtual void pass(const RowBlock& block, const Store& store, const Watch& watch) = 0;
   /// From now on only these rows, ascending, are in the stream.

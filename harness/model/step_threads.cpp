@@ -11,7 +11,7 @@ constexpr double kFirstWait = 1;    // seconds
 constexpr double kLongestWait = 16;
 
 /// How often threads of this process had to leave a core that they could have used.
-int64_t times_put_aside() {
+int64_t preemptions() {
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
   return usage.ru_nivcsw;
@@ -21,12 +21,12 @@ int64_t times_put_aside() {
 
 void StepThreads::observe(int most, double seconds, int64_t put_aside) {
   seconds_ += seconds;
-  put_aside_ += put_aside;
+  preemptions_ += put_aside;
   if (seconds_ < kWindow) return;
-  const bool disturbed = static_cast<double>(put_aside_) > kDisturbed * seconds_;
+  const bool disturbed = static_cast<double>(preemptions_) > kDisturbed * seconds_;
   calm_s_ = disturbed ? 0 : calm_s_ + seconds_;
   seconds_ = 0;
-  put_aside_ = 0;
+  preemptions_ = 0;
   if (disturbed && left_out_ < most - 1) {
     ++left_out_;
     wait_s_ = std::clamp(2 * wait_s_, kFirstWait, kLongestWait);
@@ -41,13 +41,13 @@ void StepThreads::observe(int most, double seconds, int64_t put_aside) {
 PacedStep::PacedStep(StepThreads& threads)
     : threads_(&threads),
       most_(omp_get_max_threads()),
-      put_aside_(times_put_aside()),
+      preemptions_(preemptions()),
       begin_(std::chrono::steady_clock::now()),
       scope_(threads.count(most_)) {}
 
 PacedStep::~PacedStep() {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin_;
-  threads_->observe(most_, took.count(), times_put_aside() - put_aside_);
+  threads_->observe(most_, took.count(), preemptions() - preemptions_);
 }
 
 }  // namespace kvarena

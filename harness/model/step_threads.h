@@ -22,7 +22,7 @@ class StepThreads {
 
  private:
   double seconds_ = 0;  // of the window under way
-  int64_t put_aside_ = 0;
+  int64_t preemptions_ = 0;
   int left_out_ = 0;   // threads
   double calm_s_ = 0;  // since left_out_ changed
   double wait_s_ = 0;  // until one more is tried; 0: none has been left out for long
@@ -39,7 +39,7 @@ class PacedStep {
  private:
   StepThreads* threads_;
   int most_;
-  int64_t put_aside_;
+  int64_t preemptions_;
   std::chrono::steady_clock::time_point begin_;
   kernels::ScopedThreads scope_;
 };

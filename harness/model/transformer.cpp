@@ -50,7 +50,7 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
   const LayerWeights& w = weights.layers[layer];
   const float* in = a.normalise_stream(w.attention_norm, a.rows);
-  const AttentionRows heads =
+  const QkvRows heads =
       std::visit([&](const auto& kind) { return attention_input(kind, config, in, a); }, w.attention);
 
   float* seen = attended.at_least(a.rows * shapes[layer].q_heads * shapes[layer].head_dim);

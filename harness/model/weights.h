@@ -15,7 +15,7 @@ namespace kvarena {
 class RankDriver;
 
 /// Where the rows of a matrix are that are not held here.
-struct Elsewhere {
+struct RemoteRows {
   RankDriver* driver = nullptr;  // who asks for them; null: all are here, or others ask us
   int64_t part = 0;              // what ranks call it
 };
@@ -26,7 +26,7 @@ struct Projection {
   std::vector<float> bias;       // [held], empty without
   int64_t out = 0;               // rows of the whole
   RowRange held;                 // of them; all where a model is not split
-  Elsewhere elsewhere;
+  RemoteRows elsewhere;
 };
 
 /// A matrix of each head's own: y[h] = x[h] * matrices[h]^T.
@@ -34,7 +34,7 @@ struct HeadProjections {
   std::vector<kernels::PackedMatrix> matrices;  // [held] of [n, k]
   int64_t heads = 0, n = 0, k = 0;
   RowRange held;  // heads
-  Elsewhere elsewhere;
+  RemoteRows elsewhere;
 };
 
 /// Attention over keys and values of kv_heads heads.
@@ -61,7 +61,7 @@ struct LatentAttention {
 struct DenseFeedForward {
   Projection gate_up;  // [2 * size, hidden_size]: gates, then ups; a share has those of the same rows of both
   Projection down;     // [hidden_size, size]
-  Elsewhere elsewhere;
+  RemoteRows elsewhere;
 };
 
 struct SparseFeedForward {

@@ -21,7 +21,7 @@ enum class Storage { real, emulated, simulated };
 enum class CellKind { quality, timing, noise_floor, serving };
 /// Which way a metric is good.
 enum class Direction { neither, higher, lower };
-/// `inactive`: every sample was judged and the method acted on none of them.
+/// `inactive`: every sample was evaluated and the method acted on none of them.
 enum class CellState { pending, running, done, failed, inactive };
 enum class RunState { running, finished, interrupted, failed };
 

@@ -101,7 +101,7 @@ class SampleWriter {
     sample_.put(result.prompt_tokens).put(result.truncated_tokens).put(result.output_tokens);
     sample_.put(valid_utf8(result.prediction)).put(canonical(result.references_json)).put(result.finish_reason);
     sample_.put(result.active).put(canonical(result.activity_json)).put(result.wall_s).put(run_id);
-    if (sample_.run() == 0) return;  // judged before: the first result stays
+    if (sample_.run() == 0) return;  // evaluated before: the first result stays
 
     for (const MetricValue& value : result.values) {
       value_.put(result.cell_id).put(result.sample_id).put(value.metric).put(name(value.clock));

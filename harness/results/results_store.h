@@ -51,14 +51,14 @@ class ResultsStore {
   void commit(const std::string& run_id, std::span<const SampleResult> results,
               std::span<const CellFailure> failures = {});
 
-  /// Ends a cell all of whose samples are judged: done, or inactive when no sample was active; writes `values`, the
+  /// Ends a cell all of whose samples are evaluated: done, or inactive when no sample was active; writes `values`, the
   /// metrics of the whole cell. Repeating it changes nothing.
   void settle_cell(const std::string& cell_id, std::span<const MetricValue> values);
 
   /// Adds what the database `part` holds. Merging again changes nothing, and the content does not depend on the order
   /// in which parts are merged. A cell that failed in one part has failed; of several reasons the first by alphabet
   /// stays. A cell all of whose samples are there has ended. Throws UserError naming both files and changes nothing
-  /// when they contradict each other: an experiment of another config, the same labels judged under other conditions,
+  /// when they contradict each other: an experiment of another config, the same labels evaluated under other conditions,
   /// one sample with two results, one metric with two meanings. Values of the measured clock never contradict: those
   /// that were there first stay.
   MergeSummary merge(const std::filesystem::path& part);

@@ -1,4 +1,4 @@
-// kvarena-results-bench: judged samples a second that the database takes.
+// kvarena-results-bench: evaluated samples a second that the database takes.
 //
 //   kvarena-results-bench [FOLDER] [Google Benchmark's options]      a database in FOLDER, or where temporary files are
 

@@ -74,7 +74,7 @@ struct AttentionState {
 /// What some whole tokens' query rows attend to in one kv head, once all of it is known. Row r belongs to token
 /// first_token + r / group of the problem's queries and to query head kv_head * group + r % group. Probabilities are
 /// those of everything that was folded into the problem's state: of the whole layer where its last segment is read.
-struct AttentionRows {
+struct ProbabilityRows {
   int64_t kv_head = 0;
   int64_t group = 1;
   int64_t first_token = 0;
@@ -101,7 +101,7 @@ class AttentionReader {
   virtual ~AttentionReader() = default;
   /// Tokens of a kv head come in ascending order, one call after the other; different heads may come from different
   /// threads at once. Must not throw.
-  virtual void read(const AttentionRows& rows) = 0;
+  virtual void read(const ProbabilityRows& rows) = 0;
   /// Where read() does nothing but add up what query_sums.h lists: these sums. Whoever has the probabilities otherwise
   /// may add them up there and show nothing. None: read() does more.
   [[nodiscard]] virtual std::vector<QuerySum> only_sums() { return {}; }

@@ -8,8 +8,8 @@
 
 namespace kvarena::kernels {
 
-AttentionRows token_rows(const AttentionRows& rows, int64_t t) {
-  AttentionRows one = rows;
+ProbabilityRows token_rows(const ProbabilityRows& rows, int64_t t) {
+  ProbabilityRows one = rows;
   one.first_token += t;
   one.tokens = 1;
   one.low += t;
@@ -19,19 +19,19 @@ AttentionRows token_rows(const AttentionRows& rows, int64_t t) {
   return one;
 }
 
-void add_probabilities(const AttentionRows& rows, float* sums, int64_t stride) {
+void add_probabilities(const ProbabilityRows& rows, float* sums, int64_t stride) {
   const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
   if (fast == nullptr) return add_probabilities_reference(rows, sums, stride);
   fast->probabilities(rows, sums, stride);
 }
 
-void add_moments(const AttentionRows& rows, float* sums, float* squares) {
+void add_moments(const ProbabilityRows& rows, float* sums, float* squares) {
   const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
   if (fast == nullptr) return add_moments_reference(rows, sums, squares);
   fast->moments(rows, sums, squares);
 }
 
-void mark_ignored(const AttentionRows& rows, const IgnoredQueries& queries, int64_t position, float* words,
+void mark_ignored(const ProbabilityRows& rows, const IgnoredQueries& queries, int64_t position, float* words,
                   int64_t stride) {
   std::vector<float> mean, squares;
   for (int64_t t = std::max<int64_t>(0, queries.first - position); t < rows.tokens; ++t) {
@@ -46,7 +46,7 @@ void mark_ignored(const AttentionRows& rows, const IgnoredQueries& queries, int6
   }
 }
 
-void add_perturbed(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums) {
+void add_perturbed(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums) {
   const AttentionSumsTable* fast = KVARENA_ACTIVE_TABLE(attention_sums_table);
   if (fast == nullptr) return add_perturbed_reference(rows, keys, tau, sums);
   static thread_local Scratch<float> work;

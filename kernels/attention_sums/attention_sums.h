@@ -16,23 +16,23 @@
 namespace kvarena::kernels {
 
 /// The rows of token rows.first_token + t alone.
-[[nodiscard]] AttentionRows token_rows(const AttentionRows& rows, int64_t t);
+[[nodiscard]] ProbabilityRows token_rows(const ProbabilityRows& rows, int64_t t);
 
 /// sums[g * stride + p] += the probability of query head g of the group, for each token.
-void add_probabilities(const AttentionRows& rows, float* sums, int64_t stride);
+void add_probabilities(const ProbabilityRows& rows, float* sums, int64_t stride);
 
 /// With m the mean of a token's probabilities over the group: sums[p] += m, squares[p] += m * m.
-void add_moments(const AttentionRows& rows, float* sums, float* squares);
+void add_moments(const ProbabilityRows& rows, float* sums, float* squares);
 
 /// For each token t that counts, at `position` + t, with m as above:  words[word * stride + p] += bit  for the entries
 /// p up to its own of which m < 1 / (entries up to its own), word and bit those of its position. Each bit is added once
 /// and must not be there.
-void mark_ignored(const AttentionRows& rows, const IgnoredQueries& queries, int64_t position, float* words,
+void mark_ignored(const ProbabilityRows& rows, const IgnoredQueries& queries, int64_t position, float* words,
                   int64_t stride);
 
 /// sums[p] += softmax over the visible p of (log probability + Gumbel noise) / tau, row by row. keys [tokens * group],
 /// a key of gumbel_noise.h for each row, whose index p list position p has; null for no noise. Where a probability is
 /// too small for a float the entry gets nothing.
-void add_perturbed(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums);
+void add_perturbed(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums);
 
 }  // namespace kvarena::kernels

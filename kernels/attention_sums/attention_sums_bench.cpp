@@ -9,13 +9,13 @@ namespace kvarena::kernels {
 namespace {
 
 /// Adds rows to sums of n entries a query head, and to more of them.
-using Sum = std::function<void(const AttentionRows& rows, int64_t n, float* sums, float* more)>;
+using Sum = std::function<void(const ProbabilityRows& rows, int64_t n, float* sums, float* more)>;
 
 class Reader final : public AttentionReader {
  public:
   Reader(int64_t heads, int64_t n, Sum sum)
       : n_(n), sum_(std::move(sum)), sums_(static_cast<size_t>(heads * n)), more_(sums_.size()) {}
-  void read(const AttentionRows& rows) override {
+  void read(const ProbabilityRows& rows) override {
     const int64_t at = rows.kv_head * rows.group * n_;
     sum_(rows, n_, sums_.data() + at, more_.data() + at);
   }
@@ -62,15 +62,15 @@ void arguments(benchmark::internal::Benchmark* b) {
 
 BENCHMARK_CAPTURE(attend_and_sum, nothing, Sum())->Apply(arguments);
 BENCHMARK_CAPTURE(attend_and_sum, probabilities,
-                  [](const AttentionRows& rows, int64_t n, float* sums, float* /*more*/) {
+                  [](const ProbabilityRows& rows, int64_t n, float* sums, float* /*more*/) {
                     add_probabilities(rows, sums, n);
                   })
     ->Apply(arguments);
-BENCHMARK_CAPTURE(attend_and_sum, moments, [](const AttentionRows& rows, int64_t /*n*/, float* sums, float* more) {
+BENCHMARK_CAPTURE(attend_and_sum, moments, [](const ProbabilityRows& rows, int64_t /*n*/, float* sums, float* more) {
   add_moments(rows, sums, more);
 })->Apply(arguments);
 BENCHMARK_CAPTURE(attend_and_sum, perturbed,
-                  [](const AttentionRows& rows, int64_t /*n*/, float* sums, float* /*more*/) {
+                  [](const ProbabilityRows& rows, int64_t /*n*/, float* sums, float* /*more*/) {
                     const std::vector<uint64_t> keys(static_cast<size_t>(rows.tokens * rows.group));
                     add_perturbed(rows, keys.data(), 1, sums);
                   })

@@ -14,24 +14,24 @@ constexpr int kThreads = 256, kWarps = kThreads / static_cast<int>(kWarp);
 __device__ int64_t own_position() { return int64_t{blockIdx.x} * kThreads + threadIdx.x; }
 
 /// What a token gave to list position p in one query head.
-__device__ float probability(const ProbabilityRows& rows, int64_t token, int64_t q_head, int64_t p) {
+__device__ float probability(const DeviceProbabilities& rows, int64_t token, int64_t q_head, int64_t p) {
   return rows.data[(token * rows.q_heads + q_head) * rows.entries + p];
 }
 
 /// The first token that sees list position p.
-__device__ int64_t first_that_sees(const ProbabilityRows& rows, int64_t p) {
+__device__ int64_t first_that_sees(const DeviceProbabilities& rows, int64_t p) {
   return p > rows.position ? p - rows.position : 0;
 }
 
 /// The mean over a kv head's group.
-__device__ float group_mean(const ProbabilityRows& rows, int64_t token, int64_t p) {
+__device__ float group_mean(const DeviceProbabilities& rows, int64_t token, int64_t p) {
   const int64_t group = rows.q_heads / rows.kv_heads, head = int64_t{blockIdx.y} * group;
   float sum = 0;
   for (int64_t g = 0; g < group; ++g) sum += probability(rows, token, head + g, p);
   return sum / static_cast<float>(group);
 }
 
-__global__ void __launch_bounds__(kThreads) moments_kernel(ProbabilityRows rows, float* sums, int64_t stride) {
+__global__ void __launch_bounds__(kThreads) moments_kernel(DeviceProbabilities rows, float* sums, int64_t stride) {
   const int64_t p = own_position();
   if (p >= rows.entries) return;
   float* const at = sums + int64_t{blockIdx.y} * 2 * stride + p;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(ProbabilityRows rows,
 }
 
 __global__ void __launch_bounds__(kThreads)
-    ignored_kernel(ProbabilityRows rows, IgnoredQueries queries, float* words, int64_t stride) {
+    ignored_kernel(DeviceProbabilities rows, IgnoredQueries queries, float* words, int64_t stride) {
   const int64_t p = own_position(), first = queries.first - rows.position;
   if (p >= rows.entries) return;
   float* const at = words + int64_t{blockIdx.y} * queries.words() * stride + p;
@@ -66,7 +66,7 @@ struct Perturbing {
 };
 
 /// (probability * e^noise) ^ (1 / tau); 0 for what is too small for a normal number.
-__device__ float perturbed(const ProbabilityRows& rows, const Perturbing& how, int64_t token, int64_t q_head,
+__device__ float perturbed(const DeviceProbabilities& rows, const Perturbing& how, int64_t token, int64_t q_head,
                            int64_t p) {
   float weight = probability(rows, token, q_head, p);
   if (how.keys != nullptr)
@@ -76,7 +76,7 @@ __device__ float perturbed(const ProbabilityRows& rows, const Perturbing& how, i
 }
 
 /// Grid: query heads, tokens. A thread adds every kThreads-th entry, ascending, and threads by a fixed tree.
-__global__ void __launch_bounds__(kThreads) totals_kernel(ProbabilityRows rows, Perturbing how) {
+__global__ void __launch_bounds__(kThreads) totals_kernel(DeviceProbabilities rows, Perturbing how) {
   const int64_t q_head = blockIdx.x, token = blockIdx.y;
   const int thread = static_cast<int>(threadIdx.x);
   float sum = 0;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) totals_kernel(ProbabilityRows rows, 
 }
 
 __global__ void __launch_bounds__(kThreads)
-    perturbed_kernel(ProbabilityRows rows, Perturbing how, float* sums, int64_t stride) {
+    perturbed_kernel(DeviceProbabilities rows, Perturbing how, float* sums, int64_t stride) {
   const int64_t p = own_position();
   if (p >= rows.entries) return;
   const int64_t group = rows.q_heads / rows.kv_heads, head = int64_t{blockIdx.y} * group;
@@ -108,23 +108,23 @@ __global__ void __launch_bounds__(kThreads)
   *at = sum;
 }
 
-dim3 grid_of(const ProbabilityRows& rows) {
+dim3 grid_of(const DeviceProbabilities& rows) {
   return {blocks_for(rows.entries, kThreads), static_cast<unsigned>(rows.kv_heads)};
 }
 
-void require_rows(const ProbabilityRows& rows) {
+void require_rows(const DeviceProbabilities& rows) {
   require(rows.kv_heads > 0 && rows.q_heads % rows.kv_heads == 0,
           "attention_sums: q_heads must be a multiple of kv_heads");
 }
 
 }  // namespace
 
-void add_moments_cuda(const ProbabilityRows& rows, float* sums, int64_t stride, CudaStream stream) {
+void add_moments_cuda(const DeviceProbabilities& rows, float* sums, int64_t stride, CudaStream stream) {
   require_rows(rows);
   launch(moments_kernel, grid_of(rows), kThreads, 0, stream, rows, sums, stride);
 }
 
-void mark_ignored_cuda(const ProbabilityRows& rows, const IgnoredQueries& queries, float* words, int64_t stride,
+void mark_ignored_cuda(const DeviceProbabilities& rows, const IgnoredQueries& queries, float* words, int64_t stride,
                        CudaStream stream) {
   require_rows(rows);
   launch(ignored_kernel, grid_of(rows), kThreads, 0, stream, rows, queries, words, stride);
@@ -139,7 +139,7 @@ const float* DeviceGumbelTable::data(CudaStream stream) {
   return static_cast<const float*>(table_.data());
 }
 
-void add_perturbed_cuda(const ProbabilityRows& rows, const PerturbedSum& what, float* sums, int64_t stride,
+void add_perturbed_cuda(const DeviceProbabilities& rows, const PerturbedSum& what, float* sums, int64_t stride,
                         DeviceGumbelTable& table, CudaScratch& scratch, CudaStream stream) {
   require_rows(rows);
   const int64_t row_count = rows.tokens * rows.q_heads;

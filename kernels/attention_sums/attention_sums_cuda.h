@@ -9,7 +9,7 @@
 namespace kvarena::kernels {
 
 /// Probabilities of consecutive tokens, 0 for entries that a token does not see.
-struct ProbabilityRows {
+struct DeviceProbabilities {
   const float* data = nullptr;  // [tokens, q_heads, entries], on the device
   int64_t tokens = 0;
   int64_t q_heads = 0;
@@ -19,10 +19,10 @@ struct ProbabilityRows {
 };
 
 /// sums [kv_heads, 2, stride].
-void add_moments_cuda(const ProbabilityRows& rows, float* sums, int64_t stride, CudaStream stream);
+void add_moments_cuda(const DeviceProbabilities& rows, float* sums, int64_t stride, CudaStream stream);
 
 /// words [kv_heads, queries.words(), stride].
-void mark_ignored_cuda(const ProbabilityRows& rows, const IgnoredQueries& queries, float* words, int64_t stride,
+void mark_ignored_cuda(const DeviceProbabilities& rows, const IgnoredQueries& queries, float* words, int64_t stride,
                        CudaStream stream);
 
 /// The table of gumbel_noise.h on the device, from its first use on.
@@ -35,7 +35,7 @@ class DeviceGumbelTable {
 };
 
 /// sums [kv_heads, stride]. Powers and totals are those of the device's functions: within rounding of the host's.
-void add_perturbed_cuda(const ProbabilityRows& rows, const PerturbedSum& what, float* sums, int64_t stride,
+void add_perturbed_cuda(const DeviceProbabilities& rows, const PerturbedSum& what, float* sums, int64_t stride,
                         DeviceGumbelTable& table, CudaScratch& scratch, CudaStream stream);
 
 }  // namespace kvarena::kernels

@@ -7,15 +7,15 @@
 namespace kvarena::kernels {
 
 struct AttentionSumsTable {
-  void (*probabilities)(const AttentionRows& rows, float* sums, int64_t stride);
-  void (*moments)(const AttentionRows& rows, float* sums, float* squares);
+  void (*probabilities)(const ProbabilityRows& rows, float* sums, int64_t stride);
+  void (*moments)(const ProbabilityRows& rows, float* sums, float* squares);
   /// work: floats for the visible list positions of any row, in whole vectors.
-  void (*perturbed)(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums, float* work);
+  void (*perturbed)(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums, float* work);
 };
 KVARENA_DECLARE_TABLE(AttentionSumsTable, attention_sums_table);
 
-void add_probabilities_reference(const AttentionRows& rows, float* sums, int64_t stride);
-void add_moments_reference(const AttentionRows& rows, float* sums, float* squares);
-void add_perturbed_reference(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums);
+void add_probabilities_reference(const ProbabilityRows& rows, float* sums, int64_t stride);
+void add_moments_reference(const ProbabilityRows& rows, float* sums, float* squares);
+void add_perturbed_reference(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums);
 
 }  // namespace kvarena::kernels

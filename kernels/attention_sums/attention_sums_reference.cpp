@@ -6,7 +6,7 @@
 
 namespace kvarena::kernels {
 
-void add_probabilities_reference(const AttentionRows& rows, float* sums, int64_t stride) {
+void add_probabilities_reference(const ProbabilityRows& rows, float* sums, int64_t stride) {
   for (int64_t t = 0; t < rows.tokens; ++t) {
     for (int64_t g = 0; g < rows.group; ++g) {
       for (int64_t p = rows.low[t]; p < rows.high[t]; ++p) {
@@ -16,7 +16,7 @@ void add_probabilities_reference(const AttentionRows& rows, float* sums, int64_t
   }
 }
 
-void add_moments_reference(const AttentionRows& rows, float* sums, float* squares) {
+void add_moments_reference(const ProbabilityRows& rows, float* sums, float* squares) {
   for (int64_t t = 0; t < rows.tokens; ++t) {
     for (int64_t p = rows.low[t]; p < rows.high[t]; ++p) {
       float mean = 0;
@@ -28,7 +28,7 @@ void add_moments_reference(const AttentionRows& rows, float* sums, float* square
   }
 }
 
-void add_perturbed_reference(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums) {
+void add_perturbed_reference(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums) {
   for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
     const int64_t low = rows.low[row / rows.group], high = rows.high[row / rows.group];
     std::vector<double> weights;

@@ -29,7 +29,7 @@ struct RowWeights {
     return mul(load16(weights + (p - first)), set16(factors[(p - first) / kChunk]));
   }
 };
-KVARENA_INLINE RowWeights row_weights(const AttentionRows& rows, int64_t row) {
+KVARENA_INLINE RowWeights row_weights(const ProbabilityRows& rows, int64_t row) {
   return {rows.weights + row * rows.weights_stride, rows.factors + row * rows.factors_stride, rows.first};
 }
 
@@ -38,7 +38,7 @@ constexpr int kTokens = 4;
 /// One query head, TOKENS tokens from `token` on, `count` list positions from p on: whole vectors of one chunk that all
 /// of the tokens see.
 template <int TOKENS>
-KVARENA_INLINE void add_tokens(const AttentionRows& rows, int64_t token, int64_t g, int64_t p, int64_t count,
+KVARENA_INLINE void add_tokens(const ProbabilityRows& rows, int64_t token, int64_t g, int64_t p, int64_t count,
                                float* sums) {
   const float* weights[TOKENS];
   F32x16 factor[TOKENS];
@@ -56,7 +56,7 @@ KVARENA_INLINE void add_tokens(const AttentionRows& rows, int64_t token, int64_t
 
 /// One query head, all tokens, list positions begin .. end-1, which are whole vectors and which all tokens see: chunk
 /// by chunk, whose sums stay in the first-level cache.
-void add_common(const AttentionRows& rows, int64_t g, int64_t begin, int64_t end, float* sums) {
+void add_common(const ProbabilityRows& rows, int64_t g, int64_t begin, int64_t end, float* sums) {
   for (int64_t p = begin; p < end;) {
     const int64_t count = min_of(end, (p / kChunk + 1) * kChunk) - p;
     int64_t t = 0;
@@ -67,7 +67,7 @@ void add_common(const AttentionRows& rows, int64_t g, int64_t begin, int64_t end
 }
 
 /// One row, list positions low .. high-1.
-void add_row(const AttentionRows& rows, int64_t row, int64_t low, int64_t high, float* sums) {
+void add_row(const ProbabilityRows& rows, int64_t row, int64_t low, int64_t high, float* sums) {
   const RowWeights from = row_weights(rows, row);
   for_pieces(low, high, [&](Piece piece) {
     const F32x16 weight = load16(from.weights + (piece.p - from.first));
@@ -80,7 +80,7 @@ void add_row(const AttentionRows& rows, int64_t row, int64_t low, int64_t high, 
 struct Common {
   int64_t low, high;
 };
-Common common(const AttentionRows& rows) {
+Common common(const ProbabilityRows& rows) {
   int64_t low = 0, high = rows.high[0];
   for (int64_t t = 0; t < rows.tokens; ++t) {
     low = max_of(low, rows.low[t]);
@@ -91,7 +91,7 @@ Common common(const AttentionRows& rows) {
   return {low, max_of(low, high)};
 }
 
-void probabilities(const AttentionRows& rows, float* sums, int64_t stride) {
+void probabilities(const ProbabilityRows& rows, float* sums, int64_t stride) {
   const Common all = common(rows);
   for (int64_t g = 0; g < rows.group; ++g) {
     add_common(rows, g, all.low, all.high, sums + g * stride);
@@ -103,7 +103,7 @@ void probabilities(const AttentionRows& rows, float* sums, int64_t stride) {
   }
 }
 
-void moments(const AttentionRows& rows, float* sums, float* squares) {
+void moments(const ProbabilityRows& rows, float* sums, float* squares) {
   const F32x16 group = set16(static_cast<float>(rows.group));
   for (int64_t t = 0; t < rows.tokens; ++t) {
     for_pieces(rows.low[t], rows.high[t], [&](Piece piece) {
@@ -141,7 +141,7 @@ KVARENA_INLINE void perturb_chunk(const RowWeights& from, int64_t chunk, int64_t
   });
 }
 
-void perturbed(const AttentionRows& rows, const uint64_t* keys, float tau, float* sums, float* work) {
+void perturbed(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums, float* work) {
   for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
     const RowWeights from = row_weights(rows, row);
     const int64_t low = rows.low[row / rows.group], high = rows.high[row / rows.group];

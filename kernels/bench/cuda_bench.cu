@@ -248,7 +248,7 @@ void bench_statistics(Bench& bench) {
   const CudaBuffer given(numbers * 4), sums(kLlama.kv_heads * 2 * entries * 4);
   fill(given.data(), given.bytes(), Fill::f32, 4, bench.stream());
   fill(sums.data(), sums.bytes(), Fill::f32, 5, bench.stream());
-  const ProbabilityRows rows{
+  const DeviceProbabilities rows{
       static_cast<const float*>(given.data()), tokens, kLlama.q_heads, kLlama.kv_heads, entries, entries - tokens};
   auto* const to = static_cast<float*>(sums.data());
   const std::string moments = "moments, 16 tokens 32k", perturbed = "perturbed sums, 16 tokens 32k";
@@ -345,7 +345,7 @@ void bench_restoring(Bench& bench) {
   });
   const auto* const cos = static_cast<const float*>(tables.data());
   time("turn keys", both + tables.bytes(), [&] {
-    turn_rows_cuda(rows, {static_cast<const int32_t*>(at.data()), cos, cos + entries * half, half}, bench.stream());
+    rotate_rows_cuda(rows, {static_cast<const int32_t*>(at.data()), cos, cos + entries * half, half}, bench.stream());
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that stand beside what a codec stores of entries, and complete it (harness/cache/restoration.h).
+// Numbers that stand beside what a codec stores of entries, and complete it (harness/cache/dequant_program.h).
 
 #include <cstdint>
 

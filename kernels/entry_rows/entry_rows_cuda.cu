@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) add_signed_rows_kernel(EntryRows row
   }
 }
 
-__global__ void __launch_bounds__(kThreads) turn_rows_kernel(EntryRows rows, RowTurn turn) {
+__global__ void __launch_bounds__(kThreads) rotate_rows_kernel(EntryRows rows, RowRotation turn) {
   for (int64_t i = threadIdx.x; i < rows.heads * turn.half; i += kThreads) {
     const int64_t head = i / turn.half, c = i % turn.half;
     const int64_t at = turn.positions[blockIdx.x * rows.heads + head] * turn.half + c;
@@ -113,9 +113,9 @@ void add_signed_rows_cuda(const EntryRows& rows, const SignedRows& what, CudaStr
   launch_rows(add_signed_rows_kernel, rows, stream, what);
 }
 
-void turn_rows_cuda(const EntryRows& rows, const RowTurn& turn, CudaStream stream) {
+void rotate_rows_cuda(const EntryRows& rows, const RowRotation& turn, CudaStream stream) {
   require(2 * turn.half <= rows.head_dim, "turn_rows: more channels turn than a head has");
-  launch_rows(turn_rows_kernel, rows, stream, turn);
+  launch_rows(rotate_rows_kernel, rows, stream, turn);
 }
 
 }  // namespace kvarena::kernels

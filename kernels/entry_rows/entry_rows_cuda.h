@@ -2,7 +2,7 @@
 // What entries go through on a CUDA device between what a codec stores and the numbers that are attended to: factors,
 // low-rank corrections, exact outliers, rotations. Rows and all that is pointed to lie on the device; everything is
 // queued on `stream`. A row's bits depend on that row alone. On the host each codec does its own (harness/cache:
-// Supplement::restore); bits differ from those within rounding.
+// CodecSideData::restore); bits differ from those within rounding.
 
 #include <cstdint>
 #include <span>
@@ -54,12 +54,12 @@ struct SignedRows {
 void add_signed_rows_cuda(const EntryRows& rows, const SignedRows& what, CudaStream stream);
 
 /// Rotary rotation: channels c and c + half of each head by the angle of the entry's position.
-struct RowTurn {
+struct RowRotation {
   const int32_t* positions = nullptr;  // [count, heads]
   const float* cos = nullptr;          // [positions, half]
   const float* sin = nullptr;
   int64_t half = 0;
 };
-void turn_rows_cuda(const EntryRows& rows, const RowTurn& turn, CudaStream stream);
+void rotate_rows_cuda(const EntryRows& rows, const RowRotation& turn, CudaStream stream);
 
 }  // namespace kvarena::kernels

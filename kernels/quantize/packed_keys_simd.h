@@ -92,7 +92,7 @@ template <int ROWS, int CELLS>
   }
 }
 
-/// add_unpacked() without the detour through memory.
+/// add_unpacked() without the fallback_reason through memory.
 template <class C, int ROWS, int CELLS>
 [[gnu::noinline]] void add_fused(const TileSource<CELLS>& source, int64_t begin, int64_t end,
                                  F32x16 (&acc)[ROWS][CELLS]) {

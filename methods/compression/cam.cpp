@@ -47,7 +47,7 @@ class Cam final : public Method {
       merge(layer, head, leaving, mean);
     }
   }
-  HookReach reach() const override { return HookReach::rows; }
+  HookAccess reach() const override { return HookAccess::rows; }
   void settle(LayerContext& layer) const override {
     if (!budget_.unlimited()) evict(layer);
   }

@@ -82,11 +82,11 @@ class D2o final : public Method {
     std::vector<float> sums(static_cast<size_t>(shape.q_heads * n));
     tail.add_probabilities(queries, /*causal=*/true, lse, sums.data(), n);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
-      const std::span<float> memory = tail.remembered(h / shape.group());
+      const std::span<float> memory = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < n; ++i) memory[i] += sums[h * n + i];
     }
   }
-  HookReach reach() const override { return HookReach::rows; }
+  HookAccess reach() const override { return HookAccess::rows; }
   void settle(LayerContext& layer) const override {
     if (!budget_.unlimited()) evict(layer, /*first=*/false);
   }
@@ -128,9 +128,9 @@ class D2o final : public Method {
 
   static void start_sums(LayerContext& layer, const LayerObservations& seen) {
     EntrySegment& tail = layer.cache.tail();
-    tail.remember(1);
+    tail.reserve_scores(1);
     for (int64_t h = 0; h < layer.cache.shape().q_heads; ++h) {
-      const std::span<float> memory = tail.remembered(h / layer.cache.shape().group());
+      const std::span<float> memory = tail.entry_scores(h / layer.cache.shape().group());
       for (int64_t i = 0; i < seen.entries; ++i) memory[i] += seen.prompt_attention[h * seen.entries + i];
     }
   }
@@ -142,7 +142,7 @@ class D2o final : public Method {
     const int64_t d = layer.cache.shape().head_dim;
     const auto recent = static_cast<int64_t>(std::floor(recent_share_ * static_cast<double>(room) + 1e-9));
     Leaving leaving;
-    leaving.kept = select_best(tail.remembered(head), room, {.sinks = kSinks, .recent = recent});
+    leaving.kept = select_best(tail.entry_scores(head), room, {.sinks = kSinks, .recent = recent});
     auto next = leaving.kept.begin();
     for (int32_t i = 0; i < n; ++i) {
       if (next != leaving.kept.end() && *next == i) {

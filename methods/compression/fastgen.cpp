@@ -27,7 +27,7 @@ class FastGen final : public Scorer {
   Needs needs() const override { return {.prompt_attention = true, .step_attention = true}; }
   bool budgeted() const override { return false; }
   bool evicts_while_decoding() const override { return true; }
-  int64_t remembered_width() const override { return 2; }
+  int64_t score_width() const override { return 2; }
 
   /// 1 for entries of the head's set, 0 for others.
   at::Tensor score(const LayerView& layer) const override {
@@ -60,7 +60,7 @@ class FastGen final : public Scorer {
   void observe(const StepAttention& step) const override {
     const int64_t group = step.group();
     for (int64_t head = 0; head < step.entries->shape().kv_heads; ++head) {
-      const std::span<float> memory = step.entries->remembered(head);
+      const std::span<float> memory = step.entries->entry_scores(head);
       const auto own = memory.size() / 2 - 1 - static_cast<size_t>(step.unseen);
       const int64_t set = static_cast<int64_t>(memory[0]) / kClasses;  // the first entry stays for ever
       memory[2 * own] =
@@ -142,8 +142,8 @@ class FastGen final : public Scorer {
   }
 
   static Seen recall(const LayerView& layer) {
-    const at::Tensor kinds = layer.remembered(0).contiguous();
-    const at::Tensor sums = layer.remembered(1).contiguous();
+    const at::Tensor kinds = layer.entry_scores(0).contiguous();
+    const at::Tensor sums = layer.entry_scores(1).contiguous();
     Seen seen;
     for (int64_t h = 0; h < layer.kv_heads(); ++h) {
       Head head;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "harness/cache/supplements.h"
+#include "harness/cache/codec_side_data.h"
 #include "harness/core/random.h"
 #include "harness/method/codec.h"
 
@@ -80,7 +80,7 @@ void factorise(const float* residual, int64_t count, int64_t d, int64_t rank, in
 }
 
 /// Outliers and low-rank factors of a layer.
-class GearParts final : public Supplement {
+class GearParts final : public CodecSideData {
  public:
   GearParts(const Settings& settings, const LedgerPtr& ledger)
       : settings_(settings), ledger_(ledger), key_outliers_(ledger), value_outliers_(ledger) {}
@@ -139,7 +139,7 @@ class GearParts final : public Supplement {
     blocks_.push_back(std::move(block));
   }
 
-  void restore(RestoredChunk& chunk) const override {
+  void restore(DequantChunk& chunk) const override {
     const int64_t d = chunk.head_dim;
     for (const Block& block : blocks_) {
       const int64_t begin = std::max(chunk.first, block.first);
@@ -155,16 +155,16 @@ class GearParts final : public Supplement {
                           [&](int64_t i, int64_t c, float x) { chunk.value(c / d, i, c % d) = x; });
   }
 
-  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& /*positions*/) const override {
+  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& /*positions*/) const override {
     const auto products = [this](std::vector<Factors> Block::*side) {
-      return AddedProducts{.read = [this, side](int64_t first, int64_t count, std::vector<AddedProducts::Block>& to) {
+      return AddProducts{.read = [this, side](int64_t first, int64_t count, std::vector<AddProducts::Block>& to) {
         for (const Block& block : blocks_) {
-          if (block.first >= first && block.first < first + count) to.push_back(in_words(block, block.*side));
+          if (block.first >= first && block.first < first + count) to.push_back(device_ops(block, block.*side));
         }
       }};
     };
-    return RestorationSteps{.keys = in_order(products(&Block::keys), key_outliers_.in_words()),
-                            .values = in_order(products(&Block::values), value_outliers_.in_words())};
+    return DequantOps{.keys = in_order(products(&Block::keys), key_outliers_.device_ops()),
+                            .values = in_order(products(&Block::values), value_outliers_.device_ops())};
   }
 
   [[nodiscard]] int64_t bytes() const override {
@@ -176,7 +176,7 @@ class GearParts final : public Supplement {
     }
     return total;
   }
-  [[nodiscard]] std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const override {
+  [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<GearParts>(*this, ledger);
   }
 
@@ -199,8 +199,8 @@ class GearParts final : public Supplement {
     return taken;
   }
 
-  static AddedProducts::Block in_words(const Block& block, const std::vector<Factors>& side) {
-    AddedProducts::Block words{.first = block.first, .count = block.count, .rank = block.rank, .a = {}, .b = {}};
+  static AddProducts::Block device_ops(const Block& block, const std::vector<Factors>& side) {
+    AddProducts::Block words{.first = block.first, .count = block.count, .rank = block.rank, .a = {}, .b = {}};
     for (const Factors& head : side) {
       words.a.emplace_back(head.a);
       words.b.emplace_back(head.b);
@@ -216,7 +216,7 @@ class GearParts final : public Supplement {
 
   /// Entries begin .. end-1 a cell at a time, whose lanes are entries; k in order, as below.
   static void add_to_keys(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t head,
-                          RestoredChunk& chunk) {
+                          DequantChunk& chunk) {
     const int64_t d = chunk.head_dim;
     const std::vector<float> b = numbers(factors.b);
     std::array<float, kernels::kCell> a{};
@@ -234,7 +234,7 @@ class GearParts final : public Supplement {
     }
   }
   static void add_to_values(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t head,
-                            RestoredChunk& chunk) {
+                            DequantChunk& chunk) {
     const int64_t d = chunk.head_dim;
     const std::vector<float> b = numbers(factors.b);
     for (int64_t e = begin; e < end; ++e) {
@@ -287,7 +287,7 @@ class Gear final : public Codec {
         .bits = static_cast<int>(bits_), .group_size = group_size_, .meta = meta_type(shape)};
     kernels::QuantFormat values = keys;
     values.group_size = std::min(group_size_, shape.head_dim);
-    return std::make_unique<RestoredSegment>(shape, QuantizedFormat{.keys = keys, .values = values},
+    return std::make_unique<DequantizingSegment>(shape, QuantizedFormat{.keys = keys, .values = values},
                                              std::make_unique<GearParts>(settings_, layer.cache.ledger()),
                                              layer.cache.ledger());
   }

@@ -23,9 +23,9 @@ class H2o final : public Scorer {
   }
   Needs needs() const override { return {.prompt_attention = true, .step_attention = true}; }
   at::Tensor score(const LayerView& layer) const override {
-    if (normalise_ == "none") return layer.remembered();
+    if (normalise_ == "none") return layer.entry_scores();
     const at::Tensor positions = layer.positions();
-    return layer.remembered() / (positions.amax(1, /*keepdim=*/true) - positions + 1);
+    return layer.entry_scores() / (positions.amax(1, /*keepdim=*/true) - positions + 1);
   }
   Protection protect(int64_t budget) const override {
     return {.recent = static_cast<int64_t>(std::floor(recent_share_ * static_cast<double>(budget) + 1e-9))};

@@ -26,7 +26,7 @@ class PromptSums final : public PromptStatistic {
   }
   int64_t width() const override { return 1; }
   void add(const QueryRows& queries, std::span<float> sums) const override {
-    const kernels::AttentionRows& rows = queries.rows;
+    const kernels::ProbabilityRows& rows = queries.rows;
     std::vector<uint64_t> keys;
     for (int64_t row = 0; gumbel_ && row < rows.tokens * rows.group; ++row) {
       const int64_t q_head = rows.kv_head * rows.group + row % rows.group;
@@ -34,7 +34,7 @@ class PromptSums final : public PromptStatistic {
     }
     kernels::add_perturbed(rows, gumbel_ ? keys.data() : nullptr, static_cast<float>(tau_), sums.data());
   }
-  std::optional<kernels::SumOfQueries> in_words(int64_t layer, int64_t /*tokens*/) const override {
+  std::optional<kernels::SumOfQueries> device_ops(int64_t layer, int64_t /*tokens*/) const override {
     kernels::PerturbedSum sum{.tau = static_cast<float>(tau_), .noise = nullptr};
     if (gumbel_) {
       sum.noise = [seed = seed_, layer](int64_t q_head, int64_t position) {
@@ -70,7 +70,7 @@ class Keyformer final : public Scorer {
     return {.step_attention = true, .statistics = {std::make_shared<PromptSums>(prompt_sums())}};
   }
   bool evicts_while_decoding() const override { return true; }
-  at::Tensor score(const LayerView& layer) const override { return layer.remembered(); }
+  at::Tensor score(const LayerView& layer) const override { return layer.entry_scores(); }
   Protection protect(int64_t budget) const override {
     return {.recent = static_cast<int64_t>(std::floor(recent_share_ * static_cast<double>(budget) + 1e-9))};
   }
@@ -80,7 +80,7 @@ class Keyformer final : public Scorer {
   void observe(const StepAttention& step) const override {
     const int64_t group = step.group();
     for (int64_t head = 0; head < step.entries->shape().kv_heads; ++head) {
-      const std::span<float> sums = step.entries->remembered(head);
+      const std::span<float> sums = step.entries->entry_scores(head);
       const std::vector<int32_t> positions = step.entries->positions(head);
       const auto n = static_cast<int64_t>(positions.size());
       const double tau = tau_ + tau_delta_ * static_cast<double>(step.position - step.prompt_tokens + 1);

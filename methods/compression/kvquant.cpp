@@ -3,7 +3,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "harness/cache/supplements.h"
+#include "harness/cache/codec_side_data.h"
 #include "harness/method/codec.h"
 
 namespace kvarena {
@@ -58,7 +58,7 @@ TokenValues normalise_token(std::vector<float>& row, double outliers) {
 }
 
 /// Exact outliers, ranges of key channels and of tokens' values, and the rotary rotation of a layer.
-class NuqParts final : public Supplement {
+class NuqParts final : public CodecSideData {
  public:
   NuqParts(const RotaryKeys& rotary, double outliers, const Thresholds& keys, const LedgerPtr& ledger)
       : rotary_(rotary),
@@ -104,7 +104,7 @@ class NuqParts final : public Supplement {
     value_ranges_.shrink_to_fit();
   }
 
-  void restore(RestoredChunk& chunk) const override {
+  void restore(DequantChunk& chunk) const override {
     const int64_t d = chunk.head_dim;
     const int64_t cells = kernels::cells_for(chunk.count);
     for (int64_t c = 0; c < chunk.kv_heads * d; ++c) {
@@ -129,7 +129,7 @@ class NuqParts final : public Supplement {
     for (int64_t h = 0; h < chunk.kv_heads; ++h) rotary_.apply(chunk.key_cells(h), d, chunk.positions[h]);
   }
 
-  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& positions) const override {
+  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& positions) const override {
     const auto channels = [this] {
       std::vector<kernels::RowScale> scales;
       for (size_t c = 0; c < low_.size(); ++c) {
@@ -144,10 +144,10 @@ class NuqParts final : public Supplement {
                       .offset = kernels::f16_to_f32(value_ranges_[2 * i])});
       }
     };
-    RestorationSteps steps{
-        .keys = in_order(ScaledChannels{.read = channels}, key_outliers_.in_words()),
-        .values = in_order(ScaledEntries{.shared = true, .read = tokens}, value_outliers_.in_words())};
-    for (RestorationStep& turn : rotary_.in_words(positions)) steps.keys.push_back(std::move(turn));
+    DequantOps steps{
+        .keys = in_order(ScaleChannels{.read = channels}, key_outliers_.device_ops()),
+        .values = in_order(ScaleEntries{.shared = true, .read = tokens}, value_outliers_.device_ops())};
+    for (DequantOp& turn : rotary_.device_ops(positions)) steps.keys.push_back(std::move(turn));
     return steps;
   }
 
@@ -156,7 +156,7 @@ class NuqParts final : public Supplement {
            static_cast<int64_t>(sizeof(uint16_t) * value_ranges_.capacity() +
                                 sizeof(float) * (low_.capacity() + high_.capacity()));
   }
-  [[nodiscard]] std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const override {
+  [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<NuqParts>(*this, ledger);
   }
 
@@ -284,7 +284,7 @@ class KvQuant final : public Codec {
                                     .levels = kernels::Levels::codebook,
                                     .token_groups = true};
     QuantizedFormat format{.keys = side, .values = side, .key_levels = levels(keys), .value_levels = levels(values)};
-    return std::make_unique<RestoredSegment>(
+    return std::make_unique<DequantizingSegment>(
         shape, format, std::make_unique<NuqParts>(rotary_keys(layer), outliers_, thresholds, ledger), ledger);
   }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/cache/supplements.h"
+#include "harness/cache/codec_side_data.h"
 #include "harness/method/bit_allocation.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/stream_bytes.h"

@@ -98,18 +98,18 @@ class Foretold : public Scorer {
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<SurrogateFitter>(kind_, inner_); }
 
   at::Tensor score(const LayerView& layer) const override {
-    if (layer.decoding()) return layer.remembered();
+    if (layer.decoding()) return layer.entry_scores();
     return foretell(layer.model(), layer.layer(), layer.kv_heads(), layer.hidden()).t().contiguous();
   }
   bool evicts_while_decoding() const override { return decoding_; }
-  int64_t remembered_width() const override { return decoding_ ? 1 : 0; }
+  int64_t score_width() const override { return decoding_ ? 1 : 0; }
   at::Tensor remember_prompt(const LayerView& layer) const override { return score(layer).unsqueeze(-1); }
   void observe(const StepAttention& step) const override {
     const int64_t heads = step.entries->shape().kv_heads;
     const at::Tensor hidden = at::from_blob(const_cast<float*>(step.hidden), {1, step.model->hidden_size});
     const at::Tensor scores = foretell(*step.model, step.layer, heads, hidden).contiguous();
     for (int64_t head = 0; head < heads; ++head) {
-      step.entries->remembered(head)[step.entries->entries(head) - 1 - step.unseen] = scores.data_ptr<float>()[head];
+      step.entries->entry_scores(head)[step.entries->entries(head) - 1 - step.unseen] = scores.data_ptr<float>()[head];
     }
   }
 

@@ -21,7 +21,7 @@ class MiniCache final : public Method {
     p("retained", rule_.retained).min(0).max(1).doc("share of the entries kept as they are; 1 merges nothing");
   }
 
-  HookReach reach() const override { return HookReach::rows; }
+  HookAccess reach() const override { return HookAccess::rows; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
     for (size_t lower = 0; lower + 1 < layers.size(); ++lower) {

@@ -94,11 +94,11 @@ class PyramidInfer final : public Method, public Pruner {
     auto next = std::make_unique<NextBlock>();
     next->begin = layer.cache.tail().entries(0) - 1;
     layer.cache.index = std::move(next);
-    layer.cache.tail().remember(2);
+    layer.cache.tail().reserve_scores(2);
     if (layer.request != nullptr) layer.request->index = std::make_unique<RecentTokens>();
   }
 
-  void before_layers(RequestContext& request, int64_t q_len) const override {
+  void begin_step(RequestContext& request, int64_t q_len) const override {
     auto* recent = dynamic_cast<RecentTokens*>(request.cache.index.get());
     if (recent == nullptr) return;
     recent->count = share(recent_ratio_, request.cache.layers.front().tail().entries(0) + q_len);
@@ -127,7 +127,7 @@ class PyramidInfer final : public Method, public Pruner {
         for (int64_t h = 0; h < shape.q_heads; ++h) mean += attention[h * n + i];
         mean /= static_cast<float>(shape.q_heads);
         for (int64_t head = 0; head < shape.kv_heads; ++head) {
-          const std::span<float> sums = tail.remembered(head);
+          const std::span<float> sums = tail.entry_scores(head);
           sums[2 * i] += mean;
           sums[2 * i + 1] += static_cast<float>(behind) * mean;
         }
@@ -135,7 +135,7 @@ class PyramidInfer final : public Method, public Pruner {
     }
   }
 
-  HookReach reach() const override { return HookReach::rows; }
+  HookAccess reach() const override { return HookAccess::rows; }
 
   void settle(LayerContext& layer) const override {
     auto* next = dynamic_cast<NextBlock*>(layer.cache.index.get());
@@ -163,7 +163,7 @@ class PyramidInfer final : public Method, public Pruner {
     EntrySegment& tail = layer.cache.tail();
     const int64_t n = tail.entries(0);
     const int64_t rows = n - (next.begin + block_);
-    const std::span<const float> sums = tail.remembered(0);
+    const std::span<const float> sums = tail.entry_scores(0);
     std::vector<float> scores;
     for (int64_t i = next.begin; i < next.begin + block_; ++i) {
       scores.push_back(static_cast<float>(sums[2 * i] + slope(rows) * sums[2 * i + 1]));

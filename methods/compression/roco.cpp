@@ -18,7 +18,7 @@ class Moments final : public PromptStatistic {
   void add(const QueryRows& queries, std::span<float> sums) const override {
     kernels::add_moments(queries.rows, sums.data(), sums.data() + sums.size() / 2);
   }
-  std::optional<kernels::SumOfQueries> in_words(int64_t /*layer*/, int64_t /*tokens*/) const override {
+  std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t /*tokens*/) const override {
     return kernels::MomentSums{};
   }
 };
@@ -64,7 +64,7 @@ class RoCo final : public Scorer {
     }
   }
 
-  int64_t remembered_width() const override { return 3; }  // sum p, sum p^2, c
+  int64_t score_width() const override { return 3; }  // sum p, sum p^2, c
 
   at::Tensor remember_prompt(const LayerView& layer) const override {
     const int64_t n = layer.n();
@@ -75,7 +75,7 @@ class RoCo final : public Scorer {
   void observe(const StepAttention& step) const override {
     const int64_t group = step.group();
     for (int64_t head = 0; head < step.entries->shape().kv_heads; ++head) {
-      const std::span<float> sums = step.entries->remembered(head);
+      const std::span<float> sums = step.entries->entry_scores(head);
       for (int64_t i = 0; i < step.entries->entries(head); ++i) {
         float p = 0;
         for (int64_t voter = 0; voter < group; ++voter) p += step.attention[head * group + voter][i];
@@ -89,9 +89,9 @@ class RoCo final : public Scorer {
 
  private:
   /// An entry that no query has seen yet counts as seen once.
-  static at::Tensor mean(const LayerView& view) { return view.remembered(0) / view.remembered(2).clamp_min(1); }
+  static at::Tensor mean(const LayerView& view) { return view.entry_scores(0) / view.entry_scores(2).clamp_min(1); }
   static at::Tensor deviation(const LayerView& view) {
-    const at::Tensor square = view.remembered(1) / view.remembered(2).clamp_min(1);
+    const at::Tensor square = view.entry_scores(1) / view.entry_scores(2).clamp_min(1);
     return (square - mean(view).square()).clamp_min(0).sqrt();
   }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "harness/cache/supplements.h"
+#include "harness/cache/codec_side_data.h"
 #include "harness/method/codec.h"
 #include "kernels/hadamard/hadamard.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 /// Keys before their rotary rotation, channels of a few heads put in order and rotated together; values rotated in each
 /// head.
-class Rotated final : public Supplement {
+class Rotated final : public CodecSideData {
  public:
   /// order [kv_heads * head_dim]: for each group of heads, the channels (within the group) in the order they are
   /// rotated in.
@@ -48,7 +48,7 @@ class Rotated final : public Supplement {
     }
   }
 
-  void restore(RestoredChunk& chunk) const override {
+  void restore(DequantChunk& chunk) const override {
     const int64_t d = chunk.head_dim, heads = width_ / d;
     std::vector<float> rows(static_cast<size_t>(chunk.count * width_));  // of a group of heads, each entry in one piece
     std::vector<float> turned(static_cast<size_t>(heads * chunk.head_floats()));  // their cells, channels in order_
@@ -66,7 +66,7 @@ class Rotated final : public Supplement {
     }
   }
 
-  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& positions) const override {
+  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& positions) const override {
     const auto back = [this] {
       std::vector<int32_t> places;
       for (size_t c = 0; c < order_.size(); ++c) {
@@ -75,14 +75,14 @@ class Rotated final : public Supplement {
       }
       return places;
     };
-    RestorationSteps steps{.keys = in_order(HadamardRuns{run_of(width_)}, MovedChannels{.read = back}),
-                           .values = in_order(HadamardRuns{run_of(head_dim_)})};
-    for (RestorationStep& turn : rotary_.in_words(positions)) steps.keys.push_back(std::move(turn));
+    DequantOps steps{.keys = in_order(HadamardBlocks{run_of(width_)}, PermuteChannels{.read = back}),
+                           .values = in_order(HadamardBlocks{run_of(head_dim_)})};
+    for (DequantOp& turn : rotary_.device_ops(positions)) steps.keys.push_back(std::move(turn));
     return steps;
   }
 
   [[nodiscard]] int64_t bytes() const override { return static_cast<int64_t>(2 * order_.capacity()); }
-  [[nodiscard]] std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const override {
+  [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<Rotated>(*this, ledger);
   }
 
@@ -98,7 +98,7 @@ class Rotated final : public Supplement {
     return {.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
   }
   /// The channels of a group's cells, 16 entries of each at a time, to where they came from.
-  void put_back(const std::vector<float>& turned, int64_t first_head, RestoredChunk& chunk) const {
+  void put_back(const std::vector<float>& turned, int64_t first_head, DequantChunk& chunk) const {
     const int64_t d = chunk.head_dim, cells = kernels::cells_for(chunk.count);
     for (int64_t k = 0; k < width_; ++k) {
       const int64_t c = order_[first_head * d + k];
@@ -174,7 +174,7 @@ class RotateKv final : public Codec {
     const int64_t heads = std::min(head_group_, shape.kv_heads & -shape.kv_heads);
     auto parts =
         std::make_unique<Rotated>(shape, rotary_keys(layer), heads, channel_order(layer, heads), layer.cache.ledger());
-    return std::make_unique<RestoredSegment>(shape, QuantizedFormat{.keys = side, .values = side}, std::move(parts),
+    return std::make_unique<DequantizingSegment>(shape, QuantizedFormat{.keys = side, .values = side}, std::move(parts),
                                              layer.cache.ledger());
   }
 

@@ -22,7 +22,7 @@ class Ignored final : public PromptStatistic {
     const int64_t tokens = static_cast<int64_t>(sums.size()) / width();
     kernels::mark_ignored(queries.rows, of(tokens), queries.position, sums.data(), tokens);
   }
-  std::optional<kernels::SumOfQueries> in_words(int64_t /*layer*/, int64_t tokens) const override { return of(tokens); }
+  std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t tokens) const override { return of(tokens); }
 
  private:
   [[nodiscard]] kernels::IgnoredQueries of(int64_t tokens) const {
@@ -54,8 +54,8 @@ class Scissorhands final : public Scorer {
   at::Tensor score(const LayerView& layer) const override {
     const int64_t n = layer.n();
     at::Tensor counts = at::zeros({layer.kv_heads(), n}, at::kLong);
-    for (int64_t column = 0; column < remembered_width(); ++column) {
-      const at::Tensor bits = layer.remembered(column);
+    for (int64_t column = 0; column < score_width(); ++column) {
+      const at::Tensor bits = layer.entry_scores(column);
       for (int64_t head = 0; head < layer.kv_heads(); ++head) {
         const auto* const from = bits[head].data_ptr<float>();
         auto* const to = counts[head].data_ptr<int64_t>();
@@ -78,16 +78,16 @@ class Scissorhands final : public Scorer {
     }
   }
 
-  int64_t remembered_width() const override { return ring().words(); }
+  int64_t score_width() const override { return ring().words(); }
   at::Tensor remember_prompt(const LayerView& layer) const override {
     return layer.prompt_statistic(Ignored(history_));
   }
 
   void observe(const StepAttention& step) const override {
     const int64_t group = step.group();
-    const int64_t width = remembered_width();
+    const int64_t width = score_width();
     for (int64_t head = 0; head < step.entries->shape().kv_heads; ++head) {
-      const std::span<float> bits = step.entries->remembered(head);
+      const std::span<float> bits = step.entries->entry_scores(head);
       const int64_t n = step.entries->entries(head);
       for (int64_t i = 0; i < n; ++i) {
         float p = 0;

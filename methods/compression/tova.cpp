@@ -18,7 +18,7 @@ class Tova final : public Scorer {
   }
   Needs needs() const override { return {.window = 1, .step_attention = true}; }
 
-  at::Tensor score(const LayerView& layer) const override { return layer.remembered(); }
+  at::Tensor score(const LayerView& layer) const override { return layer.entry_scores(); }
   Protection protect(int64_t /*budget*/) const override { return {.recent = keep_newest_ ? 1 : 0}; }
   bool evicts_while_decoding() const override { return true; }
 
@@ -35,7 +35,7 @@ class Tova final : public Scorer {
       equal = equal && step.entries->entries(head) == step.entries->entries(0);
     const int64_t voters = equal ? kv_heads * step.group() : step.group();
     for (int64_t head = 0; head < kv_heads; ++head) {
-      const std::span<float> mean = step.entries->remembered(head);
+      const std::span<float> mean = step.entries->entry_scores(head);
       std::ranges::fill(mean, 0.0F);
       for (int64_t voter = 0; voter < voters; ++voter) {
         const std::vector<float>& row = step.attention[(equal ? 0 : head * step.group()) + voter];

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "harness/cache/supplements.h"
+#include "harness/cache/codec_side_data.h"
 #include "harness/core/random.h"
 #include "harness/method/codec.h"
 
@@ -37,7 +37,7 @@ const float* normal_levels(int64_t bits) {
 
 /// The residual sketch of keys: r = y - y^ of each rotated key is kept as the signs of S r, S a fixed Gaussian matrix,
 /// and its length. Decoded y^ + sqrt(pi / 2) / d |r| S^t sign(S r), whose dot product with any query is unbiased.
-class Sketch final : public Supplement {
+class Sketch final : public CodecSideData {
  public:
   Sketch(const LayerShape& shape, RowTransformPtr rotation, RowTransformPtr value_rotation, uint64_t seed,
          const LedgerPtr& ledger)
@@ -88,7 +88,7 @@ class Sketch final : public Supplement {
     }
   }
 
-  void restore(RestoredChunk& chunk) const override {
+  void restore(DequantChunk& chunk) const override {
     const int64_t d = chunk.head_dim;
     std::vector<float> row(static_cast<size_t>(d));
     for (int64_t i = 0; i < chunk.count; ++i) {
@@ -110,17 +110,17 @@ class Sketch final : public Supplement {
     }
   }
 
-  [[nodiscard]] std::optional<RestorationSteps> in_words(const PositionReader& /*positions*/) const override {
-    const AddedSketch sketch{.signs = signs_, .lengths = lengths_, .matrix = projection_, .factor = factor()};
-    RestorationSteps steps{.keys = in_order(sketch, UndoneTransform{rotation_}), .values = {}};
-    if (value_rotation_) steps.values.emplace_back(UndoneTransform{value_rotation_});
+  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& /*positions*/) const override {
+    const AddSketch sketch{.signs = signs_, .lengths = lengths_, .matrix = projection_, .factor = factor()};
+    DequantOps steps{.keys = in_order(sketch, UndoTransform{rotation_}), .values = {}};
+    if (value_rotation_) steps.values.emplace_back(UndoTransform{value_rotation_});
     return steps;
   }
 
   [[nodiscard]] int64_t bytes() const override {
     return static_cast<int64_t>(sizeof(uint16_t) * (signs_.capacity() + lengths_.capacity()));
   }
-  [[nodiscard]] std::unique_ptr<Supplement> clone(const LedgerPtr& ledger) const override {
+  [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<Sketch>(*this, ledger);
   }
 
@@ -186,7 +186,7 @@ class TurboQuant final : public QuantizingCodec {
                                            static_cast<uint64_t>(seed_), layer.cache.ledger());
     codes.key_transform = nullptr;
     codes.value_transform = nullptr;
-    return std::make_unique<RestoredSegment>(shape, codes, std::move(sketch), layer.cache.ledger());
+    return std::make_unique<DequantizingSegment>(shape, codes, std::move(sketch), layer.cache.ledger());
   }
 
   QuantizedFormat format(const LayerContext& layer) const override {

@@ -46,25 +46,25 @@ class ZipCache final : public Method {
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override {
     EntrySegment& tail = layer.cache.tail();
     const LayerShape& shape = layer.cache.shape();
-    tail.remember(1);
+    tail.reserve_scores(1);
     const int64_t n = tail.entries(0);
     std::vector<float> sums(static_cast<size_t>(shape.q_heads * n));
     tail.add_probabilities(queries, /*causal=*/true, lse, sums.data(), n);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
-      const std::span<float> row = tail.remembered(h / shape.group());
+      const std::span<float> row = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < n; ++i) row[i] += sums[h * n + i];
     }
   }
 
-  HookReach reach() const override { return HookReach::rows; }
+  HookAccess reach() const override { return HookAccess::rows; }
   void settle(LayerContext& layer) const override {
     EntrySegment& tail = layer.cache.tail();
     while (tail.entries(0) >= gap_) {
-      tail.remember(1);
+      tail.reserve_scores(1);
       const int64_t n = tail.entries(0);
       std::vector<std::vector<float>> saliency;
       for (int64_t h = 0; h < layer.cache.shape().kv_heads; ++h) {
-        const std::span<const float> sums = tail.remembered(h);
+        const std::span<const float> sums = tail.entry_scores(h);
         saliency.emplace_back(sums.begin(), sums.begin() + gap_);
         for (int64_t i = 0; i < gap_; ++i) saliency.back()[i] /= static_cast<float>(n - i);
       }

@@ -6,7 +6,7 @@ namespace {
 /// Full KV: every entry stays, in the cache's dtype. What all other methods are compared with.
 class Full final : public Method {
  public:
-  [[nodiscard]] HookReach reach() const override { return HookReach::nothing; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
 };
 
 KVARENA_METHOD(Full, Family::reference,

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/cache/distant_view.h"
+#include "harness/cache/clamped_distance_view.h"
 #include "harness/core/error.h"
 #include "harness/method/model_facts.h"
 #include "harness/method/prompt_attention.h"
@@ -30,21 +30,21 @@ struct Sizes {
 struct Memory final : public LayerIndex {
   Memory(const LayerShape& shape, const LedgerPtr& ledger)
       : initial(shape, ledger),
-        leaving(shape, ledger),
+        overflow(shape, ledger),
         representatives(shape.q_heads, shape.head_dim, shape.dtype, ledger) {}
 
   EntrySegment initial;                // the first tokens
-  EntrySegment leaving;                // the tail's first entries, once more: those out of the newest query's window
+  EntrySegment overflow;                // the tail's first entries, once more: those out of the newest query's window
   std::unique_ptr<BlockCache> blocks;  // what follows the first tokens
   RowIndex representatives;            // a row a block for each query head
 
   [[nodiscard]] int64_t bytes() const override {
-    return initial.bytes() + leaving.bytes() + blocks->bytes() + representatives.bytes();
+    return initial.bytes() + overflow.bytes() + blocks->bytes() + representatives.bytes();
   }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
     auto copy = std::make_unique<Memory>(initial.shape(), ledger);
     copy->initial = std::move(static_cast<EntrySegment&>(*initial.clone(ledger)));
-    copy->leaving = std::move(static_cast<EntrySegment&>(*leaving.clone(ledger)));
+    copy->overflow = std::move(static_cast<EntrySegment&>(*overflow.clone(ledger)));
     copy->blocks.reset(static_cast<BlockCache*>(blocks->clone(ledger).release()));
     copy->representatives = std::move(static_cast<RowIndex&>(*representatives.clone(ledger)));
     return copy;
@@ -103,27 +103,27 @@ class InfLlm final : public Method, public PromptAttention {
   }
 
   int64_t prompt_pass() const override { return exec_; }
-  HookReach reach() const override { return HookReach::view; }
+  HookAccess reach() const override { return HookAccess::view; }
 
   void select(LayerContext& layer, const LayerQueries& queries) const override {
     if (layer.cache.shape().window > 0) return;  // sees few entries as it is
     const Sizes sizes = sizes_of(layer);
     Memory& memory = of(layer, sizes);
-    take_leaving(layer, memory, sizes.local);
-    if (memory.initial.entries(0) + memory.leaving.entries(0) + memory.blocks->blocks() == 0) return;
+    take_overflow(layer, memory, sizes.local);
+    if (memory.initial.entries(0) + memory.overflow.entries(0) + memory.blocks->blocks() == 0) return;
 
     const LayerShape& shape = layer.cache.shape();
-    DistantView::Parts parts{.tail = &layer.cache.tail(), .window = sizes.local, .far = {&memory.initial}};
-    parts.leaving = &memory.leaving;
+    ClampedDistanceView::Parts parts{.tail = &layer.cache.tail(), .window = sizes.local, .far = {&memory.initial}};
+    parts.overflow = &memory.overflow;
     parts.queries = from_afar(layer, queries, sizes.local);
     const std::vector<int32_t> chosen = choose(memory, shape, parts.queries, sizes.topk);
     fetch(*memory.blocks, chosen, layer.activity);
     for (const int32_t block : chosen) parts.far.push_back(&memory.blocks->entries_of(block));
 
     // Nothing out of the window is attended where it is.
-    const int64_t far = memory.initial.entries(0) + memory.blocks->blocks() * block_ + memory.leaving.entries(0);
+    const int64_t far = memory.initial.entries(0) + memory.blocks->blocks() * block_ + memory.overflow.entries(0);
     layer.activity.entries_skipped += shape.kv_heads * far;
-    layer.cache.view = std::make_unique<DistantView>(std::move(parts));
+    layer.cache.view = std::make_unique<ClampedDistanceView>(std::move(parts));
   }
 
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override {
@@ -132,10 +132,10 @@ class InfLlm final : public Method, public PromptAttention {
     EntrySegment& tail = layer.cache.tail();
     const int64_t n = tail.entries(0);
     std::vector<float> sums(static_cast<size_t>(shape.q_heads * n));
-    const DistantView near({.tail = &tail, .window = sizes_of(layer).local, .far = {}});
+    const ClampedDistanceView near({.tail = &tail, .window = sizes_of(layer).local, .far = {}});
     near.add_near_probabilities(queries, lse, sums.data(), n);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
-      const std::span<float> received = tail.remembered(h / shape.group());
+      const std::span<float> received = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < n; ++i) received[i * shape.group() + h % shape.group()] += sums[h * n + i];
     }
   }
@@ -144,17 +144,17 @@ class InfLlm final : public Method, public PromptAttention {
     if (layer.cache.shape().window > 0) return;
     const Sizes sizes = sizes_of(layer);
     Memory& memory = of(layer, sizes);
-    take_leaving(layer, memory, sizes.local);
-    int64_t gone = std::min(sizes.initial - memory.initial.entries(0), memory.leaving.entries(0));
-    if (gone > 0) memory.initial.append_entries(memory.leaving, 0, gone);
+    take_overflow(layer, memory, sizes.local);
+    int64_t gone = std::min(sizes.initial - memory.initial.entries(0), memory.overflow.entries(0));
+    if (gone > 0) memory.initial.append_entries(memory.overflow, 0, gone);
     const int64_t sent = memory.blocks->offloaded_bytes();
-    for (; memory.leaving.entries(0) - gone >= block_; gone += block_) {
+    for (; memory.overflow.entries(0) - gone >= block_; gone += block_) {
       represent(layer, memory, gone);
-      memory.blocks->append(memory.leaving, gone);
+      memory.blocks->append(memory.overflow, gone);
     }
     layer.activity.traffic.offloaded_bytes += memory.blocks->offloaded_bytes() - sent;
     if (gone == 0) return;
-    memory.leaving.drop_front(gone);
+    memory.overflow.drop_front(gone);
     layer.cache.tail().drop_front(gone);
   }
 
@@ -182,17 +182,17 @@ class InfLlm final : public Method, public PromptAttention {
                                         .held = sizes.cached,
                                         .first = sizes.initial};
       memory->blocks = std::make_unique<BlockCache>(cache.shape(), cache.ledger(), layer.model->tiers, options);
-      cache.tail().remember(cache.shape().group());
+      cache.tail().reserve_scores(cache.shape().group());
       cache.index = std::move(memory);
     }
     return static_cast<Memory&>(*cache.index);
   }
 
   /// Copies the entries that are out of the newest token's window, without their rotation.
-  static void take_leaving(const LayerContext& layer, Memory& memory, int64_t local) {
+  static void take_overflow(const LayerContext& layer, Memory& memory, int64_t local) {
     const EntrySegment& tail = layer.cache.tail();
     const LayerShape& shape = tail.shape();
-    const int64_t had = memory.leaving.entries(0);
+    const int64_t had = memory.overflow.entries(0);
     const int64_t count = tail.entries(0) - local - had;
     if (count <= 0) return;
     const int64_t row = shape.kv_heads * shape.head_dim;
@@ -205,7 +205,7 @@ class InfLlm final : public Method, public PromptAttention {
     std::vector<int32_t> back(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) back[i] = static_cast<int32_t>(-(first + i));
     turn(keys.data(), shape.kv_heads, shape.head_dim, layer.model->rotation, back);
-    memory.leaving.append(keys.data(), values.data(), count, row, first);
+    memory.overflow.append(keys.data(), values.data(), count, row, first);
   }
 
   /// The pass's queries at the one distance, [q_len, q_heads, head_dim].
@@ -261,12 +261,12 @@ class InfLlm final : public Method, public PromptAttention {
     const EntrySegment& tail = layer.cache.tail();
     const LayerShape& shape = tail.shape();
     const int64_t dim = shape.head_dim;
-    std::vector<float> keys(static_cast<size_t>(memory.leaving.entries(0) * dim));
+    std::vector<float> keys(static_cast<size_t>(memory.overflow.entries(0) * dim));
     std::vector<float> received(static_cast<size_t>(block_));
     std::vector<int32_t> best(static_cast<size_t>(repr_));
     for (int64_t h = 0; h < shape.q_heads; ++h) {
-      if (h % shape.group() == 0) memory.leaving.read(h / shape.group(), keys.data(), nullptr);
-      const std::span<const float> all = tail.remembered(h / shape.group());
+      if (h % shape.group() == 0) memory.overflow.read(h / shape.group(), keys.data(), nullptr);
+      const std::span<const float> all = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < block_; ++i) received[i] = all[(first + i) * shape.group() + h % shape.group()];
       require_number(kernels::top_k(received.data(), block_, repr_, best.data()));
       std::vector<float> mean(static_cast<size_t>(dim));

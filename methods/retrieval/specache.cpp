@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "harness/cache/replaced_view.h"
+#include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
 #include "harness/method/codec.h"
 #include "harness/storage/entry_store.h"
@@ -90,7 +90,7 @@ class SpeCache final : public Method {
 
   Needs needs() const override { return copy().needs(); }
   bool looks_ahead() const override { return speculative_; }
-  HookReach reach() const override { return HookReach::replacement; }
+  HookAccess reach() const override { return HookAccess::replacement; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override {
     for (LayerContext& layer : layers) {
@@ -154,8 +154,8 @@ class SpeCache final : public Method {
     layer.activity.traffic.offloaded_bytes += exact.offloaded_bytes() - sent;
   }
 
-  static std::unique_ptr<ReplacedView> view(const LayerCache& cache, const Fetched& fetched) {
-    return std::make_unique<ReplacedView>(cache, fetched.chosen, *fetched.exact);
+  static std::unique_ptr<OverlayView> view(const LayerCache& cache, const Fetched& fetched) {
+    return std::make_unique<OverlayView>(cache, fetched.chosen, *fetched.exact);
   }
 
   /// Softmax denominators of an attention over the copy alone: [q_len, q_heads].
@@ -176,7 +176,7 @@ class SpeCache final : public Method {
   /// Attention of the last query to each of the layer's entries, in the order of segments, over what the pass attended
   /// to: [kv_heads, entries].
   std::vector<float> scores(const LayerCache& cache, const LayerQueries& queries, const float* lse,
-                            const ReplacedView* seen) const {
+                            const OverlayView* seen) const {
     const LayerShape& shape = cache.shape();
     LayerQueries last = queries;
     last.q_len = 1;

@@ -180,7 +180,7 @@ class SpeContext final : public Method {
                   .action = "give both or neither"}));
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
-  HookReach reach() const override { return offload_ == "none" ? HookReach::selection : HookReach::view; }
+  HookAccess reach() const override { return offload_ == "none" ? HookAccess::selection : HookAccess::view; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
     if (budget_.unlimited()) return;
@@ -198,11 +198,11 @@ class SpeContext final : public Method {
     }
   }
 
-  void read_tokens(RequestContext& request, std::span<const int32_t> tokens) const override {
+  void on_tokens(RequestContext& request, std::span<const int32_t> tokens) const override {
     if (request.cache.index) read(request.cache, *request.model, tokens, request.cache.length);
   }
 
-  void before_layers(RequestContext& request, int64_t q_len) const override {
+  void begin_step(RequestContext& request, int64_t q_len) const override {
     if (!request.cache.index) return;
     auto& index = static_cast<HeadIndex&>(*request.cache.index);
     index.chosen.clear();

@@ -35,7 +35,7 @@ class Sums final : public AttentionReader {
         perturbed(means.size()),
         next_(static_cast<size_t>(shape.kv_heads), 0) {}
 
-  void read(const AttentionRows& rows) override {
+  void read(const ProbabilityRows& rows) override {
     int64_t& next = next_[static_cast<size_t>(rows.kv_head)];
     EXPECT_GE(rows.first_token, next) << "tokens come in order";
     next = rows.first_token + rows.tokens;

@@ -63,9 +63,9 @@ TEST(ScatterChart, JoinsTheParetoFront) {
                                       {.series = "a", .label = "large", .x = 100, .y = 80},
                                       {.series = "b", .label = "beaten", .x = 60, .y = 40}};
   mark_pareto_front(points);
-  EXPECT_TRUE(points[0].on_front);
-  EXPECT_TRUE(points[1].on_front);
-  EXPECT_FALSE(points[2].on_front);
+  EXPECT_TRUE(points[0].on_segment);
+  EXPECT_TRUE(points[1].on_segment);
+  EXPECT_FALSE(points[2].on_segment);
   const std::string svg =
       render_svg(json::parse(scatter_chart("s", "S", {.title = "bytes"}, {.title = "score"}, points).spec));
   EXPECT_NE(svg.find("beaten"), std::string::npos);

@@ -62,7 +62,7 @@ class MemoryChannel final : public RankChannel {
     room_->put(share_.rank, to, data);
     return std::make_unique<Done>();
   }
-  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, Patience) override {
+  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, WaitLimit) override {
     return std::make_unique<Awaited>([this, from, data] { room_->take(from, share_.rank, data); });
   }
 

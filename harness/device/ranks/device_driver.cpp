@@ -5,7 +5,7 @@
 #include "harness/core/error.h"
 #include "harness/device/device_products.h"
 #include "harness/device/ranks/device_parts.h"
-#include "harness/device/ranks/meet_devices.h"
+#include "harness/device/ranks/connect_devices.h"
 #include "kernels/elementwise/elementwise_cuda.h"
 
 namespace kvarena::device {
@@ -19,11 +19,11 @@ DeviceTask task(int64_t part, int64_t rows) {
 
 DeviceDriver::DeviceDriver(RankDriver& ranks, DeviceWeights& weights) : ranks_(&ranks), weights_(&weights) {
   ranks.alone([&] {
-    ranks.order_meeting();
+    ranks.order_rendezvous();
     std::string reason;
     const auto nccl = find_nccl(reason);
-    Met met = meet_devices(ranks.channel(), nccl, reason);
-    detour_ = std::move(met.detour);
+    Transport met = connect_devices(ranks.channel(), nccl, reason);
+    fallback_reason_ = std::move(met.fallback_reason);
     share_ = std::make_unique<DeviceShare>(ranks.channel().share(), std::move(met.exchange));
   });
   replies_.resize(static_cast<size_t>(share_->ranks()));
@@ -80,7 +80,7 @@ void DeviceDriver::give(int64_t part, int64_t rows, const float* x, int64_t coun
   if (!ahead_) announce({&next, 1});
   KVARENA_ASSERT(!announced_.empty() && announced_.front() == next, "the ranks were told of something else");
   announced_.pop_front();
-  std::vector<Letter> out;
+  std::vector<PeerBuffer> out;
   for (int64_t rank = 1; rank < share_->ranks(); ++rank) {
     out.push_back({.other = rank, .data = const_cast<float*>(x), .count = count});
   }
@@ -91,13 +91,13 @@ void DeviceDriver::collect(const DeviceProjection& w, const float* x, int64_t ro
                            kernels::CudaStream stream) {
   float* whole = add ? whole_.at_least(rows * w.out, moves_) : y;
   project_held(w, x, rows, whole + w.held.begin, {.x = w.matrix.k(), .y = w.out}, /*add=*/false, stream);
-  std::vector<Letter> coming;
+  std::vector<PeerBuffer> coming;
   for (int64_t rank = 1; rank < share_->ranks(); ++rank) {
     const int64_t count = rows * share_->of(rank).of(w.out).count();
     coming.push_back({.other = rank, .data = replies_[rank].at_least(count, moves_), .count = count});
   }
   share_->exchange().exchange({}, coming, stream);
-  for (const Letter& reply : coming) share_->place(reply.other, reply.data, rows, w.out, whole, stream);
+  for (const PeerBuffer& reply : coming) share_->place(reply.other, reply.data, rows, w.out, whole, stream);
   if (add) kernels::add_into_cuda(y, whole, rows * w.out, stream);
 }
 

@@ -39,7 +39,7 @@ class DeviceDriver {
   /// Once the stream was waited for: throws where a rank was lost meanwhile.
   void confirm();
   /// Why rows go by way of the hosts; empty where they do not.
-  [[nodiscard]] const std::string& detour() const { return detour_; }
+  [[nodiscard]] const std::string& fallback_reason() const { return fallback_reason_; }
 
  private:
   /// The tasks of a pass from a layer on, up to where a router decides.
@@ -52,7 +52,7 @@ class DeviceDriver {
 
   RankDriver* ranks_;
   DeviceWeights* weights_;
-  std::string detour_;
+  std::string fallback_reason_;
   Pass pass_;           // under way
   bool ahead_ = false;  // whether the others hear what comes before it does
   std::deque<DeviceTask> announced_;

@@ -2,7 +2,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device_products.h"
-#include "harness/device/ranks/meet_devices.h"
+#include "harness/device/ranks/connect_devices.h"
 
 namespace kvarena::device {
 
@@ -13,18 +13,18 @@ DeviceRank::DeviceRank(const ModelConfig& config, const Checkpoint& checkpoint, 
 void DeviceRank::meet(RankChannel& channel) {
   std::string reason;
   const auto nccl = find_nccl(reason);
-  products_ = std::make_unique<DeviceShare>(share_, meet_devices(channel, nccl, reason).exchange);
+  products_ = std::make_unique<DeviceShare>(share_, connect_devices(channel, nccl, reason).exchange);
 }
 
 const float* DeviceRank::input(int64_t count) {
-  const Letter letter{.other = 0, .data = input_.at_least(count, moves_), .count = count};
+  const PeerBuffer letter{.other = 0, .data = input_.at_least(count, moves_), .count = count};
   products_->exchange().exchange({}, {&letter, 1}, queue_.stream());
   return letter.data;
 }
 
 void DeviceRank::answer(const DeviceProjection& w, const float* x, int64_t rows) {
   const int64_t held = w.held.count();
-  const Letter letter{.other = 0, .data = reply_.at_least(rows * held, moves_), .count = rows * held};
+  const PeerBuffer letter{.other = 0, .data = reply_.at_least(rows * held, moves_), .count = rows * held};
   project_held(w, x, rows, letter.data, {.x = w.matrix.k(), .y = held}, /*add=*/false, queue_.stream());
   products_->exchange().exchange({&letter, 1}, {}, queue_.stream());
 }

@@ -14,7 +14,7 @@ const float* DeviceShare::inner(const DeviceDense& weights, const float* in, int
   const int64_t size = weights.down.matrix.k(), held = share_.of(size).count();
   float* own = inner_[share_.rank].at_least(rows * held, moves_);
   gate_held(weights, in, rows, gates_.at_least(2 * rows * held, moves_), own, held, stream);
-  std::vector<Letter> out, coming;
+  std::vector<PeerBuffer> out, coming;
   for (int64_t rank = 0; rank < share_.ranks; ++rank) {
     if (rank == share_.rank) continue;
     const int64_t count = rows * of(rank).of(size).count();

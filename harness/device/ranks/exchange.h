@@ -9,7 +9,7 @@
 namespace kvarena::device {
 
 /// Numbers of this device that go to another rank, or come from there.
-struct Letter {
+struct PeerBuffer {
   int64_t other = 0;
   float* data = nullptr;
   int64_t count = 0;
@@ -19,9 +19,9 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   /// All letters at once, those between two ranks in the same order at both: `out` leaves behind everything that the
-  /// stream was given, and what it is given from now on finds `in` arrived. Letters of no numbers are not sent. Throws
+  /// stream was given, and what it is given from now on finds `in` arrived. PeerBuffers of no numbers are not sent. Throws
   /// UserError when a rank is lost.
-  virtual void exchange(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream) = 0;
+  virtual void exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) = 0;
   /// Once the stream was waited for: throws UserError where a rank was lost meanwhile, and what arrived is worth
   /// nothing.
   virtual void confirm() {}

@@ -5,9 +5,9 @@
 namespace kvarena::device {
 namespace {
 
-int64_t floats_of(std::span<const Letter> letters) {
+int64_t floats_of(std::span<const PeerBuffer> letters) {
   int64_t all = 0;
-  for (const Letter& letter : letters) all += letter.count;
+  for (const PeerBuffer& letter : letters) all += letter.count;
   return all;
 }
 
@@ -19,7 +19,7 @@ std::span<float> take(float*& at, int64_t count) {
 
 }  // namespace
 
-void HostExchange::exchange(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream) {
+void HostExchange::exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) {
   kernels::cuda_synchronize(stream);  // what came last may still be on its way from staged_
   staged_.at_least(floats_of(out) + floats_of(in));
   float* at = staged_.data();
@@ -32,7 +32,7 @@ void HostExchange::exchange(std::span<const Letter> out, std::span<const Letter>
   kernels::cuda_synchronize(stream);
   std::vector<std::unique_ptr<Transfer>> sending, receiving;
   std::vector<std::span<float>> coming;
-  for (const Letter& letter : in) {
+  for (const PeerBuffer& letter : in) {
     coming.push_back(take(at, letter.count));
     receiving.push_back(channel_->receive(letter.other, coming.back()));
   }

@@ -12,7 +12,7 @@ class HostExchange final : public Exchange {
  public:
   /// The channel outlives this.
   explicit HostExchange(RankChannel& channel) : channel_(&channel) {}
-  void exchange(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream) override;
+  void exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) override;
 
  private:
   RankChannel* channel_;

@@ -44,7 +44,7 @@ void NcclExchange::check(int result, const char* attempted) const {
         .action = "NCCL_DEBUG=INFO in the environment makes NCCL say more"});
 }
 
-void NcclExchange::exchange(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream) {
+void NcclExchange::exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) throw UserError(failure_);
   try {
@@ -59,15 +59,15 @@ void NcclExchange::exchange(std::span<const Letter> out, std::span<const Letter>
   changed_.notify_all();
 }
 
-void NcclExchange::queue(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream) {
+void NcclExchange::queue(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) {
   check(library_->group_start(), "beginning a group of messages");
-  for (const Letter& letter : in) {
+  for (const PeerBuffer& letter : in) {
     if (letter.count == 0) continue;
     check(library_->recv(letter.data, static_cast<size_t>(letter.count), NcclLibrary::kFloat32,
                          static_cast<int>(letter.other), comm_, stream),
           "receiving");
   }
-  for (const Letter& letter : out) {
+  for (const PeerBuffer& letter : out) {
     if (letter.count == 0) continue;
     check(library_->send(letter.data, static_cast<size_t>(letter.count), NcclLibrary::kFloat32,
                          static_cast<int>(letter.other), comm_, stream),

@@ -28,12 +28,12 @@ class NcclExchange final : public Exchange {
   NcclExchange(const NcclExchange&) = delete;
   NcclExchange& operator=(const NcclExchange&) = delete;
 
-  void exchange(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream) override;
+  void exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) override;
   void confirm() override;
 
  private:
   void check(int result, const char* attempted) const;
-  void queue(std::span<const Letter> out, std::span<const Letter> in, kernels::CudaStream stream);
+  void queue(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream);
   void abort(const std::string& why);
   void watch();
   /// Why what is under way will not arrive; empty while it may.

@@ -10,7 +10,7 @@
 
 namespace kvarena {
 CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
-                       const DraftingFor& session)
+                       const DraftContext& session)
     : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),
       sampler_(sampler),
       activity_(session.activity),
@@ -108,7 +108,7 @@ void CacheDraft::keep_inner(int64_t kept) {
 void CacheDraft::commit(const Verified& verified) {
   RequestContext request{
       .cache = committed_, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_facts_.get()};
-  method_->read_tokens(request, verified.tokens);
+  method_->on_tokens(request, verified.tokens);
   const auto count = static_cast<int64_t>(verified.tokens.size());
   const auto layers = static_cast<int64_t>(verified.full.layers.size());
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -127,9 +127,9 @@ int64_t CacheDraft::peak_bytes() const {
          (aux_ != nullptr ? aux_->peak_bytes() : 0);
 }
 
-HookReach CacheDraft::InnerHooks::reach() const {
+HookAccess CacheDraft::InnerHooks::reach() const {
   const AttentionHooks* const aux = owner_->aux_->verification_hooks();
-  return std::max({HookReach::rows, owner_->hooks_.reach(), aux != nullptr ? aux->reach() : HookReach::nothing});
+  return std::max({HookAccess::rows, owner_->hooks_.reach(), aux != nullptr ? aux->reach() : HookAccess::nothing});
 }
 
 void CacheDraft::InnerHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {

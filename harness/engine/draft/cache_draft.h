@@ -18,7 +18,7 @@ namespace kvarena {
 class CacheDraft final : public DraftSource {
  public:
   CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
-             const DraftingFor& session);
+             const DraftContext& session);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] bool wants_pass() const override {
@@ -62,7 +62,7 @@ class CacheDraft final : public DraftSource {
     };
 
     explicit InnerHooks(CacheDraft& owner) : owner_(&owner) {}
-    [[nodiscard]] HookReach reach() const override;
+    [[nodiscard]] HookAccess reach() const override;
     void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
     void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
       owner_->hooks_.before_attention(layer, cache, queries);

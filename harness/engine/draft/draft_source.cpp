@@ -45,7 +45,7 @@ Draft DraftSampler::draw(std::span<const float> logits, int64_t position) const 
 }
 
 std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt, const Verifier& verifier,
-                                               const DraftSampler& sampler, const DraftingFor& session) {
+                                               const DraftSampler& sampler, const DraftContext& session) {
   if (!verifier.drafter().empty()) return std::make_unique<CacheDraft>(model, prompt, verifier, sampler, session);
   if (!verifier.draft_view().empty()) return std::make_unique<ViewDraft>(model, prompt, verifier, sampler, session);
   if (!verifier.draft_model().empty()) return draft_by_model(model, prompt, verifier, sampler, session.tokenizer);

@@ -78,7 +78,7 @@ class SelectionMeter;
 class Tokenizer;
 
 /// What a source uses of its session; it must outlive the source.
-struct DraftingFor {
+struct DraftContext {
   KvCache* full = nullptr;               // the session's full cache, or what its verifications attend to instead
   Activity* activity = nullptr;          // counts what a compressor does
   SelectionMeter* meter = nullptr;       // of what a compressed cache attends to; null when nothing is measured
@@ -88,6 +88,6 @@ struct DraftingFor {
 /// The source that `verifier` names, at the end of the prompt.
 [[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt,
                                                              const Verifier& verifier, const DraftSampler& sampler,
-                                                             const DraftingFor& session);
+                                                             const DraftContext& session);
 
 }  // namespace kvarena

@@ -28,7 +28,7 @@ class HeadDraft final : public DraftSource {
   class Taps final : public AttentionHooks {
    public:
     explicit Taps(int64_t layers);
-    [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+    [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
     void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
     void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
     /// Takes the same of a prompt that was observed.

@@ -9,7 +9,7 @@
 namespace kvarena {
 
 ViewDraft::ViewDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
-                     const DraftingFor& session)
+                     const DraftContext& session)
     : method_(make_method(nlohmann::json::parse(verifier.draft_view()), "draft view")),
       sampler_(sampler),
       full_(session.full),

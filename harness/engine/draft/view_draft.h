@@ -14,7 +14,7 @@ namespace kvarena {
 class ViewDraft final : public DraftSource {
  public:
   ViewDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
-            const DraftingFor& session);
+            const DraftContext& session);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] bool wants_pass() const override { return static_cast<int64_t>(drafts_.size()) < limit_; }
@@ -28,7 +28,7 @@ class ViewDraft final : public DraftSource {
   class Watcher final : public AttentionHooks {
    public:
     explicit Watcher(ViewDraft& owner) : owner_(&owner) {}
-    [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+    [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
     void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
     std::string failure;  // what the method threw, empty while all is well
 

@@ -28,7 +28,7 @@ void append_recovered(const Transformer& model, const KvCache& chunk, KvCache& c
   for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
     EntrySegment& to = cache.layers[layer].tail();
     to.append_entries(chunk.layers[layer].tail(), 0, chunk.length);
-    if (distance != 0) to.turn_keys(distance, chunk.length, cos, sin);
+    if (distance != 0) to.rotate_keys(distance, chunk.length, cos, sin);
   }
   cache.length += chunk.length;
 }

@@ -16,7 +16,7 @@ namespace {
 class Norms final : public AttentionHooks {
  public:
   explicit Norms(Speculation& into) : into_(&into) {}
-  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
 
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
     float* norms = &into_->norms[layer * into_->tokens + done_];

@@ -23,7 +23,7 @@ class Batch {
       : model_(&model), prompt_(&prompt), method_(&method), options_(options), settings_(settings), events_(events) {
     if (!has_schedule(method)) return;
     run_.scheduled = true;
-    options_.park = Tier::host;
+    options_.offload_tier = Tier::host;
     load_ = &prompt.model->tiers->load(Tier::host);
     scheduled_.emplace(scheduled_settings(*method.verifier(), *prompt.model->tiers, settings.device_bytes));
   }
@@ -137,7 +137,7 @@ class Batch {
   BatchRun run_;
   std::optional<ScheduledDecoding> scheduled_;
   int64_t each_ = 0;  // bytes of a request
-  int64_t full_ = 0;  // of its full cache, where that is parked
+  int64_t full_ = 0;  // of its full cache, where that is offloaded
 };
 
 }  // namespace

@@ -53,7 +53,7 @@ bool ScheduledDecoding::fits(int64_t full_bytes, int64_t resident_bytes) const {
 }
 
 void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes) {
-  KVARENA_ASSERT(session.parked() != nullptr, "only sessions with parked caches are scheduled");
+  KVARENA_ASSERT(session.offloaded() != nullptr, "only sessions with parked caches are scheduled");
   if (!fits(full_bytes, resident_bytes)) {
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes of a full cache and {} of what is drafted on, beside {} of other requests",
@@ -77,7 +77,7 @@ void ScheduledDecoding::drop(const VerifySession& session) {
 
 int64_t ScheduledDecoding::full_bytes_held() const {
   int64_t bytes = 0;
-  for (const auto& [id, member] : members_) bytes += member.session->parked()->device_bytes();
+  for (const auto& [id, member] : members_) bytes += member.session->offloaded()->device_bytes();
   return bytes;
 }
 
@@ -99,8 +99,8 @@ void ScheduledDecoding::reload() {
     if (full_bytes_held() + resident_bytes() + member.full_bytes > settings_.device_bytes) return;
     wanted_.pop_front();
     coming_.push_back(id);
-    member.session->parked()->begin_reload();
-    const std::chrono::duration<double> takes(static_cast<double>(member.session->parked()->parked_bytes()) /
+    member.session->offloaded()->begin_reload();
+    const std::chrono::duration<double> takes(static_cast<double>(member.session->offloaded()->parked_bytes()) /
                                               settings_.link_bytes_per_s);
     link_free_ = std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
     member.arrival = link_free_;
@@ -112,7 +112,7 @@ bool ScheduledDecoding::arrives_in_time(int64_t request) const {
   if (std::ranges::find(wanted_, request) != wanted_.end()) return false;
   const Member& member = members_.at(request);
   const std::chrono::duration<double> left = member.arrival - Clock::now();
-  return left.count() <= iteration_seconds_ || member.session->parked()->arrived();
+  return left.count() <= iteration_seconds_ || member.session->offloaded()->arrived();
 }
 
 std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
@@ -136,7 +136,7 @@ std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
 
 void ScheduledDecoding::wait_for_reload() {
   for (const int64_t id : coming_) {
-    ParkedCache& cache = *members_.at(id).session->parked();
+    OffloadedCache& cache = *members_.at(id).session->offloaded();
     if (cache.arrived()) continue;
     idle_ = 0;
     try {

@@ -26,7 +26,7 @@ struct ScheduledSettings {
 [[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers,
                                                    int64_t device_bytes);
 
-/// Sessions with parked caches (SessionOptions::park), of one verifier. The caller runs the passes: next(), a forward
+/// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(), a forward
 /// pass over what it returns, advance(). Full caches never take more of the device than resident ones leave, whatever
 /// the schedule expects: a reload waits for its room.
 class ScheduledDecoding final : private cost_model::ReloadLink {

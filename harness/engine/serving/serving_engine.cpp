@@ -24,7 +24,7 @@ class ServingEngine::GuardedHooks final : public AttentionHooks {
  public:
   explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
 
-  [[nodiscard]] HookReach reach() const override { return hooks_->reach(); }
+  [[nodiscard]] HookAccess reach() const override { return hooks_->reach(); }
   void complete(KvCache& cache) override {
     guard([&] { hooks_->complete(cache); });
   }
@@ -102,7 +102,7 @@ void ServingEngine::make_schedule() {
     if (!has_schedule(*request.method)) continue;
     KVARENA_ASSERT(scheduled == nullptr || scheduled == request.method, "one schedule for one method");
     scheduled = request.method;
-    request.options.park = Tier::host;
+    request.options.offload_tier = Tier::host;
   }
   if (scheduled == nullptr) return;
   schedule_.emplace(scheduled_settings(*scheduled->verifier(), *facts_->tiers, reload_bytes_));
@@ -136,11 +136,11 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
   const auto n = static_cast<int64_t>(request.prompt.size());
   const ModelConfig& config = model_->config();
   if (n == 0) return describe({.place = "prompt", .found = "no tokens", .expected = "at least one"});
-  const auto stranger =
+  const auto invalid_token =
       std::ranges::find_if(request.prompt, [&](int32_t id) { return id < 0 || id >= config.vocab_size; });
-  if (stranger != request.prompt.end()) {
-    return describe({.place = fmt::format("prompt, token {}", stranger - request.prompt.begin()),
-                     .found = fmt::format("id {}", *stranger),
+  if (invalid_token != request.prompt.end()) {
+    return describe({.place = fmt::format("prompt, token {}", invalid_token - request.prompt.begin()),
+                     .found = fmt::format("id {}", *invalid_token),
                      .expected = fmt::format("an id of the vocabulary, 0 to {}", config.vocab_size - 1)});
   }
   const int64_t full = full_bytes(n + answer_limit(request));
@@ -173,8 +173,8 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   const State& state = *it->second;
   // What comes back for a verification lies in room of its own.
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
-  const ParkedCache* parked = verifying == nullptr ? nullptr : verifying->parked();
-  const int64_t elsewhere = parked == nullptr ? 0 : parked->device_bytes();
+  const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
+  const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();
   return (state.prompt ? state.prompt->bytes() : 0) + (state.session ? state.session->held_bytes() : 0) - elsewhere;
 }
 

@@ -83,8 +83,8 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
   KvCache cache = prompt.cache.clone();
   std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
   // What the last queries attended to in a prompt that a device has read is computed there.
-  const bool asks = cache.twin != nullptr && method.needs().window > 0;
-  const std::unique_ptr<CacheLookup> lookup = asks ? cache.twin->look_up(cache) : nullptr;
+  const bool asks = cache.mirror != nullptr && method.needs().window > 0;
+  const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
   method.compress_all(contexts, prompt.observations);
   return cache;
 }

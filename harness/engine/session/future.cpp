@@ -10,7 +10,7 @@ namespace {
 class FutureObserver final : public AttentionHooks {
  public:
   explicit FutureObserver(Prefill& prompt) : prompt_(&prompt) {}
-  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
     const auto n = static_cast<int64_t>(prompt_->tokens.size());

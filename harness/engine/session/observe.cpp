@@ -25,10 +25,10 @@ PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_
   }
 }
 
-HookReach PromptObserver::reach() const {
+HookAccess PromptObserver::reach() const {
   const bool reads = needs_.prompt_attention || !needs_.statistics.empty();
   const bool looks = needs_.window > 0 || needs_.hidden || !needs_.query_moments.empty() || !needs_.taps.empty();
-  return reads || looks ? HookReach::rows : HookReach::nothing;
+  return reads || looks ? HookAccess::rows : HookAccess::nothing;
 }
 
 std::vector<LayerObservations> PromptObserver::take() {
@@ -63,7 +63,7 @@ kernels::AttentionReader* PromptObserver::reader(int64_t layer, const LayerCache
   return this;
 }
 
-void PromptObserver::read(const kernels::AttentionRows& rows) {
+void PromptObserver::read(const kernels::ProbabilityRows& rows) {
   const auto start = std::chrono::steady_clock::now();
   LayerObservations& seen = seen_[layer_];
   if (needs_.prompt_attention) {
@@ -84,7 +84,7 @@ std::vector<kernels::QuerySum> PromptObserver::only_sums() {
   if (needs_.prompt_attention)
     sums.push_back({.what = kernels::ProbabilitySum{}, .data = seen.prompt_attention.data(), .stride = prompt_tokens_});
   for (size_t i = 0; i < needs_.statistics.size(); ++i) {
-    const std::optional<kernels::SumOfQueries> what = needs_.statistics[i]->in_words(layer_, prompt_tokens_);
+    const std::optional<kernels::SumOfQueries> what = needs_.statistics[i]->device_ops(layer_, prompt_tokens_);
     if (!what) return {};
     sums.push_back({.what = *what, .data = seen.statistics[i].sums.data(), .stride = prompt_tokens_});
   }
@@ -123,15 +123,15 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
           .request = cache_};
 }
 
-HookReach MethodHooks::reach() const { return method_->reach(); }
+HookAccess MethodHooks::reach() const { return method_->reach(); }
 
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   cache_ = &cache;
   RequestContext request{.cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_};
   if (!failure_.empty()) return;
   try {
-    method_->read_tokens(request, tokens);
-    method_->before_layers(request, static_cast<int64_t>(tokens.size()));
+    method_->on_tokens(request, tokens);
+    method_->begin_step(request, static_cast<int64_t>(tokens.size()));
   } catch (const UserError& error) {
     failure_ = error.what();
   }

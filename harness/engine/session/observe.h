@@ -17,7 +17,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
  public:
   PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
 
-  [[nodiscard]] HookReach reach() const override;
+  [[nodiscard]] HookAccess reach() const override;
   [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
                                                  const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
@@ -29,7 +29,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }
 
  private:
-  void read(const kernels::AttentionRows& rows) override;
+  void read(const kernels::ProbabilityRows& rows) override;
   [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override;
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
   void observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
@@ -61,7 +61,7 @@ class MethodHooks : public AttentionHooks {
         model_(model),
         wants_hidden_(method.needs().step_hidden) {}
 
-  [[nodiscard]] HookReach reach() const override;
+  [[nodiscard]] HookAccess reach() const override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;

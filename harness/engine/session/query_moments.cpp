@@ -31,7 +31,7 @@ void BackRotation::tabulate(int64_t position, int64_t count) {
   count_ = count;
 }
 
-std::vector<float> BackRotation::turned_back(const LayerShape& shape, const LayerQueries& queries, int64_t first) {
+std::vector<float> BackRotation::unrotated(const LayerShape& shape, const LayerQueries& queries, int64_t first) {
   tabulate(queries.position, queries.q_len);
   const auto half = static_cast<int64_t>(rotation_.inverse.size());
   const int64_t row = shape.q_heads * shape.head_dim;
@@ -55,7 +55,7 @@ std::vector<float> BackRotation::turned_back(const LayerShape& shape, const Laye
 
 void add_moments(QueryMoments& moments, const LayerShape& shape, BackRotation& rotation, const LayerQueries& queries) {
   const int64_t first = std::clamp<int64_t>(moments.left_out - queries.position, 0, queries.q_len);
-  std::vector<float> rows = rotation.turned_back(shape, queries, first);
+  std::vector<float> rows = rotation.unrotated(shape, queries, first);
   const at::Tensor q = at::from_blob(rows.data(), {queries.q_len - first, shape.q_heads, shape.head_dim}, at::kFloat)
                            .transpose(0, 1)
                            .to(at::kDouble, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous);

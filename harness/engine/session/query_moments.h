@@ -15,7 +15,7 @@ class BackRotation {
   explicit BackRotation(Rotation rotation) : rotation_(std::move(rotation)) {}
 
   /// Queries first .. q_len-1, [rows, q_heads, head_dim].
-  [[nodiscard]] std::vector<float> turned_back(const LayerShape& shape, const LayerQueries& queries, int64_t first);
+  [[nodiscard]] std::vector<float> unrotated(const LayerShape& shape, const LayerQueries& queries, int64_t first);
 
  private:
   void tabulate(int64_t position, int64_t count);

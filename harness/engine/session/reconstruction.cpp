@@ -63,7 +63,7 @@ class ReconstructionObserver final : public AttentionHooks {
       : model_(&model), scores_(std::move(scores)), n_(prompt_tokens) {}
 
   void watch(const Chunk& chunk) { chunk_ = &chunk; }
-  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
   [[nodiscard]] bool wants_hidden() const override { return scores_[0]->of.output_norm; }
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* /*lse*/) override {

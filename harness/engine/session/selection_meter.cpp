@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "harness/cache/indexed_segment.h"
-#include "harness/cache/replaced_view.h"
+#include "harness/cache/overlay_view.h"
 
 namespace kvarena {
 namespace {
@@ -72,7 +72,7 @@ SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, int64_t 
   Lists lists;
   if (cache.view == nullptr && cache.entries(0) == all) return lists;
   const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
-  const auto* replaced = dynamic_cast<const ReplacedView*>(cache.view.get());
+  const auto* replaced = dynamic_cast<const OverlayView*>(cache.view.get());
   for (int64_t head = 0; head < shape.q_heads; ++head) {
     const int64_t kv_head = head / shape.group();
     lists.push_back(view != nullptr         ? listed(shape, *view, head)
@@ -162,7 +162,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
   }
   step_.hit_rate += hit;
   layer_sums_[layer] += hit;
-  const bool all = lists.empty() || dynamic_cast<const ReplacedView*>(cache.view.get()) != nullptr;
+  const bool all = lists.empty() || dynamic_cast<const OverlayView*>(cache.view.get()) != nullptr;
   step_.attended += all ? static_cast<double>(full_[layer]->entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
   // Entries that were dropped are not there to be loaded: only a view selects.
   if (cache.view == nullptr) lists.clear();

@@ -22,7 +22,7 @@ struct SelectionStep {
 /// so far, dropped ones included: the meter keeps the full keys beside the method's cache. Costs the memory of the full
 /// cache twice over its keys, and one more attention a step.
 ///
-/// Where exact entries take the place of packed ones (ReplacedView), attended are those that are seen exactly.
+/// Where exact entries take the place of packed ones (OverlayView), attended are those that are seen exactly.
 ///
 /// Overlap and bytes are of the entries of a kv head that any of its query heads attends to, in layers that select.
 /// Overlap: of those that were there a step before, the share that was attended then too, mean over heads. Bytes: keys
@@ -39,7 +39,7 @@ class SelectionMeter final : public AttentionHooks {
   /// position `before` on.
   void follow(const KvCache& full, int64_t before, int64_t count);
 
-  [[nodiscard]] HookReach reach() const override { return std::max(HookReach::rows, method_->reach()); }
+  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, method_->reach()); }
   void complete(KvCache& cache) override { method_->complete(cache); }
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override { method_->before_pass(cache, tokens); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;

@@ -87,7 +87,7 @@ struct SessionOptions {
   /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
   const Tokenizer* tokenizer = nullptr;
   /// Of a verifier with a drafter(): where its full cache lies between verifications (verify_session.h).
-  std::optional<Tier> park;
+  std::optional<Tier> offload_tier;
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
   /// the session.
   SelectionMeter* meter = nullptr;

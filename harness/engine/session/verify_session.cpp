@@ -32,7 +32,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())),
       sampler_(verifier.draft_sampling(), emitter_.sampling()) {
-  const std::optional<Tier> tier = emitter_.options().park;
+  const std::optional<Tier> tier = emitter_.options().offload_tier;
   KVARENA_ASSERT(!tier || !verifier.drafter().empty(), "a cache is parked while another one drafts");
   const auto start = std::chrono::steady_clock::now();
   source_ = make_draft_source(
@@ -40,8 +40,8 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       {.full = &full_, .activity = &activity, .meter = meter_, .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (tier) {
-    parked_.emplace(full_, model_facts_->tiers, *tier);
-    reload_.emplace(*parked_);
+    offloaded_.emplace(full_, model_facts_->tiers, *tier);
+    reload_.emplace(*offloaded_);
   }
   resident_bytes = full_bytes() + source_->resident_bytes();
   note_round();
@@ -96,7 +96,7 @@ void VerifySession::stop_drafting() {
 /// Tokens of a round.
 int64_t VerifySession::draft_limit() const {
   if (verifier_ == nullptr) return 0;
-  if (parked_) return std::numeric_limits<int64_t>::max();
+  if (offloaded_) return std::numeric_limits<int64_t>::max();
   return absent_ ? verifier_->draft_length() : verifier_->draft_room(full_.layers.front().tail().entries(0));
 }
 
@@ -108,7 +108,7 @@ void VerifySession::begin_round() {
   source_->begin({.history = history_,
                   .limit = std::max<int64_t>(0, limit),
                   .room = room,
-                  .passes = parked_ ? std::numeric_limits<int64_t>::max() : length});
+                  .passes = offloaded_ ? std::numeric_limits<int64_t>::max() : length});
 }
 
 SequencePass VerifySession::next_pass() {
@@ -181,18 +181,18 @@ void VerifySession::verify(std::span<const float> logits) {
   std::vector<int32_t> kept;
   for (const int32_t row : rows) kept.push_back(fed_[row]);
   source_->commit({.full = full_, .before = before, .tokens = kept, .rows = rows});
-  if (parked_) park(before);
+  if (offloaded_) offload(before);
 }
 
 void VerifySession::note_round() {
   note_bytes(*this, full_, source_->held_bytes());
-  if (parked_) tier_bytes.back().host += parked_->parked_bytes();
+  if (offloaded_) tier_bytes.back().host += offloaded_->parked_bytes();
 }
 
-void VerifySession::park(int64_t before) {
-  parked_->park(before, activity.traffic);
+void VerifySession::offload(int64_t before) {
+  offloaded_->offload(before, activity.traffic);
   note_traffic(*this, traffic_so_far_);
-  peak_host_bytes = parked_->peak_parked_bytes();
+  peak_host_bytes = offloaded_->peak_parked_bytes();
 }
 
 /// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.

@@ -5,7 +5,7 @@
 
 #include "harness/engine/draft/draft_source.h"
 #include "harness/engine/session/emitter.h"
-#include "harness/engine/session/parked_cache.h"
+#include "harness/engine/session/offloaded_cache.h"
 #include "harness/engine/session/session.h"
 
 namespace kvarena {
@@ -15,7 +15,7 @@ namespace kvarena {
 /// position. With rejection sampling they have that distribution. Where the verifier names another cache to verify on,
 /// plain decoding on that cache takes the place of full KV.
 ///
-/// With SessionOptions::park its full cache lies behind the device, and others end its rounds: passes draft, as long as
+/// With SessionOptions::offload_tier its full cache lies behind the device, and others end its rounds: passes draft, as long as
 /// can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
 ///
 /// A prompt whose cache lies in a store begins without it: all of it but the last token comes by take_full(), also
@@ -33,8 +33,8 @@ class VerifySession final : public Session {
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return full_bytes() + source_->held_bytes(); }
 
-  /// Null unless its full cache is parked.
-  [[nodiscard]] ParkedCache* parked() { return parked_ ? &*parked_ : nullptr; }
+  /// Null unless its full cache is offloaded.
+  [[nodiscard]] OffloadedCache* offloaded() { return offloaded_ ? &*offloaded_ : nullptr; }
   [[nodiscard]] bool can_draft() const { return !finished() && source_->wants_pass(); }
   void end_drafting() { source_->end_drafting(); }
 
@@ -53,10 +53,10 @@ class VerifySession final : public Session {
   [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
   void keep_rows(int64_t before, std::span<const int32_t> rows);
   void settle();
-  void park(int64_t before);
+  void offload(int64_t before);
   void note_round();
   [[nodiscard]] int64_t draft_limit() const;
-  [[nodiscard]] int64_t full_bytes() const { return parked_ ? parked_->device_bytes() : full_.bytes(); }
+  [[nodiscard]] int64_t full_bytes() const { return offloaded_ ? offloaded_->device_bytes() : full_.bytes(); }
 
   Transformer* model_;
   const Verifier* verifier_;                       // null: nothing is drafted
@@ -69,7 +69,7 @@ class VerifySession final : public Session {
   Emitter emitter_;
   DraftSampler sampler_;
   std::unique_ptr<DraftSource> source_;
-  std::optional<ParkedCache> parked_;  // whose device side full_ is
+  std::optional<OffloadedCache> offloaded_;  // whose device side full_ is
   std::optional<ReloadHooks> reload_;
   Traffic traffic_so_far_;
   std::vector<int32_t> fed_;   // tokens of the verification under way

@@ -86,7 +86,7 @@ void ContextLibrary::add(const std::string& key, std::vector<int32_t> tokens, do
       std::move(profile));
 }
 
-Recalled ContextLibrary::recall(const std::string& key) {
+LoadedCache ContextLibrary::load(const std::string& key) {
   Context& context = contexts_.at(key);
   const auto start = Clock::now();
   if (const auto fetched = store_.get(key)) {
@@ -113,7 +113,7 @@ Recalled ContextLibrary::recall(const std::string& key) {
 void ContextLibrary::used(const std::string& key, double now) {
   if (store_.lookup(key)) return store_.use(key, now);
   Context& context = contexts_.at(key);
-  if (context.prompt) put(key, context, now);  // otherwise it was lost after recall(): the next one computes it
+  if (context.prompt) put(key, context, now);  // otherwise it was lost after load(): the next one computes it
 }
 
 void ContextLibrary::reprofile(const std::string& key, std::vector<Form> profile) {

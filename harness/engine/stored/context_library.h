@@ -29,7 +29,7 @@ struct LibraryPlace {
 };
 
 /// A context's cache, ready for the tokens that follow.
-struct Recalled {
+struct LoadedCache {
   KvCache cache;
   std::optional<Tier> tier;  // where it lay; nothing when it was computed anew
   storage::Form form;      // that it lay in; when it was computed anew, the uncompressed one
@@ -57,8 +57,8 @@ class ContextLibrary {
 
   /// The cache of a context that was added. Whatever the store has lost is computed anew and is stored again by the
   /// next used().
-  [[nodiscard]] Recalled recall(const std::string& key);
-  /// A recalled context was used at `now`, on a clock that only goes forward: contexts move as the policy wants.
+  [[nodiscard]] LoadedCache load(const std::string& key);
+  /// A loaded context was used at `now`, on a clock that only goes forward: contexts move as the policy wants.
   void used(const std::string& key, double now);
   /// Another profile of a context, and all contexts placed anew where the policy does that.
   void reprofile(const std::string& key, std::vector<storage::Form> profile);

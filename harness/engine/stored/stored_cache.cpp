@@ -173,7 +173,7 @@ void get_stream(Reader& from, KvCache& cache, const ModelFacts& facts, const Str
 /// What a method leaves must be entries and nothing else.
 void require_entries(const KvCache& cache) {
   const auto plain = [](const LayerCache& layer) {
-    return layer.segments().size() == 1 && layer.index == nullptr && layer.tail().remembered_width() == 0;
+    return layer.segments().size() == 1 && layer.index == nullptr && layer.tail().score_width() == 0;
   };
   if (cache.index == nullptr && std::ranges::all_of(cache.layers, plain)) return;
   fail({.place = "stored cache",

@@ -12,21 +12,21 @@ namespace kvarena::experiment {
 namespace {
 
 using experiment::PlannedCell;
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using nlohmann::json;
 
-json judge(Bench& bench, const json& request) {
+json evaluate(Bench& bench, const json& request) {
   const ReceivedTask task = read_task(request, *bench.config);
   std::vector<const PlannedCell*> cells;
   for (const PlannedCell& cell : task.cells) cells.push_back(&cell);
-  const std::vector<Verdict> verdicts = bench.judge->judge({.model = *task.model,
+  const std::vector<SampleOutcome> outcomes = bench.evaluator->evaluate({.model = *task.model,
                                                             .workload = *task.workload,
                                                             .kind = task.kind,
                                                             .sample_id = task.sample_id,
                                                             .sample_index = task.sample_index,
                                                             .cells = cells});
   json list = json::array();
-  for (const Verdict& verdict : verdicts) list.push_back(verdict_json(verdict));
+  for (const SampleOutcome& outcome : outcomes) list.push_back(outcome_json(outcome));
   return list;
 }
 
@@ -42,12 +42,12 @@ void serve(int channel, const std::function<Bench(const json& setup)>& open) {
       if (ask == "start") {
         bench = open(request->at("setup"));
       } else if (ask == "begin_model") {
-        bench.judge->begin_model(model_labelled(request->at("model"), *bench.config), bench.config->engine);
+        bench.evaluator->begin_model(model_labelled(request->at("model"), *bench.config), bench.config->engine);
       } else {
-        answer = judge(bench, request->at("task"));
+        answer = evaluate(bench, request->at("task"));
       }
     });
-    if (const std::string reason = bench.judge ? bench.judge->lost() : ""; !reason.empty()) {
+    if (const std::string reason = bench.evaluator ? bench.evaluator->lost() : ""; !reason.empty()) {
       (void)send(channel, {{"lost", reason}});
       return;
     }

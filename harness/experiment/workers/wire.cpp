@@ -15,7 +15,7 @@ using experiment::ComponentEntry;
 using experiment::ExperimentConfig;
 using experiment::ModelEntry;
 using experiment::PlannedCell;
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using nlohmann::json;
 
 template <typename Entry>
@@ -156,7 +156,7 @@ const ModelEntry& model_labelled(const std::string& label, const ExperimentConfi
   return labelled(config.models, label, "model");
 }
 
-json task_json(const experiment::JudgeTask& task, std::span<const PlannedCell* const> cells) {
+json task_json(const experiment::EvalTask& task, std::span<const PlannedCell* const> cells) {
   json list = json::array();
   for (const PlannedCell* cell : cells) list.push_back(cell_json(*cell));
   return {{"model", task.model.label},   {"workload", task.workload.label},   {"kind", results::name(task.kind)},
@@ -174,9 +174,9 @@ ReceivedTask read_task(const json& task, const ExperimentConfig& config) {
   return received;
 }
 
-json verdict_json(const Verdict& verdict) {
-  if (!verdict.failure.empty()) return {{"failure", verdict.failure}};
-  const results::SampleResult& result = verdict.result;
+json outcome_json(const SampleOutcome& outcome) {
+  if (!outcome.failure.empty()) return {{"failure", outcome.failure}};
+  const results::SampleResult& result = outcome.result;
   return {{"prompt_sha256", result.prompt_sha256},
           {"prompt_tokens", result.prompt_tokens},
           {"truncated_tokens", result.truncated_tokens},
@@ -193,13 +193,13 @@ json verdict_json(const Verdict& verdict) {
           {"peak_bytes", result.peak_bytes}};
 }
 
-Verdict read_verdict(const json& value) {
-  Verdict verdict;
+SampleOutcome read_verdict(const json& value) {
+  SampleOutcome outcome;
   if (value.contains("failure")) {
-    value.at("failure").get_to(verdict.failure);
-    return verdict;
+    value.at("failure").get_to(outcome.failure);
+    return outcome;
   }
-  results::SampleResult& result = verdict.result;
+  results::SampleResult& result = outcome.result;
   value.at("prompt_sha256").get_to(result.prompt_sha256);
   result.prompt_tokens = count_of(value.at("prompt_tokens"));
   result.truncated_tokens = count_of(value.at("truncated_tokens"));
@@ -214,7 +214,7 @@ Verdict read_verdict(const json& value) {
   result.series = read_list(value.at("series"), read_series);
   result.events = read_list(value.at("events"), read_event);
   for (const auto& [tier, bytes] : value.at("peak_bytes").items()) result.peak_bytes[tier] = count_of(bytes);
-  return verdict;
+  return outcome;
 }
 
 }  // namespace kvarena::experiment

@@ -3,7 +3,7 @@
 //
 //   {"ask": "start", "setup": ...}                    -> {"ok": null}
 //   {"ask": "begin_model", "model": label}            -> {"ok": null}
-//   {"ask": "judge", "task": ...}                     -> {"ok": [verdict, ...]}
+//   {"ask": "evaluate", "task": ...}                     -> {"ok": [outcome, ...]}
 //   anything that throws                              -> {"error": message}
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 
 namespace kvarena::experiment {
 
-[[nodiscard]] nlohmann::json task_json(const experiment::JudgeTask& task,
+[[nodiscard]] nlohmann::json task_json(const experiment::EvalTask& task,
                                        std::span<const experiment::PlannedCell* const> cells);
 
 /// A task as it arrives in a worker, with what it points to: entries of the worker's own config.
@@ -30,9 +30,9 @@ struct ReceivedTask {
 /// Throws UserError when `config` lacks what the task names.
 [[nodiscard]] ReceivedTask read_task(const nlohmann::json& task, const experiment::ExperimentConfig& config);
 
-[[nodiscard]] nlohmann::json verdict_json(const experiment::Verdict& verdict);
-/// Throws nlohmann's exceptions when `value` is no verdict.
-[[nodiscard]] experiment::Verdict read_verdict(const nlohmann::json& value);
+[[nodiscard]] nlohmann::json outcome_json(const experiment::SampleOutcome& outcome);
+/// Throws nlohmann's exceptions when `value` is no outcome.
+[[nodiscard]] experiment::SampleOutcome read_verdict(const nlohmann::json& value);
 
 /// The model with this label. Throws UserError when there is none.
 [[nodiscard]] const experiment::ModelEntry& model_labelled(const std::string& label,

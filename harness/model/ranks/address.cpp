@@ -3,13 +3,13 @@
 #include <charconv>
 
 #include "harness/core/error.h"
-#include "harness/model/ranks/meeting.h"
+#include "harness/model/ranks/rendezvous.h"
 
 namespace kvarena {
 
-MeetingPlace parse_address(const std::string& text, const std::string& place) {
+RendezvousAddress parse_address(const std::string& text, const std::string& place) {
   const size_t colon = text.rfind(':');
-  MeetingPlace parsed;
+  RendezvousAddress parsed;
   if (colon != std::string::npos) {
     parsed.host = text.substr(0, colon);
     if (parsed.host.starts_with('[') && parsed.host.ends_with(']')) {

@@ -26,7 +26,7 @@ class Transfer {
 };
 
 /// How long a message may be waited for.
-enum class Patience {
+enum class WaitLimit {
   answer,  // the other rank is at work on it: the channel's limit
   idle,    // it comes when there is something to do
 };
@@ -45,7 +45,7 @@ class RankChannel {
   /// Both begin and return; `data` must stay until the transfer was waited for, or is destroyed.
   [[nodiscard]] virtual std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) = 0;
   [[nodiscard]] virtual std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data,
-                                                          Patience patience = Patience::answer) = 0;
+                                                          WaitLimit wait_limit = WaitLimit::answer) = 0;
 };
 
 }  // namespace kvarena

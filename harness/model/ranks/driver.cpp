@@ -106,7 +106,7 @@ void RankDriver::order(const Order& order, const Input& input) {
   }
 }
 
-void RankDriver::order_meeting() { order({.work = Order::Work::meet_devices}, nullptr); }
+void RankDriver::order_rendezvous() { order({.work = Order::Work::connect_devices}, nullptr); }
 
 void RankDriver::order_tasks(std::span<const DeviceTask> tasks) {
   order({.work = Order::Work::device_products, .rows = std::ssize(tasks)},

@@ -42,7 +42,7 @@ class RankDriver {
   /// Runs `work` with the ranks to itself; what it throws is what every later call says.
   void alone(const std::function<void()>& work);
   /// In such work: has the devices of all ranks meet, ...
-  void order_meeting();
+  void order_rendezvous();
   /// ... or compute these, one after the other.
   void order_tasks(std::span<const DeviceTask> tasks);
   [[nodiscard]] RankChannel& channel() { return *channel_; }

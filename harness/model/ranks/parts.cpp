@@ -49,7 +49,7 @@ int64_t input_floats(std::span<const Part> parts, const Order& order, const Shar
     case Order::Work::read: return order.rows;
     case Order::Work::device_products: return order.rows * kTaskFloats;
     case Order::Work::stop:
-    case Order::Work::meet_devices: return 0;
+    case Order::Work::connect_devices: return 0;
   }
   return 0;
 }

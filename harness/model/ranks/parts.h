@@ -24,7 +24,7 @@ using Part = std::variant<Projection*, HeadProjections*, DenseFeedForward*>;
 /// numbers of stored rows, for `device_products` so many DeviceTasks. An answer is [rows, outputs of the rank]; of rows
 /// that are read, those that it holds.
 struct Order {
-  enum class Work : int64_t { stop, product, read, meet_devices, device_products };
+  enum class Work : int64_t { stop, product, read, connect_devices, device_products };
   Work work = Work::stop;
   int64_t part = 0;
   int64_t rows = 0;

@@ -25,11 +25,11 @@ class RankServer {
   void run() {
     const std::span<float> message = floats(message_, order_floats_);
     while (true) {
-      channel_->receive(0, message, Patience::idle)->wait();
+      channel_->receive(0, message, WaitLimit::idle)->wait();
       const auto order = read_head<Order>(message);
       if (order.work == Order::Work::stop) return;
       const std::span<float> input = take(input_floats(parts_, order, share_), message.subspan(kOrderHead));
-      if (order.work == Order::Work::meet_devices || order.work == Order::Work::device_products) {
+      if (order.work == Order::Work::connect_devices || order.work == Order::Work::device_products) {
         on_device(order, input);
       } else {
         on_processor(order, input);
@@ -48,7 +48,7 @@ class RankServer {
 
   void on_device(const Order& order, std::span<const float> input) {
     KVARENA_ASSERT(device_ != nullptr, "the driver has a device, and this rank has none");
-    if (order.work == Order::Work::meet_devices) return device_->meet(*channel_);
+    if (order.work == Order::Work::connect_devices) return device_->meet(*channel_);
     std::vector<DeviceTask> tasks(static_cast<size_t>(order.rows));
     std::memcpy(static_cast<void*>(tasks.data()), input.data(), input.size_bytes());
     for (const DeviceTask& task : tasks) device_->compute(task.part, task.rows);

@@ -10,7 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/model/open_model.h"
-#include "harness/model/ranks/meeting.h"
+#include "harness/model/ranks/rendezvous.h"
 #include "harness/model/ranks/rank_processes.h"
 
 namespace kvarena {
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModelKey = "model";
 /// For the driver's own work before it listens, and for Slurm to start ranks before it.
-constexpr std::chrono::seconds kPatience{600};
+constexpr std::chrono::seconds kWaitLimit{600};
 
 /// A folder that others cannot look into, with the file where ranks meet.
 class PrivateFolder {
@@ -47,30 +47,30 @@ class PrivateFolder {
 class OwnedRanks final : public RankChannel {
  public:
   explicit OwnedRanks(const SplitModel& model) {
-    meeting_ = std::make_shared<Meeting>(MeetingPlace{.file = folder_.file()}, Share{.rank = 0, .ranks = model.ranks},
-                                         kPatience);
+    rendezvous_ = std::make_shared<Rendezvous>(RendezvousAddress{.file = folder_.file()}, Share{.rank = 0, .ranks = model.ranks},
+                                         kWaitLimit);
     processes_ = std::make_unique<RankProcesses>(
         std::vector<std::string>{model.program, "local-rank", "--meet", folder_.file().string()}, model.ranks);
     channel_ =
-        group_channel(meeting_, {.lost = [this](std::chrono::milliseconds wait) { return processes_->lost(wait); }});
+        group_channel(rendezvous_, {.lost = [this](std::chrono::milliseconds wait) { return processes_->lost(wait); }});
   }
   /// Closed first, so that ranks see that there is nobody left to serve.
   ~OwnedRanks() override { channel_.reset(); }
 
-  [[nodiscard]] Meeting& meeting() { return *meeting_; }
+  [[nodiscard]] Rendezvous& rendezvous() { return *rendezvous_; }
   [[nodiscard]] Share share() const override { return channel_->share(); }
   void meet() override { channel_->meet(); }
   [[nodiscard]] std::string lost() override { return channel_->lost(); }
   [[nodiscard]] std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) override {
     return channel_->send(to, data);
   }
-  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, Patience patience) override {
-    return channel_->receive(from, data, patience);
+  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, WaitLimit wait_limit) override {
+    return channel_->receive(from, data, wait_limit);
   }
 
  private:
   PrivateFolder folder_;
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<RankProcesses> processes_;
   std::unique_ptr<RankChannel> channel_;
 };
@@ -119,28 +119,28 @@ std::unique_ptr<RankChannel> gather_ranks(const SplitModel& model) {
   if (model.ranks == 1) return nullptr;
   if (model.listen.empty()) {
     auto ranks = std::make_unique<OwnedRanks>(model);
-    ranks->meeting().say(kModelKey, description(model));
+    ranks->rendezvous().say(kModelKey, description(model));
     return ranks;
   }
-  const auto meeting = std::make_shared<Meeting>(parse_address(model.listen, "ranks_at"),
-                                                 Share{.rank = 0, .ranks = model.ranks}, kPatience);
-  meeting->say(kModelKey, description(model));
-  return group_channel(meeting, {});
+  const auto rendezvous = std::make_shared<Rendezvous>(parse_address(model.listen, "ranks_at"),
+                                                 Share{.rank = 0, .ranks = model.ranks}, kWaitLimit);
+  rendezvous->say(kModelKey, description(model));
+  return group_channel(rendezvous, {});
 }
 
 void run_rank(const RankOptions& options) {
   check(options);
-  const MeetingPlace place =
-      options.join.empty() ? MeetingPlace{.file = options.meet} : parse_address(options.join, "--join");
-  const auto meeting = std::make_shared<Meeting>(place, options.share, kPatience);
+  const RendezvousAddress place =
+      options.join.empty() ? RendezvousAddress{.file = options.meet} : parse_address(options.join, "--join");
+  const auto rendezvous = std::make_shared<Rendezvous>(place, options.share, kWaitLimit);
   try {
-    const json model = json::parse(meeting->wait_for(kModelKey));
+    const json model = json::parse(rendezvous->wait_for(kModelKey));
     const auto asked =
         options.threads == 0 && options.join.empty() ? model.at("threads").get<int64_t>() : options.threads;
     if (asked > 0) omp_set_num_threads(static_cast<int>(asked));
     const OpenedModel opened = open_model(checkpoint_of(options, model));
     const kernels::DType dtype = dtype_named(model.at("weights"));
-    const auto channel = group_channel(meeting, {});
+    const auto channel = group_channel(rendezvous, {});
     std::unique_ptr<RankDevice> device;
     if (model.at("devices").get<bool>()) {
       device = options.open_device(opened.config, *opened.checkpoint, dtype, options.share);
@@ -149,7 +149,7 @@ void run_rank(const RankOptions& options) {
   } catch (const std::exception& error) {
     const std::string reason = error.what();
     try {
-      say_failure(*meeting, reason);
+      set_failure(*rendezvous, reason);
     } catch (const UserError&) {
       // The driver is gone too: nobody is left to be told.
     }

@@ -28,7 +28,7 @@ struct GgufTokens {
   std::vector<int64_t> types;  // all normal where the file does not say
 };
 
-GgufTokens read_tokens(const GgufFile& file) {
+GgufTokens on_tokens(const GgufFile& file) {
   GgufTokens tokens{.texts = file.find_strings("tokenizer.ggml.tokens"),
                     .types = file.find_ints("tokenizer.ggml.token_type")};
   if (tokens.texts.empty() || tokens.texts.size() > INT32_MAX) {
@@ -170,7 +170,7 @@ void make_sentencepiece(const GgufFile& file, const GgufTokens& tokens, Tokenize
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_gguf_tokenizer(const GgufFile& file) {
-  const GgufTokens tokens = read_tokens(file);
+  const GgufTokens tokens = on_tokens(file);
   TokenizerParts parts;
   parts.added = added_tokens(tokens);
   parts.special = read_special_ids(file, tokens.texts.size());

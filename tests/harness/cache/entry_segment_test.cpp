@@ -100,13 +100,13 @@ TEST(EntrySegment, KeepsTheListedEntriesOfEachHead) {
   auto ledger = std::make_shared<MemoryLedger>();
   const Tokens tokens(40);
   EntrySegment segment = filled(tokens, ledger);
-  segment.remember(1);
-  segment.remembered(0)[17] = 3.0F;
+  segment.reserve_scores(1);
+  segment.entry_scores(0)[17] = 3.0F;
   segment.keep(std::vector<std::vector<int32_t>>{{3, 17, 39}, {0, 1, 20, 21, 38}});
   EXPECT_EQ(segment.form(), StorageForm::ragged);
   EXPECT_EQ(segment.positions(0), (std::vector<int32_t>{3, 17, 39}));
   EXPECT_EQ(segment.positions(1), (std::vector<int32_t>{0, 1, 20, 21, 38}));
-  EXPECT_EQ(segment.remembered(0)[1], 3.0F);
+  EXPECT_EQ(segment.entry_scores(0)[1], 3.0F);
   std::vector<float> keys(5 * 32);
   segment.read(1, keys.data(), nullptr);
   EXPECT_EQ(keys[2 * 32 + 7], tokens.keys[20 * kRow + 32 + 7]);

@@ -61,8 +61,8 @@ TEST_F(DeviceModelTest, BitsOverWhatIsLeftDependOnTheSequenceAlone) {
   KvCache left = prefilled(host, std::span(prompt).first(250));
   drop_some(left);
   model.record_steps(false);
-  DeviceCache roomy = model.to_device(left, 512);
-  const std::vector<float> want = feed(model, roomy, std::span(prompt).subspan(250));
+  DeviceCache grown_capacity = model.to_device(left, 512);
+  const std::vector<float> want = feed(model, grown_capacity, std::span(prompt).subspan(250));
 
   model.record_steps(true);
   DeviceCache tight = model.to_device(left), beside = model.make_cache();  // one grows on the way

@@ -105,7 +105,7 @@ TEST(DeviceCodecs, LayersThatAreNotMergedStayWhereTheyAre) {
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(96), Needs{});
   const Decoded answer = decode(offloaded.model(), prompt, {{"name", "minicache"}}, 40);
   EXPECT_GT(answer.activity.entries_packed, 0);
-  EXPECT_EQ(offloaded.device().twins().uploads(), 0);
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), 0);
   EXPECT_EQ(offloaded.device().tokens_attended_on_host(), 0);
 }
 

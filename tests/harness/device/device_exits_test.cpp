@@ -85,7 +85,7 @@ TEST(DeviceExits, DraftsOfTheFirstLayersAreTakenBackWhereTheyWereComputed) {
     EXPECT_EQ(fed(model, cache, std::span(tokens).last(20)), want);
     cache.truncate(60);
   }
-  EXPECT_EQ(offloaded.device().twins().uploads(), 0);
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), 0);
 }
 
 /// Layers that a pass left out lack its tokens, whoever attends to them later and wherever the cache was meanwhile.
@@ -127,7 +127,7 @@ TEST(DeviceExits, DraftsUnderASlidingWindowAttendOnTheDevice) {
   cache.truncate(50);
   const SequencePass run{.tokens = std::span(tokens).last(7), .cache = &cache, .exit_after = 1};
   EXPECT_TRUE(std::ranges::equal(model.forward({&run, 1}), single.back()));
-  EXPECT_EQ(device.twins().uploads(), 1);  // the clone
+  EXPECT_EQ(device.mirrors().uploads(), 1);  // the clone
 }
 
 }  // namespace

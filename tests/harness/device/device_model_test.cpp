@@ -196,7 +196,7 @@ TEST_F(DeviceModelTest, LeavingEarlyHasTheBitsOfAShorterModelRecordedOrNot) {
     std::vector<float> all;
     const auto run = [&](std::span<const int32_t> tokens) {
       const DevicePass pass{.tokens = tokens, .cache = &cache, .logits = LogitsRows::all};
-      const std::vector<float> logits = copied(model.download(model.forward({&pass, 1}, Bring::nothing, layers)));
+      const std::vector<float> logits = copied(model.download(model.forward({&pass, 1}, Download::nothing, layers)));
       all.insert(all.end(), logits.begin(), logits.end());
     };
     run(prompt);

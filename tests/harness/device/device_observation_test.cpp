@@ -86,14 +86,14 @@ class SumsAlone final : public AttentionHooks, private kernels::AttentionReader 
  public:
   explicit SumsAlone(int64_t q_heads, int64_t entries) : entries_(entries), sums(q_heads * entries) {}
 
-  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
   [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& /*cache*/,
                                                  const LayerQueries& /*queries*/) override {
     return layer == 1 ? this : nullptr;
   }
 
  private:
-  void read(const kernels::AttentionRows& /*rows*/) override { ADD_FAILURE() << "shown though sums are all it wants"; }
+  void read(const kernels::ProbabilityRows& /*rows*/) override { ADD_FAILURE() << "shown though sums are all it wants"; }
   [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override {
     return {{.what = kernels::ProbabilitySum{}, .data = sums.data(), .stride = entries_}};
   }
@@ -163,17 +163,17 @@ std::vector<float> probabilities(const QuantizedSegment& packed, const EntryList
 /// Compares what segments say after attention with what clones say, which no copy knows.
 class Asking final : public AttentionHooks {
  public:
-  explicit Asking(const CacheTwins& twins) : twins_(&twins) {}
+  explicit Asking(const DeviceMirrors& mirrors) : mirrors_(&mirrors) {}
 
-  [[nodiscard]] HookReach reach() const override { return HookReach::rows; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
     LayerCache host = cache.clone(cache.ledger());
     const auto expect_same = [&](bool by_device, const auto& ask) {
-      const int64_t before = twins_->lookups();
+      const int64_t before = mirrors_->lookups();
       const std::vector<float> got = ask(cache);
-      EXPECT_EQ(twins_->lookups() - before, by_device ? 1 : 0);
+      EXPECT_EQ(mirrors_->lookups() - before, by_device ? 1 : 0);
       EXPECT_LT(relative_error(got, ask(host)), 1e-4);
-      EXPECT_EQ(twins_->lookups() - before, by_device ? 1 : 0);
+      EXPECT_EQ(mirrors_->lookups() - before, by_device ? 1 : 0);
     };
     const auto of_tail = [&](bool causal) {
       return [&, causal](LayerCache& from) { return probabilities(from.tail(), queries, causal, lse); };
@@ -196,14 +196,14 @@ class Asking final : public AttentionHooks {
   int64_t asked = 0;
 
  private:
-  const CacheTwins* twins_;
+  const DeviceMirrors* mirrors_;
 };
 
 TEST(DeviceObservation, ProbabilitiesAreComputedWhereACopyIsAsLongAsItIsOne) {
   Offloaded offloaded;
   const std::vector<int32_t> tokens = tiny_prompt(90);
   KvCache cache = offloaded.model().make_cache();
-  Asking hooks(offloaded.device().twins());
+  Asking hooks(offloaded.device().mirrors());
   int64_t fed_so_far = 0;
   const auto feed = [&](int64_t count) {
     const SequencePass pass{.tokens = std::span(tokens).subspan(fed_so_far, count), .cache = &cache, .hooks = &hooks};
@@ -231,12 +231,12 @@ TEST(DeviceObservation, ProbabilitiesAreComputedWhereACopyIsAsLongAsItIsOne) {
   };
   feed(1);
   EXPECT_EQ(hooks.asked, 5 * std::ssize(cache.layers));
-  const int64_t before = offloaded.device().twins().lookups();
+  const int64_t before = offloaded.device().mirrors().lookups();
   const std::vector<float> q(2 * 64, 1.0F), lse(4, 2.0F);
   const LayerShape& shape = cache.layers[0].shape();
   ASSERT_LE(shape.q_heads * shape.head_dim, std::ssize(q));
   (void)probabilities(cache.layers[0].tail(), {.q = q.data(), .q_len = 1, .q_stride = 128}, false, lse.data());
-  EXPECT_EQ(offloaded.device().twins().lookups(), before);  // nobody looks at a pass
+  EXPECT_EQ(offloaded.device().mirrors().lookups(), before);  // nobody looks at a pass
 }
 
 TEST(DeviceObservation, ProbabilitiesOfPackedEntriesAreComputedWhereTheirCopyIs) {
@@ -247,7 +247,7 @@ TEST(DeviceObservation, ProbabilitiesOfPackedEntriesAreComputedWhereTheirCopyIs)
   KvCache cache = offloaded.model().make_cache();
   (void)fed(offloaded.model(), cache, std::span(tokens).first(70));
   (void)pack(cache, format);
-  Asking hooks(offloaded.device().twins());
+  Asking hooks(offloaded.device().mirrors());
   for (const auto& [first, count] : {std::pair<size_t, size_t>{70, 1}, {71, 12}, {83, 1}}) {
     const SequencePass pass{.tokens = std::span(tokens).subspan(first, count), .cache = &cache, .hooks = &hooks};
     (void)offloaded.model().forward({&pass, 1});

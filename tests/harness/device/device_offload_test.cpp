@@ -72,7 +72,7 @@ TEST(DeviceOffload, AttentionThatHooksSteerIsTheHostsWithinTheDevicesPass) {
     }
     EXPECT_EQ(far.length, 37);
     EXPECT_EQ(device.tokens(), 37);
-    EXPECT_EQ(device.twins().uploads(), 0);
+    EXPECT_EQ(device.mirrors().uploads(), 0);
   }
 }
 

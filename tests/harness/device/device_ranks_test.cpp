@@ -109,10 +109,10 @@ TEST_P(DeviceRanks, AnswersOfTwoAndThreeHaveTheBitsOfOneHoweverRowsTravel) {
         EXPECT_LT(split.weight_bytes(), alone.weight_bytes());
         EXPECT_TRUE(same_bits(answers(split, prompt), expected));
         if (devices == Devices::own) {
-          EXPECT_EQ(split.detour(), "");
+          EXPECT_EQ(split.fallback_reason(), "");
           EXPECT_GT(emulated_nccl_numbers(), before);
         } else {
-          EXPECT_NE(split.detour().find("ranks 0 and 1 share the device"), std::string::npos) << split.detour();
+          EXPECT_NE(split.fallback_reason().find("ranks 0 and 1 share the device"), std::string::npos) << split.fallback_reason();
           EXPECT_EQ(emulated_nccl_numbers(), before);
         }
       }
@@ -144,7 +144,7 @@ TEST(DeviceRanks, HearOfAPassInOneMessageAndInOneMoreForEachRouter) {
       const DevicePass pass{.tokens = {&token, 1}, .cache = &cache};
       for (const int64_t layers : {golden.config.layers, int64_t{1}}) {
         const int64_t before = ranks.ordered();
-        (void)split.download(split.forward({&pass, 1}, Bring::nothing, layers));
+        (void)split.download(split.forward({&pass, 1}, Download::nothing, layers));
         EXPECT_EQ(ranks.ordered() - before, 1 + routers(golden.config, layers));
         if (layers == 1) cache.truncate(cache.length() - 1);
       }
@@ -306,7 +306,7 @@ class Knowing final : public RankChannel {
   void meet() override {}
   [[nodiscard]] std::string lost() override { return said; }
   [[nodiscard]] std::unique_ptr<Transfer> send(int64_t, std::span<const float>) override { return nullptr; }
-  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t, std::span<float>, Patience) override { return nullptr; }
+  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t, std::span<float>, WaitLimit) override { return nullptr; }
   std::string said;
 };
 
@@ -320,7 +320,7 @@ class NcclWatch : public ::testing::Test {
     kernels::CudaBuffer numbers(16);
     NcclExchange exchange(Silent::library(), {}, channel_, answer);
     Silent::async_result = async_result_;
-    const Letter letter{.other = 1, .data = static_cast<float*>(numbers.data()), .count = 4};
+    const PeerBuffer letter{.other = 1, .data = static_cast<float*>(numbers.data()), .count = 4};
     exchange.exchange({&letter, 1}, {}, queue_.stream());
     while (!Silent::aborted) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     try {

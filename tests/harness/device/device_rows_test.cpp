@@ -34,14 +34,14 @@ TEST(DeviceRows, ACopyIsLikeItsCacheWhenThePromptIsDone) {
       const Recomputed computed = model->recompute({.tokens = prompt, .positions = positions, .cache = &cache});
       logits.emplace_back(computed.logits.begin(), computed.logits.end());
       KvCache copy = cache.clone();
-      copy.twin.reset();
-      const int64_t before = offloaded.device().twins().uploads();
+      copy.mirror.reset();
+      const int64_t before = offloaded.device().mirrors().uploads();
       logits.push_back(fed(*model, cache, answer));
-      EXPECT_EQ(offloaded.device().twins().uploads(), before);
+      EXPECT_EQ(offloaded.device().mirrors().uploads(), before);
       EXPECT_EQ(fed(*model, copy, answer), logits.back());  // brought from the host
     }
   }
-  EXPECT_EQ(offloaded.device().twins().uploads(), 2);  // the clones
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), 2);  // the clones
   EXPECT_EQ(offloaded.device().tokens(), 60 + 50 + 15 + 4 * 20);
   for (size_t i = 0; i < answers[1].size(); ++i)
     EXPECT_LT(testing::relative_error(answers[0][i], answers[1][i]), 1e-4) << i;
@@ -71,7 +71,7 @@ TEST(DeviceRows, WhereRowsWerePrunedTheCacheComesToTheDeviceOnceMore) {
     answers[model == &host] = fed(*model, cache, std::span(tokens).last(20));
   }
   EXPECT_LT(testing::relative_error(answers[0], answers[1]), 1e-4);
-  EXPECT_EQ(offloaded.device().twins().uploads(), 1);
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), 1);
 }
 
 class Failing final : public RowFilter {
@@ -98,7 +98,7 @@ TEST(DeviceRows, APromptThatIsGivenUpSpoilsNobodyElses) {
   EXPECT_THROW(
       (void)model.recompute({.tokens = tokens, .positions = from(0, 60), .cache = &spoiled, .filter = &filter}),
       UserError);
-  EXPECT_EQ(spoiled.twin, nullptr);
+  EXPECT_EQ(spoiled.mirror, nullptr);
   EXPECT_EQ(fed(model, plain, std::span(tokens).last(20)), want);
 }
 

@@ -70,7 +70,7 @@ TEST(DeviceVerification, VerificationOfTreesIsLosslessBitForBit) {
   EXPECT_EQ(verified.tokens, full.tokens);
   EXPECT_EQ(verified.logits, full.logits);
   EXPECT_GT(verified.activity.tokens_accepted, 0);
-  EXPECT_EQ(offloaded.device().twins().uploads(), 0);  // paths that close up do not count
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), 0);  // paths that close up do not count
 }
 
 TEST(DeviceVerification, VerificationOfDraftsByTheFirstLayersIsLosslessBitForBit) {
@@ -84,7 +84,7 @@ TEST(DeviceVerification, VerificationOfDraftsByTheFirstLayersIsLosslessBitForBit
   EXPECT_EQ(verified.logits, full.logits);
   EXPECT_GT(verified.activity.tokens_drafted, 0);
   EXPECT_GE(offloaded.device().tokens() - plain, 15 + verified.activity.tokens_drafted);
-  EXPECT_EQ(offloaded.device().twins().uploads(), 0);
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), 0);
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ class Received final : public PromptStatistic {
   std::string id() const override { return id_; }
   int64_t width() const override { return 1; }
   void add(const QueryRows& queries, std::span<float> sums) const override {
-    const kernels::AttentionRows& rows = queries.rows;
+    const kernels::ProbabilityRows& rows = queries.rows;
     for (int64_t row = 0; row < rows.tokens * rows.group; ++row) {
       const int64_t token = row / rows.group;
       EXPECT_EQ(rows.low[token], 0);

@@ -18,7 +18,7 @@ namespace {
 
 using experiment::ContextSettings;
 using experiment::ServingSettings;
-using experiment::Verdict;
+using experiment::SampleOutcome;
 using nlohmann::json;
 using results::Clock;
 using testing::tiny_model;
@@ -36,8 +36,8 @@ class StoredContexts : public ::testing::Test {
     for (uint64_t i = 0; i < 5; ++i) asked_.push_back(context(i));
   }
 
-  AskedContext context(uint64_t i) {
-    AskedContext asked;
+  ContextWithQueries context(uint64_t i) {
+    ContextWithQueries asked;
     asked.id = fmt::format("context {}", i);
     asked.tokens = tiny_prompt(static_cast<int64_t>(80 + 6 * i), 300 + i);
     for (uint64_t q = 0; q < 5; ++q) {
@@ -52,11 +52,11 @@ class StoredContexts : public ::testing::Test {
     return asked;
   }
 
-  std::vector<Verdict> judge(const std::vector<json>& specs) {
-    std::vector<JudgedMethod> methods;
+  std::vector<SampleOutcome> evaluate(const std::vector<json>& specs) {
+    std::vector<EvaluatedMethod> methods;
     for (const json& spec : specs)
       methods.push_back({.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
-    return judge_stored_contexts(model_,
+    return evaluate_stored_contexts(model_,
                                  {.serving = serving_,
                                   .contexts = settings_,
                                   .asked = asked_,
@@ -66,21 +66,21 @@ class StoredContexts : public ::testing::Test {
                                  methods);
   }
 
-  static double value(const Verdict& verdict, const std::string& metric, Clock clock = Clock::none) {
-    for (const results::MetricValue& value : verdict.result.values) {
+  static double value(const SampleOutcome& outcome, const std::string& metric, Clock clock = Clock::none) {
+    for (const results::MetricValue& value : outcome.result.values) {
       if (value.metric == metric && value.clock == clock) return value.value;
     }
     return NAN;
   }
-  static double hits(const Verdict& verdict) {
-    return value(verdict, "memory_hits") + value(verdict, "disk_hits") + value(verdict, "remote_hits") +
-           value(verdict, "recomputed_contexts");
+  static double hits(const SampleOutcome& outcome) {
+    return value(outcome, "memory_hits") + value(outcome, "disk_hits") + value(outcome, "remote_hits") +
+           value(outcome, "recomputed_contexts");
   }
 
   Transformer model_;
   std::shared_ptr<const ModelFacts> facts_;
   testing::TemporaryFolder scratch_;
-  std::vector<AskedContext> asked_;
+  std::vector<ContextWithQueries> asked_;
   AnswerSimilarity similarity_ = agreement;
   ServingSettings serving_{.load = {0.8}, .requests = 30, .cache_mib = 64};
   ContextSettings settings_{
@@ -92,50 +92,50 @@ class StoredContexts : public ::testing::Test {
 };
 
 TEST_F(StoredContexts, UncompressedOnesAnswerAsFullKvDoesFromWhateverTier) {
-  const auto verdicts =
-      judge({{{"name", "full"}}, {{"name", "lru"}}, {{"name", "lfu"}}, {{"name", "fifo"}}, {{"name", "impress"}}});
-  for (const Verdict& verdict : verdicts) {
-    ASSERT_EQ(verdict.failure, "");
-    EXPECT_EQ(results::problem_of(verdict.result), "");
-    EXPECT_EQ(value(verdict, "served_score"), 1);
-    EXPECT_GT(value(verdict, "mean_time_to_first_token_ms", Clock::measured), 0);
-    EXPECT_TRUE(verdict.result.active);
+  const auto outcomes =
+      evaluate({{{"name", "full"}}, {{"name", "lru"}}, {{"name", "lfu"}}, {{"name", "fifo"}}, {{"name", "impress"}}});
+  for (const SampleOutcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.failure, "");
+    EXPECT_EQ(results::problem_of(outcome.result), "");
+    EXPECT_EQ(value(outcome, "served_score"), 1);
+    EXPECT_GT(value(outcome, "mean_time_to_first_token_ms", Clock::measured), 0);
+    EXPECT_TRUE(outcome.result.active);
   }
-  EXPECT_TRUE(std::isnan(value(verdicts[0], "memory_hits"))) << "full KV stores nothing";
-  for (size_t i = 1; i < verdicts.size(); ++i) {
-    EXPECT_DOUBLE_EQ(hits(verdicts[i]), 1);
-    EXPECT_EQ(value(verdicts[i], "recomputed_contexts"), 0);
-    EXPECT_GT(value(verdicts[i], "memory_hits"), 0);
-    EXPECT_GT(value(verdicts[i], "disk_hits") + value(verdicts[i], "remote_hits"), 0);
-    EXPECT_GT(value(verdicts[i], "peak_memory_bytes"), 0);
+  EXPECT_TRUE(std::isnan(value(outcomes[0], "memory_hits"))) << "full KV stores nothing";
+  for (size_t i = 1; i < outcomes.size(); ++i) {
+    EXPECT_DOUBLE_EQ(hits(outcomes[i]), 1);
+    EXPECT_EQ(value(outcomes[i], "recomputed_contexts"), 0);
+    EXPECT_GT(value(outcomes[i], "memory_hits"), 0);
+    EXPECT_GT(value(outcomes[i], "disk_hits") + value(outcomes[i], "remote_hits"), 0);
+    EXPECT_GT(value(outcomes[i], "peak_memory_bytes"), 0);
   }
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.path())) << "nothing is left";
 }
 
 TEST_F(StoredContexts, FixedCompressionHitsMoreAndAnswersWorse) {
-  const auto verdicts =
-      judge({{{"name", "lru"}}, {{"name", "lru"}, {"compress", {{"name", "snapkv"}, {"keep", 0.25}}}}});
-  for (const Verdict& verdict : verdicts) ASSERT_EQ(verdict.failure, "");
-  EXPECT_GT(value(verdicts[1], "memory_hits"), value(verdicts[0], "memory_hits"));
-  EXPECT_LT(value(verdicts[1], "served_score"), 1);
-  EXPECT_NEAR(value(verdicts[1], "keep_in_memory"), 0.25, 1e-6);
+  const auto outcomes =
+      evaluate({{{"name", "lru"}}, {{"name", "lru"}, {"compress", {{"name", "snapkv"}, {"keep", 0.25}}}}});
+  for (const SampleOutcome& outcome : outcomes) ASSERT_EQ(outcome.failure, "");
+  EXPECT_GT(value(outcomes[1], "memory_hits"), value(outcomes[0], "memory_hits"));
+  EXPECT_LT(value(outcomes[1], "served_score"), 1);
+  EXPECT_NEAR(value(outcomes[1], "keep_in_memory"), 0.25, 1e-6);
 }
 
 TEST_F(StoredContexts, AUtilityOfQualityAloneKeepsAnswersAndOneOfTimeKeepsMemory) {
   settings_.remote_bytes_per_s = 1e7;
   const json patient = {{"name", "evicpress"}, {"alpha", 1e6}, {"reprofile_threshold", 2}};
   const json hasty = {{"name", "evicpress"}, {"alpha", 0}, {"reprofile_threshold", 2}};
-  const auto verdicts = judge({patient, hasty});
-  for (const Verdict& verdict : verdicts) {
-    ASSERT_EQ(verdict.failure, "");
-    EXPECT_DOUBLE_EQ(hits(verdict), 1);
-    EXPECT_EQ(value(verdict, "reprofiled_contexts"), 0);
+  const auto outcomes = evaluate({patient, hasty});
+  for (const SampleOutcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.failure, "");
+    EXPECT_DOUBLE_EQ(hits(outcome), 1);
+    EXPECT_EQ(value(outcome, "reprofiled_contexts"), 0);
   }
-  EXPECT_GE(value(verdicts[0], "served_score"), value(verdicts[1], "served_score"));
-  EXPECT_GT(value(verdicts[1], "memory_hits"), value(verdicts[0], "memory_hits"));
-  const auto twice = judge({hasty});
-  EXPECT_EQ(value(twice[0], "served_score"), value(verdicts[1], "served_score")) << "answers do not depend on time";
-  EXPECT_EQ(value(twice[0], "memory_hits"), value(verdicts[1], "memory_hits"));
+  EXPECT_GE(value(outcomes[0], "served_score"), value(outcomes[1], "served_score"));
+  EXPECT_GT(value(outcomes[1], "memory_hits"), value(outcomes[0], "memory_hits"));
+  const auto twice = evaluate({hasty});
+  EXPECT_EQ(value(twice[0], "served_score"), value(outcomes[1], "served_score")) << "answers do not depend on time";
+  EXPECT_EQ(value(twice[0], "memory_hits"), value(outcomes[1], "memory_hits"));
 }
 
 TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewAndRecover) {
@@ -145,13 +145,13 @@ TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewA
   similarity_ = [](const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full) {
     return request.sample->id == "train" ? 1 : agreement(request, answer, full);
   };
-  const auto verdicts = judge({{{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 2}},
+  const auto outcomes = evaluate({{{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 2}},
                                {{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 0.05}}});
-  for (const Verdict& verdict : verdicts) ASSERT_EQ(verdict.failure, "");
-  EXPECT_EQ(value(verdicts[0], "reprofiled_contexts"), 0);
-  EXPECT_GT(value(verdicts[1], "reprofiled_contexts"), 0);
-  EXPECT_GT(value(verdicts[1], "served_score"), value(verdicts[0], "served_score"));
-  const auto& series = verdicts[1].result.series;
+  for (const SampleOutcome& outcome : outcomes) ASSERT_EQ(outcome.failure, "");
+  EXPECT_EQ(value(outcomes[0], "reprofiled_contexts"), 0);
+  EXPECT_GT(value(outcomes[1], "reprofiled_contexts"), 0);
+  EXPECT_GT(value(outcomes[1], "served_score"), value(outcomes[0], "served_score"));
+  const auto& series = outcomes[1].result.series;
   const auto similarity = std::ranges::find(series, "answer_similarity", &results::Series::name);
   ASSERT_NE(similarity, series.end());
   EXPECT_EQ(similarity->values.size(), 30U);
@@ -161,20 +161,20 @@ TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
   settings_.popularity = 20;  // all ask about the first context
   serving_.requests = 1;
   const json lru = {{"name", "lru"}};
-  EXPECT_EQ(value(judge({lru})[0], "memory_hits"), 0) << "the first context came first and was pushed down";
+  EXPECT_EQ(value(evaluate({lru})[0], "memory_hits"), 0) << "the first context came first and was pushed down";
   settings_.past_requests = 10;
-  EXPECT_EQ(value(judge({lru})[0], "memory_hits"), 1);
+  EXPECT_EQ(value(evaluate({lru})[0], "memory_hits"), 1);
   // Who counts uses has it there as well, whatever it would cost another context.
   settings_.forms.clear();
-  EXPECT_EQ(value(judge({{{"name", "evicpress"}, {"alpha", 0}}})[0], "memory_hits"), 1);
+  EXPECT_EQ(value(evaluate({{{"name", "evicpress"}, {"alpha", 0}}})[0], "memory_hits"), 1);
 }
 
 TEST_F(StoredContexts, WhatPlacesNothingIsRefusedAndTheOthersGoOn) {
-  const auto verdicts = judge(
+  const auto outcomes = evaluate(
       {{{"name", "snapkv"}, {"keep", 0.5}}, {{"name", "lru"}, {"compress", {{"name", "kivi"}}}}, {{"name", "fifo"}}});
-  EXPECT_NE(verdicts[0].failure.find("compress"), std::string::npos) << verdicts[0].failure;
-  EXPECT_NE(verdicts[1].failure.find("cannot be stored"), std::string::npos) << verdicts[1].failure;
-  EXPECT_EQ(verdicts[2].failure, "");
+  EXPECT_NE(outcomes[0].failure.find("compress"), std::string::npos) << outcomes[0].failure;
+  EXPECT_NE(outcomes[1].failure.find("cannot be stored"), std::string::npos) << outcomes[1].failure;
+  EXPECT_EQ(outcomes[2].failure, "");
 }
 
 }  // namespace

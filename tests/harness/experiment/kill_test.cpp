@@ -21,7 +21,7 @@ pid_t start(Rig& rig) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   try {
-    rig.judge.before_sample = [](const JudgeTask&) { std::this_thread::sleep_for(microseconds(700)); };
+    rig.evaluator.before_sample = [](const EvalTask&) { std::this_thread::sleep_for(microseconds(700)); };
     (void)rig.run();
     ::_exit(0);
   } catch (const std::exception& error) {
@@ -54,17 +54,17 @@ TEST(Kill, AtAnyMomentAndRunningAgainEndsWithTheSameContent) {
   const uint64_t seed = 20261121;
   RecordProperty("seed", std::to_string(seed));
   TemporaryFolder folder;
-  const auto fails = [](const JudgeTask& task, const PlannedCell& cell) {
+  const auto fails = [](const EvalTask& task, const PlannedCell& cell) {
     return cell.record.method_name == "kivi" && task.sample_id == "needle-4" ? "it always fails here" : "";
   };
   Rig undisturbed(folder / "u.db");
-  undisturbed.judge.failure = fails;
+  undisturbed.evaluator.failure = fails;
   (void)undisturbed.run();
   const std::string expected = undisturbed.digest();
 
   const RandomStream random(seed, "moments of death");
   Rig timed(folder / "t.db");
-  timed.judge.failure = fails;
+  timed.evaluator.failure = fails;
   const microseconds whole = time_a_run(timed);
   int kills = 0;
   // Lives are drawn as shares of a whole run, whatever the machine's speed; sweeps go on until enough of them were cut.
@@ -72,7 +72,7 @@ TEST(Kill, AtAnyMomentAndRunningAgainEndsWithTheSameContent) {
     ASSERT_LT(sweep, 200U) << "runs of " << whole.count()
                            << " us end before they can be killed: the test shows nothing";
     Rig rig(folder / fmt::format("k{}.db", sweep));
-    rig.judge.failure = fails;
+    rig.evaluator.failure = fails;
     uint64_t attempt = 0;
     // Lives grow with the attempts, so that a machine that has become slower comes to an end too.
     const auto life = [&] {
@@ -84,7 +84,7 @@ TEST(Kill, AtAnyMomentAndRunningAgainEndsWithTheSameContent) {
       ASSERT_LT(++attempt, 400U);
     }
     EXPECT_EQ(rig.digest(), expected) << "seed " << seed << ", sweep " << sweep << " after " << attempt << " kills";
-    EXPECT_EQ(rig.run().judged, 0);
+    EXPECT_EQ(rig.run().evaluated, 0);
     EXPECT_EQ(rig.digest(), expected);
   }
   std::printf("killed %d times\n", kills);

@@ -31,7 +31,7 @@ TEST(Plan, CellsComeByModelWorkloadAndMethod) {
   EXPECT_EQ(plan.groups[0].workload->name, "qasper");
   EXPECT_EQ(plan.groups[0].sample_ids.size(), 4U);
   EXPECT_EQ(plan.groups[1].sample_ids.size(), 6U);
-  EXPECT_EQ(plan.judgements(), 4 * 4 + 6 * 4);
+  EXPECT_EQ(plan.evaluations(), 4 * 4 + 6 * 4);
   int64_t position = 0;
   for (const CellGroup& group : plan.groups) {
     ASSERT_EQ(group.cells.size(), 4U);
@@ -110,7 +110,7 @@ TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
 
   TemporaryFolder folder;
   Rig rig(folder / "r.db");
-  rig.judge.failure = [](const JudgeTask&, const PlannedCell& cell) {
+  rig.evaluator.failure = [](const EvalTask&, const PlannedCell& cell) {
     return cell.record.method_name == "kivi" ? "it threw" : "";
   };
   (void)rig.run();

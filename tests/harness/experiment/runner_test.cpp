@@ -29,18 +29,18 @@ class RunnerTest : public ::testing::Test {
 
 TEST_F(RunnerTest, JudgesAllMethodsOfASampleInOneCall) {
   std::vector<std::string> tasks;
-  rig_.judge.before_sample = [&](const JudgeTask& task) {
+  rig_.evaluator.before_sample = [&](const EvalTask& task) {
     tasks.push_back(fmt::format("{} {}", task.sample_id, task.cells.size()));
   };
   const RunSummary summary = rig_.run();
-  EXPECT_EQ(summary.judged, 40);
+  EXPECT_EQ(summary.evaluated, 40);
   EXPECT_EQ(summary.already_done, 0);
   EXPECT_FALSE(summary.interrupted);
   ASSERT_EQ(tasks.size(), 10U);
   EXPECT_EQ(tasks.front(), "qasper-0 4");
   EXPECT_EQ(tasks.back(), "needle-5 4");
-  EXPECT_EQ(rig_.judge.loads, 1);
-  EXPECT_EQ(rig_.judge.unloads, 1);
+  EXPECT_EQ(rig_.evaluator.loads, 1);
+  EXPECT_EQ(rig_.evaluator.unloads, 1);
   EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 8}}));
 
   const results::ResultsReader reader(rig_.path);
@@ -57,9 +57,9 @@ TEST_F(RunnerTest, RunningAgainJudgesNothingAndLoadsNoModel) {
   (void)rig_.run();
   const std::string digest = rig_.digest();
   const RunSummary again = rig_.run();
-  EXPECT_EQ(again.judged, 0);
+  EXPECT_EQ(again.evaluated, 0);
   EXPECT_EQ(again.already_done, 40);
-  EXPECT_EQ(rig_.judge.loads, 1);
+  EXPECT_EQ(rig_.evaluator.loads, 1);
   EXPECT_EQ(rig_.digest(), digest);
 }
 
@@ -69,41 +69,41 @@ TEST_F(RunnerTest, StoppingAndGoingOnEqualsNotStopping) {
   for (int rounds = 0;; ++rounds) {
     ASSERT_LT(rounds, 20) << "no progress";
     rig_.stop = false;
-    rig_.judge.before_sample = [&, calls = 0](const JudgeTask&) mutable { rig_.stop = ++calls == 3; };
+    rig_.evaluator.before_sample = [&, calls = 0](const EvalTask&) mutable { rig_.stop = ++calls == 3; };
     const RunSummary summary = rig_.run();
     if (!summary.interrupted) break;
-    EXPECT_EQ(summary.judged, 12) << "the sample in work is finished, no other begun";
+    EXPECT_EQ(summary.evaluated, 12) << "the sample in work is finished, no other begun";
     EXPECT_EQ(results::ResultsReader(rig_.path).runs("small").back().finished_at.size(), 20U);
   }
   EXPECT_EQ(rig_.digest(), undisturbed.digest());
 }
 
 TEST_F(RunnerTest, AMethodThatFailsCostsItsOwnCellOnly) {
-  rig_.judge.failure = [](const JudgeTask& task, const PlannedCell& cell) {
+  rig_.evaluator.failure = [](const EvalTask& task, const PlannedCell& cell) {
     return cell.record.method == "kivi bits=2" && task.sample_id == "qasper-2" ? "needs 3 GB, has 1" : "";
   };
   std::map<std::string, size_t> asked;
-  rig_.judge.before_sample = [&](const JudgeTask& task) { asked[task.sample_id] = task.cells.size(); };
+  rig_.evaluator.before_sample = [&](const EvalTask& task) { asked[task.sample_id] = task.cells.size(); };
   const RunSummary summary = rig_.run();
   EXPECT_EQ(summary.failed_cells, 1);
-  EXPECT_EQ(summary.judged, 38);
+  EXPECT_EQ(summary.evaluated, 38);
   EXPECT_EQ(asked["qasper-2"], 4U);
   EXPECT_EQ(asked["qasper-3"], 3U) << "a cell that failed is left alone";
   EXPECT_EQ(asked["needle-0"], 4U) << "its method goes on in other cells";
   EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 7}, {"failed", 1}}));
 
   // The failure stays until it is asked for again.
-  rig_.judge.failure = nullptr;
-  EXPECT_EQ(rig_.run().judged, 0);
+  rig_.evaluator.failure = nullptr;
+  EXPECT_EQ(rig_.run().evaluated, 0);
   EXPECT_EQ(states()["failed"], 1);
-  EXPECT_EQ(rig_.run({.retry_failed = true}).judged, 2);
+  EXPECT_EQ(rig_.run({.retry_failed = true}).evaluated, 2);
   Rig healthy(folder_ / "h.db");
   (void)healthy.run();
   EXPECT_EQ(rig_.digest(), healthy.digest());
 }
 
-TEST_F(RunnerTest, WhateverTheJudgeThrowsIsRecorded) {
-  rig_.judge.before_sample = [](const JudgeTask& task) {
+TEST_F(RunnerTest, WhateverTheEvaluatorThrowsIsRecorded) {
+  rig_.evaluator.before_sample = [](const EvalTask& task) {
     if (task.sample_id == "qasper-1") throw std::bad_alloc();
     if (task.sample_id == "needle-3") throw 42;  // NOLINT: what is no exception must not end a sweep either
   };
@@ -116,7 +116,7 @@ TEST_F(RunnerTest, WhateverTheJudgeThrowsIsRecorded) {
 }
 
 TEST_F(RunnerTest, AResultThatCannotBeStoredCostsItsCellOnly) {
-  rig_.judge.spoil = [](const JudgeTask& task, results::SampleResult& result) {
+  rig_.evaluator.spoil = [](const EvalTask& task, results::SampleResult& result) {
     if (task.sample_id == "qasper-1" && result.prediction.starts_with("kivi"))
       result.values.push_back(result.values[0]);
     if (task.sample_id == "needle-1" && result.prediction.starts_with("full")) result.activity_json = "{\"a\": nan}";
@@ -131,7 +131,7 @@ TEST_F(RunnerTest, AResultThatCannotBeStoredCostsItsCellOnly) {
 TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
   const std::string two_models = R"({"name": "small", "models": [{"name": "bad", "path": "bad.gguf"}, "smollm2-135m"],
     "workloads": ["qasper"], "methods": ["full", "snapkv"], "engine": {"noise_floor": 0}})";
-  class OneBad final : public Judge {
+  class OneBad final : public Evaluator {
    public:
     std::vector<results::RunInput> inputs(const ModelEntry& model) override { return good.inputs(model); }
     void begin_model(const ModelEntry& model, const EngineSettings& engine) override {
@@ -139,21 +139,21 @@ TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
       good.begin_model(model, engine);
     }
     void end_model(const ModelEntry& model) override { good.end_model(model); }
-    std::vector<Verdict> judge(const JudgeTask& task) override { return good.judge(task); }
+    std::vector<SampleOutcome> evaluate(const EvalTask& task) override { return good.evaluate(task); }
     std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override { return {}; }
-    FakeJudge good;
-  } judge;
+    FakeEvaluator good;
+  } evaluate;
   auto results = results::ResultsStore::open_or_create(rig_.path);
   const Plan plan = make_plan(parse(two_models), rig_.catalog);
   Progress progress({.style = ProgressOptions::Style::quiet, .stream = nowhere(), .now = {}});
-  const RunSummary summary = run_plan(plan, judge, results, progress, rig_.stop);
+  const RunSummary summary = run_plan(plan, evaluate, results, progress, rig_.stop);
   EXPECT_EQ(summary.failed_cells, 2);
-  EXPECT_EQ(summary.judged, 12);
+  EXPECT_EQ(summary.evaluated, 12);
   EXPECT_EQ(results.read().cells("small").front().reason, "bad.gguf: found 3 bytes, expected a checkpoint");
 }
 
 TEST_F(RunnerTest, AnIdleMethodIsInactiveNotATie) {
-  rig_.judge.inactive = [](const PlannedCell& cell) { return cell.record.method == "snapkv keep=0.5"; };
+  rig_.evaluator.inactive = [](const PlannedCell& cell) { return cell.record.method == "snapkv keep=0.5"; };
   const RunSummary summary = rig_.run();
   EXPECT_EQ(summary.inactive_cells, 2);
   EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 6}, {"inactive", 2}}));
@@ -163,7 +163,7 @@ TEST_F(RunnerTest, AHigherLimitJudgesTheNewSamplesOnly) {
   (void)rig_.run();
   Rig longer(rig_.path, kSmallConfig, {.limit = 6});
   const RunSummary summary = longer.run();
-  EXPECT_EQ(summary.judged, 8);
+  EXPECT_EQ(summary.evaluated, 8);
   EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 8}}));
   Rig fresh(folder_ / "f.db", kSmallConfig, {.limit = 6});
   (void)fresh.run();
@@ -176,8 +176,8 @@ TEST_F(RunnerTest, ANewMethodCostsItsOwnJudgingOnly) {
   more.replace(more.find("\"full\""), 6, R"("full", {"name": "kivi", "bits": 4})");
   Rig longer(rig_.path, more);
   std::set<size_t> asked;
-  longer.judge.before_sample = [&](const JudgeTask& task) { asked.insert(task.cells.size()); };
-  EXPECT_EQ(longer.run().judged, 10);
+  longer.evaluate.before_sample = [&](const EvalTask& task) { asked.insert(task.cells.size()); };
+  EXPECT_EQ(longer.run().evaluated, 10);
   EXPECT_EQ(asked, std::set<size_t>{1});
   Rig fresh(folder_ / "f.db", more);
   (void)fresh.run();
@@ -187,14 +187,14 @@ TEST_F(RunnerTest, ANewMethodCostsItsOwnJudgingOnly) {
 TEST_F(RunnerTest, AnotherProtocolSupersedesWhatWasMeasured) {
   (void)rig_.run();
   rig_.catalog.card = "none";
-  EXPECT_EQ(rig_.run().judged, 40);
+  EXPECT_EQ(rig_.run().evaluated, 40);
   EXPECT_EQ(results::ResultsReader(rig_.path).cells("small").size(), 8U);
   EXPECT_EQ(results::ResultsReader(rig_.path).cells("small", true).size(), 16U);
 }
 
 TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
   const InterruptGuard guard;
-  rig_.judge.before_sample = [](const JudgeTask& task) {
+  rig_.evaluator.before_sample = [](const EvalTask& task) {
     if (task.sample_id == "qasper-1") ::raise(SIGINT);
   };
   auto results = results::ResultsStore::open_or_create(rig_.path);
@@ -202,9 +202,9 @@ TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
   std::FILE* said = std::tmpfile();
   {
     Progress progress({.style = ProgressOptions::Style::lines, .stream = said, .now = {}});
-    const RunSummary summary = run_plan(plan, rig_.judge, results, progress, InterruptGuard::flag());
+    const RunSummary summary = run_plan(plan, rig_.evaluate, results, progress, InterruptGuard::flag());
     EXPECT_TRUE(summary.interrupted);
-    EXPECT_EQ(summary.judged, 8);
+    EXPECT_EQ(summary.evaluated, 8);
   }
   std::rewind(said);
   std::string text(4096, '\0');

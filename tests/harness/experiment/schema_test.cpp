@@ -22,7 +22,7 @@ class JsonSchema : public ::testing::Test {
   }
 
   /// For each config "ok" or its first error.
-  std::vector<std::string> verdicts(const nlohmann::json& schema, const std::vector<std::string>& configs) {
+  std::vector<std::string> outcomes(const nlohmann::json& schema, const std::vector<std::string>& configs) {
     nlohmann::json list = nlohmann::json::array();
     for (const std::string& config : configs) list.push_back(nlohmann::json::parse(config));
     write_file(folder_ / "schema.json", schema.dump());
@@ -78,7 +78,7 @@ TEST_F(JsonSchema, AgreesWithTheReaderAboutGoodConfigs) {
             {"metric": "f", "source": "t", "workloads": ["needle"], "rows": [{"model": "b", "method": "full", "values": [null]}]}]})",
   };
   for (const std::string& config : good) EXPECT_EQ(problems_of(config), "");
-  EXPECT_EQ(verdicts(schema, good), std::vector<std::string>(good.size(), "ok"));
+  EXPECT_EQ(outcomes(schema, good), std::vector<std::string>(good.size(), "ok"));
 }
 
 TEST_F(JsonSchema, AgreesWithTheReaderAboutBadConfigs) {
@@ -103,7 +103,7 @@ TEST_F(JsonSchema, AgreesWithTheReaderAboutBadConfigs) {
     EXPECT_NE(problems_of(config.dump()), "") << path;
     bad.push_back(config.dump());
   }
-  const std::vector<std::string> answers = verdicts(schema, bad);
+  const std::vector<std::string> answers = outcomes(schema, bad);
   for (size_t i = 0; i < bad.size(); ++i)
     EXPECT_EQ(answers[i].rfind("$", 0), 0U) << changes[i].first << ": " << answers[i];
 }
@@ -122,7 +122,7 @@ TEST_F(JsonSchema, AcceptsEveryConfigOfTheTree) {
     names.push_back(relative);
     texts.push_back(read_file(file.path()));
   }
-  const std::vector<std::string> answers = verdicts(schema, texts);
+  const std::vector<std::string> answers = outcomes(schema, texts);
   for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ(answers[i], "ok") << names[i];
 }
 

@@ -10,7 +10,7 @@ namespace kvarena::experiment {
 namespace {
 
 /// Without values of whole cells, which a shard that has a part of a cell cannot compute.
-class SampleJudge final : public FakeJudge {
+class SampleEvaluator final : public FakeEvaluator {
  public:
   std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override { return {}; }
 };
@@ -21,7 +21,7 @@ class ShardTest : public ::testing::Test {
     auto results = results::ResultsStore::open_or_create(database);
     const Plan plan = make_plan(parse(kSmallConfig), catalog_, shard);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = nowhere(), .now = {}});
-    return run_plan(plan, judge_, results, progress, stop_, {});
+    return run_plan(plan, evaluator_, results, progress, stop_, {});
   }
 
   static std::string digest(const std::filesystem::path& database) {
@@ -30,24 +30,24 @@ class ShardTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   FakeCatalog catalog_;
-  SampleJudge judge_;
+  SampleEvaluator evaluator_;
   std::atomic<bool> stop_{false};
 };
 
 TEST_F(ShardTest, MergedInAnyOrderTheyHoldWhatOneRunHolds) {
-  judge_.failure = [](const JudgeTask& task, const PlannedCell& cell) {
+  evaluator_.failure = [](const EvalTask& task, const PlannedCell& cell) {
     return cell.record.method_name == "kivi" && task.sample_id == "needle-4" ? "it always fails here" : "";
   };
-  judge_.inactive = [](const PlannedCell& cell) { return cell.record.method == "snapkv keep=0.25"; };
+  evaluator_.inactive = [](const PlannedCell& cell) { return cell.record.method == "snapkv keep=0.25"; };
   for (const int64_t count : {1, 3, 11}) {
     std::vector<std::filesystem::path> parts;
-    int64_t judged = 0;
+    int64_t evaluated = 0;
     for (int64_t i = 0; i < count; ++i) {
       parts.push_back(folder_ / fmt::format("part-{}-{}.db", count, i));
-      judged += run(parts.back(), {.index = i, .count = count}).judged;
-      EXPECT_EQ(run(parts.back(), {.index = i, .count = count}).judged, 0) << "a shard goes on where it was";
+      evaluated += run(parts.back(), {.index = i, .count = count}).evaluated;
+      EXPECT_EQ(run(parts.back(), {.index = i, .count = count}).evaluated, 0) << "a shard goes on where it was";
     }
-    EXPECT_GE(judged, 38) << "everything but what the failed cell lacks";
+    EXPECT_GE(evaluated, 38) << "everything but what the failed cell lacks";
     std::set<std::string> digests;
     for (const bool backwards : {false, true}) {
       if (backwards) std::ranges::reverse(parts);
@@ -70,13 +70,13 @@ TEST_F(ShardTest, MergedInAnyOrderTheyHoldWhatOneRunHolds) {
 TEST_F(ShardTest, WithoutFailuresTheContentIsThatOfOneRun) {
   (void)run(folder_ / "whole.db");
   auto merged = results::ResultsStore::open_or_create(folder_ / "merged.db");
-  int64_t judged = 0;
+  int64_t evaluated = 0;
   for (int64_t i = 0; i < 4; ++i) {
     const auto part = folder_ / fmt::format("part{}.db", i);
-    judged += run(part, {.index = i, .count = 4}).judged;
+    evaluated += run(part, {.index = i, .count = 4}).evaluated;
     (void)merged.merge(part);
   }
-  EXPECT_EQ(judged, 40) << "no sample is judged twice";
+  EXPECT_EQ(evaluated, 40) << "no sample is judged twice";
   EXPECT_EQ(merged.read().content_digest(), digest(folder_ / "whole.db"));
 }
 
@@ -90,9 +90,9 @@ TEST_F(ShardTest, EverySampleIsAskedOnceAndTimesByWholeGroups) {
   }
   const Plan whole = make_plan(parse(kSmallConfig, asked), catalog_);
   ASSERT_EQ(whole.groups.size(), 8U);
-  int64_t judgements = 0;
-  for (const Plan& plan : plans) judgements += plan.judgements();
-  EXPECT_EQ(judgements, whole.judgements());
+  int64_t evaluations = 0;
+  for (const Plan& plan : plans) evaluations += plan.evaluations();
+  EXPECT_EQ(evaluations, whole.evaluations());
   for (size_t g = 0; g < whole.groups.size(); ++g) {
     const CellGroup& group = whole.groups[g];
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {

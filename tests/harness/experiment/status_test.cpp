@@ -23,7 +23,7 @@ class StatusTest : public ::testing::Test {
     results_.upsert_cells(cells);
     return run;
   }
-  void judge(const std::string& run, const std::string& cell, int64_t from, int64_t to) {
+  void evaluate(const std::string& run, const std::string& cell, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
       const results::SampleResult sample = small_sample(cell, i);
       results_.commit(run, {&sample, 1});
@@ -41,7 +41,7 @@ class StatusTest : public ::testing::Test {
 
 TEST_F(StatusTest, CountsJudgementsAndCells) {
   const std::string run = begin({small_cell("a", "full", 0, 4), small_cell("b", "other", 1, 4)});
-  judge(run, "a", 0, 3);
+  evaluate(run, "a", 0, 3);
   const ExperimentStatus now = status();
   EXPECT_EQ(now.experiment, "exp");
   EXPECT_EQ(now.run_id, run);
@@ -56,8 +56,8 @@ TEST_F(StatusTest, CountsJudgementsAndCells) {
 
 TEST_F(StatusTest, WhatAFailedCellLacksIsNotLeft) {
   const std::string run = begin({small_cell("a", "full", 0, 4), small_cell("b", "other", 1, 4)});
-  judge(run, "a", 0, 4);
-  judge(run, "b", 0, 1);
+  evaluate(run, "a", 0, 4);
+  evaluate(run, "b", 0, 1);
   const results::CellFailure failure{.cell_id = "b", .reason = "it broke"};
   results_.commit(run, {}, {&failure, 1});
   const ExperimentStatus now = status();
@@ -71,11 +71,11 @@ TEST_F(StatusTest, WhatAFailedCellLacksIsNotLeft) {
 
 TEST_F(StatusTest, TimeLeftIsThatOfTheLastRun) {
   const std::string first = begin({small_cell("a", "full", 0, 4)});
-  judge(first, "a", 0, 2);
+  evaluate(first, "a", 0, 2);
   results_.finish_run(first, results::RunState::interrupted);
   const std::string second = begin({small_cell("a", "full", 0, 4)});
   EXPECT_LT(status().seconds_left(), 0) << "nothing was judged yet";
-  judge(second, "a", 2, 3);
+  evaluate(second, "a", 2, 3);
   EXPECT_EQ(status().by_this_run, 1);
   EXPECT_EQ(status().done, 3);
 }

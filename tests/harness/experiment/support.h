@@ -1,5 +1,5 @@
 #pragma once
-// Shared by the experiment's tests: made-up components with declared parameters, a catalog and a judge without a model.
+// Shared by the experiment's tests: made-up components with declared parameters, a catalog and an evaluator without a model.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "harness/core/files.h"
 #include "harness/core/random.h"
 #include "harness/experiment/config.h"
-#include "harness/experiment/judge.h"
+#include "harness/experiment/evaluator.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/schema.h"
 #include "tests/support/temporary_folder.h"
@@ -133,8 +133,8 @@ class FakeCatalog final : public Catalog {
   std::string card = "auto";
 };
 
-/// Results that depend on the cell and the sample alone, like a real judge's.
-class FakeJudge : public Judge {
+/// Results that depend on the cell and the sample alone, like a real evaluator's.
+class FakeEvaluator : public Evaluator {
  public:
   std::vector<results::RunInput> inputs(const ModelEntry& model) override {
     return {{.kind = "model", .name = model.label, .sha256 = "00", .detail_json = "{}"}};
@@ -145,12 +145,12 @@ class FakeJudge : public Judge {
   }
   void end_model(const ModelEntry&) override { ++unloads; }
 
-  std::vector<Verdict> judge(const JudgeTask& task) override {
+  std::vector<SampleOutcome> evaluate(const EvalTask& task) override {
     ++calls;
     if (before_sample) before_sample(task);
-    std::vector<Verdict> verdicts;
-    for (const PlannedCell* cell : task.cells) verdicts.push_back(one(task, *cell));
-    return verdicts;
+    std::vector<SampleOutcome> outcomes;
+    for (const PlannedCell* cell : task.cells) outcomes.push_back(one(task, *cell));
+    return outcomes;
   }
 
   std::string lost() override { return lost_reason; }
@@ -164,17 +164,17 @@ class FakeJudge : public Judge {
   int loads = 0, unloads = 0, calls = 0;
   bool fail_loading = false;
   std::string lost_reason;
-  std::function<void(const JudgeTask&)> before_sample;
-  std::function<std::string(const JudgeTask&, const PlannedCell&)> failure;
+  std::function<void(const EvalTask&)> before_sample;
+  std::function<std::string(const EvalTask&, const PlannedCell&)> failure;
   std::function<bool(const PlannedCell&)> inactive;
-  std::function<void(const JudgeTask&, results::SampleResult&)> spoil;
+  std::function<void(const EvalTask&, results::SampleResult&)> spoil;
 
  private:
-  Verdict one(const JudgeTask& task, const PlannedCell& cell) const {
-    Verdict verdict;
-    if (failure) verdict.failure = failure(task, cell);
+  SampleOutcome one(const EvalTask& task, const PlannedCell& cell) const {
+    SampleOutcome outcome;
+    if (failure) outcome.failure = failure(task, cell);
     const RandomStream random(7, cell.record.cell_id + task.sample_id);
-    results::SampleResult& result = verdict.result;
+    results::SampleResult& result = outcome.result;
     result.prompt_sha256 = sha256(task.sample_id);
     result.prompt_tokens = 50;
     result.prediction = fmt::format("{} says {}", cell.record.method, random.below(1000, 0));
@@ -185,7 +185,7 @@ class FakeJudge : public Judge {
     result.series = {{.name = "kl_nats", .values = {static_cast<float>(random.uniform(2))}, .unit = "nats"}};
     result.peak_bytes = {{"device", static_cast<int64_t>(random.below(1000, 3))}};
     if (spoil) spoil(task, result);
-    return verdict;
+    return outcome;
   }
 };
 
@@ -194,7 +194,7 @@ inline std::FILE* nowhere() {
   return file;
 }
 
-/// Runs a config to its end, or until the judge or `stop` ends it.
+/// Runs a config to its end, or until the evaluator or `stop` ends it.
 struct Rig {
   explicit Rig(std::filesystem::path database, std::string config = kSmallConfig, Overrides overrides = {})
       : path(std::move(database)), text(std::move(config)), changes(std::move(overrides)) {}
@@ -203,7 +203,7 @@ struct Rig {
     auto results = results::ResultsStore::open_or_create(path);
     const Plan plan = make_plan(parse(text, changes), catalog);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = sink, .now = {}});
-    return run_plan(plan, judge, results, progress, stop, options);
+    return run_plan(plan, evaluator, results, progress, stop, options);
   }
   [[nodiscard]] std::string digest() const { return results::ResultsReader(path).content_digest(); }
 
@@ -211,7 +211,7 @@ struct Rig {
   std::string text;
   Overrides changes;
   FakeCatalog catalog;
-  FakeJudge judge;
+  FakeEvaluator evaluator;
   std::atomic<bool> stop{false};
   std::FILE* sink = nowhere();
 };

@@ -173,8 +173,8 @@ class Dying final : public RankChannel {
     if (left_-- == 0) throw UserError("out of memory");
     return inner_->send(to, data);
   }
-  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, Patience patience) override {
-    return inner_->receive(from, data, patience);
+  [[nodiscard]] std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data, WaitLimit wait_limit) override {
+    return inner_->receive(from, data, wait_limit);
   }
 
  private:

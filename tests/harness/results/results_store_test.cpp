@@ -15,7 +15,7 @@ namespace {
 class ResultsStoreTest : public ::testing::Test {
  protected:
   void plan(std::vector<CellRecord> cells) { store_.upsert_cells(cells); }
-  void judge(std::vector<SampleResult> results, std::vector<CellFailure> failures = {}) {
+  void evaluate(std::vector<SampleResult> results, std::vector<CellFailure> failures = {}) {
     store_.commit("run-1", results, failures);
   }
   CellRow row(const std::string& cell) { return store_.read().cell(cell).value(); }
@@ -26,7 +26,7 @@ class ResultsStoreTest : public ::testing::Test {
 
 TEST_F(ResultsStoreTest, GivesBackEverythingOfASample) {
   plan({small_cell("a", "full")});
-  judge({small_sample("a", 1)});
+  evaluate({small_sample("a", 1)});
   const ResultsReader& read = store_.read();
 
   const SampleResult sample = read.samples("a").at(0);
@@ -72,7 +72,7 @@ TEST_F(ResultsStoreTest, AllValuesOfACellComeAtOnceWithTheLeastRealStorage) {
   SampleResult early = small_sample("a", 0, 0.25);
   early.values = {{.metric = "token_f1", .value = 0.25, .unit = "fraction"},
                   {.metric = "wait", .value = std::nan(""), .unit = "ms", .clock = Clock::modelled}};
-  judge({late, early});
+  evaluate({late, early});
   const std::vector<ValueColumn> columns = store_.read().columns("a");
   ASSERT_EQ(columns.size(), 2U);
   EXPECT_EQ(columns[0].metric, "token_f1");
@@ -103,9 +103,9 @@ TEST_F(ResultsStoreTest, WhatAMetricMeansIsReplacedByName) {
 
 TEST_F(ResultsStoreTest, RepeatingABatchChangesNothing) {
   plan({small_cell("a", "full")});
-  judge({small_sample("a", 0), small_sample("a", 1)});
+  evaluate({small_sample("a", 0), small_sample("a", 1)});
   const std::string digest = store_.read().content_digest();
-  judge({small_sample("a", 1, 0.9), small_sample("a", 0)});  // the first result of a sample stays
+  evaluate({small_sample("a", 1, 0.9), small_sample("a", 0)});  // the first result of a sample stays
   EXPECT_EQ(store_.read().content_digest(), digest);
   EXPECT_EQ(row("a").wall_s, 0.5);
   EXPECT_EQ(store_.read().done_samples("a"), (std::set<std::string>{"s0", "s1"}));
@@ -115,18 +115,18 @@ TEST_F(ResultsStoreTest, ABatchIsAllOrNothing) {
   plan({small_cell("a", "full")});
   SampleResult broken = small_sample("a", 1);
   broken.values.push_back(broken.values.front());  // the same metric twice
-  EXPECT_THROW(judge({small_sample("a", 0), broken}), UserError);
+  EXPECT_THROW(evaluate({small_sample("a", 0), broken}), UserError);
   EXPECT_TRUE(store_.read().done_samples("a").empty());
-  EXPECT_THROW(judge({small_sample("nobody", 0)}), InternalError);
+  EXPECT_THROW(evaluate({small_sample("nobody", 0)}), InternalError);
   EXPECT_TRUE(store_.read().samples("nobody").empty());
-  judge({small_sample("a", 0)});
+  evaluate({small_sample("a", 0)});
   EXPECT_EQ(row("a").done_samples, 1);
 }
 
 TEST_F(ResultsStoreTest, ACellGoesFromPendingOverRunningToDone) {
   plan({small_cell("a", "full", 0, 1)});
   EXPECT_EQ(row("a").state, CellState::pending);
-  judge({small_sample("a", 0)});
+  evaluate({small_sample("a", 0)});
   EXPECT_EQ(row("a").state, CellState::running);
   const std::vector<MetricValue> values = {{.metric = "bleu", .value = 3}};
   store_.settle_cell("a", values);
@@ -141,7 +141,7 @@ TEST_F(ResultsStoreTest, AMethodThatNeverActedIsInactiveAndHasNoScore) {
     for (int i = 0; i < 2; ++i) {
       SampleResult sample = small_sample(cell, i);
       sample.active = cell == "a" || (cell == "c" && i == 1);
-      judge({sample});
+      evaluate({sample});
     }
     store_.settle_cell(cell, {});
   }
@@ -156,8 +156,8 @@ TEST_F(ResultsStoreTest, AMethodThatNeverActedIsInactiveAndHasNoScore) {
 
 TEST_F(ResultsStoreTest, AFailureCostsItsCellAndKeepsTheReason) {
   plan({small_cell("a", "full"), small_cell("b", "bad", 1)});
-  judge({small_sample("a", 0), small_sample("b", 0)});
-  judge({small_sample("a", 1)}, {{.cell_id = "b", .sample_id = "s1", .reason = "out of memory"}});
+  evaluate({small_sample("a", 0), small_sample("b", 0)});
+  evaluate({small_sample("a", 1)}, {{.cell_id = "b", .sample_id = "s1", .reason = "out of memory"}});
   EXPECT_EQ(row("a").state, CellState::running);
   EXPECT_EQ(row("b").state, CellState::failed);
   EXPECT_EQ(row("b").reason, "sample s1: out of memory");
@@ -173,7 +173,7 @@ TEST_F(ResultsStoreTest, AFailureCostsItsCellAndKeepsTheReason) {
 
 TEST_F(ResultsStoreTest, OtherSettingsUnderTheSameLabelsSupersede) {
   plan({small_cell("old", "snap")});
-  judge({small_sample("old", 0)});
+  evaluate({small_sample("old", 0)});
   plan({small_cell("new", "snap")});
   ASSERT_EQ(store_.read().cells("exp").size(), 1U);
   EXPECT_EQ(store_.read().cells("exp").front().cell.cell_id, "new");
@@ -185,7 +185,7 @@ TEST_F(ResultsStoreTest, OtherSettingsUnderTheSameLabelsSupersede) {
 
 TEST_F(ResultsStoreTest, AHigherLimitReopensADoneCell) {
   plan({small_cell("a", "full", 0, 1)});
-  judge({small_sample("a", 0)});
+  evaluate({small_sample("a", 0)});
   store_.settle_cell("a", {});
   plan({small_cell("a", "full", 0, 1)});
   EXPECT_EQ(row("a").state, CellState::done);
@@ -196,7 +196,7 @@ TEST_F(ResultsStoreTest, AHigherLimitReopensADoneCell) {
 
 TEST_F(ResultsStoreTest, PeaksAreTheLargestOfAllSamples) {
   plan({small_cell("a", "full")});
-  judge({small_sample("a", 2), small_sample("a", 0)});
+  evaluate({small_sample("a", 2), small_sample("a", 0)});
   EXPECT_EQ(row("a").peak_bytes.at(0).second, 1002);
 }
 
@@ -204,7 +204,7 @@ TEST_F(ResultsStoreTest, NotDefinedAndInfiniteValuesComeBackAsSuch) {
   plan({small_cell("a", "full")});
   SampleResult sample = small_sample("a", 0);
   sample.values = {{.metric = "m", .value = std::nan("")}, {.metric = "n", .value = INFINITY}};
-  judge({sample, small_sample("a", 1)});
+  evaluate({sample, small_sample("a", 1)});
   EXPECT_TRUE(std::isnan(store_.read().values("a", "m").at(0).value));
   EXPECT_EQ(store_.read().values("a", "n").at(0).value, INFINITY);
 }
@@ -213,7 +213,7 @@ TEST_F(ResultsStoreTest, BytesThatAreNoTextAreReplacedSoThatEveryClientCanRead) 
   plan({small_cell("a", "full")});
   SampleResult sample = small_sample("a", 0);
   sample.prediction = "half a letter \xc3 and \xff, then ü and ' and \"";
-  judge({sample});
+  evaluate({sample});
   EXPECT_EQ(store_.read().samples("a").at(0).prediction,
             "half a letter \xEF\xBF\xBD and \xEF\xBF\xBD, then ü and ' and \"");
 }
@@ -264,7 +264,7 @@ TEST_F(ResultsStoreTest, RunsCarryTheirProvenanceAndAKilledOneIsMarked) {
 
 TEST_F(ResultsStoreTest, MetricsListsWhatAnyCellInForceHas) {
   plan({small_cell("a", "full"), small_cell("b", "snap", 1)});
-  judge({small_sample("a", 0), small_sample("b", 0)});
+  evaluate({small_sample("a", 0), small_sample("b", 0)});
   store_.settle_cell("b", std::array{MetricValue{.metric = "bleu", .value = 1, .unit = "percent"}});
   const auto metrics = store_.read().metrics("exp");
   ASSERT_EQ(metrics.size(), 3U);

@@ -138,7 +138,7 @@ TEST_F(EntryRowsCuda, TurnsPairsByTheirPositions) {
   std::vector<int32_t> positions;
   for (int64_t i = 0; i < kHeads * kCount; ++i) positions.push_back(static_cast<int32_t>(i * 31 % 200));
   const EntryRows to = rows();
-  turn_rows_cuda(to, {device.copy(positions), device.copy(cos), device.copy(sin), kHalf}, nullptr);
+  rotate_rows_cuda(to, {device.copy(positions), device.copy(cos), device.copy(sin), kHalf}, nullptr);
   const std::vector<float> before = host;
   each([&](float& x, int64_t i, int64_t c) {
     const int64_t head = c / kHeadDim, channel = c % kHeadDim;

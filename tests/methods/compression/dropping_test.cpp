@@ -209,7 +209,7 @@ TEST(Dropping, RoCoSparesWhatSwings) {
   layer.append(rows(1));
   const std::vector<float> mean = {0.30F, 0.05F, 0.06F, 0.2F};
   const std::vector<float> deviation = {0.01F, 0.30F, 0.02F, 0.02F};
-  const std::span<float> sums = layer.cache.layers[0].tail().remembered(0);
+  const std::span<float> sums = layer.cache.layers[0].tail().entry_scores(0);
   for (size_t i = 0; i < 4; ++i) {
     sums[3 * i] = 100 * mean[i];
     sums[3 * i + 1] = 100 * (deviation[i] * deviation[i] + mean[i] * mean[i]);
@@ -224,7 +224,7 @@ TEST(Dropping, ScissorhandsDropsTheMostIgnoredAtOnce) {
   (void)layer.compress({{"name", "scissorhands"}, {"history", 2}, {"recent", 1}, {"tokens", 4}});
   layer.append(rows(1));
   const std::vector<float> bits = {0, 1, 1, 3, 3};  // 0, 1, 1, 2, 2 of two queries
-  std::ranges::copy(bits, layer.cache.layers[0].tail().remembered(0).begin());
+  std::ranges::copy(bits, layer.cache.layers[0].tail().entry_scores(0).begin());
   EXPECT_EQ(layer.settle(), (List{0, 2, 4}));  // 3 has the largest count; of 1 and 2 the older leaves; 4 is recent
 }
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/cache/replaced_view.h"
+#include "harness/cache/overlay_view.h"
 #include "harness/method/method.h"
 #include "tests/support/tiny_model.h"
 

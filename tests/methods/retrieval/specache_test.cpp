@@ -10,7 +10,7 @@
 #include <numeric>
 #include <thread>
 
-#include "harness/cache/replaced_view.h"
+#include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
@@ -204,7 +204,7 @@ TEST_F(SpeCacheTest, TheEndOfTheWindowIsReached) {
 }
 
 /// The layer's entries with random queries: probabilities of the view sum to one with the queries' own.
-TEST(ReplacedViewTest, CountsEveryEntryOnce) {
+TEST(OverlayViewTest, CountsEveryEntryOnce) {
   const LayerShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = DType::f32};
   const RandomStream random(9, "entries");
   const auto draw = [&](int64_t i) { return static_cast<float>(2 * random.uniform(static_cast<uint64_t>(i)) - 1); };
@@ -239,7 +239,7 @@ TEST(ReplacedViewTest, CountsEveryEntryOnce) {
       for (const int32_t i : replaced[h]) rows.insert(rows.end(), all.begin() + i * 32, all.begin() + (i + 1) * 32);
       exact.append_to_head(h, replaced[h], rows.data(), rows.data(), 32);
     }
-    const ReplacedView view(cache, replaced, exact);
+    const OverlayView view(cache, replaced, exact);
     std::vector<float> q(128);
     for (int64_t i = 0; i < 128; ++i) q[i] = 2 * draw(100000 + i);
     const LayerQueries queries{.q = q.data(), .q_len = 1, .q_stride = 128, .position = n - 1};

@@ -82,8 +82,8 @@ struct Request {
   /// The lists chosen in each layer for a pass over `tokens`; empty where everything is attended.
   std::vector<std::vector<std::vector<int32_t>>> pass(std::span<const int32_t> tokens) {
     RequestContext request{.cache = cache, .activity = activity, .prompt_tokens = prompt_tokens, .model = facts};
-    method->read_tokens(request, tokens);
-    method->before_layers(request, static_cast<int64_t>(tokens.size()));
+    method->on_tokens(request, tokens);
+    method->begin_step(request, static_cast<int64_t>(tokens.size()));
     append(static_cast<int64_t>(tokens.size()));
     std::vector<std::vector<std::vector<int32_t>>> chosen;
     for (int64_t layer = 0; layer < 2; ++layer) {

@@ -92,7 +92,7 @@ TEST(QuantSpec, AttentionIsThatOverWhatThePlanesDecodeTo) {
   expect_near(attend_one_query(cache, q), attend_one_query(layer.decoded().layers[0], q), 1e-5);
 
   // The upper plane alone, as drafts read it: a layer of the same upper codes and nothing below.
-  const UpperView view(cache);
+  const UpperPlaneView view(cache);
   KvCache dense(1, {.q_heads = 4, .kv_heads = 2, .head_dim = 64, .dtype = DType::f32});
   const int64_t n = cache.entries(0);
   std::vector<float> keys(static_cast<size_t>(n * 128));

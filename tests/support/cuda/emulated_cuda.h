@@ -58,7 +58,7 @@ struct CUevent_st;
 
 namespace emulated_cuda {
 
-/// What a lane brings to a meeting of its warp.
+/// What a lane brings to a rendezvous of its warp.
 struct Words {
   uint32_t w[8];
 };

@@ -37,7 +37,7 @@ struct Room {
   std::map<std::pair<int, int>, std::deque<std::vector<float>>> letters;  // from, to
 };
 
-struct Letter {
+struct PeerBuffer {
   ncclComm* comm = nullptr;
   CUstream_st* stream = nullptr;
   const void* out = nullptr;  // or
@@ -52,7 +52,7 @@ int rooms_made = 0;
 long numbers = 0;
 void (*wait_for)(CUstream_st*) = nullptr;
 thread_local int open_groups = 0;
-thread_local std::vector<Letter> group;
+thread_local std::vector<PeerBuffer> group;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ struct ncclComm {
 
 namespace {
 
-void put(const Letter& letter) {
+void put(const PeerBuffer& letter) {
   Room& room = *letter.comm->room;
   const auto* begin = static_cast<const float*>(letter.out);
   const std::lock_guard lock(room.mutex);
@@ -71,7 +71,7 @@ void put(const Letter& letter) {
   room.changed.notify_all();
 }
 
-void take(const Letter& letter) {
+void take(const PeerBuffer& letter) {
   Room& room = *letter.comm->room;
   std::unique_lock lock(room.mutex);
   auto& box = room.letters[{letter.other, letter.comm->rank}];
@@ -81,7 +81,7 @@ void take(const Letter& letter) {
   box.pop_front();
 }
 
-ncclResult_t add(const Letter& letter, ncclDataType_t type) {
+ncclResult_t add(const PeerBuffer& letter, ncclDataType_t type) {
   if (open_groups == 0 || type != ncclFloat32) return ncclInvalidUsage;
   if (letter.other == letter.comm->rank || letter.other < 0 || letter.other >= letter.comm->ranks)
     return ncclInvalidUsage;
@@ -150,15 +150,15 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
 /// What NCCL queues behind the stream's work happens at once, when that work is done.
 ncclResult_t ncclGroupEnd() {
   if (--open_groups > 0) return ncclSuccess;
-  for (const Letter& letter : group) wait_for(letter.stream);
-  for (const Letter& letter : group) {
+  for (const PeerBuffer& letter : group) wait_for(letter.stream);
+  for (const PeerBuffer& letter : group) {
     if (letter.out != nullptr) put(letter);
   }
-  for (const Letter& letter : group) {
+  for (const PeerBuffer& letter : group) {
     if (letter.in != nullptr) take(letter);
   }
   const std::lock_guard lock(the_rooms);
-  for (const Letter& letter : std::exchange(group, {})) numbers += static_cast<long>(letter.count);
+  for (const PeerBuffer& letter : std::exchange(group, {})) numbers += static_cast<long>(letter.count);
   return ncclSuccess;
 }
 

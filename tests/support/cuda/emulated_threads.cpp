@@ -34,9 +34,9 @@ struct Thread {
   std::source_location where;
 };
 
-/// Lanes of one warp that meet under one mask. Two buffers: a lane may come to the next meeting before another has read
+/// Lanes of one warp that meet under one mask. Two buffers: a lane may come to the next rendezvous before another has read
 /// the last, but not to the one after that.
-struct Meeting {
+struct Rendezvous {
   unsigned warp = 0;
   uint32_t mask = 0, arrived = 0;
   unsigned count = 0;
@@ -51,7 +51,7 @@ struct Machine {
   std::vector<Thread> threads;
   std::vector<unsigned> ready;  // the last runs next
   std::vector<unsigned> at_barrier;
-  std::deque<Meeting> meetings;  // stays in place as it grows
+  std::deque<Rendezvous> meetings;  // stays in place as it grows
   std::vector<unsigned char> shared;
   size_t shared_bytes = 0;
   const std::function<void()>* kernel = nullptr;
@@ -97,14 +97,14 @@ void thread_main() {
   std::abort();
 }
 
-Meeting& meeting_of(unsigned warp, uint32_t mask) {
-  for (Meeting& meeting : machine.meetings) {
-    if (meeting.warp == warp && meeting.mask == mask) return meeting;
+Rendezvous& rendezvous_of(unsigned warp, uint32_t mask) {
+  for (Rendezvous& rendezvous : machine.meetings) {
+    if (rendezvous.warp == warp && rendezvous.mask == mask) return rendezvous;
   }
-  Meeting& meeting = machine.meetings.emplace_back();
-  meeting.warp = warp;
-  meeting.mask = mask;
-  return meeting;
+  Rendezvous& rendezvous = machine.meetings.emplace_back();
+  rendezvous.warp = warp;
+  rendezvous.mask = mask;
+  return rendezvous;
 }
 
 /// Threads that nobody will wake.
@@ -128,7 +128,7 @@ void run_block(unsigned threads) {
   machine.at_barrier.clear();
   machine.error.clear();
   machine.live = threads;
-  for (Meeting& meeting : machine.meetings) meeting.arrived = 0;
+  for (Rendezvous& rendezvous : machine.meetings) rendezvous.arrived = 0;
   for (unsigned i = 0; i < threads; ++i) {
     Thread& thread = machine.threads[i];
     thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
@@ -159,21 +159,21 @@ void require_guard(const unsigned char* guard, const char* what) {
 const Words* meet(uint32_t mask, const Words& mine, const std::source_location& where) {
   const unsigned first = machine.current / kWarp * kWarp, own = machine.current % kWarp;
   if ((mask >> own & 1) == 0) fail("a lane is not in its own mask", where);
-  Meeting& meeting = meeting_of(machine.current / kWarp, mask);
-  if (meeting.arrived == 0) {
-    meeting.where = where;
-  } else if (meeting.where.line() != where.line() || meeting.where.file_name() != where.file_name()) {
-    fail(("lanes of one mask are elsewhere, at " + text_of(meeting.where)).c_str(), where);
+  Rendezvous& rendezvous = rendezvous_of(machine.current / kWarp, mask);
+  if (rendezvous.arrived == 0) {
+    rendezvous.where = where;
+  } else if (rendezvous.where.line() != where.line() || rendezvous.where.file_name() != where.file_name()) {
+    fail(("lanes of one mask are elsewhere, at " + text_of(rendezvous.where)).c_str(), where);
   }
-  Words* brought = meeting.brought[meeting.count % 2];
+  Words* brought = rendezvous.brought[rendezvous.count % 2];
   brought[own] = mine;
-  meeting.arrived |= 1u << own;
-  if (meeting.arrived != mask) {
+  rendezvous.arrived |= 1u << own;
+  if (rendezvous.arrived != mask) {
     wait("lanes of its warp", where);
     return brought;
   }
-  meeting.arrived = 0;
-  ++meeting.count;
+  rendezvous.arrived = 0;
+  ++rendezvous.count;
   std::vector<unsigned> waiting;
   for (unsigned i = 0; i < kWarp; ++i) {
     if (i != own && (mask >> i & 1) != 0) waiting.push_back(first + i);

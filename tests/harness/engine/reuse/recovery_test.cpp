@@ -90,7 +90,7 @@ TEST(Recovery, ByHand) {
   std::vector<float> sin(8, 0.0F);
   cos[0] = std::cos(2.0F);
   sin[0] = std::sin(2.0F);
-  segment.turn_keys(0, 1, cos, sin);
+  segment.rotate_keys(0, 1, cos, sin);
   std::vector<float> turned(16);
   segment.read(0, turned.data(), nullptr);
   EXPECT_NEAR(turned[0], std::cos(3.0), 1e-6);

@@ -113,12 +113,12 @@ TEST_F(Library, AnswersTheSameFromMemoryDiskAndRemote) {
       ASSERT_LT(++count, 40U);
     }
     for (uint64_t i = 0; i < count; ++i) {
-      Recalled recalled = library->recall(fmt::format("{}", i));
-      EXPECT_TRUE(recalled.tier.has_value());
-      if (recalled.tier == Tier::remote) {
-        EXPECT_GE(recalled.load_s, 1e-3) << "the link takes its time";
+      LoadedCache loaded = library->load(fmt::format("{}", i));
+      EXPECT_TRUE(loaded.tier.has_value());
+      if (loaded.tier == Tier::remote) {
+        EXPECT_GE(loaded.load_s, 1e-3) << "the link takes its time";
       }
-      EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, i)), expected(i, held, prompt(i, i))) << "context " << i;
+      EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, i)), expected(i, held, prompt(i, i))) << "context " << i;
     }
     for (const Tier tier : {Tier::host, Tier::disk, Tier::remote})
       EXPECT_GT(library->store().counts().hits.at(tier), 0);
@@ -136,14 +136,14 @@ TEST_F(Library, WhatTheDiskDamagedIsComputedAnewAndStoredAgain) {
   std::filesystem::remove(file("2"));
   for (uint64_t i = 0; i < 3; ++i) {
     const std::string key = fmt::format("{}", i);
-    Recalled recalled = library->recall(key);
-    EXPECT_FALSE(recalled.tier.has_value());
-    EXPECT_GT(recalled.compute_s, 0);
-    EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, 7)), expected(i, CacheForm{}, prompt(i, 7)));
+    LoadedCache loaded = library->load(key);
+    EXPECT_FALSE(loaded.tier.has_value());
+    EXPECT_GT(loaded.compute_s, 0);
+    EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, 7)), expected(i, CacheForm{}, prompt(i, 7)));
     library->used(key, 10 + static_cast<double>(i));
-    recalled = library->recall(key);
-    EXPECT_EQ(recalled.tier, Tier::disk) << "it was stored again";
-    EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, 7)), expected(i, library->forms().front(), prompt(i, 7)));
+    loaded = library->load(key);
+    EXPECT_EQ(loaded.tier, Tier::disk) << "it was stored again";
+    EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, 7)), expected(i, library->forms().front(), prompt(i, 7)));
   }
   EXPECT_EQ(library->recomputed(), 3);
   EXPECT_EQ(library->store().counts().damaged, 3);
@@ -166,9 +166,9 @@ TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
   int64_t compressed = 0;
   for (uint64_t i = 0; i < 4; ++i) {
     const auto at = *library->store().lookup(fmt::format("{}", i));
-    Recalled recalled = library->recall(fmt::format("{}", i));
+    LoadedCache loaded = library->load(fmt::format("{}", i));
     compressed += at.form;
-    EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, i)),
+    EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, i)),
               expected(i, forms[static_cast<size_t>(at.form)], prompt(i, i)));
   }
   EXPECT_GT(compressed, 0);
@@ -200,9 +200,9 @@ TEST_F(Library, ServedRequestsBeginWithItWhateverSharesTheirPasses) {
                         .options = {.stop = {.max_new_tokens = 8}},
                         .begin =
                             [&library = *library, key, r] {
-                              Recalled recalled = library.recall(key);
+                              LoadedCache loaded = library.load(key);
                               library.used(key, 100 + static_cast<double>(r));
-                              return std::move(recalled.cache);
+                              return std::move(loaded.cache);
                             },
                         .begun = kTokens});
   }
@@ -239,10 +239,10 @@ TEST_F(Library, RandomUseStaysWithinCapacityAndNeverAnswersWrong) {
           std::filesystem::remove(library->store().folder()->file_of(key));
         }
       }
-      Recalled recalled = library->recall(key);
-      const CacheForm& in = forms[recalled.form.keep < 1 ? 1 : 0];
+      LoadedCache loaded = library->load(key);
+      const CacheForm& in = forms[loaded.form.keep < 1 ? 1 : 0];
       if (event % 6 == 0) {
-        EXPECT_EQ(answer(std::move(recalled.cache), prompt(i, event)), expected(i, in, prompt(i, event)));
+        EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, event)), expected(i, in, prompt(i, event)));
       }
       library->used(key, static_cast<double>(event));
       expect_within_capacity(*library);

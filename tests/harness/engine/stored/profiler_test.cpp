@@ -137,21 +137,21 @@ TEST_F(Profiler, DriftThenProfilingAnewRecoversQuality) {
   const auto serve = [&] {
     double sum = 0;
     for (size_t i = 0; i < queries_.size(); ++i) {
-      Recalled recalled = library.recall("a");
-      const auto answers = answer_queries(model_, facts_, prompt->tokens, recalled.cache, std::span(&queries_[i], 1));
+      LoadedCache loaded = library.load("a");
+      const auto answers = answer_queries(model_, facts_, prompt->tokens, loaded.cache, std::span(&queries_[i], 1));
       sum += agreement(answers[0], full[i]);
     }
     return sum / static_cast<double>(queries_.size());
   };
   const double before = serve();
   DriftWatch watch(0.3, queries_.size());
-  for (size_t i = 0; i < queries_.size(); ++i) watch.note("a", before, library.recall("a").form.quality);
+  for (size_t i = 0; i < queries_.size(); ++i) watch.note("a", before, library.load("a").form.quality);
   ASSERT_TRUE(watch.drifted("a")) << "quality " << before;
   library.reprofile("a", profile_forms(model_, *prompt, forms_, queries_, quality));
   library.rearrange();
   const double after = serve();
   EXPECT_GT(after, before + 0.3);
-  const storage::Form now = library.recall("a").form;
+  const storage::Form now = library.load("a").form;
   EXPECT_DOUBLE_EQ(after, now.quality) << "it keeps what it promises";
 }
 

@@ -1,4 +1,4 @@
-// breaking_worker --channel N: FakeJudge in a worker, which breaks as its setup says:
+// breaking_worker --channel N: FakeEvaluator in a worker, which breaks as its setup says:
 //
 //   {"config": text, "breaks": [{"method": label, "sample": id, "how": "segfault", "times": 2, "counter": file}]}
 //
@@ -25,8 +25,8 @@
 namespace kvarena::experiment {
 namespace {
 
-using experiment::FakeJudge;
-using experiment::JudgeTask;
+using experiment::FakeEvaluator;
+using experiment::EvalTask;
 using experiment::PlannedCell;
 using nlohmann::json;
 
@@ -84,8 +84,8 @@ Bench open_bench(const json& setup) {
   Bench bench;
   bench.config =
       std::make_unique<const experiment::ExperimentConfig>(experiment::parse(setup.at("config").get<std::string>()));
-  auto judge = std::make_unique<FakeJudge>();
-  judge->failure = [rules = setup.at("breaks"), &lost = judge->lost_reason](const JudgeTask& task,
+  auto evaluate = std::make_unique<FakeEvaluator>();
+  evaluate->failure = [rules = setup.at("breaks"), &lost = evaluate->lost_reason](const EvalTask& task,
                                                                             const PlannedCell& cell) -> std::string {
     for (const json& rule : rules) {
       if (rule.at("method") != cell.record.method || rule.at("sample") != task.sample_id || !still_due(rule)) continue;
@@ -94,7 +94,7 @@ Bench open_bench(const json& setup) {
     }
     return lost;
   };
-  bench.judge = std::move(judge);
+  bench.evaluate = std::move(evaluate);
   return bench;
 }
 

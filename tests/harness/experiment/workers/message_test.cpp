@@ -67,7 +67,7 @@ TEST(Message, NestingThatWouldExhaustTheStackIsRefused) {
 }
 
 TEST(Message, AVerdictArrivesBitForBit) {
-  experiment::Verdict sent;
+  experiment::SampleOutcome sent;
   results::SampleResult& result = sent.result;
   result.prompt_sha256 = "ab";
   result.prompt_tokens = 7;
@@ -93,8 +93,8 @@ TEST(Message, AVerdictArrivesBitForBit) {
   result.peak_bytes = {{"device", 1}, {"host", int64_t{1} << 40}};
 
   FrameReader reader;
-  reader.append(frame(verdict_json(sent)));
-  const experiment::Verdict read = read_verdict(*reader.next());
+  reader.append(frame(outcome_json(sent)));
+  const experiment::SampleOutcome read = read_verdict(*reader.next());
   const results::SampleResult& got = read.result;
   EXPECT_EQ(read.failure, "");
   EXPECT_EQ(got.prediction, result.prediction);
@@ -121,7 +121,7 @@ TEST(Message, AVerdictArrivesBitForBit) {
   EXPECT_EQ(got.events[0].at_ms, 1.5);
   EXPECT_FALSE(got.events[1].at_ms.has_value());
 
-  reader.append(frame(verdict_json({.failure = "why"})));
+  reader.append(frame(outcome_json({.failure = "why"})));
   EXPECT_EQ(read_verdict(*reader.next()).failure, "why");
 }
 

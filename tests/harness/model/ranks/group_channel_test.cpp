@@ -9,7 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/model/ranks/parts.h"
-#include "harness/model/ranks/meeting.h"
+#include "harness/model/ranks/rendezvous.h"
 #include "tests/support/free_port.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/rank_answers.h"
@@ -33,8 +33,8 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-ChannelMaker group_at(const MeetingPlace& place, const GroupOptions& options = {}) {
-  return [=](const Share& share) { return group_channel(std::make_shared<Meeting>(place, share, 60s), options); };
+ChannelMaker group_at(const RendezvousAddress& place, const GroupOptions& options = {}) {
+  return [=](const Share& share) { return group_channel(std::make_shared<Rendezvous>(place, share, 60s), options); };
 }
 
 class Groups : public ::testing::TestWithParam<const char*> {
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Groups,
                                            "deepseek_v3"),
                          [](const auto& info) { return info.param; });
 
-TEST(Meeting, OverAPortTakesRanksFromElsewhere) {
+TEST(Rendezvous, OverAPortTakesRanksFromElsewhere) {
   const ModelConfig config = testing::tiny_config();
   const auto make = [&] { return RandomCheckpoint(testing::llama_tensors(config), 1); };
   const ChannelMaker channels = group_at({.host = "127.0.0.1", .port = testing::free_port()});
@@ -76,7 +76,7 @@ TEST(Meeting, OverAPortTakesRanksFromElsewhere) {
   EXPECT_TRUE(same_bits(testing::all_answers(split, prompt), testing::all_answers(alone, prompt)));
 }
 
-TEST(Meeting, AddressesAreCheckedByName) {
+TEST(Rendezvous, AddressesAreCheckedByName) {
   EXPECT_EQ(parse_address("node7:2950", "--join").host, "node7");
   EXPECT_EQ(parse_address("node7:2950", "--join").port, 2950);
   EXPECT_EQ(parse_address("[::1]:80", "--join").host, "::1");
@@ -109,15 +109,15 @@ class GroupErrors : public ::testing::Test {
   }
 
   testing::TemporaryFolder folder_;
-  MeetingPlace place_{.file = folder_.path() / "meeting"};
+  RendezvousAddress place_{.file = folder_.path() / "meeting"};
   ModelConfig config_ = testing::tiny_config();
   std::function<RandomCheckpoint()> make_ = [this] { return RandomCheckpoint(testing::llama_tensors(config_), 1); };
 };
 
 TEST_F(GroupErrors, ARankThatCannotLoadItsShareSaysWhy) {
   std::thread rank([&] {
-    Meeting meeting(place_, {.rank = 1, .ranks = 2}, 60s);
-    say_failure(meeting, "/models/tiny: found nothing");
+    Rendezvous rendezvous(place_, {.rank = 1, .ranks = 2}, 60s);
+    set_failure(rendezvous, "/models/tiny: found nothing");
   });
   const std::string said = message_of([&] { (void)load(group_at(place_)); });
   rank.join();

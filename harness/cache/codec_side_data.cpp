@@ -1,0 +1,97 @@
+#include "harness/cache/codec_side_data.h"
+
+#include <algorithm>
+
+#include "harness/cache/consecutive_runs.h"
+#include "harness/cache/rotation_tables.h"
+#include "kernels/rope/rope.h"
+
+namespace kvarena {
+
+SparseRows::SparseRows(const LedgerPtr& ledger)
+    : counts_(LedgerAllocator<uint16_t>(ledger)),
+      starts_(LedgerAllocator<uint32_t>(ledger)),
+      channels_(LedgerAllocator<uint16_t>(ledger)),
+      values_(LedgerAllocator<uint16_t>(ledger)) {}
+
+SparseRows::SparseRows(const SparseRows& from, const LedgerPtr& ledger) : SparseRows(ledger) {
+  counts_.assign(from.counts_.begin(), from.counts_.end());
+  starts_.assign(from.starts_.begin(), from.starts_.end());
+  channels_.assign(from.channels_.begin(), from.channels_.end());
+  values_.assign(from.values_.begin(), from.values_.end());
+}
+
+void SparseRows::append(const std::vector<Element>& elements) {
+  if (counts_.size() % kStride == 0) starts_.push_back(static_cast<uint32_t>(channels_.size()));
+  counts_.push_back(static_cast<uint16_t>(elements.size()));
+  for (const Element& element : elements) {
+    channels_.push_back(element.channel);
+    values_.push_back(kernels::f32_to_f16(element.value));
+  }
+}
+
+SparseOverride SparseRows::device_ops() const {
+  return {.read = [this](int64_t first, int64_t count, std::vector<std::vector<kernels::PlacedNumber>>& to) {
+    const size_t before = to.size();
+    to.resize(before + static_cast<size_t>(count));
+    visit(first, count, [&](int64_t i, int64_t channel, float value) {
+      to[before + static_cast<size_t>(i)].push_back({.channel = static_cast<int32_t>(channel), .value = value});
+    });
+  }};
+}
+
+void SparseRows::shrink() {
+  counts_.shrink_to_fit();
+  starts_.shrink_to_fit();
+  channels_.shrink_to_fit();
+  values_.shrink_to_fit();
+}
+
+int64_t SparseRows::bytes() const {
+  return static_cast<int64_t>(sizeof(uint16_t) * (counts_.capacity() + channels_.capacity() + values_.capacity()) +
+                              sizeof(uint32_t) * starts_.capacity());
+}
+
+void RotaryKeys::undo(float* rows, const std::vector<int32_t>& positions) const {
+  std::vector<int32_t> back;
+  back.reserve(positions.size());
+  for (const int32_t position : positions) back.push_back(-position);
+  turn(rows, back);
+}
+
+void RotaryKeys::redo(float* rows, const std::vector<int32_t>& positions) const { turn(rows, positions); }
+
+void RotaryKeys::turn(float* rows, const std::vector<int32_t>& by) const {
+  if (half() == 0 || by.empty()) return;
+  const auto n = static_cast<int64_t>(by.size());
+  std::vector<float> cos(static_cast<size_t>(n * half()));
+  std::vector<float> sin(cos.size());
+  kernels::rotation_tables(by.data(), n, frequencies_->data(), half(), 1, cos.data(), sin.data());
+  kernels::rotate({.x = rows,
+                   .tokens = n,
+                   .heads = 1,
+                   .head_dim = 2 * half(),
+                   .token_stride = 2 * half(),
+                   .head_stride = 2 * half(),
+                   .rotary = 2 * half(),
+                   .cos = cos.data(),
+                   .sin = sin.data()});
+}
+
+std::vector<DequantOp> RotaryKeys::device_ops(const PositionReader& positions) const {
+  if (half() == 0) return {};
+  return in_order(RotatedKeys{.frequencies = frequencies_, .positions = positions});
+}
+
+void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {
+  if (half() == 0 || positions.empty()) return;
+  const RotationTables& tables = rotation_tables_up_to(*frequencies_, *std::ranges::max_element(positions));
+  const kernels::Cells keys{.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
+  // Runs of consecutive positions lie side by side in the tables.
+  each_consecutive_run(positions, [&](int64_t i, int64_t count) {
+    const int64_t row = positions[static_cast<size_t>(i)] * half();
+    kernels::rotate_cells(keys, i, count, &tables.cos[row], &tables.sin[row], half(), half());
+  });
+}
+
+}  // namespace kvarena

@@ -1,0 +1,312 @@
+#include "harness/device/device_dequant_ops.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "harness/cache/rotation_tables.h"
+#include "harness/device/growing_array.h"
+#include "harness/device/packed_side.h"
+#include "kernels/elementwise/elementwise_cuda.h"
+#include "kernels/hadamard/hadamard_cuda.h"
+#include "kernels/quantize/quantize_cuda.h"
+
+namespace kvarena::device {
+namespace {
+
+using kernels::CudaScratch;
+using kernels::CudaStream;
+using kernels::PlacedNumber;
+using kernels::RowScale;
+
+/// Codes, scales and zeros of a second plane.
+class AddCodes final : public DeviceDequantOp {
+ public:
+  explicit AddCodes(const AddCodes& words) : factor_(words.factor) {
+    for (const kernels::PackedEntries& head : words.heads) heads_.emplace_back(head);
+  }
+  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+    const auto& said = std::get<AddCodes>(words).heads;
+    for (size_t h = 0; h < heads_.size(); ++h) heads_[h].follow(said[h], before, after, uploads);
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& scratch, CudaStream stream) const override {
+    std::vector<kernels::RowDecode> items;
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      items.push_back({.from = heads_[h].entries(),
+                       .position = first,
+                       .count = work.rows.count,
+                       .rows = work.rows.x + static_cast<int64_t>(h) * work.rows.head_dim,
+                       .row_stride = work.rows.width()});
+    }
+    kernels::decode_rows_cuda(items, scratch, stream, factor_);
+  }
+  [[nodiscard]] int64_t bytes() const override {
+    return std::accumulate(heads_.begin(), heads_.end(), int64_t{0},
+                           [](int64_t sum, const PackedSide& head) { return sum + head.bytes(); });
+  }
+
+ private:
+  std::vector<PackedSide> heads_;  // [kv_heads]
+  float factor_;
+};
+
+/// What is the same for every entry: `Words` read it once.
+template <class Words, class Item>
+class ChannelStep : public DeviceDequantOp {
+ public:
+  void follow(const DequantOp& words, int64_t before, int64_t /*after*/, UploadBatch& uploads) final {
+    if (before > 0) return;
+    const std::vector<Item> items = std::get<Words>(words).read();
+    items_.append(items.data(), std::ssize(items), uploads);
+  }
+  [[nodiscard]] int64_t bytes() const final { return items_.bytes(); }
+
+ protected:
+  [[nodiscard]] const Item* items() const { return items_.data(); }
+
+ private:
+  GrowingArray<Item> items_;  // [width]
+};
+
+class ScaleChannels final : public ChannelStep<ScaleChannels, RowScale> {
+  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::scale_channels_cuda(work.rows, items(), stream);
+  }
+};
+
+class ScaleEntries final : public DeviceDequantOp {
+ public:
+  explicit ScaleEntries(const ScaleEntries& words) : shared_(words.shared) {}
+  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+    std::vector<RowScale> scales;
+    std::get<ScaleEntries>(words).read(before, after - before, scales);
+    scales_.append(scales.data(), std::ssize(scales), uploads);
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    const int64_t each = shared_ ? 1 : work.rows.heads;
+    kernels::scale_entries_cuda(work.rows, scales_.data() + first * each, shared_, stream);
+  }
+  [[nodiscard]] int64_t bytes() const override { return scales_.bytes(); }
+
+ private:
+  bool shared_;
+  GrowingArray<RowScale> scales_;  // [entries, heads], or [entries]
+};
+
+class PlaceNumbers final : public DeviceDequantOp {
+ public:
+  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+    std::vector<std::vector<PlacedNumber>> entries;
+    std::get<SparseOverride>(words).read(before, after - before, entries);
+    std::vector<int32_t> starts;
+    std::vector<PlacedNumber> numbers;
+    if (before == 0) starts.push_back(0);
+    for (const std::vector<PlacedNumber>& entry : entries) {
+      numbers.insert(numbers.end(), entry.begin(), entry.end());
+      starts.push_back(static_cast<int32_t>(numbers_.count() + std::ssize(numbers)));
+    }
+    starts_.append(starts.data(), std::ssize(starts), uploads);
+    numbers_.append(numbers.data(), std::ssize(numbers), uploads);
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::place_numbers_cuda(work.rows, starts_.data() + first, numbers_.data(), stream);
+  }
+  [[nodiscard]] int64_t bytes() const override { return starts_.bytes() + numbers_.bytes(); }
+
+ private:
+  GrowingArray<int32_t> starts_;  // [entries + 1]
+  GrowingArray<PlacedNumber> numbers_;
+};
+
+/// Factors of all blocks one behind the other: of each block a, then b of every head.
+class AddProducts final : public DeviceDequantOp {
+ public:
+  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+    std::vector<AddProducts::Block> blocks;
+    std::get<AddProducts>(words).read(before, after - before, blocks);
+    for (const AddProducts::Block& block : blocks) {
+      blocks_.push_back({block.first, block.count, block.rank, factors_.count()});
+      for (size_t h = 0; h < block.a.size(); ++h) {
+        factors_.append(block.a[h].data(), std::ssize(block.a[h]), uploads);
+        factors_.append(block.b[h].data(), std::ssize(block.b[h]), uploads);
+      }
+    }
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& scratch, CudaStream stream) const override {
+    const kernels::EntryRows& rows = work.rows;
+    std::vector<kernels::RowProduct> products;
+    for (const Block& block : blocks_) {
+      const int64_t begin = std::max(first, block.first);
+      const int64_t end = std::min(first + rows.count, block.first + block.count);
+      const int64_t a = block.count * block.rank, b = block.rank * rows.head_dim;
+      for (int64_t h = 0; h < rows.heads && begin < end; ++h) {
+        const uint16_t* const factors = factors_.data() + block.at + h * (a + b);
+        products.push_back({.x = rows.x + (begin - first) * rows.width() + h * rows.head_dim,
+                            .x_stride = rows.width(),
+                            .count = end - begin,
+                            .n = rows.head_dim,
+                            .rank = block.rank,
+                            .dtype = kernels::DType::f16,
+                            .a = factors + (begin - block.first) * block.rank,
+                            .b = factors + a});
+      }
+    }
+    kernels::add_products_cuda(products, scratch, stream);
+  }
+  [[nodiscard]] int64_t bytes() const override { return factors_.bytes(); }
+
+ private:
+  struct Block {
+    int64_t first, count, rank;
+    int64_t at;  // of its factors
+  };
+  std::vector<Block> blocks_;
+  GrowingArray<uint16_t> factors_;
+};
+
+class AddSketch final : public DeviceDequantOp {
+ public:
+  AddSketch(const AddSketch& words, int64_t heads, int64_t head_dim)
+      : heads_(heads), head_dim_(head_dim), factor_(words.factor), matrix_(std::ssize(*words.matrix) * 4) {
+    kernels::cuda_upload(matrix_.data(), words.matrix->data(), matrix_.bytes(), nullptr);
+    kernels::cuda_synchronize(nullptr);
+  }
+  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+    const auto& said = std::get<AddSketch>(words);
+    const int64_t words_of_entry = heads_ * head_dim_ / 16, count = after - before;
+    signs_.append(said.signs.data() + before * words_of_entry, count * words_of_entry, uploads);
+    lengths_.append(said.lengths.data() + before * heads_, count * heads_, uploads);
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::add_signed_rows_cuda(work.rows,
+                                  {.signs = signs_.data() + first * heads_ * head_dim_ / 16,
+                                   .lengths = lengths_.data() + first * heads_,
+                                   .matrix = static_cast<const float*>(matrix_.data()),
+                                   .factor = factor_},
+                                  stream);
+  }
+  [[nodiscard]] int64_t bytes() const override { return signs_.bytes() + lengths_.bytes() + matrix_.bytes(); }
+
+ private:
+  int64_t heads_, head_dim_;
+  float factor_;
+  kernels::CudaBuffer matrix_;      // [head_dim, head_dim]
+  GrowingArray<uint16_t> signs_;    // [entries, heads, head_dim / 16]
+  GrowingArray<uint16_t> lengths_;  // [entries, heads], f16
+};
+
+class UndoTransform final : public DeviceDequantOp {
+ public:
+  explicit UndoTransform(HeadMapsPtr maps) : maps_(std::move(maps)) {}
+  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    maps_->apply(work.rows.x, work.rows.width(), work.rows.count, work.rows.heads, work.spare, stream);
+    std::swap(work.rows.x, work.spare);
+  }
+
+ private:
+  HeadMapsPtr maps_;
+};
+
+class RunHadamard final : public DeviceDequantOp {
+ public:
+  explicit RunHadamard(int64_t run) : run_(run) {}
+  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::hadamard_cuda(work.rows.x, work.rows.count * (work.rows.width() / run_), run_, run_, stream);
+  }
+
+ private:
+  int64_t run_;
+};
+
+class MoveChannels final : public ChannelStep<PermuteChannels, int32_t> {
+  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    const int64_t width = work.rows.width();
+    kernels::move_channels_cuda({.x = work.rows.x,
+                                 .to = work.spare,
+                                 .place = items(),
+                                 .rows = work.rows.count,
+                                 .n = width,
+                                 .x_stride = width,
+                                 .to_stride = width},
+                                stream);
+    std::swap(work.rows.x, work.spare);
+  }
+};
+
+class RotateKeys final : public DeviceDequantOp {
+ public:
+  RotateKeys(int64_t heads, std::shared_ptr<RotationTable> table) : heads_(heads), table_(std::move(table)) {}
+  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+    const int64_t count = after - before;
+    std::vector<int32_t> positions(static_cast<size_t>(count * heads_));
+    for (int64_t h = 0; h < heads_; ++h) {
+      const std::vector<int32_t> of_head = std::get<RotatedKeys>(words).positions(h, before, count);
+      for (int64_t i = 0; i < count; ++i) positions[i * heads_ + h] = of_head[i];
+    }
+    table_->reach(*std::ranges::max_element(positions));
+    positions_.append(positions.data(), std::ssize(positions), uploads);
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::rotate_rows_cuda(work.rows,
+                            {.positions = positions_.data() + first * heads_,
+                             .cos = table_->cos(),
+                             .sin = table_->sin(),
+                             .half = table_->half()},
+                            stream);
+  }
+  [[nodiscard]] int64_t bytes() const override { return positions_.bytes(); }
+
+ private:
+  int64_t heads_;
+  std::shared_ptr<RotationTable> table_;
+  GrowingArray<int32_t> positions_;  // [entries, heads]
+};
+
+/// One for each kind of words.
+struct StepMaker {
+  int64_t heads, head_dim;
+  DequantShared* shared;
+
+  using Made = std::unique_ptr<DeviceDequantOp>;
+  Made operator()(const AddCodes& words) const { return std::make_unique<AddCodes>(words); }
+  Made operator()(const ScaleChannels& /*words*/) const { return std::make_unique<ScaleChannels>(); }
+  Made operator()(const ScaleEntries& words) const { return std::make_unique<ScaleEntries>(words); }
+  Made operator()(const SparseOverride& /*words*/) const { return std::make_unique<PlaceNumbers>(); }
+  Made operator()(const AddProducts& /*words*/) const { return std::make_unique<AddProducts>(); }
+  Made operator()(const AddSketch& words) const { return std::make_unique<AddSketch>(words, heads, head_dim); }
+  Made operator()(const UndoTransform& words) const {
+    return std::make_unique<UndoTransform>(shared->maps.of(words.transform, HeadMaps::Use::attended, heads, head_dim));
+  }
+  Made operator()(const HadamardBlocks& words) const { return std::make_unique<RunHadamard>(words.run); }
+  Made operator()(const PermuteChannels& /*words*/) const { return std::make_unique<MoveChannels>(); }
+  Made operator()(const RotatedKeys& words) const {
+    return std::make_unique<RotateKeys>(heads, shared->rotation(*words.frequencies));
+  }
+};
+
+}  // namespace
+
+void RotationTable::reach(int32_t position) {
+  if (position < rows_) return;
+  const RotationTables& tables = rotation_tables_up_to(frequencies_, position);
+  rows_ = std::ssize(tables.cos) / half();
+  const int64_t bytes = std::ssize(tables.cos) * int64_t{sizeof(float)};
+  kernels::cuda_synchronize(nullptr);  // nobody reads the old ones any more
+  memory_ = kernels::CudaBuffer(2 * bytes);
+  kernels::cuda_upload(memory_.data(), tables.cos.data(), bytes, nullptr);
+  kernels::cuda_upload(static_cast<char*>(memory_.data()) + bytes, tables.sin.data(), bytes, nullptr);
+  kernels::cuda_synchronize(nullptr);
+}
+
+std::shared_ptr<RotationTable> DequantShared::rotation(const std::vector<double>& frequencies) {
+  std::shared_ptr<RotationTable>& table = rotations[frequencies];
+  if (table == nullptr) table = std::make_shared<RotationTable>(frequencies);
+  return table;
+}
+
+std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& words, int64_t heads, int64_t head_dim,
+                                       DequantShared& shared) {
+  return std::visit(StepMaker{heads, head_dim, &shared}, words);
+}
+
+}  // namespace kvarena::device

@@ -1,0 +1,133 @@
+#pragma once
+// Copies on the device of caches that live on the host.
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "harness/device/attention_sums.h"
+#include "harness/device/device_cache.h"
+
+namespace kvarena::device {
+
+class DeviceMirrors;
+
+/// A cache's copy on the device, as of the last pass that ran there. Lives in KvCache::mirror; when memory is short its
+/// entries go and it stays empty.
+class DeviceMirror final : public CacheMirror {
+ public:
+  explicit DeviceMirror(std::shared_ptr<DeviceMirrors> all);
+  ~DeviceMirror() override;
+  DeviceMirror(const DeviceMirror&) = delete;
+  DeviceMirror& operator=(const DeviceMirror&) = delete;
+
+  /// The clone's copy is made on the device when it is first asked for, if this one is what it was then; else it comes
+  /// from the host.
+  [[nodiscard]] std::unique_ptr<CacheMirror> for_clone(const KvCache& from, KvCache& clone) override;
+  [[nodiscard]] std::unique_ptr<MirrorScope> scores_scope(KvCache& own) override;
+
+ private:
+  friend class DeviceMirrors;
+  class SegmentCopy;
+  /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
+  /// one of its first `visited` layers.
+  [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
+  /// The same of entries that a layer's tail let go; false when that is better copied anew.
+  [[nodiscard]] bool follow_drops(const LayerCache& host, size_t layer);
+  /// [layers] whose runs are what they were; empty where none can be.
+  [[nodiscard]] std::vector<bool> alike(const KvCache& host) const;
+  /// Takes over what the host has overwritten since in its first `layers` layers.
+  void take_rewritten(const KvCache& host, int64_t layers);
+  /// Takes over what it has got elsewhere since, and what it has overwritten in the layers that count.
+  void take_new(KvCache& host, int64_t visited);
+  /// Of what one of the copy's runs holds.
+  [[nodiscard]] std::vector<int32_t> positions_of(size_t layer, int64_t kv_head) const;
+  /// Where a clone's entries lie already: a mirror that may be gone by now.
+  struct Origin {
+    const DeviceMirror* mirror = nullptr;
+    int64_t id = 0, changes = 0, length = 0;  // of its cache
+  };
+  [[nodiscard]] bool holds(const Origin& origin) const;
+  /// Copy and host are alike now, or are in a layer that got the same.
+  void record(KvCache& host);
+  void record(KvCache& host, size_t layer);
+
+  /// What a layer of the host was when the copy was made.
+  struct Layer {
+    std::vector<uint64_t> versions;               // of its segments
+    int64_t newest = 0;                           // entries in its tail
+    int64_t tokens = 0;                           // that it had seen: fewer than the cache where passes left before
+    int64_t drops = 0;                            // of its tail
+    std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
+  };
+  std::shared_ptr<DeviceMirrors> all_;
+  std::optional<DeviceCache> cache_;
+  std::vector<Layer> layers_;
+  std::optional<Origin> origin_;
+};
+
+/// All of one model's. The least recently used ones go when there is no room for another. Thread-safe but for the
+/// caches themselves, each of which one thread uses at a time.
+class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
+ public:
+  /// Of caches with such layers, at most `bytes` on the device.
+  DeviceMirrors(std::vector<LayerShape> layers, int64_t bytes) : shapes_(std::move(layers)), limit_bytes_(bytes) {}
+
+  /// The device's copies of the caches, up to date in the first `visited` layers and with room for so many more tokens
+  /// each. They are not given away before the next call.
+  [[nodiscard]] std::vector<DeviceCache*> of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
+                                             int64_t visited);
+  /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
+  static void appended(KvCache& host, int64_t layer);
+
+  /// While it lives, a layer's segments have probabilities computed by their copies, which are up to date (a pass was
+  /// just appended, or of() has made them so). Only then: what a request gets must not depend on whose copies others
+  /// have pushed out.
+  class LayerScope final : public MirrorScope {
+   public:
+    LayerScope(KvCache& host, int64_t layer);
+    ~LayerScope() override;
+    LayerScope(const LayerScope&) = delete;
+    LayerScope& operator=(const LayerScope&) = delete;
+
+   private:
+    LayerCache* host_;
+    std::vector<std::unique_ptr<EntryMirror>> copies_;
+  };
+
+  /// AttentionSums::add() over a copy, of all that is listed.
+  void add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
+                std::span<const kernels::QuerySum> sums);
+
+  /// Caches that were copied whole, but for layers that stayed; those that were copied on the device; and copies that
+  /// made room for others.
+  [[nodiscard]] int64_t uploads() const { return uploads_; }
+  [[nodiscard]] int64_t copies() const { return copies_; }
+  [[nodiscard]] int64_t evictions() const { return evictions_; }
+  /// How often copies computed probabilities.
+  [[nodiscard]] int64_t lookups() const { return lookups_; }
+
+ private:
+  friend class DeviceMirror;
+  DeviceMirror& mirror_of(KvCache& host);
+  /// Whether there is room then.
+  bool make_room(int64_t bytes, std::span<DeviceMirror* const> needed);
+  /// Makes a clone's copy from where its entries lie, if they still do.
+  void copy_origin(DeviceMirror& mirror, int64_t capacity, std::vector<DeviceMirror*> needed);
+  /// Makes a copy anew, with room for so many tokens at least.
+  void renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited, std::span<DeviceMirror* const> needed);
+  [[nodiscard]] int64_t held() const;
+
+  std::vector<LayerShape> shapes_;
+  int64_t limit_bytes_;
+  int64_t uploads_ = 0, copies_ = 0, evictions_ = 0, lookups_ = 0;
+  AttentionSums sums_;
+  mutable std::mutex mutex_;
+  std::list<DeviceMirror*> used_;  // least recently used first
+};
+
+}  // namespace kvarena::device

@@ -1,0 +1,90 @@
+#pragma once
+// A request's full cache behind the device: it comes back whole for each verification, layer by layer, while others
+// compute. Yao et al. 2026, arXiv:2605.17613, sections 3 and 4.2.
+
+#include <algorithm>
+#include <vector>
+
+#include "harness/cache/layer_cache.h"
+#include "harness/method/method.h"
+#include "harness/storage/hierarchy.h"
+
+namespace kvarena {
+
+/// Between verifications the device holds none of the cache's entries. The way there takes the time that the link says;
+/// as device memory is main memory too, a layer is then handed over and not copied by a processor that has other work:
+/// no engine that moves memory would ask for it. Both tiers count it meanwhile. Not thread-safe; belongs to one
+/// request.
+class OffloadedCache {
+ public:
+  /// Takes the entries of `full`, which must be dense and stay where it is. That they get to the tier costs no time: a
+  /// prompt's entries are written there while it is processed. Throws UserError when there is no such tier.
+  OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier tier);
+
+  /// Bytes in the tier.
+  [[nodiscard]] int64_t parked_bytes() const { return offloaded_.ledger->current(Tier::device); }
+  [[nodiscard]] int64_t peak_parked_bytes() const { return offloaded_.ledger->peak(Tier::device); }
+  /// Bytes of the device that are taken since the reload was begun.
+  [[nodiscard]] int64_t device_bytes() const { return taken_; }
+
+  /// Asks for all layers, the first one first.
+  void begin_reload();
+  /// Whether all layers are there, or will never be: nothing would wait any more.
+  [[nodiscard]] bool arrived() const { return reloads_.empty() || reloads_.back().done(); }
+  void wait() { wait_for(static_cast<int64_t>(reloads_.size()) - 1); }
+  /// Waits for one layer. Throws UserError with what its reload failed with.
+  void wait_for(int64_t layer);
+
+  /// After a verification: the entries from position `before` on go to the tier, and the device forgets all. Counts
+  /// what was moved for it both ways.
+  void offload(int64_t before, Traffic& traffic);
+
+ private:
+  [[nodiscard]] int64_t pieces() const;
+
+  KvCache* full_;   // of the request; layers empty unless they have arrived
+  KvCache offloaded_;  // what counts the entries in the tier, wherever they are; layers empty once they have arrived
+  storage::HierarchyPtr tiers_;
+  Tier tier_;
+  std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded
+  std::vector<bool> arrived_;             // [layers]
+  int64_t taken_ = 0;                     // bytes of the device
+};
+
+/// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
+/// ones are there. A reload that fails is kept, and the pass goes on for the other requests in it.
+class ReloadHooks final : public AttentionHooks {
+ public:
+  explicit ReloadHooks(OffloadedCache& cache) : cache_(&cache) {}
+  /// Who else watches the pass; null for nobody.
+  void forward_to(AttentionHooks* hooks) { next_ = hooks; }
+
+  [[nodiscard]] HookAccess reach() const override {
+    return next_ != nullptr ? std::max(HookAccess::rows, next_->reach()) : HookAccess::rows;
+  }
+  void complete(KvCache& cache) override;
+  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
+  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
+                                                 const LayerQueries& queries) override {
+    return next_ != nullptr ? next_->reader(layer, cache, queries) : nullptr;
+  }
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    if (next_ != nullptr) next_->after_attention(layer, cache, queries, lse);
+  }
+  [[nodiscard]] bool wants_hidden() const override { return next_ != nullptr && next_->wants_hidden(); }
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
+    if (next_ != nullptr) next_->after_layer(layer, rows, count, hidden_size);
+  }
+  /// Why the reload failed, empty while all is well.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ private:
+  void wait_for(int64_t layer);
+
+  OffloadedCache* cache_;
+  AttentionHooks* next_ = nullptr;
+  std::string failure_;
+};
+
+}  // namespace kvarena

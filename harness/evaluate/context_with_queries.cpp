@@ -1,0 +1,86 @@
+#include "harness/evaluate/context_with_queries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/core/error.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+/// Fewer tokens than this are no context.
+constexpr int64_t kFewestTokens = 32;
+
+/// The same context with another question behind it.
+Sample asking(const Sample& sample, const std::string& question) {
+  Sample other = sample;
+  other.messages.resize(sample.question.message + 1);
+  std::string& text = other.messages.back().content;
+  text.resize(sample.question.byte);
+  text += "\n\n" + question;
+  other.answer_prefix.clear();
+  return other;
+}
+
+/// Every so many go to training, as evenly as can be.
+ContextQuestions made_questions(const Sample& sample, const experiment::ContextSettings& settings, uint64_t seed) {
+  const std::string text = sample.messages[sample.question.message].content.substr(0, sample.question.byte);
+  const int64_t train = settings.train_questions, all = train + settings.test_questions - 1;
+  const std::vector<std::string> made = sentence_questions(text, all, seed);
+  const auto count = static_cast<int64_t>(made.size());
+  if (count == 0) {
+    fail({.place = fmt::format("sample {}", sample.id),
+          .found = "no sentence to ask about",
+          .expected = "at least one in front of the question",
+          .action = "take longer contexts, or give a file of questions"});
+  }
+  ContextQuestions questions;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool trains = i == 0 || i * train / all > (i - 1) * train / all;
+    (trains ? questions.train : questions.test).push_back(made[static_cast<size_t>(i)]);
+  }
+  return questions;
+}
+
+size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+ContextWithQueries ask_about(const LoadedModel& model, const Sample& sample, const experiment::EngineSettings& engine,
+                       const experiment::ContextSettings& settings, const ContextQuestions* given) {
+  const ContextQuestions questions =
+      given != nullptr ? *given : made_questions(sample, settings, static_cast<uint64_t>(engine.seed));
+  ContextWithQueries asked;
+  asked.id = sample.id;
+  const auto add = [&](Sample one, std::vector<Request>& to) {
+    asked.samples.push_back(std::move(one));
+    to.push_back(model.request(asked.samples.back(), engine, {}));
+  };
+  for (const std::string& question : questions.train) {
+    if (static_cast<int64_t>(asked.train.size()) < settings.train_questions) add(asking(sample, question), asked.train);
+  }
+  add(sample, asked.test);
+  for (const std::string& question : questions.test) {
+    if (static_cast<int64_t>(asked.test.size()) < settings.test_questions) add(asking(sample, question), asked.test);
+  }
+  const std::vector<int32_t>& first = asked.test.front().prompt;
+  size_t shared = first.size() - 1;
+  for (const std::vector<Request>* list : {&asked.train, &asked.test}) {
+    for (const Request& request : *list) {
+      shared = std::min({shared, common_prefix(first, request.prompt), request.prompt.size() - 1});
+    }
+  }
+  if (static_cast<int64_t>(shared) < kFewestTokens) {
+    fail({.place = fmt::format("sample {}", sample.id),
+          .found = fmt::format("{} tokens in front of the question", shared),
+          .expected = fmt::format("at least {}, a context that may be asked about again", kFewestTokens),
+          .action = "take a workload whose question follows its context"});
+  }
+  asked.tokens.assign(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(shared));
+  return asked;
+}
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,36 @@
+#pragma once
+// A workload's sample as a context that many questions are asked about.
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "datasets/questions.h"
+#include "harness/experiment/config.h"
+#include "harness/evaluate/loaded_model.h"
+
+namespace kvarena::evaluate {
+
+/// Every prompt begins with `tokens`, and something follows. Requests point into `samples`: not copied.
+struct ContextWithQueries {
+  std::string id;
+  std::vector<int32_t> tokens;
+  std::deque<Sample> samples;  // one a question
+  std::vector<Request> train;
+  std::vector<Request> test;
+
+  ContextWithQueries() = default;
+  ContextWithQueries(ContextWithQueries&&) = default;
+  ContextWithQueries& operator=(ContextWithQueries&&) = default;
+  ContextWithQueries(const ContextWithQueries&) = delete;
+  ContextWithQueries& operator=(const ContextWithQueries&) = delete;
+};
+
+/// The sample's text in front of its question is the context. Questions are those of `given`, or, where there is none,
+/// made from sentences of that text; the sample's own is the first test question. A text of few sentences gives fewer
+/// questions than asked for. Throws UserError when it gives none, and when the sample is all question.
+[[nodiscard]] ContextWithQueries ask_about(const LoadedModel& model, const Sample& sample,
+                                     const experiment::EngineSettings& engine,
+                                     const experiment::ContextSettings& settings, const ContextQuestions* given);
+
+}  // namespace kvarena::evaluate

@@ -1,0 +1,65 @@
+#pragma once
+// The seam between the experiment loop and the engine: who really runs models implements Evaluator.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/plan.h"
+#include "harness/results/records.h"
+#include "harness/results/results_reader.h"
+
+namespace kvarena::experiment {
+
+/// One sample and the cells that still miss it.
+struct EvalTask {
+  const ModelEntry& model;
+  const ComponentEntry& workload;
+  results::CellKind kind;
+  std::string sample_id;
+  int64_t sample_index = 0;  // place in Catalog::sample_ids
+  /// Never empty; all of the same model, workload and kind. A resumed run may ask for fewer than the run before.
+  std::span<const PlannedCell* const> cells;
+};
+
+/// What became of one cell's sample: a result, or the reason why there is none.
+struct SampleOutcome {
+  results::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
+  std::string failure;         // not empty: the method failed and its cell is given up
+  std::string log;             // of a failure that ended a process: the last lines that it wrote
+};
+
+/// Evaluates samples with one model at a time. Called from one thread. Values in and out only, so that a evaluate may live
+/// in another process.
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+
+  /// The files that decide a model's numbers, for the record. Asked before begin_model, and needs no weights.
+  virtual std::vector<results::RunInput> inputs(const ModelEntry& model) = 0;
+
+  /// Before the first sample of a model that has anything left to do. What this and inputs() throw fails all cells of
+  /// the model that are not finished, with the message as the reason.
+  virtual void begin_model(const ModelEntry& model, const EngineSettings& engine) = 0;
+  virtual void end_model(const ModelEntry& model) = 0;
+
+  /// What the metrics mean that results may hold, for the record.
+  [[nodiscard]] virtual std::vector<results::MetricDefinition> metric_definitions() const { return {}; }
+
+  /// One outcome for each of task.cells, in their order. A result must not depend on which other cells are asked for
+  /// beside it, nor on samples evaluated before. For kind timing the evaluate does its own prefill, warm-up and repeats; for
+  /// kind noise_floor it repeats a quality evaluation in chunks and batches of another shape; for kind serving a sample
+  /// is a point of the load, with PlannedCell's "requests" samples of the workload of its own.
+  /// What it throws fails every cell of the task.
+  virtual std::vector<SampleOutcome> evaluate(const EvalTask& task) = 0;
+
+  /// Why this evaluate can evaluate nothing more, as when a process that holds a share of its model has died; empty while it
+  /// can. What it answered last is then no outcome on the methods.
+  [[nodiscard]] virtual std::string lost() { return {}; }
+
+  /// Metrics of a whole cell once all its samples are there (corpus scores, fits). Called again after a kill, so it
+  /// depends on what the reader shows alone.
+  virtual std::vector<results::MetricValue> cell_values(const PlannedCell& cell, const results::ResultsReader& results) = 0;
+};
+
+}  // namespace kvarena::experiment

@@ -1,0 +1,107 @@
+#include "harness/experiment/workers/worker_evaluator.h"
+
+#include <fmt/format.h>
+
+#include "harness/core/error.h"
+#include "harness/experiment/workers/wire.h"
+
+namespace kvarena::experiment {
+namespace {
+
+using experiment::EvalTask;
+using experiment::PlannedCell;
+using experiment::SampleOutcome;
+using nlohmann::json;
+
+constexpr int kAttempts = 3;  // at a sample whose worker others kill
+
+/// What the worker answered. Throws UserError in its words when that is an error, WorkerDied when it can go on no more.
+json checked(json answer) {
+  if (answer.contains("lost")) throw WorkerDied(answer["lost"].get<std::string>(), /*log=*/"", /*by_others=*/true);
+  if (answer.contains("error")) throw UserError(answer["error"].get<std::string>());
+  return std::move(answer.at("ok"));
+}
+
+}  // namespace
+
+WorkerEvaluator::WorkerEvaluator(experiment::Evaluator& here, WorkerSettings settings)
+    : here_(&here), settings_(std::move(settings)) {}
+
+void WorkerEvaluator::begin_model(const experiment::ModelEntry& model, const experiment::EngineSettings& /*engine*/) {
+  model_ = model.label;
+  for (int attempt = 1; worker_ == nullptr; ++attempt) {
+    try {
+      start();
+    } catch (const WorkerDied& death) {
+      if (!death.by_others() || attempt == kAttempts) throw;
+      settings_.on_line(fmt::format("{}: {}; it is loaded again", model_, death.what()));
+    }
+  }
+}
+
+void WorkerEvaluator::end_model(const experiment::ModelEntry& model) {
+  worker_.reset();
+  model_.clear();
+  here_->end_model(model);
+}
+
+void WorkerEvaluator::start() {
+  auto worker = std::make_unique<WorkerProcess>(settings_.words, settings_.on_line);
+  // Loading is no sample: it may take its time.
+  const Limits limits{.seconds = 0, .memory_bytes = settings_.limits.memory_bytes};
+  checked(worker->ask({{"ask", "start"}, {"setup", settings_.setup}}, limits));
+  checked(worker->ask({{"ask", "begin_model"}, {"model", model_}}, limits));
+  worker_ = std::move(worker);
+}
+
+json WorkerEvaluator::ask(const json& request) {
+  if (worker_ == nullptr) start();
+  try {
+    return checked(worker_->ask(request, settings_.limits));
+  } catch (const WorkerDied&) {
+    worker_.reset();
+    throw;
+  }
+}
+
+std::vector<SampleOutcome> WorkerEvaluator::evaluate(const EvalTask& task) {
+  if (task.cells.size() > 1) {
+    try {
+      return evaluate_together(task, task.cells);
+    } catch (const WorkerDied& death) {
+      settings_.on_line(fmt::format("sample {}: {}; its {} methods are judged one by one", task.sample_id, death.what(),
+                                    task.cells.size()));
+    }
+  }
+  std::vector<SampleOutcome> outcomes;
+  for (const PlannedCell* cell : task.cells) outcomes.push_back(evaluate_alone(task, cell));
+  return outcomes;
+}
+
+std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task, std::span<const PlannedCell* const> cells) {
+  try {
+    const json answer = ask({{"ask", "judge"}, {"task", task_json(task, cells)}});
+    std::vector<SampleOutcome> outcomes;
+    for (const json& outcome : answer) outcomes.push_back(read_verdict(outcome));
+    if (outcomes.size() == cells.size()) return outcomes;
+  } catch (const json::exception&) {
+    if (worker_ == nullptr) throw;
+  }
+  const auto mad = std::move(worker_);  // who knows what else is wrong in there
+  mad->end("its worker sent what is no answer");
+}
+
+SampleOutcome WorkerEvaluator::evaluate_alone(const EvalTask& task, const PlannedCell* cell) {
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return evaluate_together(task, std::span(&cell, 1)).front();
+    } catch (const WorkerDied& death) {
+      if (death.by_others() && attempt < kAttempts) continue;
+      return {.failure = death.what(), .log = death.log()};
+    } catch (const std::exception& error) {  // costs this cell, not those beside it
+      return {.failure = error.what()};
+    }
+  }
+}
+
+}  // namespace kvarena::experiment

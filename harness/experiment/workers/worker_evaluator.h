@@ -1,0 +1,56 @@
+#pragma once
+// The evaluate that the experiment loop sees when models live in worker processes.
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/evaluator.h"
+#include "harness/experiment/workers/worker_process.h"
+
+namespace kvarena::experiment {
+
+struct WorkerSettings {
+  std::vector<std::string> words;  // how a worker is started: program and arguments; it calls serve()
+  nlohmann::json setup;            // what its serve() hands to `open`
+  Limits limits;
+  std::function<void(const std::string&)> on_line;  // lines that workers print, and ours about workers
+};
+
+/// One worker at a time, which holds one model; it is made when first needed and again after it died.
+class WorkerEvaluator final : public experiment::Evaluator {
+ public:
+  /// `here` answers what needs no weights, in this process: inputs, metrics and their definitions.
+  WorkerEvaluator(experiment::Evaluator& here, WorkerSettings settings);
+
+  std::vector<results::RunInput> inputs(const experiment::ModelEntry& model) override { return here_->inputs(model); }
+  void begin_model(const experiment::ModelEntry& model, const experiment::EngineSettings& engine) override;
+  void end_model(const experiment::ModelEntry& model) override;
+  [[nodiscard]] std::vector<results::MetricDefinition> metric_definitions() const override {
+    return here_->metric_definitions();
+  }
+  /// When the worker dies with several cells, each is asked alone: only those that die alone have failed.
+  std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
+  std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
+                                              const results::ResultsReader& results) override {
+    return here_->cell_values(cell, results);
+  }
+
+ private:
+  /// The answer of the worker, which is started when there is none. Throws UserError with the worker's words when it
+  /// answers with an error, WorkerDied when it does not answer.
+  nlohmann::json ask(const nlohmann::json& request);
+  void start();
+  std::vector<experiment::SampleOutcome> evaluate_together(const experiment::EvalTask& task,
+                                                  std::span<const experiment::PlannedCell* const> cells);
+  experiment::SampleOutcome evaluate_alone(const experiment::EvalTask& task, const experiment::PlannedCell* cell);
+
+  experiment::Evaluator* here_;
+  WorkerSettings settings_;
+  std::string model_;  // label; "" = none begun
+  std::unique_ptr<WorkerProcess> worker_;
+};
+
+}  // namespace kvarena::experiment

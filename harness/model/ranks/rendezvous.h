@@ -1,0 +1,65 @@
+#pragma once
+// Where the ranks of a model find each other, and the messages between them once they have: libtorch's process groups.
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "harness/model/ranks/channel.h"
+
+namespace kvarena {
+
+/// A file that the ranks of one machine share, or the driver's address. Whoever can reach the address can join: there
+/// are no passwords, so that it belongs into a network that is trusted.
+struct RendezvousAddress {
+  std::filesystem::path file;
+  std::string host;  // when there is no file
+  int64_t port = 0;
+};
+
+/// "HOST:PORT", "[::1]:PORT"; `place` names the option in errors.
+[[nodiscard]] RendezvousAddress parse_address(const std::string& text, const std::string& place);
+
+/// A board that all ranks read and write.
+class Rendezvous {
+ public:
+  /// The driver opens the rendezvous, the others come and wait for it to be open, at most `wait_limit`. Throws UserError
+  /// naming the place.
+  Rendezvous(const RendezvousAddress& place, const Share& share, std::chrono::seconds wait_limit);
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  [[nodiscard]] const Share& share() const { return share_; }
+  void say(const std::string& key, const std::string& text);
+  /// What was said, if it was.
+  [[nodiscard]] std::optional<std::string> heard(const std::string& key);
+  /// Waits for it, at most `wait_limit`.
+  [[nodiscard]] std::string wait_for(const std::string& key);
+
+ private:
+  friend class GroupChannel;
+  struct Impl;
+  RendezvousAddress place_;
+  Share share_;
+  std::chrono::seconds wait_limit_;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A rank's word that it cannot take part, under the key that the driver looks at.
+void set_failure(Rendezvous& rendezvous, const std::string& reason);
+
+struct GroupOptions {
+  std::chrono::seconds answer{600};    // a rank that takes longer over a product hangs
+  std::chrono::seconds arrival{3600};  // for the others to load their shares
+  /// At the driver: what has become of ranks that it has started, "" when all live; waits for news so long.
+  std::function<std::string(std::chrono::milliseconds wait)> lost = nullptr;
+};
+
+/// Messages over a process group (gloo, as tensors lie in the machine's memory) that is formed when all meet.
+[[nodiscard]] std::unique_ptr<RankChannel> group_channel(std::shared_ptr<Rendezvous> rendezvous, GroupOptions options);
+
+}  // namespace kvarena

@@ -1,0 +1,123 @@
+// Requests whose prompts' caches lie in a store: what is said of each method, and that the words hold.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/engine/model_facts.h"
+#include "harness/evaluate/remote_prefix.h"
+#include "harness/method/registry.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_model_files.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::SampleOutcome;
+using nlohmann::json;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+constexpr int64_t kRequests = 4;
+
+class RemotePrefixEvaluation : public ::testing::Test {
+ protected:
+  RemotePrefixEvaluation() : model_(tiny_model()) {
+    testing::write_tiny_model(folder_.path(), 1);
+    tokenizer_ = load_tokenizer(folder_.path() / "tokenizer.json");
+  }
+
+  SampleOutcome evaluate(const json& spec) {
+    const Request request{.sample = &sample_,
+                          .tokenizer = tokenizer_.get(),
+                          .facts = model_facts(model_),
+                          .prompt = tiny_prompt(300),
+                          .stop = {.max_new_tokens = 20}};
+    const std::string name = spec["name"];
+    const EvaluatedMethod evaluated{.method = make_method(spec, "test"),
+                              .reference = find_method(name)->family == Family::reference};
+    const experiment::TimingSettings timing{.repeats = 1, .warmup = 0, .batch = kRequests};
+    return evaluate_remote_prefix(model_, request, evaluated, {.timing = timing, .links = links_});
+  }
+
+  static json vericache(const std::string& path, const json& drafter = {{"name", "snapkv"}, {"keep", 0.25}}) {
+    return {{"name", "vericache"}, {"draft_length", 4}, {"drafter", drafter}, {"path", path}};
+  }
+
+  static double value(const SampleOutcome& outcome, const std::string& metric) {
+    for (const results::MetricValue& value : outcome.result.values) {
+      if (value.metric == metric) return value.value;
+    }
+    return NAN;
+  }
+
+  testing::TemporaryFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Transformer model_;
+  Sample sample_;
+  experiment::RemotePrefixSettings links_{
+      .local_bytes_per_s = 4e9, .remote_bytes_per_s = 100e6, .local_devices = 1, .remote_devices = 2};
+};
+
+TEST_F(RemotePrefixEvaluation, SaysWhatEachMethodWaitedForAndMoved) {
+  links_.local_decodes = false;
+  const SampleOutcome full = evaluate({{"name", "full"}});
+  const double whole = value(full, "slow_link_bytes");
+  EXPECT_GT(whole, 0);
+  EXPECT_EQ(value(full, "fast_link_bytes"), 0);
+  EXPECT_EQ(value(full, "exact_match_full"), 1);
+  EXPECT_TRUE(std::isnan(value(full, "first_draft_ms")));
+  EXPECT_EQ(json::parse(full.result.activity_json)["requests_by_path"], json({{"remote", kRequests}}));
+
+  const SampleOutcome lossy = evaluate({{"name", "snapkv"}, {"keep", 0.25}});
+  const double compressed = value(lossy, "slow_link_bytes");
+  EXPECT_LT(compressed, whole / 2);
+  EXPECT_TRUE(std::isnan(value(lossy, "planned_tokens_per_s")));
+
+  const SampleOutcome cached = evaluate(vericache("verify_only_cached"));
+  EXPECT_EQ(value(cached, "slow_link_bytes"), compressed);
+  EXPECT_EQ(value(cached, "fast_link_bytes"), whole);
+  EXPECT_EQ(value(cached, "exact_match_full"), 1);
+  EXPECT_GE(value(cached, "acceptance_rate"), 0);
+  EXPECT_LT(value(cached, "first_draft_ms"), value(cached, "time_to_first_token_ms"));
+  EXPECT_LT(value(cached, "time_to_first_token_ms"), value(cached, "end_to_end_ms"));
+  EXPECT_GE(value(cached, "transfer_hidden"), 0);
+  EXPECT_LE(value(cached, "transfer_hidden"), 1);
+
+  const SampleOutcome anew = evaluate({{"name", "full_recompute"}});
+  EXPECT_EQ(value(anew, "slow_link_bytes") + value(anew, "fast_link_bytes"), 0);
+  EXPECT_EQ(value(anew, "exact_match_full"), 1);
+}
+
+TEST_F(RemotePrefixEvaluation, TheMixIsOfAllowedPathsAndWhatItExpectsIsModelled) {
+  for (const bool local : {true, false}) {
+    links_.local_decodes = local;
+    const SampleOutcome best = evaluate(vericache("best"));
+    EXPECT_EQ(value(best, "exact_match_full"), 1);
+    const json paths = json::parse(best.result.activity_json)["requests_by_path"];
+    int64_t served = 0;
+    for (const auto& [path, count] : paths.items()) served += count.get<int64_t>();
+    EXPECT_EQ(served, kRequests);
+    if (!local) {
+      EXPECT_FALSE(paths.contains("local"));
+    }
+    for (const results::MetricValue& each : best.result.values) {
+      const bool planned = each.metric == "planned_tokens_per_s";
+      EXPECT_EQ(each.clock, planned ? results::Clock::modelled : results::Clock::measured) << each.metric;
+      EXPECT_EQ(each.storage, results::Storage::emulated) << each.metric;
+    }
+  }
+}
+
+TEST_F(RemotePrefixEvaluation, WhatCannotBeServedIsExplained) {
+  EXPECT_THROW((void)evaluate({{"name", "kivi"}, {"bits", 4}}), UserError);
+  EXPECT_THROW((void)evaluate(vericache("best", {{"name", "kivi"}, {"bits", 4}})), UserError);
+  json composed = vericache("best");
+  composed["aux"] = {{"name", "ngram"}};
+  EXPECT_THROW((void)evaluate(composed), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::evaluate

@@ -1,0 +1,173 @@
+// A serving point on a small random model: what every clock must say, and loads below, near and above capacity.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/engine/model_facts.h"
+#include "harness/evaluate/serving.h"
+#include "harness/method/registry.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::ServingSettings;
+using experiment::SampleOutcome;
+using nlohmann::json;
+using results::Clock;
+using testing::tiny_model;
+using testing::tiny_prompt;
+
+class ServingEvaluation : public ::testing::Test {
+ protected:
+  ServingEvaluation() : model_(tiny_model()), facts_(model_facts(model_)) {}
+
+  /// `count` requests of one point; no text, so that nothing is scored.
+  std::vector<Request> requests(size_t count, int64_t new_tokens = 12) {
+    samples_.resize(count);
+    std::vector<Request> list;
+    for (size_t i = 0; i < count; ++i) {
+      samples_[i].prompt_sha256 = fmt::format("{}", i);
+      list.push_back({.sample = &samples_[i],
+                      .facts = facts_,
+                      .prompt = tiny_prompt(80 + static_cast<int64_t>(i % 5), i),
+                      .stop = {.max_new_tokens = new_tokens}});
+    }
+    return list;
+  }
+
+  static EvaluatedMethod evaluated(const json& spec) {
+    return {.method = make_method(spec, "test"), .reference = spec["name"] == "full"};
+  }
+
+  std::vector<SampleOutcome> evaluate(const ServingSettings& settings, const std::vector<Request>& list, const json& spec,
+                             size_t point = 0) {
+    const EvaluatedMethod method = evaluated(spec);
+    return evaluate_serving(model_, {.settings = settings, .requests = list, .point = point, .machine = kMachine},
+                         std::span(&method, 1));
+  }
+
+  static double value(const SampleOutcome& outcome, const std::string& metric, Clock clock) {
+    for (const results::MetricValue& value : outcome.result.values) {
+      if (value.metric == metric && value.clock == clock) return value.value;
+    }
+    return NAN;
+  }
+
+  static constexpr serving::ServingMachine kMachine{.memory_bandwidth = 1e9, .flops = 1e9, .pass_seconds = 1e-3};
+  Transformer model_;
+  std::shared_ptr<const ModelFacts> facts_;
+  std::vector<Sample> samples_;
+};
+
+TEST_F(ServingEvaluation, BothClocksSayEverythingAndOrderTheirPercentiles) {
+  const auto outcomes = evaluate({.load = {0.8}, .cache_mib = 64}, requests(12), {{"name", "snapkv"}, {"keep", 0.5}});
+  ASSERT_EQ(outcomes.size(), 1U);
+  ASSERT_EQ(outcomes[0].failure, "");
+  EXPECT_EQ(results::problem_of(outcomes[0].result), "");
+  EXPECT_TRUE(outcomes[0].result.active);
+  EXPECT_EQ(outcomes[0].result.output_tokens, 12 * 12);
+  for (const Clock clock : {Clock::measured, Clock::modelled}) {
+    for (const char* name : {"time_to_first_token_ms", "queueing_ms", "inter_token_latency_ms"}) {
+      const double p50 = value(outcomes[0], std::string("p50_") + name, clock);
+      const double p90 = value(outcomes[0], std::string("p90_") + name, clock);
+      EXPECT_LE(p50, p90) << name;
+      EXPECT_LE(p90, value(outcomes[0], std::string("p99_") + name, clock)) << name;
+      EXPECT_TRUE(std::isfinite(value(outcomes[0], std::string("mean_") + name, clock))) << name;
+    }
+    EXPECT_GT(value(outcomes[0], "offered_requests_per_s", clock), 0);
+    EXPECT_GT(value(outcomes[0], "served_tokens_per_s", clock), 0);
+    EXPECT_LE(value(outcomes[0], "goodput_latency_per_s", clock),
+              value(outcomes[0], "served_requests_per_s", clock) + 1e-9);
+  }
+  EXPECT_EQ(value(outcomes[0], "refused_requests", Clock::none), 0);
+}
+
+TEST_F(ServingEvaluation, TheModelledClockRepeatsItself) {
+  const std::vector<Request> list = requests(8);
+  const ServingSettings settings{.load = {1.1}, .cache_mib = 64};
+  const auto modelled = [&] {
+    std::map<std::string, double> values;
+    const std::vector<SampleOutcome> outcomes = evaluate(settings, list, {{"name", "kivi"}});
+    for (const results::MetricValue& value : outcomes[0].result.values) {
+      if (value.clock != Clock::measured) values[value.metric] = value.value;
+    }
+    return values;
+  };
+  EXPECT_EQ(modelled(), modelled());
+}
+
+TEST_F(ServingEvaluation, AboveCapacityTheQueueGrows) {
+  const std::vector<Request> list = requests(60, 8);
+  const ServingSettings settings{.load = {0.5, 0.9, 1.2}, .cache_mib = 2, .max_running = 8};
+  std::vector<double> queueing;
+  for (size_t point = 0; point < 3; ++point) {
+    const auto outcomes = evaluate(settings, list, {{"name", "full"}}, point);
+    ASSERT_EQ(outcomes[0].failure, "");
+    queueing.push_back(value(outcomes[0], "mean_queueing_ms", Clock::modelled));
+    fmt::print("{}x: modelled queueing {:.1f} ms, TTFT {:.1f} ms; measured {:.1f} and {:.1f} ms\n",
+               settings.load[point], queueing.back(),
+               value(outcomes[0], "mean_time_to_first_token_ms", Clock::modelled),
+               value(outcomes[0], "mean_queueing_ms", Clock::measured),
+               value(outcomes[0], "mean_time_to_first_token_ms", Clock::measured));
+  }
+  EXPECT_LT(queueing[0], queueing[1]);
+  EXPECT_LT(queueing[1], queueing[2]);
+}
+
+TEST_F(ServingEvaluation, ClientsWaitForTheirAnswers) {
+  const auto outcomes = evaluate({.arrivals = "clients", .load = {2}}, requests(6), {{"name", "full"}});
+  ASSERT_EQ(outcomes[0].failure, "");
+  EXPECT_TRUE(std::isnan(value(outcomes[0], "offered_requests_per_s", Clock::measured)));
+  EXPECT_LT(value(outcomes[0], "p99_queueing_ms", Clock::modelled), 1e-6);  // never more requests than clients
+}
+
+TEST_F(ServingEvaluation, TracesAreReadOnAndStretchedToTheLoad) {
+  const auto file = std::filesystem::temp_directory_path() / fmt::format("kvarena-trace-{}.csv", ::getpid());
+  {
+    std::ofstream out(file);
+    out << "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+    for (int second = 0; second < 8; ++second) out << fmt::format("2023-11-16 18:17:0{}.0000000,10,10\n", second);
+  }
+  const ServingSettings settings{.arrivals = "trace", .trace = file.string(), .load = {0.5, 1}};
+  const auto outcomes = evaluate(settings, requests(4), {{"name", "full"}}, 1);
+  EXPECT_EQ(outcomes[0].failure, "");
+  EXPECT_THROW((void)evaluate(settings, requests(5), {{"name", "full"}}, 1), UserError);  // needs ten
+  std::filesystem::remove(file);
+}
+
+TEST_F(ServingEvaluation, AVerifierHasNoModelledClock) {
+  const auto outcomes = evaluate({.load = {0.8}, .cache_mib = 64}, requests(4), {{"name", "ngram"}});
+  ASSERT_EQ(outcomes[0].failure, "");
+  EXPECT_TRUE(std::isnan(value(outcomes[0], "served_tokens_per_s", Clock::modelled)));
+  EXPECT_GT(value(outcomes[0], "served_tokens_per_s", Clock::measured), 0);
+}
+
+TEST_F(ServingEvaluation, ABudgetThatHoldsNoRequestIsToldWithItsReason) {
+  try {
+    (void)evaluate({.load = {1}, .cache_mib = 0.01}, requests(3), {{"name", "full"}});
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("raise cache_bytes"), std::string::npos) << error.what();
+  }
+}
+
+TEST(ServingMachine, IsADescriptionAtTheSharesThatProgramsReach) {
+  const std::filesystem::path folder = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "hardware";
+  EXPECT_FALSE(serving_machine("", folder).has_value());
+  const auto machine = serving_machine("h100-80gb", folder);
+  ASSERT_TRUE(machine.has_value());
+  EXPECT_NEAR(machine->memory_bandwidth, 0.7 * 3350e9, 1e6);
+  EXPECT_NEAR(machine->flops, 0.6 * 989.4e12, 1e9);
+  EXPECT_THROW((void)serving_machine("h100-80g", folder), UserError);
+}
+
+}  // namespace
+}  // namespace kvarena::evaluate
