@@ -11,7 +11,7 @@
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 template <typename Number>
@@ -153,4 +153,4 @@ std::vector<double> poisson_arrivals(double rate_per_s, size_t count, uint64_t s
   return times;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

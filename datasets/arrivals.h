@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// One request of a trace.
 struct Arrival {
@@ -50,4 +50,4 @@ class ArrivalReader {
 /// `count` arrival times: exponential gaps of mean 1 / rate_per_s, the first at 0.
 [[nodiscard]] std::vector<double> poisson_arrivals(double rate_per_s, size_t count, uint64_t seed);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -9,7 +9,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 namespace fs = std::filesystem;
 
@@ -72,4 +72,4 @@ std::vector<WorkloadListing> list_workloads(const fs::path& given) {
   return lines;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

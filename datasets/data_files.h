@@ -8,7 +8,7 @@
 
 #include "datasets/workload.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// Name of the environment variable with the data folder.
 inline constexpr const char* kDataVariable = "KVARENA_DATA";
@@ -46,4 +46,4 @@ struct WorkloadListing {
 /// All workloads, sorted by name, as seen from `data_dir` (empty: $KVARENA_DATA, else the project-made files).
 [[nodiscard]] std::vector<WorkloadListing> list_workloads(const std::filesystem::path& data_dir);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -10,7 +10,7 @@
 
 #include "harness/core/random.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// A stream with its own counter. Each sample makes its own, so samples do not depend on one another.
 class Draw {
@@ -50,4 +50,4 @@ class Draw {
   uint64_t index_ = 0;
 };
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

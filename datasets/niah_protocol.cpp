@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 double linspace(double min, double max, int64_t count, int64_t i) {
@@ -62,4 +62,4 @@ int64_t spread_order(int64_t i, int64_t count) {
   return static_cast<int64_t>(static_cast<uint64_t>(i) * static_cast<uint64_t>(stride) % static_cast<uint64_t>(count));
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// numpy: round(linspace(min, max, count)), halves to even. count 1 gives min.
 [[nodiscard]] std::vector<int64_t> niah_linear_grid(double min, double max, int64_t count);
@@ -33,4 +33,4 @@ struct NeedlePlacement {
 /// limit still sees all depths. Returns the cell of visit `i`.
 [[nodiscard]] int64_t spread_order(int64_t i, int64_t count);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -1,6 +1,6 @@
 #include "datasets/prompt.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 const Slot* slot_at(std::string_view text, size_t open, const std::vector<Slot>& slots) {
@@ -28,4 +28,4 @@ Rendered render(std::string_view text, const std::vector<Slot>& slots, std::stri
   return rendered;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

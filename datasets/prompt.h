@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// A template's place-holder and what stands for it.
 struct Slot {
@@ -27,4 +27,4 @@ struct Rendered {
 [[nodiscard]] Rendered render(std::string_view text, const std::vector<Slot>& slots,
                               std::string_view context = "context");
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -10,7 +10,7 @@
 #include "datasets/records.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 constexpr size_t kFewestWords = 8;
@@ -95,4 +95,4 @@ std::vector<std::string> sentence_questions(std::string_view text, int64_t count
   return questions;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// What is asked of one context.
 struct ContextQuestions {
@@ -32,4 +32,4 @@ struct ContextQuestions {
 /// The questions of its answer: lines that end with a question mark, without what numbers or marks them.
 [[nodiscard]] std::vector<std::string> questions_in(std::string_view answer);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

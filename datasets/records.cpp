@@ -10,7 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/json_text.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 size_t find_bad_utf8(std::string_view text) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
@@ -214,4 +214,4 @@ std::vector<std::string> strings_field(const Row& row, const char* field, const 
   return strings;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// Longest row that is read, in bytes. The longest official rows (InfiniteBench, LongBench v2) stay below 24 MiB.
 inline constexpr size_t kMaxRowBytes = size_t{64} << 20;
@@ -67,4 +67,4 @@ class RecordReader {
 /// Byte offset of the first byte that is not part of well-formed UTF-8, or npos.
 [[nodiscard]] size_t find_bad_utf8(std::string_view text);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -5,7 +5,7 @@
 
 #include "harness/core/files.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 class RowSource final : public SampleSource {
@@ -36,4 +36,4 @@ std::unique_ptr<SampleSource> make_row_source(const DataFile& file, FillSample f
   return std::make_unique<RowSource>(file, std::move(fill));
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -9,7 +9,7 @@
 #include "datasets/records.h"
 #include "datasets/workload.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// Fills `sample` from one row; `place` is "file:line" for errors. Returning false skips the row.
 using FillSample = std::function<bool(const Row& row, const std::string& place, Sample& sample)>;
@@ -17,4 +17,4 @@ using FillSample = std::function<bool(const Row& row, const std::string& place, 
 /// Samples of the JSON Lines file or JSON array `file`, in file order. Sets origin and data_sha256.
 [[nodiscard]] std::unique_ptr<SampleSource> make_row_source(const DataFile& file, FillSample fill);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -12,7 +12,7 @@
 #include "datasets/texts/essays.h"
 #include "datasets/texts/worlds.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 constexpr std::string_view kNoise =
@@ -333,4 +333,4 @@ constexpr RulerTask kTasks[] = {
 
 std::span<const RulerTask> ruler_tasks() { return kTasks; }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

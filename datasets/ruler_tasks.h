@@ -9,7 +9,7 @@
 
 #include "datasets/draw.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// A row as the official scripts write it.
 struct RulerRow {
@@ -39,4 +39,4 @@ struct RulerTask {
 /// All thirteen, in the official order.
 [[nodiscard]] std::span<const RulerTask> ruler_tasks();
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// Lengths of needle contexts and middle truncation are counted in the model's own tokens. Implementations are
 /// immutable and may be called from several threads.
@@ -24,4 +24,4 @@ class TokenCounter {
   [[nodiscard]] virtual int64_t leading_special_tokens() const { return 0; }
 };
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

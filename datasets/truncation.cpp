@@ -6,7 +6,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 MiddleCut middle_cut(size_t n, int64_t max_length, TruncationRule rule) {
   const auto limit = static_cast<size_t>(std::max<int64_t>(max_length, 0));
@@ -63,4 +63,4 @@ void truncate_prompt(Sample& sample, TruncationRule rule, int64_t max_tokens, co
   sample.truncation.tokens_removed = static_cast<int64_t>(n - cut.head - cut.tail);
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

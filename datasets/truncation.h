@@ -6,7 +6,7 @@
 
 #include "datasets/workload.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// Which ids survive: the first `head` and the last `tail` of n. head + tail == n means nothing is cut.
 struct MiddleCut {
@@ -23,4 +23,4 @@ struct MiddleCut {
 /// several messages the others are counted and stay whole. Always records the count before. `none` only counts.
 void truncate_prompt(Sample& sample, TruncationRule rule, int64_t max_tokens, const TokenCounter& tokens);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

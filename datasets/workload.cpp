@@ -10,7 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 using nlohmann::json;
@@ -133,4 +133,4 @@ WorkloadRegistration::WorkloadRegistration(WorkloadInfo info, std::function<std:
   pending().push_back({std::move(info), std::move(make), where.file_name()});
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

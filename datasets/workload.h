@@ -29,7 +29,7 @@
 #include "datasets/token_counter.h"
 #include "harness/core/parameters.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// One turn of a conversation. Roles: "system", "user", "assistant", "tool".
 struct Message {
@@ -191,4 +191,4 @@ struct WorkloadRegistration {
     ::kvarena::WorkloadInfo __VA_ARGS__, [] { return std::make_unique<Class>(); } \
   }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

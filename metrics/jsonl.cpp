@@ -11,7 +11,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // nlohmann's messages begin with "[json.exception.parse_error.101] "; a reader wants what follows.
@@ -65,4 +65,4 @@ void for_each_line(const std::filesystem::path& file,
   if (in.bad()) fail({.place = file.string(), .found = std::strerror(errno), .expected = "a file readable to its end"});
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Calls `visit(line, number)` for every line that is not blank; numbers start at 1; a trailing carriage return is cut.
 /// Only one line is in memory at a time. Throws UserError when the file cannot be read or a line is not UTF-8. A
@@ -15,4 +15,4 @@ namespace kvarena {
 void for_each_line(const std::filesystem::path& file,
                    const std::function<void(std::string_view line, int64_t number)>& visit);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 constexpr const char* kSixMarks =
@@ -89,4 +89,4 @@ std::string judge_prompt(std::string_view question, const JudgedAnswer& answer) 
   return prompt;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// A question to a judge model, with $INST$, $RESPONSE$ and $REFERENCE$ where request, answer and truth go.
 struct JudgeQuestion {
@@ -33,4 +33,4 @@ struct JudgedAnswer {
 /// `question` with its slots replaced, each text as it is: place-holders inside them stay.
 [[nodiscard]] std::string judge_prompt(std::string_view question, const JudgedAnswer& answer);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -12,7 +12,7 @@
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::string words(uint64_t seed, int64_t count, uint64_t vocabulary, int64_t sentence) {
@@ -68,6 +68,6 @@ void paired_difference_of_one_table_cell(benchmark::State& state) {
 BENCHMARK(paired_difference_of_one_table_cell)->Arg(200)->Arg(1319);
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics
 
 BENCHMARK_MAIN();

@@ -6,7 +6,7 @@
 
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// The score of a prediction against one answer, in [0, 1].
 using AnswerFunction = double (*)(std::string_view prediction, std::string_view answer, const nlohmann::json& extras);
@@ -39,4 +39,4 @@ nlohmann::json recompute_per_answer(const nlohmann::json& row, const VectorConte
   return {{"expected_per_answer", std::move(scores)}, {"expected", best}};
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include "harness/core/error.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // Inside a function, so that it exists before the first registration of any file.
@@ -76,4 +76,4 @@ MetricScore score_sample(const MetricEntry& metric, const MetricInput& input) {
   }
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct JudgeQuestion;
 
@@ -104,6 +104,6 @@ struct MetricRegistration {
 }  // namespace detail
 
 /// KVARENA_METRIC({.id = "qa_f1", ...}); last line of a metric's file. Throws InternalError on an id taken twice.
-#define KVARENA_METRIC(...) static const ::kvarena::detail::MetricRegistration kMetricRegistration(__VA_ARGS__)
+#define KVARENA_METRIC(...) static const ::kvarena::metrics::detail::MetricRegistration kMetricRegistration(__VA_ARGS__)
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -10,7 +10,7 @@
 #include "harness/core/error.h"
 #include "metrics/jsonl.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -142,4 +142,4 @@ FileScore score_file(const std::filesystem::path& predictions, const MetricEntry
   return result;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

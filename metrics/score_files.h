@@ -11,7 +11,7 @@
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// One line of a prediction file in common terms.
 struct PredictionRow {
@@ -57,4 +57,4 @@ FileScore score_file(const std::filesystem::path& predictions, const MetricEntry
                      const ScoreFileOptions& options = {},
                      const std::function<void(const ScoredSample&)>& visit = nullptr);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 void check_values(std::span<const double> values, const char* what) {
@@ -181,4 +181,4 @@ double minimum_detectable_difference(double standard_deviation, int64_t samples,
   return z * standard_deviation / std::sqrt(static_cast<double>(samples));
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct Interval {
   double low = 0;
@@ -66,4 +66,4 @@ struct PairedDifference {
 /// The x with P(Z <= x) = probability for a standard normal Z, probability in (0, 1).
 [[nodiscard]] double normal_quantile(double probability);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

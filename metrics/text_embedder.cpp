@@ -4,7 +4,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct Slot {
@@ -38,4 +38,4 @@ const TextEmbedder& text_embedder() {
   return *here.embedder;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 class TextEmbedder {
  public:
@@ -23,4 +23,4 @@ void provide_text_embedder(std::function<std::unique_ptr<TextEmbedder>()> make);
 /// The encoder in force. Throws UserError when nobody provided one, and what `make` throws.
 [[nodiscard]] const TextEmbedder& text_embedder();
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -10,7 +10,7 @@
 #include "metrics/jsonl.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -93,4 +93,4 @@ VectorReport check_vectors(const std::filesystem::path& file, const VectorOption
   return report;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

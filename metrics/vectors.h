@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct VectorOptions {
   double tolerance = 1e-6;  ///< numbers agree when |found - expected| <= tolerance
@@ -31,4 +31,4 @@ struct VectorReport {
 /// row that is not JSON, has no metric or one nobody registered, or lacks an input.
 [[nodiscard]] VectorReport check_vectors(const std::filesystem::path& file, const VectorOptions& options = {});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -21,7 +21,7 @@ struct AxisSpec {
 struct LinePoint {
   double x = 0;
   double y = 0;
-  std::optional<Interval> interval;
+  std::optional<metrics::Interval> interval;
 };
 
 struct LineSeries {
@@ -39,7 +39,7 @@ struct ScatterPoint {
   std::string label;   // written beside the point
   double x = 0;
   double y = 0;
-  std::optional<Interval> y_interval;
+  std::optional<metrics::Interval> y_interval;
   bool baseline = false;
   bool on_segment = false;  // part of the Pareto front, which is drawn as a dashed staircase
 };
@@ -56,7 +56,7 @@ struct BarValue {
   std::string category;  // one row of bars
   std::string part;      // a bar in the row (grouped) or a piece of it (stacked); empty when there is one
   double value = 0;
-  std::optional<Interval> interval;
+  std::optional<metrics::Interval> interval;
 };
 
 enum class BarLayout { grouped, stacked };

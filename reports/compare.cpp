@@ -37,7 +37,7 @@ struct Compared {
   const CellData* before = nullptr;
   const CellData* after = nullptr;
   std::string metric;
-  PairedDifference test;
+  metrics::PairedDifference test;
 };
 
 void check_cards(const CellData& before, const CellData& after) {

@@ -27,8 +27,8 @@ struct Setting {
   std::string failure;  // why a cell of it has no numbers
 
   [[nodiscard]] bool complete() const { return failure.empty() && !shares.empty() && !distances.empty(); }
-  [[nodiscard]] double share() const { return mean_of(shares); }
-  [[nodiscard]] double distance() const { return mean_of(distances); }
+  [[nodiscard]] double share() const { return metrics::mean_of(shares); }
+  [[nodiscard]] double distance() const { return metrics::mean_of(distances); }
 };
 
 std::string method_of(const results::CellRecord& cell) {
@@ -99,10 +99,10 @@ ExperimentData only(const ExperimentData& data, const std::vector<const Setting*
 
 TableCell mean_cell(const std::vector<double>& values, const MetricLook& look) {
   if (values.empty()) return {};
-  const MeanEstimate estimate = bootstrap_mean(values, resampling_for(values.size()));
+  const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
   TableCell cell = number_cell(look.scale * estimate.mean);
   if (values.size() > 1)
-    cell.interval = Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
+    cell.interval = metrics::Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
   cell.detail = fmt::format("{} samples", estimate.samples);
   return cell;
 }

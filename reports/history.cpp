@@ -48,7 +48,7 @@ TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row
   const std::vector<double> values = finite(cell->numbers(metric));
   if (values.empty()) return {};
   const MetricLook look = look_of(runs[at].data, metric);
-  TableCell number = number_cell(look.scale * mean_of(values));
+  TableCell number = number_cell(look.scale * metrics::mean_of(values));
   number.format = look.format;
   number.detail = fmt::format("{} samples", values.size());
   for (size_t before = at; before-- > 0;) {

@@ -24,7 +24,7 @@ std::optional<double> mean_over(const ExperimentData& data, const std::string& m
     const std::vector<double> more = finite(cell->numbers(metric));
     all.insert(all.end(), more.begin(), more.end());
   }
-  return all.empty() ? std::nullopt : std::optional(mean_of(all));
+  return all.empty() ? std::nullopt : std::optional(metrics::mean_of(all));
 }
 
 struct Part {
@@ -67,7 +67,7 @@ std::optional<double> quality_of(const ExperimentData& data, const std::string& 
     const double scale = look_of(data, metric).scale;
     for (const double value : finite(cell->numbers(metric))) all.push_back(scale * value);
   }
-  return all.empty() ? std::nullopt : std::optional(mean_of(all));
+  return all.empty() ? std::nullopt : std::optional(metrics::mean_of(all));
 }
 
 bool workloads_read_alike(const ExperimentData& data) {

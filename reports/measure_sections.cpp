@@ -76,12 +76,12 @@ Pool pool_of(const ExperimentData& data, const RowOf& row, const std::string& me
 
 TableCell mean_of_pool(const Pool& pool, const MetricLook& look) {
   if (pool.values.empty()) return {};
-  const MeanEstimate estimate = bootstrap_mean(pool.values, resampling_for(pool.values.size()));
+  const metrics::MeanEstimate estimate = metrics::bootstrap_mean(pool.values, resampling_for(pool.values.size()));
   TableCell cell = pool.marks;
   cell.kind = CellKind::number;
   cell.value = look.scale * estimate.mean;
   if (pool.values.size() > 1) {
-    cell.interval = Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
+    cell.interval = metrics::Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
   }
   cell.detail = fmt::format("{} samples", estimate.samples);
   return cell;
@@ -153,9 +153,9 @@ std::vector<double> repeats(const ExperimentData& data, const RowOf& row, const 
 
 TableCell spread_cell(const std::vector<double>& values, const MetricLook& look) {
   if (values.empty()) return {};
-  TableCell cell = number_cell(look.scale * percentile(values, 50));
+  TableCell cell = number_cell(look.scale * metrics::percentile(values, 50));
   if (values.size() > 1) {
-    cell.interval = Interval{look.scale * percentile(values, 10), look.scale * percentile(values, 90)};
+    cell.interval = metrics::Interval{look.scale * metrics::percentile(values, 10), look.scale * metrics::percentile(values, 90)};
   }
   cell.detail = fmt::format("{} timed runs", values.size());
   return cell;

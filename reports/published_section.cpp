@@ -56,8 +56,8 @@ void reproduce(const ExperimentData& data, const results::PublishedValue& printe
                                            ours.values->unit.empty() ? "plain numbers" : ours.values->unit));
     return;
   }
-  const MeanEstimate mean = bootstrap_mean(values, resampling_for(values.size()));
-  const Interval interval{*factor * mean.interval.low, *factor * mean.interval.high};
+  const metrics::MeanEstimate mean = metrics::bootstrap_mean(values, resampling_for(values.size()));
+  const metrics::Interval interval{*factor * mean.interval.low, *factor * mean.interval.high};
   const double value = *factor * mean.mean;
   cells[reproduced] = number_cell(value, values.size() > 1 ? std::optional(interval) : std::nullopt);
   cells[reproduced].detail = fmt::format("{} samples", mean.samples);

@@ -13,7 +13,7 @@ namespace {
 
 /// A method and a workload, tested against the baseline.
 struct Comparison {
-  std::optional<PairedDifference> test;
+  std::optional<metrics::PairedDifference> test;
   double p_value = 1;   // adjusted for all comparisons of the table
   std::string refusal;  // why there is none
 };
@@ -41,7 +41,7 @@ Comparisons compare_all(const ExperimentData& data, bool unlike_prompts) {
     p_values.push_back(comparison.test->p_value);
     tested.push_back(&comparison);
   }
-  const std::vector<double> adjusted = holm(p_values);
+  const std::vector<double> adjusted = metrics::holm(p_values);
   for (size_t i = 0; i < tested.size(); ++i) tested[i]->p_value = adjusted[i];
   return all;
 }
@@ -51,7 +51,7 @@ TableCell score_cell(const CellData* cell, const std::string& metric, const Metr
   if (auto state = state_cell(cell)) return *state;
   const std::vector<double> values = finite(cell->numbers(metric));
   if (values.empty()) return {};
-  const MeanEstimate estimate = bootstrap_mean(values, resampling_for(values.size()));
+  const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
   TableCell number = number_cell(look.scale * estimate.mean);
   if (values.size() > 1) number.interval = {look.scale * estimate.interval.low, look.scale * estimate.interval.high};
   number.format = look.format;
@@ -188,7 +188,7 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
       row.cells[3].detail = fmt::format("{} samples run twice", floor->samples);
     }
     if (!spreads.empty()) {
-      row.cells[4] = number_cell(look.scale * minimum_detectable_difference(percentile(spreads, 50), samples));
+      row.cells[4] = number_cell(look.scale * metrics::minimum_detectable_difference(metrics::percentile(spreads, 50), samples));
     }
     row.cells[3].format = row.cells[4].format = look.format;
     table.rows.push_back(std::move(row));

@@ -72,7 +72,7 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
     const auto steps = by_step(data, method, "kl_nats");
     double largest = 0;
     for (size_t step = 0; step < steps.size() && steps[step].size() >= kFewest; ++step) {
-      const MeanEstimate estimate = bootstrap_mean(
+      const metrics::MeanEstimate estimate = metrics::bootstrap_mean(
           steps[step], {.resamples = std::min<int64_t>(1000, resampling_for(steps[step].size()).resamples)});
       line.points.push_back({.x = static_cast<double>(step), .y = estimate.mean, .interval = estimate.interval});
       largest = std::max(largest, estimate.mean);
@@ -121,7 +121,7 @@ std::optional<Chart> layer_chart(const ExperimentData& data, const LayerSeries& 
     LineSeries line{.label = method, .baseline = method == data.baseline()};
     double largest = 0;
     for (const std::vector<double>& values : by_step(data, method, what.series)) {
-      const double mean = mean_of(values);
+      const double mean = metrics::mean_of(values);
       line.points.push_back({.x = static_cast<double>(line.points.size()), .y = mean});
       largest = std::max(largest, mean);
     }
@@ -154,10 +154,10 @@ std::vector<Chart> trade_off_charts(const ExperimentData& data) {
     std::erase_if(quality, [](double x) { return !std::isfinite(x); });
     if (quality.empty() || kept.empty()) continue;
     if (!real) unreal.push_back(method);
-    const MeanEstimate estimate = bootstrap_mean(quality, resampling_for(quality.size()));
+    const metrics::MeanEstimate estimate = metrics::bootstrap_mean(quality, resampling_for(quality.size()));
     points.push_back({.series = family,
                       .label = method,
-                      .x = mean_of(kept),
+                      .x = metrics::mean_of(kept),
                       .y = estimate.mean,
                       .y_interval = estimate.interval,
                       .baseline = method == data.baseline()});

@@ -129,7 +129,7 @@ std::vector<Chart> acceptance_charts(const ExperimentData& data) {
       for (const Asked& method : group) {
         const std::vector<double> lengths = pooled(data, method.label, "acceptance_length");
         if (lengths.empty()) continue;
-        const MeanEstimate estimate = bootstrap_mean(lengths, resampling_for(lengths.size()));
+        const metrics::MeanEstimate estimate = metrics::bootstrap_mean(lengths, resampling_for(lengths.size()));
         line.points.push_back({.x = method.settings[kLength].get<double>(), .y = estimate.mean});
         if (lengths.size() > 1) line.points.back().interval = estimate.interval;
         labels.push_back(method.label);

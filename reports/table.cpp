@@ -42,7 +42,7 @@ TableCell text_cell(std::string text) {
   return cell;
 }
 
-TableCell number_cell(double value, std::optional<Interval> interval) {
+TableCell number_cell(double value, std::optional<metrics::Interval> interval) {
   TableCell cell;
   cell.kind = CellKind::number;
   cell.value = value;

@@ -22,7 +22,7 @@ enum class Verdict { better, worse, within_noise, differs };
 /// Against the baseline, paired; positive means the value is larger.
 struct Difference {
   double value = 0;
-  Interval interval;
+  metrics::Interval interval;
   Verdict verdict = Verdict::within_noise;
 };
 
@@ -39,7 +39,7 @@ struct TableCell {
   CellKind kind = CellKind::empty;
   std::string text;  // of CellKind::text
   double value = 0;  // of CellKind::number and not_comparable
-  std::optional<Interval> interval;
+  std::optional<metrics::Interval> interval;
   std::optional<Difference> difference;
   std::optional<NumberFormat> format;  // instead of the column's
   bool best = false;                   // best of its column among rows that are compared
@@ -55,7 +55,7 @@ struct TableCell {
 };
 
 [[nodiscard]] TableCell text_cell(std::string text);
-[[nodiscard]] TableCell number_cell(double value, std::optional<Interval> interval = std::nullopt);
+[[nodiscard]] TableCell number_cell(double value, std::optional<metrics::Interval> interval = std::nullopt);
 [[nodiscard]] TableCell failed_cell(std::string reason);
 [[nodiscard]] TableCell inactive_cell(std::string reason);
 [[nodiscard]] TableCell not_comparable_cell(double value, std::string reason);

@@ -56,7 +56,7 @@ Verdict direction_of(double difference, Better better) {
 
 }  // namespace
 
-ResamplingOptions resampling_for(size_t values) {
+metrics::ResamplingOptions resampling_for(size_t values) {
   constexpr int64_t kDraws = 2'000'000;
   const int64_t each = kDraws / std::max<int64_t>(1, static_cast<int64_t>(values));
   return {.resamples = std::clamp<int64_t>(each, 400, 10'000)};
@@ -67,11 +67,11 @@ std::vector<double> finite(std::vector<double> values) {
   return values;
 }
 
-std::optional<PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
+std::optional<metrics::PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
                                            const std::string& metric) {
   const auto pairs = pairs_of(method, baseline, metric);
   if (!pairs) return std::nullopt;
-  return paired_difference(pairs->method, pairs->baseline, resampling_for(pairs->method.size()));
+  return metrics::paired_difference(pairs->method, pairs->baseline, resampling_for(pairs->method.size()));
 }
 
 std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::string& workload,
@@ -87,7 +87,7 @@ std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::str
                     .samples = static_cast<int64_t>(pairs->method.size())};
 }
 
-Difference verdict_of(const PairedDifference& paired, double p_value, const std::optional<NoiseFloor>& floor,
+Difference verdict_of(const metrics::PairedDifference& paired, double p_value, const std::optional<NoiseFloor>& floor,
                       const MetricLook& look) {
   // The bootstrap of a few equal differences has no width; the permutation test knows how little they prove.
   constexpr double kLevel = 0.05;

@@ -10,7 +10,7 @@
 #include "datasets/draw.h"
 #include "datasets/prompt.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // What the sentences below need to know of a subject.
@@ -230,4 +230,4 @@ std::string write_essays(uint64_t seed, size_t bytes) {
   return text;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// Essay `number` of `seed`: a title line and seven to ten paragraphs, about 4 kB. Equal arguments give equal text;
 /// essays differ in subject, order and wording. Sentences end in a full stop followed by a blank or a line end.
@@ -15,4 +15,4 @@ namespace kvarena {
 /// Essays 0, 1, 2, ... one after another until the text has at least `bytes` bytes.
 [[nodiscard]] std::string write_essays(uint64_t seed, size_t bytes);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

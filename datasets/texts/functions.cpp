@@ -9,7 +9,7 @@
 
 #include "datasets/prompt.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // Values to choose from.
@@ -366,4 +366,4 @@ std::string function_schema(const FunctionSpec& function) {
   return spaced(schema.dump());
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -9,7 +9,7 @@
 
 #include "datasets/draw.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// One parameter of a function. All parameters are required.
 struct FunctionParameter {
@@ -44,4 +44,4 @@ struct FunctionRequest {
 /// JSON, parameters in order of declaration.
 [[nodiscard]] std::string function_schema(const FunctionSpec& function);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 constexpr std::array<std::string_view, 24> kTownStarts = {
@@ -100,4 +100,4 @@ std::string town_name(Draw& draw) { return fmt::format("{}{}", draw.pick(kTownSt
 
 std::string code_word(Draw& draw) { return fmt::format("{}-{}", draw.pick(kColors), draw.pick(kNouns)); }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -8,7 +8,7 @@
 
 #include "datasets/draw.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 /// One fact and the question that it answers.
 struct Fact {
@@ -36,4 +36,4 @@ inline constexpr size_t kMaxThings = 16;
 /// "silver-lantern": a code that a reader can remember.
 [[nodiscard]] std::string code_word(Draw& draw);
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

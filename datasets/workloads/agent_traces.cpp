@@ -12,7 +12,7 @@
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // Tool results have no slot in many chat templates; they become user turns, and extras.tool_turns counts them.
@@ -127,4 +127,4 @@ KVARENA_WORKLOAD(AgentTrace, {.name = "agent-trace",
                               .generation = {.max_new_tokens = 512}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

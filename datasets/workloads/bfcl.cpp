@@ -10,7 +10,7 @@
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // constants/default_prompts.py; the last place-holder stands for the descriptions.
@@ -142,4 +142,4 @@ struct Category {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -13,7 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // models/llama.py
@@ -140,4 +140,4 @@ KVARENA_WORKLOAD(
      .generation = {.max_new_tokens = 4096}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -10,7 +10,7 @@
 #include "datasets/texts/worlds.h"
 #include "datasets/workload.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 struct FactQaParameters {
@@ -118,4 +118,4 @@ KVARENA_WORKLOAD(FactQa, {.name = "fact_qa",
                           .generation = {.max_new_tokens = 12, .stop = {"\n"}}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

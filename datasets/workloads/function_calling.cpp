@@ -10,7 +10,7 @@
 #include "datasets/workload.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 struct FunctionCallingParameters {
@@ -205,4 +205,4 @@ KVARENA_WORKLOAD(FunctionCalling, {.name = "function_calling",
                                    .generation = {.max_new_tokens = 48}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -9,7 +9,7 @@
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // The project's own worked examples in the form of the data: reasoning, then "#### N".
@@ -77,4 +77,4 @@ KVARENA_WORKLOAD(Gsm8k, {.name = "gsm8k",
                          .generation = {.max_new_tokens = 512, .stop = {"Question:"}}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

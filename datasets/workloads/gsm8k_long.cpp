@@ -11,7 +11,7 @@
 #include "datasets/workload.h"
 #include "harness/core/files.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 constexpr const char* kSystem =
@@ -95,4 +95,4 @@ KVARENA_WORKLOAD(Gsm8kLong, {.name = "gsm8k-long",
                              .generation = {.max_new_tokens = 4096}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -11,7 +11,7 @@
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 struct Task {
@@ -133,4 +133,4 @@ class InfiniteBench final : public Workload {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -10,7 +10,7 @@
 #include "datasets/row_source.h"
 #include "datasets/workload.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 struct Task {
@@ -239,4 +239,4 @@ WorkloadInfo describe_task(const Task& task, bool e) {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -6,7 +6,7 @@
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // prompts/0shot.txt and prompts/0shot_no_context.txt
@@ -99,4 +99,4 @@ KVARENA_WORKLOAD(LongBenchV2, {.name = "longbench-v2",
                                .truncation = TruncationRule::middle_joined});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -8,7 +8,7 @@
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 class LongBenchWrite final : public Workload {
@@ -62,4 +62,4 @@ struct Set {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -7,7 +7,7 @@
 
 #include "datasets/row_source.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 bool fill(const std::string& number, const Row& row, const std::string& place, Sample& sample) {
@@ -61,4 +61,4 @@ class LongGenBench final : public Workload {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -11,7 +11,7 @@
 #include "datasets/texts/worlds.h"
 #include "datasets/workload.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // A completion: asked in a chat, a model of this size prefers to talk about passwords.
@@ -116,4 +116,4 @@ KVARENA_WORKLOAD(Needle, {.name = "needle",
                           .generation = {.max_new_tokens = 16, .stop = {"\n", "."}}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

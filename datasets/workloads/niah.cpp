@@ -16,7 +16,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 // Constants of the protocol.
@@ -253,4 +253,4 @@ KVARENA_WORKLOAD(NiahMulti, {.name = "niah_multi",
                              .generation = {.max_new_tokens = 300}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

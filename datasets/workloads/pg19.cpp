@@ -12,7 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 int64_t words_of(const std::string& text) {
@@ -111,4 +111,4 @@ KVARENA_WORKLOAD(Pg19, {.name = "pg19",
                         .generation = {.max_new_tokens = 1}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

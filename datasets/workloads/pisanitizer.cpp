@@ -14,7 +14,7 @@
 #include "datasets/prompt.h"
 #include "datasets/row_source.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 struct Task {
@@ -153,4 +153,4 @@ class PiSanitizer final : public Workload {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -10,7 +10,7 @@
 #include "datasets/ruler_tasks.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 class RulerSource final : public SampleSource {
@@ -131,4 +131,4 @@ class Ruler final : public Workload {
 }();
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

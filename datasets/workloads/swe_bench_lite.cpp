@@ -9,7 +9,7 @@
 
 #include "datasets/row_source.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 constexpr const char* kInstruction =
@@ -58,4 +58,4 @@ KVARENA_WORKLOAD(SweBenchLite,
                   .generation = {.max_new_tokens = 2048}});
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

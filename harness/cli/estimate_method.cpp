@@ -37,7 +37,7 @@ std::unique_ptr<Method> method_with_a_cache(const json& asked) {
 
 std::vector<int32_t> prose(const Tokenizer& tokenizer, int64_t tokens) {
   for (size_t bytes = 8 * static_cast<size_t>(tokens);; bytes *= 2) {
-    std::vector<int32_t> ids = tokenizer.encode(write_essays(1, bytes));
+    std::vector<int32_t> ids = tokenizer.encode(datasets::write_essays(1, bytes));
     if (std::ssize(ids) < tokens) continue;
     ids.resize(static_cast<size_t>(tokens));
     return ids;

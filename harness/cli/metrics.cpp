@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array kKinds{MetricKind::text, MetricKind::functional, MetricKind::distribution, MetricKind::latency,
-                            MetricKind::protocol};
+constexpr std::array kKinds{metrics::MetricKind::text, metrics::MetricKind::functional, metrics::MetricKind::distribution, metrics::MetricKind::latency,
+                            metrics::MetricKind::protocol};
 
 struct Options {
   std::optional<std::string> name;
@@ -25,14 +25,14 @@ struct Options {
 
   void declare(OptionSet& o) {
     std::vector<std::string> kinds;
-    for (const MetricKind kind : kKinds) kinds.emplace_back(name_of(kind));
+    for (const metrics::MetricKind kind : kKinds) kinds.emplace_back(name_of(kind));
     o.positional("NAME", name).help("the metric to describe; without it all are listed");
     o.option("family", "FAMILY", family).choices(kinds).help("list one family");
     o.flag("json", json).help("write JSON");
   }
 };
 
-json entry_json(const MetricEntry& entry) {
+json entry_json(const metrics::MetricEntry& entry) {
   return {{"name", entry.id},
           {"title", entry.title},
           {"family", name_of(entry.kind)},
@@ -45,7 +45,7 @@ json entry_json(const MetricEntry& entry) {
           {"scores_pairs", entry.score != nullptr}};
 }
 
-void describe_metric(const MetricEntry& entry) {
+void describe_metric(const metrics::MetricEntry& entry) {
   print(Page().bold(entry.title).text(fmt::format(" ({})\n", entry.id)).wrapped(entry.summary).text("\n\n"));
   const std::string scale = entry.table_scale == 1 ? "" : fmt::format(", printed times {}", entry.table_scale);
   print(Page().columns(fact_rows(
@@ -57,11 +57,11 @@ void describe_metric(const MetricEntry& entry) {
        {"kvarena score", entry.score == nullptr ? "no: it does not compare a prediction with references" : "yes"}})));
 }
 
-void list_metrics(const std::vector<const MetricEntry*>& entries) {
+void list_metrics(const std::vector<const metrics::MetricEntry*>& entries) {
   bool first = true;
-  for (const MetricKind kind : kKinds) {
+  for (const metrics::MetricKind kind : kKinds) {
     std::vector<std::vector<std::string>> rows;
-    for (const MetricEntry* entry : entries) {
+    for (const metrics::MetricEntry* entry : entries) {
       if (entry->kind == kind) rows.push_back({entry->id, entry->title});
     }
     if (rows.empty()) continue;
@@ -72,7 +72,7 @@ void list_metrics(const std::vector<const MetricEntry*>& entries) {
 
 int run(const Options& options) {
   if (options.name) {
-    const MetricEntry& entry = find_metric(*options.name);
+    const metrics::MetricEntry& entry = metrics::find_metric(*options.name);
     if (options.json) {
       print(fmt::format("{}\n", entry_json(entry).dump(2)));
     } else {
@@ -80,13 +80,13 @@ int run(const Options& options) {
     }
     return 0;
   }
-  std::vector<const MetricEntry*> entries;
-  for (const MetricEntry* entry : all_metrics()) {
+  std::vector<const metrics::MetricEntry*> entries;
+  for (const metrics::MetricEntry* entry : metrics::all_metrics()) {
     if (!options.family || *options.family == name_of(entry->kind)) entries.push_back(entry);
   }
   if (options.json) {
     json list = json::array();
-    for (const MetricEntry* entry : entries) list.push_back(entry_json(*entry));
+    for (const metrics::MetricEntry* entry : entries) list.push_back(entry_json(*entry));
     print(fmt::format("{}\n", list.dump(2)));
   } else {
     list_metrics(entries);

@@ -110,7 +110,7 @@ int run(const Options& options) {
   if (options.text) {
     convert(options.decode ? json::parse("[" + *options.text + "]", nullptr, false) : json(*options.text));
   } else {
-    for_each_line(options.input, [&](std::string_view line, int64_t) { convert(json::parse(line)); });
+    metrics::for_each_line(options.input, [&](std::string_view line, int64_t) { convert(json::parse(line)); });
   }
   return 0;
 }

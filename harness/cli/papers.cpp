@@ -56,7 +56,7 @@ struct Missing {
 /// What is in reach, looked up once.
 struct Here {
   explicit Here(const fs::path& data_dir) : home(kvarena_home()) {
-    for (WorkloadListing& listing : kvarena::list_workloads(data_dir)) workloads[listing.name] = std::move(listing);
+    for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir)) workloads[listing.name] = std::move(listing);
   }
 
   [[nodiscard]] Missing missing(const ExperimentConfig& config) const {
@@ -73,7 +73,7 @@ struct Here {
   }
 
   fs::path home;
-  std::map<std::string, WorkloadListing> workloads;
+  std::map<std::string, datasets::WorkloadListing> workloads;
 };
 
 /// An item with its config read.
@@ -213,7 +213,7 @@ Rows shopping_list(const Read& read, const Here& here) {
                                                 model->file(here.home).string()));
   }
   for (const std::string& name : read.missing.data)
-    lines.emplace_back(name, find_workload(name, "papers").info.download);
+    lines.emplace_back(name, datasets::find_workload(name, "papers").info.download);
   return fact_rows(lines);
 }
 

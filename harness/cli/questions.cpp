@@ -57,19 +57,19 @@ struct Options {
 };
 
 /// Everything in front of the sample's question.
-std::string context_of(const Sample& sample) {
+std::string context_of(const datasets::Sample& sample) {
   std::string text;
   for (size_t i = 0; i < sample.question.message; ++i) text += sample.messages[i].content + "\n\n";
   return text + sample.messages[sample.question.message].content.substr(0, sample.question.byte);
 }
 
 /// So many different questions; asks again when an answer has too few.
-std::vector<std::string> ask(evaluate::ChatEndpoint& endpoint, const Sample& sample, size_t count) {
+std::vector<std::string> ask(evaluate::ChatEndpoint& endpoint, const datasets::Sample& sample, size_t count) {
   constexpr int64_t kDraws = 5;
-  const std::string request = question_request(context_of(sample), static_cast<int64_t>(count));
+  const std::string request = datasets::question_request(context_of(sample), static_cast<int64_t>(count));
   std::vector<std::string> questions;
   for (int64_t draw = 0; draw < kDraws && questions.size() < count; ++draw) {
-    for (std::string& question : questions_in(endpoint.ask(request, draw))) {
+    for (std::string& question : datasets::questions_in(endpoint.ask(request, draw))) {
       if (questions.size() == count) break;
       if (std::ranges::find(questions, question) == questions.end()) questions.push_back(std::move(question));
     }
@@ -89,8 +89,8 @@ int run(const Options& options) {
   if (const char* key = std::getenv("KVARENA_JUDGE_KEY")) settings.key = key;
   evaluate::ChatEndpoint endpoint(settings);
   const json spec = parse_method_spec(options.workload, "WORKLOAD");
-  const auto workload = make_workload(spec.at("name").get<std::string>(), spec.dump(), "WORKLOAD");
-  SampleReader reader = workload->open({.data_dir = options.data_dir});
+  const auto workload = datasets::make_workload(spec.at("name").get<std::string>(), spec.dump(), "WORKLOAD");
+  datasets::SampleReader reader = workload->open({.data_dir = options.data_dir});
   const int64_t all = options.train + options.test;
   for (int64_t i = 0; i < options.samples; ++i) {
     const auto sample = reader.next();

@@ -120,7 +120,7 @@ void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const
   one.prefill_ms.push_back(record.prefill_s * milliseconds);
   if (!one.result.is_null()) return;
   const std::vector<double> deviation = layer_deviations(full.cache, reused.cache, full.cache.length);
-  const StepDivergence step = step_divergence(std::span<const float>(full.logits), reused.logits, 0);
+  const metrics::StepDivergence step = metrics::step_divergence(std::span<const float>(full.logits), reused.logits, 0);
   one.result = {{"method", one.spec},
                 {"recompute_share", record.recompute_share},
                 {"recomputed_tokens", record.recomputed.size()},
@@ -133,13 +133,13 @@ void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const
 
 json timed(const Candidate& one, double full_ms) {
   json result = one.result;
-  const double first = percentile(one.first_token_ms, 50);
+  const double first = metrics::percentile(one.first_token_ms, 50);
   result["time_to_first_token_ms"] = first;
   result["of_full"] = first / full_ms;
-  result["load_ms"] = percentile(one.load_ms, 50);
-  result["score_ms"] = percentile(one.score_ms, 50);
-  result["align_ms"] = percentile(one.align_ms, 50);
-  result["prefill_ms"] = percentile(one.prefill_ms, 50);
+  result["load_ms"] = metrics::percentile(one.load_ms, 50);
+  result["score_ms"] = metrics::percentile(one.score_ms, 50);
+  result["align_ms"] = metrics::percentile(one.align_ms, 50);
+  result["prefill_ms"] = metrics::percentile(one.prefill_ms, 50);
   return result;
 }
 
@@ -176,7 +176,7 @@ int run(const Options& options) {
     full_ms.push_back(1e3 * prefill(model, prompt.tokens, {}).seconds);
     for (Candidate& one : methods) run_once(one, model, prompt, full);
   }
-  const double median = percentile(full_ms, 50);
+  const double median = metrics::percentile(full_ms, 50);
   json results = json::array();
   for (const Candidate& one : methods) results.push_back(timed(one, median));
   const json report{{"model", opened.config.name},

@@ -24,10 +24,10 @@ experiment::Components registered_components() {
   for (const MethodEntry& entry : method_registry()) {
     all.methods.push_back({entry.info.name, entry.info.summary, entry.parameters()});
   }
-  for (const WorkloadEntry& entry : workloads()) {
-    all.workloads.push_back({entry.info.name, entry.info.title, workload_parameters(entry)});
+  for (const datasets::WorkloadEntry& entry : workloads()) {
+    all.workloads.push_back({entry.info.name, entry.info.title, datasets::workload_parameters(entry)});
   }
-  for (const MetricEntry* entry : all_metrics()) all.metrics.push_back({entry->id, entry->title, {}});
+  for (const metrics::MetricEntry* entry : metrics::all_metrics()) all.metrics.push_back({entry->id, entry->title, {}});
   return all;
 }
 

@@ -67,7 +67,7 @@ struct Options {
   }
 };
 
-json sample_json(const ScoredSample& sample) {
+json sample_json(const metrics::ScoredSample& sample) {
   json result{{"score", sample.score.score}};
   if (!sample.id.empty()) result["id"] = sample.id;
   if (!sample.score.values.empty()) result["values"] = sample.score.values;
@@ -76,7 +76,7 @@ json sample_json(const ScoredSample& sample) {
 }
 
 /// Where to ask, and in which manner the metric's question is put.
-evaluate::EndpointSettings with_key(evaluate::EndpointSettings settings, const JudgeQuestion* question) {
+evaluate::EndpointSettings with_key(evaluate::EndpointSettings settings, const metrics::JudgeQuestion* question) {
   if (question != nullptr) {
     settings.system = question->system;
     settings.temperature = question->temperature;
@@ -101,7 +101,7 @@ std::string instruction_of(const json& row, const char* first) {
 }
 
 /// What would have been right: the member `name` of the row, or its first reference.
-std::string reference_of(const json& row, const PredictionRow& sample, std::string_view name) {
+std::string reference_of(const json& row, const metrics::PredictionRow& sample, std::string_view name) {
   const auto found = row.find(name);
   if (found != row.end() && found->is_string()) return found->get<std::string>();
   if (!sample.references.empty()) return sample.references.front();
@@ -111,30 +111,30 @@ std::string reference_of(const json& row, const PredictionRow& sample, std::stri
 }
 
 /// What to ask about each row: the user's question, or the metric's own.
-std::function<std::string(const json&, const PredictionRow&)> question_for(const Options& options,
-                                                                           const MetricEntry& metric) {
+std::function<std::string(const json&, const metrics::PredictionRow&)> question_for(const Options& options,
+                                                                           const metrics::MetricEntry& metric) {
   if (options.judge_question.empty() && metric.judge == nullptr) {
     fail({.place = "--judge-url",
           .found = fmt::format("metric \"{}\", which no judge is asked for", metric.id),
           .expected = "a metric of a judge's words (judged_quality, judged_needle), or --judge-question"});
   }
   const std::string question = options.judge_question.empty() ? metric.judge->text : read_file(options.judge_question);
-  const JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : kQualityQuestion;
+  const metrics::JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : kQualityQuestion;
   const bool asks_reference = question.find("$REFERENCE$") != std::string::npos;
-  return [question, &how, asks_reference](const json& row, const PredictionRow& sample) {
-    return judge_prompt(question, {.instruction = instruction_of(row, how.request),
+  return [question, &how, asks_reference](const json& row, const metrics::PredictionRow& sample) {
+    return metrics::judge_prompt(question, {.instruction = instruction_of(row, how.request),
                                    .response = sample.prediction,
                                    .reference = asks_reference ? reference_of(row, sample, how.reference) : ""});
   };
 }
 
 /// Asks until the metric can read what the judge says, as the official script does.
-std::string judged(evaluate::ChatEndpoint& endpoint, const MetricEntry& metric, const std::string& prompt) {
+std::string judged(evaluate::ChatEndpoint& endpoint, const metrics::MetricEntry& metric, const std::string& prompt) {
   constexpr int64_t kDraws = 5;
   std::string words;
   for (int64_t draw = 0; draw < kDraws; ++draw) {
     words = endpoint.ask(prompt, draw);
-    const MetricScore score = score_sample(metric, {words, {}, json::object()});
+    const metrics::MetricScore score = metrics::score_sample(metric, {words, {}, json::object()});
     const auto parsed = score.values.find("parsed");
     if (parsed == score.values.end() || parsed->second != 0) break;
   }
@@ -153,21 +153,21 @@ int score_predictions(const Options& options) {
           .expected = "the name of a metric",
           .action = "`kvarena metrics` lists all"});
   }
-  const MetricEntry& metric = find_metric(*options.metric);
+  const metrics::MetricEntry& metric = metrics::find_metric(*options.metric);
   const std::filesystem::path input = options.input.value_or("/dev/stdin");
-  const auto write = [&](const ScoredSample& sample) {
+  const auto write = [&](const metrics::ScoredSample& sample) {
     if (options.mean) return;
     print(fmt::format("{}\n", sample_json(sample).dump(-1, ' ', false, json::error_handler_t::replace)));
   };
-  ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
+  metrics::ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
   std::optional<evaluate::ChatEndpoint> endpoint;
   if (!options.judge.url.empty()) {
     endpoint.emplace(with_key(options.judge, metric.judge));
-    how.rewrite = [&, question = question_for(options, metric)](const json& row, const PredictionRow& sample) {
+    how.rewrite = [&, question = question_for(options, metric)](const json& row, const metrics::PredictionRow& sample) {
       return judged(*endpoint, metric, question(row, sample));
     };
   }
-  const FileScore all = score_file(input, metric, how, write);
+  const metrics::FileScore all = metrics::score_file(input, metric, how, write);
   if (endpoint) print_use(endpoint->use(), options.judge.model);
   if (all.samples == 0) fail({.place = input.string(), .found = "no row", .expected = "at least one"});
   json summary{
@@ -186,13 +186,13 @@ int score_predictions(const Options& options) {
 int check_files(const Options& options) {
   bool equal = true;
   for (const std::filesystem::path& file : options.vectors) {
-    const VectorReport report =
-        check_vectors(file, {.tolerance = options.tolerance, .data_folder = options.data_folder});
+    const metrics::VectorReport report =
+        metrics::check_vectors(file, {.tolerance = options.tolerance, .data_folder = options.data_folder});
     equal = equal && report.mismatches.empty();
     print(
         fmt::format("{}: {} rows, {}\n", file.string(), report.rows,
                     report.mismatches.empty() ? "all equal" : fmt::format("{} differences", report.mismatches.size())));
-    for (const VectorMismatch& m : report.mismatches) {
+    for (const metrics::VectorMismatch& m : report.mismatches) {
       print(fmt::format("  {} {}: expected {}, found {}\n", m.place, m.field, m.expected, m.found));
     }
   }

@@ -40,14 +40,14 @@ std::vector<std::string> texts_of_files(const fs::path& path, int64_t count, int
 
 std::vector<std::string> texts_of_workload(const std::string& name, int64_t count, const OpenedModel& model) {
   const evaluate::ModelTokens counter(*model.tokenizer);
-  const auto workload = make_workload(name, "{}", "--data");
-  SampleReader reader = workload->open({.tokens = &counter, .max_prompt_tokens = model.config.max_position / 2});
+  const auto workload = datasets::make_workload(name, "{}", "--data");
+  datasets::SampleReader reader = workload->open({.tokens = &counter, .max_prompt_tokens = model.config.max_position / 2});
   std::vector<std::string> texts;
   while (static_cast<int64_t>(texts.size()) < count) {
     const auto sample = reader.next();
     if (!sample) break;
     std::string& text = texts.emplace_back();
-    for (const Message& message : sample->messages) text += message.content;
+    for (const datasets::Message& message : sample->messages) text += message.content;
   }
   return texts;
 }
@@ -60,7 +60,7 @@ std::vector<std::string> read_texts(const TextRequest& wanted, const OpenedModel
     const auto seed = static_cast<uint64_t>(wanted.seed);
     for (int64_t i = 0; i < wanted.count; ++i) {
       texts.push_back(
-          write_essays(seed * 1'000'003 + static_cast<uint64_t>(i), static_cast<size_t>(wanted.tokens) * 8));
+          datasets::write_essays(seed * 1'000'003 + static_cast<uint64_t>(i), static_cast<size_t>(wanted.tokens) * 8));
     }
     return texts;
   }

@@ -32,18 +32,18 @@ struct Options {
   }
 };
 
-const char* truncation_text(TruncationRule rule) {
+const char* truncation_text(datasets::TruncationRule rule) {
   switch (rule) {
-    case TruncationRule::none: return "never cut";
-    case TruncationRule::middle_halves: return "the middle is cut: first and last half, decoded apart (LongBench)";
-    case TruncationRule::middle_joined:
+    case datasets::TruncationRule::none: return "never cut";
+    case datasets::TruncationRule::middle_halves: return "the middle is cut: first and last half, decoded apart (LongBench)";
+    case datasets::TruncationRule::middle_joined:
       return "the middle is cut: first and last half, decoded together (LongBench v2)";
   }
   return "";
 }
 
-json entry_json(const WorkloadEntry& entry, const WorkloadListing& listing) {
-  const WorkloadInfo& info = entry.info;
+json entry_json(const datasets::WorkloadEntry& entry, const datasets::WorkloadListing& listing) {
+  const datasets::WorkloadInfo& info = entry.info;
   return {{"name", info.name},
           {"family", info.family},
           {"title", info.title},
@@ -57,11 +57,11 @@ json entry_json(const WorkloadEntry& entry, const WorkloadListing& listing) {
           {"chat_template", info.chat_template},
           {"max_new_tokens", info.generation.max_new_tokens},
           {"truncation", truncation_text(info.truncation)},
-          {"parameters", parameters_json(workload_parameters(entry))}};
+          {"parameters", parameters_json(datasets::workload_parameters(entry))}};
 }
 
-void describe_workload(const WorkloadEntry& entry, const WorkloadListing& listing) {
-  const WorkloadInfo& info = entry.info;
+void describe_workload(const datasets::WorkloadEntry& entry, const datasets::WorkloadListing& listing) {
+  const datasets::WorkloadInfo& info = entry.info;
   print(Page().bold(info.name).text("\n").wrapped(info.title).text("\n\n"));
   print(Page().columns(
       fact_rows({{"family", info.family},
@@ -75,21 +75,21 @@ void describe_workload(const WorkloadEntry& entry, const WorkloadListing& listin
                  {"chat template", info.chat_template ? "yes" : "no: the prompt is plain text"},
                  {"answer", fmt::format("at most {} tokens", info.generation.max_new_tokens)},
                  {"long prompts", truncation_text(info.truncation)}})));
-  const auto parameters = workload_parameters(entry);
+  const auto parameters = datasets::workload_parameters(entry);
   if (!parameters.empty()) print(Page().text("\n").bold("Settings").text("\n").columns(parameter_rows(parameters)));
 }
 
 /// What is there of each workload, by name.
-std::map<std::string, WorkloadListing> listings(const std::filesystem::path& data_dir) {
-  std::map<std::string, WorkloadListing> by_name;
-  for (WorkloadListing& listing : kvarena::list_workloads(data_dir)) by_name[listing.name] = std::move(listing);
+std::map<std::string, datasets::WorkloadListing> listings(const std::filesystem::path& data_dir) {
+  std::map<std::string, datasets::WorkloadListing> by_name;
+  for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir)) by_name[listing.name] = std::move(listing);
   return by_name;
 }
 
-void print_list(const std::vector<const WorkloadEntry*>& entries, const std::map<std::string, WorkloadListing>& there) {
+void print_list(const std::vector<const datasets::WorkloadEntry*>& entries, const std::map<std::string, datasets::WorkloadListing>& there) {
   std::map<std::string, std::vector<std::vector<std::string>>> families;
-  for (const WorkloadEntry* entry : entries) {
-    const WorkloadListing& listing = there.at(entry->info.name);
+  for (const datasets::WorkloadEntry* entry : entries) {
+    const datasets::WorkloadListing& listing = there.at(entry->info.name);
     families[entry->info.family].push_back(
         {entry->info.name, fmt::format("{}", listing.samples), listing.status, entry->info.title});
   }
@@ -102,9 +102,9 @@ void print_list(const std::vector<const WorkloadEntry*>& entries, const std::map
 }
 
 int run(const Options& options) {
-  const std::map<std::string, WorkloadListing> there = listings(options.data_dir);
+  const std::map<std::string, datasets::WorkloadListing> there = listings(options.data_dir);
   if (options.name) {
-    const WorkloadEntry& entry = find_workload(*options.name, "workloads");
+    const datasets::WorkloadEntry& entry = datasets::find_workload(*options.name, "workloads");
     if (options.json) {
       print(fmt::format("{}\n", entry_json(entry, there.at(entry.info.name)).dump(2)));
     } else {
@@ -112,13 +112,13 @@ int run(const Options& options) {
     }
     return 0;
   }
-  std::vector<const WorkloadEntry*> entries;
-  for (const WorkloadEntry& entry : workloads()) {
+  std::vector<const datasets::WorkloadEntry*> entries;
+  for (const datasets::WorkloadEntry& entry : workloads()) {
     if (!options.family || *options.family == entry.info.family) entries.push_back(&entry);
   }
   if (options.json) {
     json list = json::array();
-    for (const WorkloadEntry* entry : entries) list.push_back(entry_json(*entry, there.at(entry->info.name)));
+    for (const datasets::WorkloadEntry* entry : entries) list.push_back(entry_json(*entry, there.at(entry->info.name)));
     print(fmt::format("{}\n", list.dump(2)));
   } else {
     print_list(entries, there);

@@ -81,7 +81,7 @@ Divergence first_difference(const AnswerTrace& reference, const AnswerTrace& oth
 double noise_floor(std::span<const std::vector<double>> shifts) {
   std::vector<double> all;
   for (const std::vector<double>& one : shifts) all.insert(all.end(), one.begin(), one.end());
-  return all.empty() ? 0 : percentile(all, kFloorPercentile);
+  return all.empty() ? 0 : metrics::percentile(all, kFloorPercentile);
 }
 
 }  // namespace kvarena::evaluate

@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kFewestTokens = 32;
 
 /// The same context with another question behind it.
-Sample asking(const Sample& sample, const std::string& question) {
-  Sample other = sample;
+datasets::Sample asking(const datasets::Sample& sample, const std::string& question) {
+  datasets::Sample other = sample;
   other.messages.resize(sample.question.message + 1);
   std::string& text = other.messages.back().content;
   text.resize(sample.question.byte);
@@ -24,10 +24,10 @@ Sample asking(const Sample& sample, const std::string& question) {
 }
 
 /// Every so many go to training, as evenly as can be.
-ContextQuestions made_questions(const Sample& sample, const experiment::ContextSettings& settings, uint64_t seed) {
+datasets::ContextQuestions made_questions(const datasets::Sample& sample, const experiment::ContextSettings& settings, uint64_t seed) {
   const std::string text = sample.messages[sample.question.message].content.substr(0, sample.question.byte);
   const int64_t train = settings.train_questions, all = train + settings.test_questions - 1;
-  const std::vector<std::string> made = sentence_questions(text, all, seed);
+  const std::vector<std::string> made = datasets::sentence_questions(text, all, seed);
   const auto count = static_cast<int64_t>(made.size());
   if (count == 0) {
     fail({.place = fmt::format("sample {}", sample.id),
@@ -35,7 +35,7 @@ ContextQuestions made_questions(const Sample& sample, const experiment::ContextS
           .expected = "at least one in front of the question",
           .action = "take longer contexts, or give a file of questions"});
   }
-  ContextQuestions questions;
+  datasets::ContextQuestions questions;
   for (int64_t i = 0; i < count; ++i) {
     const bool trains = i == 0 || i * train / all > (i - 1) * train / all;
     (trains ? questions.train : questions.test).push_back(made[static_cast<size_t>(i)]);
@@ -49,13 +49,13 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 }  // namespace
 
-ContextWithQueries ask_about(const LoadedModel& model, const Sample& sample, const experiment::EngineSettings& engine,
-                       const experiment::ContextSettings& settings, const ContextQuestions* given) {
-  const ContextQuestions questions =
+ContextWithQueries ask_about(const LoadedModel& model, const datasets::Sample& sample, const experiment::EngineSettings& engine,
+                       const experiment::ContextSettings& settings, const datasets::ContextQuestions* given) {
+  const datasets::ContextQuestions questions =
       given != nullptr ? *given : made_questions(sample, settings, static_cast<uint64_t>(engine.seed));
   ContextWithQueries asked;
   asked.id = sample.id;
-  const auto add = [&](Sample one, std::vector<Request>& to) {
+  const auto add = [&](datasets::Sample one, std::vector<Request>& to) {
     asked.samples.push_back(std::move(one));
     to.push_back(model.request(asked.samples.back(), engine, {}));
   };

@@ -15,7 +15,7 @@ namespace kvarena::evaluate {
 struct ContextWithQueries {
   std::string id;
   std::vector<int32_t> tokens;
-  std::deque<Sample> samples;  // one a question
+  std::deque<datasets::Sample> samples;  // one a question
   std::vector<Request> train;
   std::vector<Request> test;
 
@@ -29,8 +29,8 @@ struct ContextWithQueries {
 /// The sample's text in front of its question is the context. Questions are those of `given`, or, where there is none,
 /// made from sentences of that text; the sample's own is the first test question. A text of few sentences gives fewer
 /// questions than asked for. Throws UserError when it gives none, and when the sample is all question.
-[[nodiscard]] ContextWithQueries ask_about(const LoadedModel& model, const Sample& sample,
+[[nodiscard]] ContextWithQueries ask_about(const LoadedModel& model, const datasets::Sample& sample,
                                      const experiment::EngineSettings& engine,
-                                     const experiment::ContextSettings& settings, const ContextQuestions* given);
+                                     const experiment::ContextSettings& settings, const datasets::ContextQuestions* given);
 
 }  // namespace kvarena::evaluate

@@ -63,13 +63,13 @@ void add_bytes(results::SampleResult& result, const Session& session, int64_t fu
   add_tier_series(result, session);
 }
 
-void add_divergence(results::SampleResult& result, std::span<const StepDivergence> steps) {
-  const SequenceDivergence total = sequence_divergence(steps);
+void add_divergence(results::SampleResult& result, std::span<const metrics::StepDivergence> steps) {
+  const metrics::SequenceDivergence total = metrics::sequence_divergence(steps);
   result.values.push_back({.metric = "kl_nats", .value = total.kl_nats_mean, .unit = "nats"});
   result.values.push_back({.metric = "kl_nats_sum", .value = total.kl_nats_sum, .unit = "nats"});
   result.values.push_back({.metric = "top1_agreement", .value = total.top1_agreement, .unit = "fraction"});
   results::Series series{.name = "kl_nats", .unit = "nats"};
-  for (const StepDivergence& step : steps) series.values.push_back(static_cast<float>(step.kl_nats));
+  for (const metrics::StepDivergence& step : steps) series.values.push_back(static_cast<float>(step.kl_nats));
   result.series.push_back(std::move(series));
 }
 

@@ -20,7 +20,7 @@ void add_bytes(results::SampleResult& result, const Session& session, int64_t fu
 [[nodiscard]] results::Storage storage_of(const Session& session, const Request& request);
 
 /// Of steps along one continuation: kl_nats (mean over steps) and its series, kl_nats_sum, top1_agreement.
-void add_divergence(results::SampleResult& result, std::span<const StepDivergence> steps);
+void add_divergence(results::SampleResult& result, std::span<const metrics::StepDivergence> steps);
 
 /// Of a session that moved bytes between tiers: link_bytes, link_ms, stall_ms of each pass and on average,
 /// prefetch_overlap over all passes.

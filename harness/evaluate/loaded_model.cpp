@@ -39,7 +39,7 @@ kernels::DType parse_dtype(const std::string& name) {
 
 /// What of the rendered `text` comes before the first user's turn, and where the question begins. A template that
 /// changes messages leaves this open.
-PromptLayout layout_of(const Sample& sample, const std::string& text, std::vector<TextRange> ranges) {
+PromptLayout layout_of(const datasets::Sample& sample, const std::string& text, std::vector<TextRange> ranges) {
   PromptLayout layout{.text = text, .ranges = std::move(ranges)};
   const auto token_at = [&](size_t byte) {
     const auto at = static_cast<int64_t>(byte);
@@ -108,17 +108,17 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
   return facts_;
 }
 
-Request LoadedModel::request(const Sample& sample, const experiment::EngineSettings& engine,
+Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                              std::vector<std::string> metrics) const {
   Request request{.sample = &sample, .tokenizer = opened_.tokenizer.get(), .metrics = std::move(metrics)};
   std::string text;
   if (sample.chat_template && entry_.chat_template != "none") {
     std::vector<ChatMessage> messages;
-    for (const Message& message : sample.messages) messages.push_back({message.role, message.content});
+    for (const datasets::Message& message : sample.messages) messages.push_back({message.role, message.content});
     text = template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
     request.prompt = opened_.tokenizer->encode(text, {.add_special = false});
   } else {
-    for (const Message& message : sample.messages) text += message.content;
+    for (const datasets::Message& message : sample.messages) text += message.content;
     text += sample.answer_prefix;
     request.prompt = opened_.tokenizer->encode(text);
   }

@@ -15,7 +15,7 @@
 namespace kvarena::evaluate {
 
 /// The tokenizer as data sets use it.
-class ModelTokens final : public TokenCounter {
+class ModelTokens final : public datasets::TokenCounter {
  public:
   explicit ModelTokens(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text) const override {
@@ -38,7 +38,7 @@ class LoadedModel {
 
   [[nodiscard]] const ModelConfig& config() const { return opened_.config; }
   [[nodiscard]] const OpenedModel& opened() const { return opened_; }
-  [[nodiscard]] const TokenCounter& tokens() const { return tokens_; }
+  [[nodiscard]] const datasets::TokenCounter& tokens() const { return tokens_; }
   [[nodiscard]] const ChatTemplate& chat_template() const { return template_; }
   [[nodiscard]] Transformer& transformer();
   /// As Transformer::lost().
@@ -47,7 +47,7 @@ class LoadedModel {
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
   /// Template, answer prefix and stop rule applied. Throws UserError when prompt and answer do not fit the window.
-  [[nodiscard]] Request request(const Sample& sample, const experiment::EngineSettings& engine,
+  [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                                 std::vector<std::string> metrics) const;
 
  private:

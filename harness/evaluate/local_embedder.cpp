@@ -7,7 +7,7 @@
 namespace kvarena::evaluate {
 namespace {
 
-class LocalEmbedder final : public TextEmbedder {
+class LocalEmbedder final : public metrics::TextEmbedder {
  public:
   explicit LocalEmbedder(const std::filesystem::path& folder) : encoder_(folder) {}
   [[nodiscard]] std::vector<float> embed(std::string_view text) const override { return encoder_.embed(text); }
@@ -20,7 +20,7 @@ class LocalEmbedder final : public TextEmbedder {
 }  // namespace
 
 void use_local_embedder(const std::filesystem::path& home) {
-  provide_text_embedder([folder = home / "models" / "all-minilm-l6-v2"]() -> std::unique_ptr<TextEmbedder> {
+  metrics::provide_text_embedder([folder = home / "models" / "all-minilm-l6-v2"]() -> std::unique_ptr<metrics::TextEmbedder> {
     if (!std::filesystem::exists(folder)) {
       fail({.place = folder.string(),
             .found = "no such folder",

@@ -65,11 +65,11 @@ experiment::SampleOutcome outcome_of(const Make& make) {
   }
 }
 
-const char* truncation_name(TruncationRule rule) {
+const char* truncation_name(datasets::TruncationRule rule) {
   switch (rule) {
-    case TruncationRule::none: return "none";
-    case TruncationRule::middle_halves: return "middle, two decodes";
-    case TruncationRule::middle_joined: return "middle, one decode";
+    case datasets::TruncationRule::none: return "none";
+    case datasets::TruncationRule::middle_halves: return "middle, two decodes";
+    case datasets::TruncationRule::middle_joined: return "middle, one decode";
   }
   return "";
 }
@@ -112,11 +112,11 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
   auto& slot = cursors_[model.label + "\n" + workload.label];
   if (!slot) {
     LoadedModel& opened = loaded(model);
-    auto made = make_workload(workload.name, workload.settings_json, workload.label);
+    auto made = datasets::make_workload(workload.name, workload.settings_json, workload.label);
     const int64_t answer = engine_.max_new_tokens.value_or(made->info().generation.max_new_tokens);
     slot = std::make_unique<SampleCursor>(
         std::move(made),
-        OpenSettings{.data_dir = places_.data_dir,
+        datasets::OpenSettings{.data_dir = places_.data_dir,
                      .tokens = &opened.tokens(),
                      .max_prompt_tokens = std::min(prompt_room(opened.config().max_position, answer, workload),
                                                    engine_.max_prompt_tokens.value_or(kAnyLength))});
@@ -136,8 +136,8 @@ const results::RunInput& ModelEvaluator::data_input(const ModelEntry& model, con
   const auto [slot, fresh] = data_inputs_.try_emplace(model.label + "\n" + workload.label);
   if (fresh) {
     SampleCursor& samples = cursor(model, workload);
-    const Sample* first = samples.at(0);
-    const auto file = find_data_file(samples.info(), places_.data_dir);
+    const datasets::Sample* first = samples.at(0);
+    const auto file = datasets::find_data_file(samples.info(), places_.data_dir);
     const bool official = file && first != nullptr && first->origin == file->path.filename().string();
     slot->second = {.kind = "data",
                     .name = workload.label,
@@ -153,10 +153,10 @@ const results::RunInput& ModelEvaluator::data_input(const ModelEntry& model, con
 }
 
 /// Of the workload's own metrics and the config's those that score a prediction; distributions are compared anyway.
-std::vector<std::string> ModelEvaluator::score_metrics(const WorkloadInfo& workload) const {
+std::vector<std::string> ModelEvaluator::score_metrics(const datasets::WorkloadInfo& workload) const {
   std::vector<std::string> ids;
   const auto add = [&](const std::string& id) {
-    if (find_metric(id).score != nullptr && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+    if (metrics::find_metric(id).score != nullptr && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   };
   std::ranges::for_each(workload.metrics, add);
   std::ranges::for_each(extra_metrics_, add);
@@ -171,7 +171,7 @@ std::vector<std::string> ModelEvaluator::sample_ids(const ModelEntry& model, con
   SampleCursor& samples = cursor(model, workload);
   std::vector<std::string> ids;
   for (int64_t i = 0; !workload.limit || i < *workload.limit; ++i) {
-    const Sample* sample = samples.at(i);
+    const datasets::Sample* sample = samples.at(i);
     if (sample == nullptr) break;
     ids.push_back(sample->id);
   }
@@ -181,14 +181,14 @@ std::vector<std::string> ModelEvaluator::sample_ids(const ModelEntry& model, con
 std::string ModelEvaluator::protocol_card(const ModelEntry& model, const ComponentEntry& workload,
                                       const ComponentEntry& /*method*/, results::CellKind kind) {
   LoadedModel& opened = loaded(model);
-  const WorkloadInfo& info = cursor(model, workload).info();
+  const datasets::WorkloadInfo& info = cursor(model, workload).info();
   const bool templated = info.chat_template && model.chat_template != "none";
   std::string versions;  // the one that tables show comes first
   for (const std::string& id : score_metrics(info)) {
-    versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, find_metric(id).version);
+    versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, metrics::find_metric(id).version);
   }
   for (const char* id : {"attention_hit_rate", "token_overlap"}) {
-    if (asks_for(id)) versions += fmt::format(", {} v{}", id, find_metric(id).version);
+    if (asks_for(id)) versions += fmt::format(", {} v{}", id, metrics::find_metric(id).version);
   }
   const std::string cut = truncation_name(info.truncation);
   const auto limit = engine_.max_prompt_tokens;
@@ -261,17 +261,17 @@ std::string ModelEvaluator::lost() {
 }
 
 std::vector<results::MetricDefinition> ModelEvaluator::metric_definitions() const {
-  const auto direction = [](Better better) {
-    return better == Better::higher ? results::Direction::higher : results::Direction::lower;
+  const auto direction = [](metrics::Better better) {
+    return better == metrics::Better::higher ? results::Direction::higher : results::Direction::lower;
   };
   std::vector<results::MetricDefinition> definitions;
-  for (const MetricEntry* metric : all_metrics()) {
+  for (const metrics::MetricEntry* metric : metrics::all_metrics()) {
     definitions.push_back({.metric = metric->id,
                            .title = metric->title,
                            .unit = metric->unit,
                            .better = direction(metric->better),
                            .table_scale = metric->table_scale});
-    for (const StoredValue& value : metric->stored) {
+    for (const metrics::StoredValue& value : metric->stored) {
       definitions.push_back({.metric = value.name,
                              .title = value.title,
                              .unit = value.unit,
@@ -291,12 +291,12 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate_point(const expe
   if (serving_->max_new_tokens) engine.max_new_tokens = serving_->max_new_tokens;
   const json identity = json::parse(task.cells.front()->record.engine_json);
   const auto count = identity.at("requests").get<int64_t>();
-  std::vector<Sample> content;
+  std::vector<datasets::Sample> content;
   for (int64_t i = task.sample_index * count; i < (task.sample_index + 1) * count; ++i)
     content.push_back(*samples.at(i));
   if (contexts_) return evaluate_contexts(task, content, engine, methods);
   std::vector<Request> requests;
-  for (const Sample& sample : content) {
+  for (const datasets::Sample& sample : content) {
     requests.push_back(opened.request(sample, engine, score_metrics(samples.info())));
     requests.back().facts = opened.facts();
   }
@@ -310,14 +310,14 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate_point(const expe
 }
 
 std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate_contexts(const experiment::EvalTask& task,
-                                                            std::span<const Sample> content,
+                                                            std::span<const datasets::Sample> content,
                                                             const experiment::EngineSettings& engine,
                                                             std::span<const EvaluatedMethod> methods) {
   LoadedModel& opened = loaded(task.model);
-  std::map<std::string, ContextQuestions> questions;
-  if (!contexts_->questions.empty()) questions = read_questions(contexts_->questions);
+  std::map<std::string, datasets::ContextQuestions> questions;
+  if (!contexts_->questions.empty()) questions = datasets::read_questions(contexts_->questions);
   std::vector<ContextWithQueries> asked;
-  for (const Sample& sample : content) {
+  for (const datasets::Sample& sample : content) {
     const auto given = questions.find(sample.id);
     if (given == questions.end() && !contexts_->questions.empty()) {
       fail({.place = contexts_->questions,
@@ -327,10 +327,10 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate_contexts(const e
     asked.push_back(ask_about(opened, sample, engine, *contexts_, given == questions.end() ? nullptr : &given->second));
   }
   // Answers are compared with full KV's, whatever the metric.
-  const auto similarity = [&metric = find_metric(contexts_->quality)](
+  const auto similarity = [&metric = metrics::find_metric(contexts_->quality)](
                               const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full) {
     const std::vector<std::string> reference = {answer_text(request, full)};
-    return score_sample(metric, {answer_text(request, answer), reference, json::parse(request.sample->extras)}).score;
+    return metrics::score_sample(metric, {answer_text(request, answer), reference, json::parse(request.sample->extras)}).score;
   };
   const std::filesystem::path folder =
       engine.disk_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(engine.disk_folder);
@@ -353,7 +353,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
   for (const experiment::PlannedCell* cell : task.cells) methods.push_back(build_method(*cell->method));
   if (task.kind == results::CellKind::serving) return evaluate_point(task, methods);
 
-  const Sample* sample = samples.at(task.sample_index);
+  const datasets::Sample* sample = samples.at(task.sample_index);
   KVARENA_ASSERT(sample != nullptr && sample->id == task.sample_id,
                  fmt::format("sample {} of {} is not {}", task.sample_index, task.workload.label, task.sample_id));
 
@@ -427,13 +427,13 @@ experiment::Validators registry_validators() {
                         const std::string& place) { return check_method(spec_of(name, settings.dump()), place); },
           .workloads =
               [guarded](const std::string& name, const json& settings, const std::string& place) {
-                return guarded([&] { (void)make_workload(name, settings.dump(), place); });
+                return guarded([&] { (void)datasets::make_workload(name, settings.dump(), place); });
               },
           .metrics =
               [guarded](const std::string& name, const json& /*settings*/, const std::string& place) {
                 return guarded([&] {
                   try {
-                    (void)find_metric(name);
+                    (void)metrics::find_metric(name);
                   } catch (const UserError& error) {
                     throw UserError(fmt::format("{}: {}", place, error.what()));
                   }

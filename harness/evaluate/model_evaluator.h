@@ -53,10 +53,10 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::vector<experiment::SampleOutcome> evaluate_point(const experiment::EvalTask& task,
                                                std::span<const EvaluatedMethod> methods);
   /// The same where the point's samples are stored contexts.
-  std::vector<experiment::SampleOutcome> evaluate_contexts(const experiment::EvalTask& task, std::span<const Sample> content,
+  std::vector<experiment::SampleOutcome> evaluate_contexts(const experiment::EvalTask& task, std::span<const datasets::Sample> content,
                                                   const experiment::EngineSettings& engine,
                                                   std::span<const EvaluatedMethod> methods);
-  [[nodiscard]] std::vector<std::string> score_metrics(const WorkloadInfo& workload) const;
+  [[nodiscard]] std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload) const;
   /// Whether the config lists the metric, beside the workloads' own.
   [[nodiscard]] bool asks_for(const std::string& metric) const;
 

@@ -64,7 +64,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
                    const EvaluatedMethod& evaluated) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<double> nll;
-  std::vector<StepDivergence> steps;
+  std::vector<metrics::StepDivergence> steps;
   std::vector<std::vector<float>> rows;  // of one pass of the method
   SessionOptions options{.stop = {.max_new_tokens = static_cast<int64_t>(rest.size())}};
   options.forced = rest;
@@ -81,7 +81,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   const auto compare = [&](double) {  // after the pass: the full cache's own passes use the model's buffers
     for (const std::vector<float>& row : rows) {
       const auto step = static_cast<int64_t>(steps.size());
-      steps.push_back(step_divergence(full.logits(step), row, rest[steps.size()]));
+      steps.push_back(metrics::step_divergence(full.logits(step), row, rest[steps.size()]));
     }
     rows.clear();
   };
@@ -101,7 +101,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   // Words of the whole text, of which the tokens that are scored are a known share.
   const double words = json::parse(request.sample->extras).value("words", 0.0) * static_cast<double>(rest.size()) /
                        static_cast<double>(request.prompt.size());
-  const Perplexity total = perplexity(nll, std::llround(words));
+  const metrics::Perplexity total = metrics::perplexity(nll, std::llround(words));
   result.values.push_back({.metric = "perplexity", .value = total.token_perplexity, .unit = "perplexity"});
   result.values.push_back({.metric = "perplexity_word", .value = total.word_perplexity, .unit = "perplexity"});
   result.series.push_back({.name = "nll_nats", .values = {nll.begin(), nll.end()}, .unit = "nats"});
@@ -115,7 +115,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
 
 }  // namespace
 
-bool is_scored_text(const Sample& sample) {
+bool is_scored_text(const datasets::Sample& sample) {
   const json extras = json::parse(sample.extras);
   return extras.contains("score_prompt") && extras["score_prompt"] == true;
 }

@@ -10,7 +10,7 @@
 namespace kvarena::evaluate {
 
 /// True for samples whose text itself is scored (`"score_prompt": true` in extras).
-[[nodiscard]] bool is_scored_text(const Sample& sample);
+[[nodiscard]] bool is_scored_text(const datasets::Sample& sample);
 
 /// The first half of the text is the prompt, which a method compresses (or all but the last `scored_tokens` of the
 /// sample's extras); the rest is fed token by token, and the method is evaluated by the probability it gives to each, and

@@ -32,7 +32,7 @@ struct Candidate {
   const Method* method = nullptr;
   std::unique_ptr<SelectionMeter> meter;  // of the session; null unless the request asks
   std::unique_ptr<Session> session;
-  std::vector<StepDivergence> steps;  // grows while the fed prefix is the reference's
+  std::vector<metrics::StepDivergence> steps;  // grows while the fed prefix is the reference's
   std::string failure;
   double seconds = 0;
 };
@@ -61,7 +61,7 @@ void compare_step(Candidate& candidate, const Reference& reference, int64_t step
   if (step != static_cast<int64_t>(candidate.steps.size()) || step >= static_cast<int64_t>(reference.tokens.size()))
     return;
   candidate.steps.push_back(
-      step_divergence(std::span<const float>(reference.logits[step]), row, reference.tokens[step]));
+      metrics::step_divergence(std::span<const float>(reference.logits[step]), row, reference.tokens[step]));
 }
 
 /// Starts a candidate; `forced` feeds the reference's tokens.
@@ -130,8 +130,8 @@ void add_scores(results::SampleResult& result, const Request& request, const std
   const json extras = json::parse(request.sample->extras);
   const std::vector<std::string> full = {full_answer};
   for (const std::string& id : request.metrics) {
-    const MetricEntry& metric = find_metric(id);
-    const MetricScore score = score_sample(
+    const metrics::MetricEntry& metric = metrics::find_metric(id);
+    const metrics::MetricScore score = metrics::score_sample(
         metric, {result.prediction, metric.against_full_cache ? full : request.sample->references, extras});
     result.values.push_back({.metric = id, .value = score.score, .unit = metric.unit});
   }
@@ -150,7 +150,7 @@ void add_rounds(results::SampleResult& result, const Session& session) {
   if (session.rounds.empty()) return;
   results::Series drafted{.name = "drafted", .unit = "tokens"};
   results::Series accepted{.name = "accepted", .unit = "tokens"};
-  AcceptanceSummary total;
+  metrics::AcceptanceSummary total;
   for (const VerifyRound& round : session.rounds) {
     ++total.rounds;
     total.drafted += round.drafted;

@@ -138,7 +138,7 @@ class Point {
     if (!task_->timing.device_mib) return task_->timing.batch;
     const auto longest = static_cast<int64_t>(stored_.tokens.size()) + options_.stop.max_new_tokens;
     const double bytes = *task_->timing.device_mib * kMebi;
-    const auto each = full_cache_bytes(*model_, longest);
+    const auto each = metrics::full_cache_bytes(*model_, longest);
     const auto room = static_cast<int64_t>(bytes / static_cast<double>(each));
     if (room >= 1) return std::min(room, task_->timing.batch);
     fail({.place = "timing.device_mib",
@@ -154,7 +154,7 @@ class Point {
                                       double& pass_seconds) const {
     const PrefixRunSettings free{.local = pool("free", 0, 1), .remote = pool("free", 0, 1)};
     PrefixRun run = checked(run_prefixes(*model_, stored_, served_->verifier, options, free, requests));
-    pass_seconds = percentile(run.pass_seconds, 50);
+    pass_seconds = metrics::percentile(run.pass_seconds, 50);
     return std::move(run.answers);
   }
 
@@ -192,7 +192,7 @@ std::vector<PrefixRequest> requests_of(const Served& served, const RemotePrefixT
     for (size_t i = 0; i < count; ++i) requests[i].path = paths[i];
   }
   if (task.links.arrivals_per_s > 0) {
-    const std::vector<double> times = poisson_arrivals(task.links.arrivals_per_s, count, task.seed);
+    const std::vector<double> times = datasets::poisson_arrivals(task.links.arrivals_per_s, count, task.seed);
     for (size_t i = 0; i < count; ++i) requests[i].arrival_s = times[i];
   }
   return requests;
@@ -237,7 +237,7 @@ class Repeats {
   void give(results::SampleResult& result) const {
     for (const auto& [name, values] : values_) {
       result.values.push_back({.metric = name,
-                               .value = percentile(values, 50),
+                               .value = metrics::percentile(values, 50),
                                .unit = units_.at(name),
                                .clock = results::Clock::measured,
                                .storage = results::Storage::emulated});

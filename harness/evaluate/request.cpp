@@ -31,7 +31,7 @@ std::string answer_text(const Request& request, std::span<const int32_t> tokens)
   return text;
 }
 
-StopRule stop_rule(const Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
+StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
                    int64_t max_new_tokens) {
   StopRule rule{.max_new_tokens = max_new_tokens, .stop_tokens = std::move(end_tokens)};
   if (!sample.generation.stop_token_of.empty()) {

@@ -12,7 +12,7 @@
 namespace kvarena::evaluate {
 
 struct Request {
-  const Sample* sample = nullptr;
+  const datasets::Sample* sample = nullptr;
   const Tokenizer* tokenizer = nullptr;
   std::shared_ptr<const ModelFacts> facts;  // what methods may know of the model
   std::vector<int32_t> prompt;              // with chat template and answer prefix
@@ -33,7 +33,7 @@ struct Request {
 [[nodiscard]] std::string answer_text(const Request& request, std::span<const int32_t> tokens);
 
 /// The rule that ends generation at a stop string of the sample.
-[[nodiscard]] StopRule stop_rule(const Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
+[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
                                  int64_t max_new_tokens);
 
 }  // namespace kvarena::evaluate

@@ -2,10 +2,10 @@
 
 namespace kvarena::evaluate {
 
-SampleCursor::SampleCursor(std::unique_ptr<Workload> workload, OpenSettings settings)
+SampleCursor::SampleCursor(std::unique_ptr<datasets::Workload> workload, datasets::OpenSettings settings)
     : workload_(std::move(workload)), settings_(std::move(settings)) {}
 
-const Sample* SampleCursor::at(int64_t index) {
+const datasets::Sample* SampleCursor::at(int64_t index) {
   if (!reader_ || index < next_ - 1) {
     reader_.emplace(workload_->open(settings_));
     next_ = 0;

@@ -14,17 +14,17 @@ namespace kvarena::evaluate {
 /// index i always means the same sample.
 class SampleCursor {
  public:
-  SampleCursor(std::unique_ptr<Workload> workload, OpenSettings settings);
+  SampleCursor(std::unique_ptr<datasets::Workload> workload, datasets::OpenSettings settings);
 
   /// Sample `index`, counted from 0; nothing past the end. Throws UserError from the workload's files.
-  [[nodiscard]] const Sample* at(int64_t index);
-  [[nodiscard]] const WorkloadInfo& info() const { return workload_->info(); }
+  [[nodiscard]] const datasets::Sample* at(int64_t index);
+  [[nodiscard]] const datasets::WorkloadInfo& info() const { return workload_->info(); }
 
  private:
-  std::unique_ptr<Workload> workload_;
-  OpenSettings settings_;
-  std::optional<SampleReader> reader_;
-  std::optional<Sample> sample_;  // the one at next_ - 1
+  std::unique_ptr<datasets::Workload> workload_;
+  datasets::OpenSettings settings_;
+  std::optional<datasets::SampleReader> reader_;
+  std::optional<datasets::Sample> sample_;  // the one at next_ - 1
   int64_t next_ = 0;
 };
 

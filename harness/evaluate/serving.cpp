@@ -39,7 +39,7 @@ double score_of(const Request& request, const ServedAnswer& answer) {
   if (request.metrics.empty()) return 0;
   const std::string text = answer_text(request, answer.tokens);
   const json extras = json::parse(request.sample->extras);
-  return score_sample(find_metric(request.metrics.front()), {text, request.sample->references, extras}).score;
+  return metrics::score_sample(metrics::find_metric(request.metrics.front()), {text, request.sample->references, extras}).score;
 }
 
 Served serve_with(Transformer& model, const ServingTask& task, const Method& method, serving::Load load) {
@@ -116,7 +116,7 @@ void describe_point(results::SampleResult& result, const ServingTask& task, cons
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
   result.wall_s = served.run.busy_seconds;
-  add(result, Clock::none, "served_score", mean_of(served.scores), "fraction");
+  add(result, Clock::none, "served_score", metrics::mean_of(served.scores), "fraction");
   add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(served.run.peak_held_bytes), "bytes");
   add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
 }

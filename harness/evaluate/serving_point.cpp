@@ -25,10 +25,10 @@ constexpr double kMebi = 1024.0 * 1024.0;
 /// The first arrivals of a trace that no earlier point has had, from time 0, at `rate` on the whole.
 std::vector<double> trace_arrivals(const ServingPoint& point, double rate) {
   const size_t count = point.requests;
-  ArrivalReader reader(point.settings.trace);
+  datasets::ArrivalReader reader(point.settings.trace);
   std::vector<double> times;
   for (size_t row = 0; row < (point.point + 1) * count; ++row) {
-    const std::optional<Arrival> arrival = reader.next();
+    const std::optional<datasets::Arrival> arrival = reader.next();
     if (!arrival) {
       fail({.place = point.settings.trace,
             .found = fmt::format("{} requests", row),
@@ -56,7 +56,7 @@ std::vector<double> spread_bursts(std::vector<double> times) {
   return times;
 }
 
-void add_spread(results::SampleResult& result, Clock clock, const std::string& name, const LatencySummary& seconds) {
+void add_spread(results::SampleResult& result, Clock clock, const std::string& name, const metrics::LatencySummary& seconds) {
   add(result, clock, "mean_" + name, seconds.mean * kMilliseconds, "ms");
   add(result, clock, "p50_" + name, seconds.p50 * kMilliseconds, "ms");
   add(result, clock, "p90_" + name, seconds.p90 * kMilliseconds, "ms");
@@ -81,7 +81,7 @@ serving::Load load_of(const ServingPoint& point, double capacity, double& rate) 
   }
   rate = value * capacity;
   if (point.settings.arrivals == "trace") return serving::Load::at_times(trace_arrivals(point, rate));
-  return serving::Load::at_times(poisson_arrivals(rate, point.requests, point.seed + point.point));
+  return serving::Load::at_times(datasets::poisson_arrivals(rate, point.requests, point.seed + point.point));
 }
 
 double capacity_of(const ServingRun& run) { return static_cast<double>(run.requests.size()) / run.seconds; }
@@ -109,7 +109,7 @@ void add_series(results::SampleResult& result, Clock clock, const std::string& n
 
 void add_run(results::SampleResult& result, Clock clock, const ServingSettings& settings, const ScoredRun& scored) {
   const ServingRun& run = scored.run;
-  std::vector<RequestTimes> times;
+  std::vector<metrics::RequestTimes> times;
   std::vector<double> first, queueing;
   for (size_t i = 0; i < run.requests.size(); ++i) {
     const serving::Timeline& request = run.requests[i];
@@ -120,21 +120,21 @@ void add_run(results::SampleResult& result, Clock clock, const ServingSettings& 
     first.push_back(request.token_s.front() - request.arrival_s);
     queueing.push_back(request.admitted_s - request.arrival_s);
   }
-  const ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
+  const metrics::ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
                            .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
-  const ServingSummary summary = serving_summary(times, level);
+  const metrics::ServingSummary summary = metrics::serving_summary(times, level);
   // What was refused or failed has met nothing.
   const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());
   add(result, clock, "offered_requests_per_s", scored.rate, "requests/s");
   add_spread(result, clock, "time_to_first_token_ms", summary.time_to_first_token_s);
-  add_spread(result, clock, "queueing_ms", summarize(queueing));
+  add_spread(result, clock, "queueing_ms", metrics::summarize(queueing));
   add_spread(result, clock, "inter_token_latency_ms", summary.inter_token_latency_s);
   add(result, clock, "served_tokens_per_s", summary.output_tokens_per_s, "tokens/s");
   add(result, clock, "served_requests_per_s", summary.requests_per_s, "requests/s");
   add(result, clock, "attainment", summary.attainment * answered, "fraction");
   add(result, clock, "goodput_latency_per_s", summary.goodput_requests_per_s, "requests/s");
-  const ScoreGoodput goodput =
-      score_goodput(scored.scores, scored.full_scores, summary.duration_s, settings.score_share);
+  const metrics::ScoreGoodput goodput =
+      metrics::score_goodput(scored.scores, scored.full_scores, summary.duration_s, settings.score_share);
   add(result, clock, "goodput_score_per_s", goodput.goodput_per_s, "requests/s");
   add_series(result, clock, "time_to_first_token_ms", first);
   add_series(result, clock, "queueing_ms", queueing);

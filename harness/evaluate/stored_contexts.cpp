@@ -63,8 +63,8 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
     load.push_back(one.load_s);
     restore.push_back(one.restore_s);
   }
-  add(result, Clock::measured, "cache_load_ms", mean_of(load) * kMilliseconds, "ms");
-  add(result, Clock::measured, "cache_restore_ms", mean_of(restore) * kMilliseconds, "ms");
+  add(result, Clock::measured, "cache_load_ms", metrics::mean_of(load) * kMilliseconds, "ms");
+  add(result, Clock::measured, "cache_restore_ms", metrics::mean_of(restore) * kMilliseconds, "ms");
 }
 
 /// Where the contexts lie in the end, and in which forms.
@@ -81,8 +81,8 @@ void add_placement(results::SampleResult& result, const ContextLibrary& library)
     keep.values.push_back(static_cast<float>(share));
     tier.values.push_back(static_cast<float>(context.at.tier));
   }
-  if (!keeps[0].empty()) add(result, Clock::none, "keep_in_memory", mean_of(keeps[0]), "fraction");
-  if (!keeps[1].empty()) add(result, Clock::none, "keep_on_disk", mean_of(keeps[1]), "fraction");
+  if (!keeps[0].empty()) add(result, Clock::none, "keep_in_memory", metrics::mean_of(keeps[0]), "fraction");
+  if (!keeps[1].empty()) add(result, Clock::none, "keep_on_disk", metrics::mean_of(keeps[1]), "fraction");
   result.series.push_back(std::move(keep));
   result.series.push_back(std::move(tier));
 }
@@ -111,7 +111,7 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
   result.wall_s = run.busy_seconds;
   result.series.push_back(std::move(similarity));
   add_series(result, Clock::measured, "end_to_end_ms", end_to_end);
-  add(result, Clock::none, "served_score", mean_of(scores), "fraction");
+  add(result, Clock::none, "served_score", metrics::mean_of(scores), "fraction");
   add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
   add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(run.peak_held_bytes), "bytes");
   return scores;

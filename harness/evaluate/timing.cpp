@@ -82,7 +82,7 @@ void add(results::SampleResult& result, const std::string& name, const std::vect
          const std::string& unit, results::Storage storage = results::Storage::real) {
   if (values.empty()) return;
   result.values.push_back({.metric = name,
-                           .value = percentile(values, 50),
+                           .value = metrics::percentile(values, 50),
                            .unit = unit,
                            .clock = results::Clock::measured,
                            .storage = storage});
@@ -158,7 +158,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
     }
     first_token_ms.push_back(repeat.first_token_ms);
     if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
-    gap_ms.push_back(percentile(repeat.gaps_ms, 50));
+    gap_ms.push_back(metrics::percentile(repeat.gaps_ms, 50));
     throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) * static_cast<double>(settings.batch) /
                          repeat.run.seconds);
   }

@@ -17,7 +17,7 @@ std::vector<int32_t> important(std::span<const double> importance, double share)
 
 double similarity(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   const std::vector<int64_t> left(a.begin(), a.end()), right(b.begin(), b.end());
-  return jaccard(left, right);
+  return metrics::jaccard(left, right);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "harness/core/error.h"
 #include "metrics/unicode/code_points.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -260,4 +260,4 @@ Error check_bfcl_calls(const json& functions, std::span<const PythonCall> calls,
   return check_call(multiple ? description_of(list, answer.begin().key()) : list[0], calls[0], answer);
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 
 #include "metrics/algorithms/python_calls.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Nothing when the calls are right, else BFCL's error type ("type_error:simple", "value_error:string",
 /// "simple_function_checker:missing_required" ...). `functions` is the entry's list of descriptions, `ground_truth` its
@@ -19,4 +19,4 @@ namespace kvarena {
                                                           const nlohmann::json& ground_truth,
                                                           const std::string& category);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -3,7 +3,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 constexpr std::u32string_view kChinesePunctuation =
@@ -30,4 +30,4 @@ std::vector<std::string> characters_of(std::string_view text) {
   return characters;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

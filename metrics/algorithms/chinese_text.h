@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Lower-cased; ASCII punctuation, the official list of Chinese punctuation (which lacks U+300A) and white space
 /// deleted.
@@ -14,4 +14,4 @@ namespace kvarena {
 /// One string for each code point.
 [[nodiscard]] std::vector<std::string> characters_of(std::string_view text);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 
 #include "metrics/algorithms/lcs.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct Block {
@@ -100,4 +100,4 @@ double indel_ratio(std::u32string_view a, std::u32string_view b) {
   return ratio_of(static_cast<size_t>(lcs_length(x, y)), a.size() + b.size());
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

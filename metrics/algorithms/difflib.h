@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// difflib.SequenceMatcher(None, a, b).ratio() on code points, autojunk included: 2 M / (|a| + |b|) with M from taking
 /// the longest matching block and recursing to its left and right. Two empty texts give 1.
@@ -12,4 +12,4 @@ namespace kvarena {
 /// python-Levenshtein's ratio: (|a| + |b| - d) / (|a| + |b|), d counting insertions and deletions only.
 [[nodiscard]] double indel_ratio(std::u32string_view a, std::u32string_view b);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -12,7 +12,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // Hidden states in the order that decides ties: Python compares their letters.
@@ -260,4 +260,4 @@ std::vector<std::string> Jieba::cut(std::string_view utf8) const {
   return words;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Immutable after loading; may be used by many threads.
 class Jieba {
@@ -51,4 +51,4 @@ class Jieba {
 /// Loaded from jieba_folder() at the first call.
 [[nodiscard]] const Jieba& jieba();
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

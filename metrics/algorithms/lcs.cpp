@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // Bit-parallel table (Hyyrö 2004): bit j of row i is 0 exactly where T[i][j+1] = T[i][j] + 1, so a row of the usual
@@ -89,4 +89,4 @@ LcsPath lcs_path(std::span<const int> x, std::span<const int> y, Tie tie) {
   return path;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Words of any number of texts as small integers, equal words as equal integers.
 class Vocabulary {
@@ -34,4 +34,4 @@ struct LcsPath {
 /// the larger table entry, ties as given. O(|x| |y| / 64) time, |x| |y| / 8 bytes.
 [[nodiscard]] LcsPath lcs_path(std::span<const int> x, std::span<const int> y, Tie tie);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

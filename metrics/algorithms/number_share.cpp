@@ -7,7 +7,7 @@
 #include "harness/core/error.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 double number_share(std::string_view prediction, std::string_view number) {
   const auto runs = digit_runs(prediction);
@@ -26,4 +26,4 @@ std::string_view number_after(std::string_view answer, std::string_view label) {
         .expected = fmt::format("\"{}\" followed by a number", label)});
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Runs of digits of `prediction` equal to `number` as strings, over all runs; 0 without any.
 [[nodiscard]] double number_share(std::string_view prediction, std::string_view number);
@@ -12,4 +12,4 @@ namespace kvarena {
 /// when there is none.
 [[nodiscard]] std::string_view number_after(std::string_view answer, std::string_view label);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// SWE-bench: the first <diff>/<patch> element or ```diff/```patch block, else the first other element or block, else
 /// the text before "</s>".
@@ -37,4 +37,4 @@ struct NumstatReport {
 /// stamps as signs of new files are not read.
 [[nodiscard]] NumstatReport git_numstat(std::string_view text);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

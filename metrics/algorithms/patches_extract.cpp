@@ -8,7 +8,7 @@
 #include "metrics/algorithms/regex.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 int64_t integer(std::string_view digits) {
@@ -95,4 +95,4 @@ std::string extract_minimal_patch(std::string_view patch) {
   return out;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

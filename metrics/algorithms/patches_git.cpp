@@ -6,7 +6,7 @@
 
 #include "metrics/algorithms/patches.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct Corrupt {};  // git's fatal errors; never leaves this file
@@ -396,4 +396,4 @@ NumstatReport git_numstat(std::string_view text) {
   }
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include "metrics/algorithms/regex.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct ParseError {};  // never leaves this file
@@ -170,4 +170,4 @@ UnidiffReport parse_unidiff(std::string_view text) {
   }
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 bool is_vowel_letter(char c) { return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u'; }
@@ -169,4 +169,4 @@ std::string porter_stem(std::string word) {
   return step5(step4(step3(step2(step1c(step1b(step1a(word)))))));
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 
 #include "metrics/algorithms/python_calls.h"
 
-namespace kvarena::python {
+namespace kvarena::metrics::python {
 
 struct Node {
   enum class Kind { constant, ellipsis, name, attribute, call, list, tuple, dict, unary, binary, subscript };
@@ -30,4 +30,4 @@ struct Node {
 /// repr() of a constant.
 [[nodiscard]] std::string repr(const PythonValue& value);
 
-}  // namespace kvarena::python
+}  // namespace kvarena::metrics::python

@@ -9,7 +9,7 @@
 #include "metrics/algorithms/python_ast.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using python::Node;
@@ -262,4 +262,4 @@ bool python_equal(const PythonValue& a, const PythonValue& b) {
   return false;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct PythonCall;
 struct PythonEntry;
@@ -54,4 +54,4 @@ struct PythonCall {
 /// `a == b` in Python: numbers by value across bool, int and float; a tuple never equals a list.
 [[nodiscard]] bool python_equal(const PythonValue& a, const PythonValue& b);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 using nlohmann::json;
 
@@ -34,4 +34,4 @@ std::string python_type_name(const json& value) {
   return "NoneType";
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

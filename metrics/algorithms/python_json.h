@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// `a == b` in Python: numbers by value across int, float and bool (True == 1 == 1.0); a string never equals a number;
 /// objects without regard to order.
@@ -13,4 +13,4 @@ namespace kvarena {
 /// "str", "int", "float", "bool", "list", "dict" or "NoneType".
 [[nodiscard]] std::string python_type_name(const nlohmann::json& value);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

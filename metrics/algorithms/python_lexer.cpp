@@ -5,7 +5,7 @@
 
 #include "metrics/unicode/code_points.h"
 
-namespace kvarena::python {
+namespace kvarena::metrics::python {
 namespace {
 
 PythonValue integer(const std::string& text, int base) {
@@ -228,4 +228,4 @@ char32_t Lexer::code_point_escape(size_t length) {
   return value >= 0xD800 && value <= 0xDFFF ? 0xFFFD : value;  // UTF-8 has no surrogates
 }
 
-}  // namespace kvarena::python
+}  // namespace kvarena::metrics::python

@@ -7,7 +7,7 @@
 
 #include "metrics/algorithms/python_calls.h"
 
-namespace kvarena::python {
+namespace kvarena::metrics::python {
 
 /// Where Python's parser would refuse the text, or ours does not go. Never leaves the parser.
 struct SyntaxError {};
@@ -51,4 +51,4 @@ class Lexer {
   size_t at_ = 0;
 };
 
-}  // namespace kvarena::python
+}  // namespace kvarena::metrics::python

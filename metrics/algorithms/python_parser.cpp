@@ -4,7 +4,7 @@
 #include "metrics/algorithms/python_ast.h"
 #include "metrics/algorithms/python_lexer.h"
 
-namespace kvarena::python {
+namespace kvarena::metrics::python {
 namespace {
 
 constexpr int kMaxDepth = 200;   // CPython's tokenizer refuses deeper nesting of brackets
@@ -210,4 +210,4 @@ std::optional<std::vector<Node>> parse_list(std::string_view text) {
   }
 }
 
-}  // namespace kvarena::python
+}  // namespace kvarena::metrics::python

@@ -3,7 +3,7 @@
 
 #include "metrics/algorithms/python_ast.h"
 
-namespace kvarena::python {
+namespace kvarena::metrics::python {
 namespace {
 
 std::string repr_string(const std::string& text) {
@@ -98,4 +98,4 @@ std::string unparse(const Node& node) {
   return fmt::format("{}[{}]", unparse(node.children[0]), bare ? inner.substr(1, inner.size() - 2) : inner);
 }
 
-}  // namespace kvarena::python
+}  // namespace kvarena::metrics::python

@@ -6,7 +6,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 const pcre2_code* code_of(const std::shared_ptr<const void>& code) {
@@ -63,4 +63,4 @@ std::vector<RegexMatch> Regex::find_all(std::string_view text) const {
   return matches;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// One match: the whole in [0], groups after it; a group that took no part is empty. Views into the searched text.
 using RegexMatch = std::vector<std::string_view>;
@@ -33,4 +33,4 @@ class Regex {
   std::shared_ptr<const void> code_;
 };
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct RougeScore {
   double precision = 0;
@@ -28,4 +28,4 @@ struct RougeScore {
 /// rougeLsum: sentences are lines, union LCS with each word counted as often as both texts have it.
 [[nodiscard]] RougeScore google_rouge_lsum(std::string_view prediction, std::string_view reference, bool stem);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -10,7 +10,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::vector<std::string> tokens_of(std::string_view text, bool stem) {
@@ -119,4 +119,4 @@ RougeScore google_rouge_lsum(std::string_view prediction, std::string_view refer
                   static_cast<double>(hits) / static_cast<double>(wanted_total));
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include "metrics/algorithms/rouge.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // Words of each sentence. A piece of white space alone is a sentence of one empty word, as "".split(" ") gives.
@@ -90,4 +90,4 @@ RougeScore pltrdy_rouge_n(std::string_view prediction, std::string_view referenc
   return score;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 int64_t found_in(std::string_view prediction, std::span<const std::string> references) {
@@ -31,4 +31,4 @@ double string_match_part(std::string_view prediction, std::span<const std::strin
   return found_in(prediction, references) > 0 ? 1.0 : 0.0;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

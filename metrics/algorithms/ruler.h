@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Stripped; every character below U+0020 a newline; stripped again.
 [[nodiscard]] std::string ruler_postprocess(std::string_view prediction);
@@ -16,4 +16,4 @@ namespace kvarena {
 /// 1 when any reference occurs.
 [[nodiscard]] double string_match_part(std::string_view prediction, std::span<const std::string> references);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 #include "harness/core/error.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
@@ -63,4 +63,4 @@ KVARENA_METRIC({.id = "acceptance",
                            {"tokens_per_verify", "Emitted a round", "tokens", 1}},
                 .vectors = {{"acceptance", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Tokens of one round: `draft` [x] from the compressed cache, `verify` [x + 1] the full cache's greedy choices at the
 /// same positions and one beyond.
@@ -40,4 +40,4 @@ struct AcceptanceSummary {
 
 [[nodiscard]] AcceptanceSummary summarize_rounds(std::span<const RoundOutcome> rounds);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

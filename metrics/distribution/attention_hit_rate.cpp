@@ -8,7 +8,7 @@
 #include "metrics/distribution/selection.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
@@ -60,4 +60,4 @@ KVARENA_METRIC(
      .stored = {{"selection_overlap", "Selected again"}, {"loaded_bytes", "Loaded a step", "bytes", 1, Better::lower}},
      .vectors = {{"attention_hit_rate", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

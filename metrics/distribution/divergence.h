@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// KL(full || lossy) of one step in nats over the whole vocabulary, from raw logits divided by `temperature`; both rows
 /// are [vocab_size]. Log-softmax and sums in double. A token the full row excludes (-inf) contributes 0; one that only
@@ -43,4 +43,4 @@ struct SequenceDivergence {
 /// shorter; nothing when they are equal.
 [[nodiscard]] std::optional<int64_t> first_divergence(std::span<const int64_t> full, std::span<const int64_t> lossy);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// a.b / (|a| |b|) in double; 0 when either is all zero. Throws InternalError for different lengths.
 [[nodiscard]] double cosine_similarity(std::span<const double> a, std::span<const double> b);
@@ -21,4 +21,4 @@ namespace kvarena {
 /// v / max(|v|, 1e-12)
 [[nodiscard]] std::vector<double> l2_normalized(std::vector<double> v);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

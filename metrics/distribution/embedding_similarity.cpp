@@ -9,7 +9,7 @@
 #include "metrics/registry.h"
 #include "metrics/text_embedder.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 template <typename T>
@@ -109,4 +109,4 @@ KVARENA_METRIC(
      .against_full_cache = true,
      .vectors = {{"cosine_similarity", recompute_cosine}, {"mean_pooling", recompute_pooling}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

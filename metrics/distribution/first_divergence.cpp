@@ -3,7 +3,7 @@
 #include "metrics/distribution/divergence.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 std::optional<int64_t> first_divergence(std::span<const int64_t> full, std::span<const int64_t> lossy) {
   const auto [a, b] = std::mismatch(full.begin(), full.end(), lossy.begin(), lossy.end());
@@ -20,4 +20,4 @@ KVARENA_METRIC({.id = "first_divergence",
                 .source = "kvarena",
                 .stored = {{"exact_match_full", "Same answer as full KV"}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

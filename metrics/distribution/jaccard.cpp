@@ -6,7 +6,7 @@
 #include "metrics/distribution/selection.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 size_t common_to(const std::set<int64_t>& a, const std::set<int64_t>& b) {
@@ -47,4 +47,4 @@ KVARENA_METRIC(
      .source = "SpecCache, Figure 3",
      .vectors = {{"jaccard_top_fraction", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -12,7 +12,7 @@
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 constexpr size_t kLanes = 8;  // independent sums: what lets the compiler use vector registers without reordering freely
@@ -189,4 +189,4 @@ KVARENA_METRIC(
                 {"top1_agreement", "Same most likely token"}},
      .vectors = {{"kl", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
@@ -41,4 +41,4 @@ KVARENA_METRIC({.id = "perplexity",
                 .stored = {{"perplexity_word", "Perplexity a word", "perplexity", 1, Better::lower}},
                 .vectors = {{"perplexity", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

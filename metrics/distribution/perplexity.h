@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct Perplexity {
   double total_nll = 0;         ///< nats
@@ -15,4 +15,4 @@ struct Perplexity {
 /// `token_nll` [tokens] in nats. A count of zero gives NaN for the perplexity that needs it.
 [[nodiscard]] Perplexity perplexity(std::span<const double> token_nll, int64_t words);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

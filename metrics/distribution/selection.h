@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Indices of the k largest values, ascending; of equal values the lower index is taken. k is cut to the size.
 [[nodiscard]] std::vector<int64_t> top_k_indices(std::span<const double> values, int64_t k);
@@ -21,4 +21,4 @@ namespace kvarena {
 /// |a intersect b| / |a union b|; 1 for two empty sets.
 [[nodiscard]] double jaccard(std::span<const int64_t> a, std::span<const int64_t> b);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -1,6 +1,6 @@
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 KVARENA_METRIC(
     {.id = "token_overlap",
@@ -13,4 +13,4 @@ KVARENA_METRIC(
      .source = "Wen et al. 2026 (SpecCache), Figure 3",
      .stored = {{"shallow_deep_overlap", "First layer's choice in deep ones", "fraction", 1}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 #include "metrics/jsonl.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -83,4 +83,4 @@ KVARENA_METRIC(
      .score = score_bfcl,
      .vectors = {{"bfcl_ast", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

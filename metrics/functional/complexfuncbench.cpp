@@ -15,7 +15,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace complexfuncbench {
 namespace {
 
@@ -374,4 +374,4 @@ KVARENA_METRIC(
                  {"complexfuncbench_turn", recompute_turn},
                  {"complexfuncbench_aggregate", recompute_aggregate}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace kvarena::complexfuncbench {
+namespace kvarena::metrics::complexfuncbench {
 
 /// {"name", "arguments"} with the members in the order written: free calls are recognised by their JSON text.
 using Call = nlohmann::ordered_json;
@@ -47,4 +47,4 @@ struct TurnResult {
 /// denominators 150, 400 (Cross) and 1000.
 [[nodiscard]] nlohmann::json table(const nlohmann::json& results);
 
-}  // namespace kvarena::complexfuncbench
+}  // namespace kvarena::metrics::complexfuncbench

@@ -11,7 +11,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -252,4 +252,4 @@ KVARENA_METRIC(
                "utils/compare_method.py rule_based",
      .score = exact_call_accuracy});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 struct FunctionCall {
   std::string name;
@@ -44,4 +44,4 @@ struct CallPair {
 [[nodiscard]] std::vector<CallPair> pair_calls(std::span<const FunctionCall> predicted,
                                                std::span<const FunctionCall> golden);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -3,7 +3,7 @@
 #include "metrics/algorithms/patches.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct Verdict {
@@ -63,4 +63,4 @@ KVARENA_METRIC(
      .needs_references = false,
      .vectors = {{"git_diff_format", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -3,7 +3,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 /// The text of the first fenced block, or the whole answer; without white space around it.
@@ -38,4 +38,4 @@ KVARENA_METRIC({.id = "json_validity",
                 .score = json_validity,
                 .needs_references = false});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

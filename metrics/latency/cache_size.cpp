@@ -6,7 +6,7 @@
 #include "metrics/latency/memory.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 int64_t full_cache_bytes(int64_t layers, int64_t kv_heads, int64_t head_dim, int64_t kv_len,
                          int64_t bytes_per_element) {
@@ -36,4 +36,4 @@ KVARENA_METRIC(
                 {"kept_bytes_fraction", "Resident bytes of full KV", "fraction", 100, Better::lower},
                 {"compression_factor", "Compression factor", "", 1}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

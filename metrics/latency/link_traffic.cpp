@@ -1,6 +1,6 @@
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 KVARENA_METRIC(
     {.id = "link_traffic",
@@ -23,4 +23,4 @@ KVARENA_METRIC(
                 {"iteration_ms", "A pass", "ms", 1, Better::lower},
                 {"iteration_bytes", "Device bytes in a pass", "bytes", 1, Better::lower}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

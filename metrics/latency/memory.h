@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Bytes of a full KV cache: keys and values, layers * kv_heads * head_dim * kv_len elements each.
 [[nodiscard]] int64_t full_cache_bytes(int64_t layers, int64_t kv_heads, int64_t head_dim, int64_t kv_len,
@@ -18,4 +18,4 @@ struct CacheSize {
 /// model's type. Throws InternalError when full_bytes is not positive or resident_bytes negative.
 [[nodiscard]] CacheSize cache_size(int64_t resident_bytes, int64_t full_bytes);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

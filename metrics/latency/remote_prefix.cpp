@@ -1,6 +1,6 @@
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 KVARENA_METRIC(
     {.id = "remote_prefix",
@@ -20,4 +20,4 @@ KVARENA_METRIC(
                 {"transfer_hidden", "Transfers hidden", "fraction", 100},
                 {"planned_tokens_per_s", "Throughput expected", "tokens/s", 1}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -1,6 +1,6 @@
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 KVARENA_METRIC(
     {.id = "kv_reuse",
@@ -19,4 +19,4 @@ KVARENA_METRIC(
                 {"score_ms", "Scoring", "ms", 1, Better::lower},
                 {"align_ms", "Choosing and aligning", "ms", 1, Better::lower}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
@@ -46,4 +46,4 @@ KVARENA_METRIC({.id = "score_goodput",
                 .source = "SpecCache, Equation 8",
                 .vectors = {{"speccache_goodput", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -11,7 +11,7 @@
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 double per_second(double amount, double duration_s) { return duration_s > 0 ? amount / duration_s : 0.0; }
@@ -166,4 +166,4 @@ KVARENA_METRIC(
                 {"peak_cache_bytes", "Cache bytes of all requests, most", "bytes", 1, Better::lower}},
      .vectors = {{"serving", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

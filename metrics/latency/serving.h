@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// One finished request. `arrival_s` is when it was due, not when it was sent late.
 struct RequestTimes {
@@ -77,4 +77,4 @@ struct ScoreGoodput {
 [[nodiscard]] ScoreGoodput score_goodput(std::span<const double> scores, std::span<const double> full_recompute_scores,
                                          double duration_s, double share = 0.8);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

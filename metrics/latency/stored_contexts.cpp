@@ -1,6 +1,6 @@
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 KVARENA_METRIC(
     {.id = "stored_contexts",
@@ -22,4 +22,4 @@ KVARENA_METRIC(
                 {"keep_on_disk", "Share kept of contexts on disk", "fraction", 100},
                 {"reprofiled_contexts", "Contexts profiled anew", "contexts", 1, Better::lower}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 #include "metrics/protocol/truncation.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 TruncationRule rule_named(const std::string& name) {
@@ -44,4 +44,4 @@ KVARENA_METRIC({.id = "middle_truncation",
                 .source = "THUDM/LongBench @2e00731f LongBench/pred.py (v1), pred.py (v2)",
                 .vectors = {{"middle_truncation", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::vector<double> linspace(double min, double max, int64_t n) {
@@ -56,4 +56,4 @@ KVARENA_METRIC({.id = "needle_grid",
                 .source = "gkamradt/LLMTest_NeedleInAHaystack @7b90d285",
                 .vectors = {{"niah_grid", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -4,7 +4,7 @@
 #include "metrics/protocol/needle_protocol.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -48,4 +48,4 @@ KVARENA_METRIC(
      .source = "gkamradt/LLMTest_NeedleInAHaystack @7b90d285 insert_needle",
      .vectors = {{"niah_insert", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

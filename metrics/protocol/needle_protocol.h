@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// round(linspace(min, max, n)), halves to even.
 [[nodiscard]] std::vector<int64_t> needle_grid(double min, double max, int64_t n);
@@ -25,4 +25,4 @@ struct NeedleInsertion {
                                             std::span<const int64_t> period_ids, int64_t context_length, int64_t buffer,
                                             double depth_percent);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 enum class TruncationRule {
   longbench_v1,  ///< half = max_length / 2 of each end: one token less than max_length when that is odd
@@ -19,4 +19,4 @@ struct MiddleTruncation {
 
 [[nodiscard]] MiddleTruncation truncate_middle(std::span<const int64_t> ids, int64_t max_length, TruncationRule rule);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

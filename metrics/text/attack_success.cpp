@@ -4,7 +4,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // lower() before strip(), as the official code has it.
@@ -52,4 +52,4 @@ KVARENA_METRIC(
      .score = attack_success,
      .vectors = {{"pisanitizer_attack_success", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

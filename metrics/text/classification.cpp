@@ -4,7 +4,7 @@
 #include "metrics/per_answer.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::vector<std::string> classes_from(const nlohmann::json& extras) {
@@ -38,4 +38,4 @@ KVARENA_METRIC({.id = "classification",
                 .score = best_over_references<classification_of>,
                 .vectors = {{"classification", recompute_per_answer<classification_of>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using RatioFunction = double (*)(std::u32string_view, std::u32string_view);
@@ -70,4 +70,4 @@ KVARENA_METRIC(
      .score = score_code_sim,
      .vectors = {{"code_sim", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -10,7 +10,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using Checks = std::vector<std::pair<std::string, std::string>>;
@@ -68,7 +68,7 @@ nlohmann::json recompute(const nlohmann::json&, const VectorContext& context) {
     const Checks checks = checks_in(row, ("checks_" + kind).c_str());
     nlohmann::json evaluated = nlohmann::json::array();
     nlohmann::json results = nlohmann::json::object();
-    for (const JudgeQuestion& question : longgenbench_questions(blocks, checks)) {
+    for (const CompletionQuestion& question : longgenbench_questions(blocks, checks)) {
       const std::string answer = stand_in_answer(blocks.at(question.number), question.event);
       evaluated.push_back(question.number);
       results[std::to_string(question.number)] = answer;
@@ -112,9 +112,9 @@ double longgenbench_completion_rate(const std::map<int64_t, std::string>& blocks
   return number <= 0 ? 0.0 : static_cast<double>(found) / static_cast<double>(number) * 100;
 }
 
-std::vector<JudgeQuestion> longgenbench_questions(const std::map<int64_t, std::string>& blocks,
+std::vector<CompletionQuestion> longgenbench_questions(const std::map<int64_t, std::string>& blocks,
                                                   std::span<const std::pair<std::string, std::string>> checks) {
-  std::vector<JudgeQuestion> questions;
+  std::vector<CompletionQuestion> questions;
   for (const auto& [number_text, event] : checks) {
     if (number_text.empty() || first_digit_run(number_text) != number_text) {
       fail({.place = "LongGenBench check",
@@ -144,4 +144,4 @@ KVARENA_METRIC(
      .score = completion_rate,
      .vectors = {{"longgenbench", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include "metrics/text/qa_f1.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 MetricScore exact_match(const MetricInput& input) {
@@ -35,4 +35,4 @@ KVARENA_METRIC(
      .source = "kvarena; normalisation as SQuAD's",
      .score = exact_match});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 constexpr std::string_view kInvalid = "[invalid]";
@@ -73,4 +73,4 @@ KVARENA_METRIC(
      .score = score_gsm8k,
      .vectors = {{"gsm8k", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::vector<std::string> answers_in(std::string_view completion) {
@@ -85,4 +85,4 @@ KVARENA_METRIC(
      .score = score_gsm8k_long,
      .vectors = {{"longgenbench_gsm8k", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -17,7 +17,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -237,4 +237,4 @@ KVARENA_METRIC(
      .score = score_infinitebench,
      .vectors = {{"infinitebench", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // A verdict and the phrases that mean it; of several the first in the list counts.
@@ -82,4 +82,4 @@ KVARENA_METRIC(
      .score = utility,
      .vectors = {{"pisanitizer_opi_utility", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 constexpr double kBestMark = 10;
@@ -50,4 +50,4 @@ KVARENA_METRIC(
      .needs_references = false,
      .judge = &kNeedleQuestion});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

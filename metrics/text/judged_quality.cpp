@@ -8,7 +8,7 @@
 #include "metrics/text/length_score.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // float(mark): a number, or a string that holds one.
@@ -99,4 +99,4 @@ KVARENA_METRIC(
      .judge = &kQualityQuestion,
      .vectors = {{"longwriter_judge_parse", recompute_parse}, {"longwriter_quality_score", recompute_score}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/code_points.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 int64_t required_length(const nlohmann::json& extras) {
@@ -75,4 +75,4 @@ KVARENA_METRIC(
      .score = score,
      .vectors = {{"longwriter_length_score", recompute_length}, {"longwriter_count_words", recompute_words}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

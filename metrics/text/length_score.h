@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Characters U+4E00..U+9FFF plus runs of ASCII letters that touch no other letter, digit or underscore. "don't" counts
 /// 2, "x1" and "café" 0.
@@ -31,4 +31,4 @@ constexpr std::array<std::string_view, 6> kJudgeDimensions = {"Relevance", "Accu
 /// Per dimension (mean - 1) * 25 over the judged rows, a missing mark counting 3, and "total", their mean.
 [[nodiscard]] std::map<std::string, double> longwriter_quality_score(std::span<const JudgeMarks> rows);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

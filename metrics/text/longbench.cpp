@@ -12,7 +12,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct Task {
@@ -123,4 +123,4 @@ KVARENA_METRIC({.id = "longbench",
                 .score = score_longbench,
                 .vectors = {{"longbench_dataset_score", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

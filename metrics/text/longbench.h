@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// The metric id of a LongBench task ("hotpotqa" -> "qa_f1"). Throws UserError that names the nearest task.
 [[nodiscard]] std::string longbench_metric(std::string_view dataset);
@@ -27,4 +27,4 @@ namespace kvarena {
 [[nodiscard]] std::map<std::string, double> longbench_e_table_scores(std::span<const double> scores,
                                                                      std::span<const int64_t> lengths);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 MetricScore score_longbench_v2(const MetricInput& input) {
@@ -71,4 +71,4 @@ KVARENA_METRIC(
      .score = score_longbench_v2,
      .vectors = {{"longbench_v2_extract", recompute_extract}, {"longbench_v2_aggregate", recompute_aggregate}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// The letter the answer commits to: asterisks removed, the first "The correct answer is (X)", else the first
 /// "The correct answer is X". Case-sensitive.
@@ -23,4 +23,4 @@ struct LongBenchV2Item {
 /// are left out.
 [[nodiscard]] std::map<std::string, double> longbench_v2_table(std::span<const LongBenchV2Item> items);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct NeedleScores {
@@ -111,4 +111,4 @@ KVARENA_METRIC(
      .score = score_needle,
      .vectors = {{"niah_scores", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -3,7 +3,7 @@
 #include "metrics/registry.h"
 #include "metrics/text/qa_f1.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // References are outputs under the full cache; articles count, because two runs of one model are compared word by word.
@@ -30,4 +30,4 @@ KVARENA_METRIC(
      .score = output_f1,
      .against_full_cache = true});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::string without_punctuation(std::string text) {
@@ -74,4 +74,4 @@ KVARENA_METRIC({.id = "qa_f1",
                 .score = best_over_references<qa_f1_of>,
                 .vectors = {{"qa_f1", recompute_per_answer<qa_f1_of>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Lower-case, every mark of string.punctuation deleted, the words a, an, the replaced by blanks (unless
 /// `keep_articles`), split on white space.
@@ -23,4 +23,4 @@ struct PrecisionRecallF {
 /// bag_f1 of the normalized words.
 [[nodiscard]] double qa_f1(std::string_view prediction, std::string_view answer);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

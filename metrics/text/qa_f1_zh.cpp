@@ -3,7 +3,7 @@
 #include "metrics/per_answer.h"
 #include "metrics/text/qa_f1.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 // Each word is normalised alone; words of nothing but punctuation vanish.
@@ -30,4 +30,4 @@ KVARENA_METRIC(
      .score = best_over_references<qa_f1_zh_of>,
      .vectors = {{"qa_f1_zh", recompute_per_answer<qa_f1_zh_of>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

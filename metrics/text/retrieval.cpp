@@ -1,7 +1,7 @@
 #include "metrics/algorithms/number_share.h"
 #include "metrics/per_answer.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 double retrieval_of(std::string_view prediction, std::string_view answer, const nlohmann::json&) {
@@ -17,4 +17,4 @@ KVARENA_METRIC({.id = "retrieval",
                 .score = best_over_references<retrieval_of>,
                 .vectors = {{"retrieval", recompute_per_answer<retrieval_of>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -1,7 +1,7 @@
 #include "metrics/algorithms/rouge.h"
 #include "metrics/per_answer.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 double rouge_1_of(std::string_view prediction, std::string_view answer, const nlohmann::json&) {
@@ -18,4 +18,4 @@ KVARENA_METRIC({.id = "rouge_1",
                 .score = best_over_references<rouge_1_of>,
                 .vectors = {{"rouge_1_pltrdy", recompute_per_answer<rouge_1_of>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

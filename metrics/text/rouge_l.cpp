@@ -1,6 +1,6 @@
 #include "metrics/text/rouge_l.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::string as_it_is(std::string_view text) { return std::string(text); }
@@ -18,4 +18,4 @@ KVARENA_METRIC({.id = "rouge_l",
                 .vectors = {{"rouge_l_pltrdy", recompute_rouge_l<as_it_is>},
                             {"rouge_l", recompute_rouge_l<as_it_is>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

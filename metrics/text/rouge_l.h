@@ -9,7 +9,7 @@
 #include "metrics/algorithms/rouge.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// Steps of backtracking from which CPython's recursion limit of 1000 may have stopped the official code.
 constexpr int64_t kRecursionSteps = 900;
@@ -55,4 +55,4 @@ nlohmann::json recompute_rouge_l(const nlohmann::json& row, const VectorContext&
           {"expected_without_recursion_limit", formula}};
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -4,7 +4,7 @@
 #include "metrics/algorithms/jieba.h"
 #include "metrics/text/rouge_l.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::string words_joined(std::string_view text) { return fmt::format("{}", fmt::join(jieba().cut(text), " ")); }
@@ -20,4 +20,4 @@ KVARENA_METRIC(
      .score = score_rouge_l<words_joined>,
      .vectors = {{"rouge_l_zh", recompute_rouge_l<words_joined>}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

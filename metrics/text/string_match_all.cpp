@@ -4,7 +4,7 @@
 #include "metrics/registry.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 MetricScore score(const MetricInput& input) { return {string_match_all(input.prediction, input.references), {}, {}}; }
@@ -33,4 +33,4 @@ KVARENA_METRIC(
      .score = score,
      .vectors = {{"ruler", recompute}}});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

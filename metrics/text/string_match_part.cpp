@@ -1,7 +1,7 @@
 #include "metrics/algorithms/ruler.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 MetricScore score(const MetricInput& input) { return {string_match_part(input.prediction, input.references), {}, {}}; }
@@ -15,4 +15,4 @@ KVARENA_METRIC(
      .source = "NVIDIA/RULER @c3f5e3b4 scripts/eval/synthetic/constants.py",
      .score = score});
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 struct Range {
@@ -191,4 +191,4 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

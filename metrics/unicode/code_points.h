@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// The code point that starts at `position`, which moves past it. A malformed sequence gives U+FFFD, once per maximal
 /// broken part, as Python's errors="replace" does. `position` must be below text.size().
@@ -31,4 +31,4 @@ void append_utf8(std::string& out, char32_t code_point);
 /// str.lower: full lower-casing; one code point can become two, and a final capital sigma becomes the final small one.
 [[nodiscard]] std::string lower(std::string_view text);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 
 #include "metrics/unicode/code_points.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 std::vector<std::string> split_white_space(std::string_view text) {
   std::vector<std::string> pieces;
@@ -120,4 +120,4 @@ double numpy_round(double value, int digits) {
   return std::nearbyint(value * scale) / scale;
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvarena {
+namespace kvarena::metrics {
 
 /// str.split(): on runs of Unicode white space; no empty pieces.
 [[nodiscard]] std::vector<std::string> split_white_space(std::string_view text);
@@ -43,4 +43,4 @@ namespace kvarena {
 /// The same call on a numpy scalar: times 10^digits, to the nearest integer (half to even), divided (2.68).
 [[nodiscard]] double numpy_round(double value, int digits);
 
-}  // namespace kvarena
+}  // namespace kvarena::metrics

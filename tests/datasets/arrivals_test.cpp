@@ -2,7 +2,7 @@
 
 #include "tests/datasets/support.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 std::vector<Arrival> read_all(const std::filesystem::path& path) {
@@ -88,4 +88,4 @@ TEST(Poisson, HasTheWantedRateAndStartsAtZero) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -5,7 +5,7 @@
 #include "datasets/data_files.h"
 #include "tests/datasets/support.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 std::vector<Sample> project_made(const std::string& name, const std::string& parameters = "{}") {
@@ -200,4 +200,4 @@ TEST(PiSanitizer, HidesOneInstructionInTheContextAndNamesItsTarget) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -8,7 +8,7 @@
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 size_t count_of(const std::string& text, const std::string& piece) {
@@ -234,4 +234,4 @@ TEST(FunctionCalling, SaysWhenThereAreFewerToolsThanCalls) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -3,7 +3,7 @@
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 std::vector<std::string> longbench_names(const std::string& family) {
@@ -140,4 +140,4 @@ TEST(LongBench, ARowWithoutAFieldNamesFileAndLine) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -5,7 +5,7 @@
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 TEST(NiahGrid, AgreesWithTheOfficialCode) {
@@ -165,4 +165,4 @@ TEST(Essays, AreEqualForEqualSeedsDifferentForOthersAndOriginalEnough) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

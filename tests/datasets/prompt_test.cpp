@@ -7,7 +7,7 @@
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 TEST(Render, ReplacesSlotsOnceAndLeavesBracesOfTheDataAlone) {
@@ -109,4 +109,4 @@ TEST(TruncatePrompt, PropertyAQuestionInTheKeptTailIsNeverChanged) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

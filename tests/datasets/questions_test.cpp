@@ -10,7 +10,7 @@
 #include "harness/core/error.h"
 #include "tests/support/temporary_folder.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 using testing::TemporaryFolder;
@@ -99,4 +99,4 @@ TEST(QuestionFile, TellsWhichLineIsNoQuestion) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

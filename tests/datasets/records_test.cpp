@@ -2,7 +2,7 @@
 
 #include "tests/datasets/support.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 std::vector<std::string> texts(RecordReader reader) {
@@ -106,4 +106,4 @@ TEST(FindBadUtf8, FollowsTheUnicodeTableOfWellFormedBytes) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

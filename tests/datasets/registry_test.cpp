@@ -4,7 +4,7 @@
 #include "datasets/data_files.h"
 #include "tests/datasets/support.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 TEST(Registry, EveryFileInWorkloadsRegistersSomethingAndNothingElseDoes) {
@@ -110,4 +110,4 @@ TEST(Workloads, EveryOneRunsOfflineFromTheProjectsOwnFiles) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

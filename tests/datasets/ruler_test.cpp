@@ -6,7 +6,7 @@
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 namespace {
 
 class RulerTaskTest : public ::testing::TestWithParam<const char*> {};
@@ -143,4 +143,4 @@ TEST(Ruler, SaysWhichLengthATaskNeedsAtLeast) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::datasets

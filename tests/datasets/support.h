@@ -13,7 +13,7 @@
 #include "datasets/workload.h"
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 inline std::filesystem::path shared_data() {
   return std::filesystem::path(KVARENA_SOURCE_DIR) / ".." / "shared" / "data";
@@ -69,4 +69,4 @@ inline std::string question_text(const Sample& sample) {
   return sample.messages[sample.question.message].content.substr(sample.question.byte);
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

@@ -12,7 +12,7 @@
 
 #include "datasets/token_counter.h"
 
-namespace kvarena {
+namespace kvarena::datasets {
 
 class WordTokens final : public TokenCounter {
  public:
@@ -60,4 +60,4 @@ class WordTokens final : public TokenCounter {
   mutable std::vector<std::string> texts_;      // guarded by mutex_
 };
 
-}  // namespace kvarena
+}  // namespace kvarena::datasets

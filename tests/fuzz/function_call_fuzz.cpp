@@ -3,9 +3,9 @@
 
 /// A model's answer.
 KVARENA_FUZZ(function_call, data) {
-  const auto calls = kvarena::parse_function_calls(kvarena::fuzz::text_of(data));
-  for (const kvarena::FunctionCall& call : calls) {
-    if (!kvarena::same_call(call, call)) __builtin_trap();
+  const auto calls = kvarena::metrics::parse_function_calls(kvarena::fuzz::text_of(data));
+  for (const kvarena::metrics::FunctionCall& call : calls) {
+    if (!kvarena::metrics::same_call(call, call)) __builtin_trap();
   }
-  if (calls.size() <= 32) (void)kvarena::pair_calls(calls, calls);
+  if (calls.size() <= 32) (void)kvarena::metrics::pair_calls(calls, calls);
 }

@@ -25,7 +25,7 @@ constexpr std::array<const char*, 5> kBeside = {
 class DataFolder {
  public:
   DataFolder() {
-    for (const WorkloadEntry& entry : workloads()) {
+    for (const datasets::WorkloadEntry& entry : workloads()) {
       if (entry.info.files.empty()) continue;
       readers_.push_back(&entry);
       link(fs::path(entry.info.folder) / entry.info.files.front());
@@ -36,8 +36,8 @@ class DataFolder {
   [[nodiscard]] fs::path file() const { return file_.path(); }
   [[nodiscard]] fs::path path() const { return folder_.path(); }
   /// The workload of this name, or any that the name leads to.
-  [[nodiscard]] const WorkloadEntry& reader(std::string_view name) const {
-    const auto named = std::ranges::find(readers_, name, [](const WorkloadEntry* entry) { return entry->info.name; });
+  [[nodiscard]] const datasets::WorkloadEntry& reader(std::string_view name) const {
+    const auto named = std::ranges::find(readers_, name, [](const datasets::WorkloadEntry* entry) { return entry->info.name; });
     return named != readers_.end() ? **named : *readers_[std::hash<std::string_view>()(name) % readers_.size()];
   }
 
@@ -49,22 +49,22 @@ class DataFolder {
 
   kvarena::testing::TemporaryFolder folder_;
   fuzz::BytesFile file_;
-  std::vector<const WorkloadEntry*> readers_;
+  std::vector<const datasets::WorkloadEntry*> readers_;
 };
 
 void read_rows(const fs::path& file) {
   constexpr size_t kLongestRow = 1 << 15;
-  RecordReader reader(file, kLongestRow);
+  datasets::RecordReader reader(file, kLongestRow);
   while (const auto record = reader.next()) {
-    const Row row = parse_object(*record);
-    fuzz::try_to([&] { (void)string_field(row, "input", record->place); });
-    fuzz::try_to([&] { (void)strings_field(row, "answers", record->place); });
-    fuzz::try_to([&] { (void)integer_field(row, "length", record->place); });
+    const Row row = datasets::parse_object(*record);
+    fuzz::try_to([&] { (void)datasets::string_field(row, "input", record->place); });
+    fuzz::try_to([&] { (void)datasets::strings_field(row, "answers", record->place); });
+    fuzz::try_to([&] { (void)datasets::integer_field(row, "length", record->place); });
   }
 }
 
 void read_trace(const fs::path& file) {
-  ArrivalReader reader(file);
+  datasets::ArrivalReader reader(file);
   while (reader.next()) {
   }
 }
@@ -80,11 +80,11 @@ KVARENA_FUZZ(records, data) {
   const std::string_view name = text.substr(0, line);
   folder.write(data.subspan(line + 1));
   if (name == "rows") return read_rows(folder.file());
-  if (name == "questions") return (void)read_questions(folder.file());
+  if (name == "questions") return (void)datasets::read_questions(folder.file());
   if (name == "arrivals") return read_trace(folder.file());
-  const WorkloadEntry& entry = folder.reader(name);
-  const auto workload = make_workload(entry.info.name, "{}", "fuzz");
-  SampleReader reader = workload->open({.data_dir = folder.path(), .tokens = nullptr, .max_prompt_tokens = 0});
+  const datasets::WorkloadEntry& entry = folder.reader(name);
+  const auto workload = datasets::make_workload(entry.info.name, "{}", "fuzz");
+  datasets::SampleReader reader = workload->open({.data_dir = folder.path(), .tokens = nullptr, .max_prompt_tokens = 0});
   while (reader.next()) {
   }
 }

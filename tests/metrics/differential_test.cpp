@@ -13,7 +13,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 const nlohmann::json& fixture() {
@@ -206,4 +206,4 @@ TEST(LongestCommonSubsequence, PathEqualsTheTextbookBacktracking) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -12,7 +12,7 @@
 #include "metrics/distribution/embedding.h"
 #include "metrics/distribution/selection.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -143,4 +143,4 @@ TEST(Embedding, ZeroVectorsHaveNoDirection) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -17,7 +17,7 @@
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -175,4 +175,4 @@ TEST(Regex, FindsAllMatchesAsPythonsFinditer) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

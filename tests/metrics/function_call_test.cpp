@@ -5,7 +5,7 @@
 #include "harness/core/error.h"
 #include "metrics/registry.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -118,4 +118,4 @@ TEST(ExactCallAccuracy, AStepWithoutGoldenCallsWantsNone) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -9,7 +9,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 size_t count_of(const std::string& text, const std::string& part) {
@@ -105,4 +105,4 @@ TEST(MetricRegistry, NoScorerFailsOnHostilePredictions) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -8,7 +8,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::filesystem::path file_with(const std::string& name, const std::string& content) {
@@ -118,4 +118,4 @@ TEST(ScoreFile, ErrorsNameFileLineAndWhatToDo) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

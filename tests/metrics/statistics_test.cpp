@@ -7,7 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 std::vector<double> normal_values(size_t n, double mean, double deviation, uint64_t seed) {
@@ -149,4 +149,4 @@ TEST(Percentile, InterpolatesAsNumpy) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

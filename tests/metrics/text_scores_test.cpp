@@ -18,7 +18,7 @@
 #include "metrics/text_embedder.h"
 #include "metrics/unicode/python_text.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 using nlohmann::json;
@@ -195,4 +195,4 @@ TEST(EmbeddingSimilarity, TakesTheBestReferenceAndSaysWhenAnswersAreCut) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

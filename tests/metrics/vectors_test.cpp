@@ -8,7 +8,7 @@
 #include "harness/core/error.h"
 #include "metrics/algorithms/jieba.h"
 
-namespace kvarena {
+namespace kvarena::metrics {
 namespace {
 
 const std::filesystem::path kVectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "../shared/data/metric-vectors";
@@ -85,4 +85,4 @@ TEST(Vectors, ErrorsNameFileLineAndTheNearestMetric) {
 }
 
 }  // namespace
-}  // namespace kvarena
+}  // namespace kvarena::metrics

@@ -26,7 +26,7 @@ size_t count(const std::string& text, const std::string& what) {
 
 Chart two_lines() {
   return line_chart("kl", "KL", {.title = "step"}, {.title = "nats", .zero = true},
-                    {{.label = "a <b>", .points = {{0, 0.1, Interval{0.0, 0.2}}, {1, 0.3, Interval{0.2, 0.4}}}},
+                    {{.label = "a <b>", .points = {{0, 0.1, metrics::Interval{0.0, 0.2}}, {1, 0.3, metrics::Interval{0.2, 0.4}}}},
                      {.label = "c", .points = {{0, 0.2, std::nullopt}, {1, 0.1, std::nullopt}}}});
 }
 
@@ -90,20 +90,20 @@ TEST(ChartHtml, OffersTheChartWithoutANetwork) {
 /// One chart of every kind, with and without what is optional.
 std::vector<Chart> every_kind_of_chart() {
   std::vector<ScatterPoint> points = {
-      {.series = "a", .label = "small", .x = 10, .y = 50, .y_interval = Interval{40, 60}},
+      {.series = "a", .label = "small", .x = 10, .y = 50, .y_interval = metrics::Interval{40, 60}},
       {.series = "b", .label = "large", .x = 100, .y = 80, .baseline = true}};
   mark_pareto_front(points);
   return {two_lines(),
           line_chart("log", "Log", {.title = "x", .log = true}, {.title = "y", .log = true, .format = ".2f"},
                      {{.label = "a", .points = {{1, 0.1, std::nullopt}, {10, 0.3, std::nullopt}}, .baseline = true}}),
           scatter_chart("scatter", "Scatter", {.title = "bytes"}, {.title = "score"}, points),
-          bar_chart("bars", "Bars", {.title = "ms"}, {{.category = "a", .value = 1, .interval = Interval{0.5, 2}}}),
+          bar_chart("bars", "Bars", {.title = "ms"}, {{.category = "a", .value = 1, .interval = metrics::Interval{0.5, 2}}}),
           bar_chart("stacked", "Stacked", {.title = "ms"},
                     {{.category = "a", .part = "prefill", .value = 1}, {.category = "a", .part = "decode", .value = 2}},
                     BarLayout::stacked),
           bar_chart("grouped", "Grouped", {.title = "ms", .log = true},
-                    {{.category = "a", .part = "p", .value = 1, .interval = Interval{0.5, 2}},
-                     {.category = "a", .part = "q", .value = 2, .interval = Interval{1.5, 3}}}),
+                    {{.category = "a", .part = "p", .value = 1, .interval = metrics::Interval{0.5, 2}},
+                     {.category = "a", .part = "q", .value = 2, .interval = metrics::Interval{1.5, 3}}}),
           heat_map("heat", "Heat", "length", "depth", "score", {{"1k", "0", 0.1}, {"2k", "50", 0.9}})};
 }
 

@@ -15,7 +15,7 @@ Table sample_table() {
               .caption = "Caption",
               .columns = {{.title = "Method", .numeric = false}, {.title = "Score", .better = Better::higher}}};
   table.rows.push_back({.cells = {text_cell("full"), number_cell(70.0)}, .role = RowRole::baseline});
-  table.rows.push_back({.cells = {text_cell(kHostile), number_cell(61.25, Interval{55.0, 66.5})}});
+  table.rows.push_back({.cells = {text_cell(kHostile), number_cell(61.25, metrics::Interval{55.0, 66.5})}});
   table.rows.push_back({.cells = {text_cell("other"), number_cell(64.0)}});
   table.rows.push_back({.cells = {text_cell("broken"), failed_cell("out of memory")}});
   return table;

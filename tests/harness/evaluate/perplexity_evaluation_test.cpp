@@ -68,7 +68,7 @@ class PerplexityEvaluation : public ::testing::Test {
   Transformer model_;
   std::shared_ptr<const ModelFacts> facts_;
   std::vector<int32_t> text_;
-  Sample sample_;
+  datasets::Sample sample_;
 };
 
 TEST_F(PerplexityEvaluation, TheFullCacheIsNowhereAwayFromItself) {
@@ -90,7 +90,7 @@ TEST_F(PerplexityEvaluation, EachStepIsComparedWithTheFullCachesOnTheSameText) {
   ASSERT_EQ(kl.size(), lossy.size());
   double sum = 0;
   for (size_t i = 0; i < kl.size(); ++i) {
-    const double expected = kl_nats(std::span<const float>(full[i]), lossy[i]);
+    const double expected = metrics::kl_nats(std::span<const float>(full[i]), lossy[i]);
     EXPECT_EQ(kl[i], static_cast<float>(expected)) << "step " << i;
     sum += expected;
   }

@@ -56,7 +56,7 @@ class RemotePrefixEvaluation : public ::testing::Test {
   testing::TemporaryFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Transformer model_;
-  Sample sample_;
+  datasets::Sample sample_;
   experiment::RemotePrefixSettings links_{
       .local_bytes_per_s = 4e9, .remote_bytes_per_s = 100e6, .local_devices = 1, .remote_devices = 2};
 };

@@ -64,7 +64,7 @@ class ServingEvaluation : public ::testing::Test {
   static constexpr serving::ServingMachine kMachine{.memory_bandwidth = 1e9, .flops = 1e9, .pass_seconds = 1e-3};
   Transformer model_;
   std::shared_ptr<const ModelFacts> facts_;
-  std::vector<Sample> samples_;
+  std::vector<datasets::Sample> samples_;
 };
 
 TEST_F(ServingEvaluation, BothClocksSayEverythingAndOrderTheirPercentiles) {

@@ -53,14 +53,14 @@ class TimingEvaluation : public ::testing::Test {
   }
 
   [[nodiscard]] double full_mib(double caches) const {
-    return caches * static_cast<double>(full_cache_bytes(model_, kPrompt + kNewTokens)) / 1048576;
+    return caches * static_cast<double>(metrics::full_cache_bytes(model_, kPrompt + kNewTokens)) / 1048576;
   }
 
   testing::TemporaryFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Transformer model_;
   storage::HierarchyPtr tiers_;
-  Sample sample_;
+  datasets::Sample sample_;
 };
 
 TEST_F(TimingEvaluation, AScheduleSaysWhatItDidWithTheLinkAndTheMemory) {

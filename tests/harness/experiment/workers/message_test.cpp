@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(Message, ArrivesWholeHoweverItIsCut) {
+TEST(datasets::Message, ArrivesWholeHoweverItIsCut) {
   const json first = {{"ask", "judge"}, {"list", {1, 2.5, nullptr, "text"}}};
   const json second = "another";
   const std::string stream = frame(first) + frame(second);
@@ -31,7 +31,7 @@ TEST(Message, ArrivesWholeHoweverItIsCut) {
   }
 }
 
-TEST(Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
+TEST(datasets::Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
   const uint64_t seed = 20261121;
   const RandomStream random(seed, "bytes");
   int refused = 0;
@@ -54,7 +54,7 @@ TEST(Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
   EXPECT_THROW((void)reader.next(), UserError) << "a length beyond any message";
 }
 
-TEST(Message, NestingThatWouldExhaustTheStackIsRefused) {
+TEST(datasets::Message, NestingThatWouldExhaustTheStackIsRefused) {
   for (const char* opening : {"\x81", "\x9f", "\xa1\x61\x61"}) {
     std::string bytes;
     for (int i = 0; i < 2000000; ++i) bytes += opening;
@@ -66,7 +66,7 @@ TEST(Message, NestingThatWouldExhaustTheStackIsRefused) {
   }
 }
 
-TEST(Message, AVerdictArrivesBitForBit) {
+TEST(datasets::Message, AVerdictArrivesBitForBit) {
   experiment::SampleOutcome sent;
   results::SampleResult& result = sent.result;
   result.prompt_sha256 = "ab";
