@@ -80,7 +80,7 @@ void RotaryKeys::turn(float* rows, const std::vector<int32_t>& by) const {
 
 std::vector<DequantOp> RotaryKeys::device_ops(const PositionReader& positions) const {
   if (half() == 0) return {};
-  return in_order(RotatedKeys{.frequencies = frequencies_, .positions = positions});
+  return in_order(RotateKeys{.frequencies = frequencies_, .positions = positions});
 }
 
 void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {

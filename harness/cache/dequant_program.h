@@ -89,13 +89,13 @@ struct PermuteChannels {
 };
 
 /// Keys turn to their positions: channels c and c + frequencies.size() of each head.
-struct RotatedKeys {
+struct RotateKeys {
   std::shared_ptr<const std::vector<double>> frequencies;  // radians per position
   PositionReader positions;
 };
 
 using DequantOp = std::variant<AddCodes, ScaleChannels, ScaleEntries, SparseOverride, AddProducts,
-                                     AddSketch, UndoTransform, HadamardBlocks, PermuteChannels, RotatedKeys>;
+                                     AddSketch, UndoTransform, HadamardBlocks, PermuteChannels, RotateKeys>;
 
 template <class... Steps>
 [[nodiscard]] std::vector<DequantOp> in_order(Steps&&... steps) {

@@ -13,7 +13,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-using namespace throughput;
 using storage::Choice;
 using storage::Context;
 using storage::Form;

@@ -6,7 +6,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-using namespace throughput;
 
 struct Row {
   std::string label;

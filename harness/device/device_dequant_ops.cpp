@@ -20,9 +20,9 @@ using kernels::PlacedNumber;
 using kernels::RowScale;
 
 /// Codes, scales and zeros of a second plane.
-class AddCodes final : public DeviceDequantOp {
+class DeviceAddCodes final : public DeviceDequantOp {
  public:
-  explicit AddCodes(const AddCodes& words) : factor_(words.factor) {
+  explicit DeviceAddCodes(const AddCodes& words) : factor_(words.factor) {
     for (const kernels::PackedEntries& head : words.heads) heads_.emplace_back(head);
   }
   void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
@@ -68,15 +68,15 @@ class ChannelStep : public DeviceDequantOp {
   GrowingArray<Item> items_;  // [width]
 };
 
-class ScaleChannels final : public ChannelStep<ScaleChannels, RowScale> {
+class DeviceScaleChannels final : public ChannelStep<ScaleChannels, RowScale> {
   void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
     kernels::scale_channels_cuda(work.rows, items(), stream);
   }
 };
 
-class ScaleEntries final : public DeviceDequantOp {
+class DeviceScaleEntries final : public DeviceDequantOp {
  public:
-  explicit ScaleEntries(const ScaleEntries& words) : shared_(words.shared) {}
+  explicit DeviceScaleEntries(const ScaleEntries& words) : shared_(words.shared) {}
   void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
     std::vector<RowScale> scales;
     std::get<ScaleEntries>(words).read(before, after - before, scales);
@@ -93,7 +93,7 @@ class ScaleEntries final : public DeviceDequantOp {
   GrowingArray<RowScale> scales_;  // [entries, heads], or [entries]
 };
 
-class PlaceNumbers final : public DeviceDequantOp {
+class DeviceSparseOverride final : public DeviceDequantOp {
  public:
   void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
     std::vector<std::vector<PlacedNumber>> entries;
@@ -119,7 +119,7 @@ class PlaceNumbers final : public DeviceDequantOp {
 };
 
 /// Factors of all blocks one behind the other: of each block a, then b of every head.
-class AddProducts final : public DeviceDequantOp {
+class DeviceAddProducts final : public DeviceDequantOp {
  public:
   void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
     std::vector<AddProducts::Block> blocks;
@@ -164,9 +164,9 @@ class AddProducts final : public DeviceDequantOp {
   GrowingArray<uint16_t> factors_;
 };
 
-class AddSketch final : public DeviceDequantOp {
+class DeviceAddSketch final : public DeviceDequantOp {
  public:
-  AddSketch(const AddSketch& words, int64_t heads, int64_t head_dim)
+  DeviceAddSketch(const AddSketch& words, int64_t heads, int64_t head_dim)
       : heads_(heads), head_dim_(head_dim), factor_(words.factor), matrix_(std::ssize(*words.matrix) * 4) {
     kernels::cuda_upload(matrix_.data(), words.matrix->data(), matrix_.bytes(), nullptr);
     kernels::cuda_synchronize(nullptr);
@@ -195,9 +195,9 @@ class AddSketch final : public DeviceDequantOp {
   GrowingArray<uint16_t> lengths_;  // [entries, heads], f16
 };
 
-class UndoTransform final : public DeviceDequantOp {
+class DeviceUndoTransform final : public DeviceDequantOp {
  public:
-  explicit UndoTransform(HeadMapsPtr maps) : maps_(std::move(maps)) {}
+  explicit DeviceUndoTransform(HeadMapsPtr maps) : maps_(std::move(maps)) {}
   void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
     maps_->apply(work.rows.x, work.rows.width(), work.rows.count, work.rows.heads, work.spare, stream);
     std::swap(work.rows.x, work.spare);
@@ -207,9 +207,9 @@ class UndoTransform final : public DeviceDequantOp {
   HeadMapsPtr maps_;
 };
 
-class RunHadamard final : public DeviceDequantOp {
+class DeviceHadamardBlocks final : public DeviceDequantOp {
  public:
-  explicit RunHadamard(int64_t run) : run_(run) {}
+  explicit DeviceHadamardBlocks(int64_t run) : run_(run) {}
   void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
     kernels::hadamard_cuda(work.rows.x, work.rows.count * (work.rows.width() / run_), run_, run_, stream);
   }
@@ -218,7 +218,7 @@ class RunHadamard final : public DeviceDequantOp {
   int64_t run_;
 };
 
-class MoveChannels final : public ChannelStep<PermuteChannels, int32_t> {
+class DevicePermuteChannels final : public ChannelStep<PermuteChannels, int32_t> {
   void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
     const int64_t width = work.rows.width();
     kernels::move_channels_cuda({.x = work.rows.x,
@@ -233,14 +233,14 @@ class MoveChannels final : public ChannelStep<PermuteChannels, int32_t> {
   }
 };
 
-class RotateKeys final : public DeviceDequantOp {
+class DeviceRotateKeys final : public DeviceDequantOp {
  public:
-  RotateKeys(int64_t heads, std::shared_ptr<RotationTable> table) : heads_(heads), table_(std::move(table)) {}
+  DeviceRotateKeys(int64_t heads, std::shared_ptr<RotationTable> table) : heads_(heads), table_(std::move(table)) {}
   void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
     const int64_t count = after - before;
     std::vector<int32_t> positions(static_cast<size_t>(count * heads_));
     for (int64_t h = 0; h < heads_; ++h) {
-      const std::vector<int32_t> of_head = std::get<RotatedKeys>(words).positions(h, before, count);
+      const std::vector<int32_t> of_head = std::get<RotateKeys>(words).positions(h, before, count);
       for (int64_t i = 0; i < count; ++i) positions[i * heads_ + h] = of_head[i];
     }
     table_->reach(*std::ranges::max_element(positions));
@@ -248,11 +248,11 @@ class RotateKeys final : public DeviceDequantOp {
   }
   void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
     kernels::rotate_rows_cuda(work.rows,
-                            {.positions = positions_.data() + first * heads_,
-                             .cos = table_->cos(),
-                             .sin = table_->sin(),
-                             .half = table_->half()},
-                            stream);
+                              {.positions = positions_.data() + first * heads_,
+                               .cos = table_->cos(),
+                               .sin = table_->sin(),
+                               .half = table_->half()},
+                              stream);
   }
   [[nodiscard]] int64_t bytes() const override { return positions_.bytes(); }
 
@@ -268,19 +268,20 @@ struct StepMaker {
   DequantShared* shared;
 
   using Made = std::unique_ptr<DeviceDequantOp>;
-  Made operator()(const AddCodes& words) const { return std::make_unique<AddCodes>(words); }
-  Made operator()(const ScaleChannels& /*words*/) const { return std::make_unique<ScaleChannels>(); }
-  Made operator()(const ScaleEntries& words) const { return std::make_unique<ScaleEntries>(words); }
-  Made operator()(const SparseOverride& /*words*/) const { return std::make_unique<PlaceNumbers>(); }
-  Made operator()(const AddProducts& /*words*/) const { return std::make_unique<AddProducts>(); }
-  Made operator()(const AddSketch& words) const { return std::make_unique<AddSketch>(words, heads, head_dim); }
+  Made operator()(const AddCodes& words) const { return std::make_unique<DeviceAddCodes>(words); }
+  Made operator()(const ScaleChannels& /*words*/) const { return std::make_unique<DeviceScaleChannels>(); }
+  Made operator()(const ScaleEntries& words) const { return std::make_unique<DeviceScaleEntries>(words); }
+  Made operator()(const SparseOverride& /*words*/) const { return std::make_unique<DeviceSparseOverride>(); }
+  Made operator()(const AddProducts& /*words*/) const { return std::make_unique<DeviceAddProducts>(); }
+  Made operator()(const AddSketch& words) const { return std::make_unique<DeviceAddSketch>(words, heads, head_dim); }
   Made operator()(const UndoTransform& words) const {
-    return std::make_unique<UndoTransform>(shared->maps.of(words.transform, HeadMaps::Use::attended, heads, head_dim));
+    return std::make_unique<DeviceUndoTransform>(
+        shared->maps.of(words.transform, HeadMaps::Use::attended, heads, head_dim));
   }
-  Made operator()(const HadamardBlocks& words) const { return std::make_unique<RunHadamard>(words.run); }
-  Made operator()(const PermuteChannels& /*words*/) const { return std::make_unique<MoveChannels>(); }
-  Made operator()(const RotatedKeys& words) const {
-    return std::make_unique<RotateKeys>(heads, shared->rotation(*words.frequencies));
+  Made operator()(const HadamardBlocks& words) const { return std::make_unique<DeviceHadamardBlocks>(words.run); }
+  Made operator()(const PermuteChannels& /*words*/) const { return std::make_unique<DevicePermuteChannels>(); }
+  Made operator()(const RotateKeys& words) const {
+    return std::make_unique<DeviceRotateKeys>(heads, shared->rotation(*words.frequencies));
   }
 };
 
@@ -305,7 +306,7 @@ std::shared_ptr<RotationTable> DequantShared::rotation(const std::vector<double>
 }
 
 std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& words, int64_t heads, int64_t head_dim,
-                                       DequantShared& shared) {
+                                           DequantShared& shared) {
   return std::visit(StepMaker{heads, head_dim, &shared}, words);
 }
 

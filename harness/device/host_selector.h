@@ -32,7 +32,7 @@ struct AttentionSelection {
   /// [kv_heads]: of the packed entries these alone; null: all of them.
   const EntryLists* packed = nullptr;
   /// What is attended to beside all that.
-  std::vector<ExtraRuns> beside;
+  std::vector<ExtraRuns> extra;
 };
 
 /// Who chooses, layer by layer, which entries a sequence's rows attend to. The device waits for it in each.

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -11,10 +10,10 @@
 #include "harness/cache/memory.h"
 #include "harness/core/error.h"
 #include "harness/storage/transfer.h"
+#include "harness/storage/unlimited.h"
 
 namespace kvarena::storage {
 
-inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 [[nodiscard]] const char* to_string(Tier tier);
 
 /// A tier that has no room: the request that wanted it fails, others go on.

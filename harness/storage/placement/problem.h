@@ -3,14 +3,13 @@
 // Feng et al. 2025, arXiv:2512.14946 (EvicPress), section 4.2.
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace kvarena::storage {
+#include "harness/storage/unlimited.h"
 
-inline constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+namespace kvarena::storage {
 
 /// One place for stored caches. Tiers are listed fastest first; the last one is unlimited.
 struct StorageTier {
