@@ -6,25 +6,23 @@
 //
 // Order of the arithmetic (a promise: a query's bits depend on its own data alone, never on which or how many queries,
 // sequences or threads are in the call; decoding one token, verifying 20 and prefilling 2000 agree bit for bit):
-//   score(query, entry)   sum over channels ascending by fused multiply-add from 0, then times scale
-//   chunk                 512 consecutive listed entries counted from the start of the run; its maximum; p = exp(score
-//   -
-//                         maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes by a fixed
-//                         tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
-//   packed keys           grouped along tokens: score = (sum over channels ascending of (q[c] s[c]) * level[c]) + (sum
-//   of
-//                         q[c] lo[c] by 16 lanes and a fixed tree). Grouped along channels: over groups ascending,
-//                         score += s * (sum over the group's channels ascending of q[c] level[c]), then += lo * (sum of
-//                         the group's q[c] by 16 lanes and a fixed tree)
-//   packed values         o[c] += (p s) * level, and the sum of p lo is added to the chunk's o
-//   in integers           codes of 1, 2 and 4 bits with uniform levels (values of 64 or 128 channels): q s of a group,
-//   and
-//                         p s of 64 neighbouring entries (by number in the run), are rounded to 16-bit integers under
-//                         the largest of them, multiplied exactly, and scaled back; what rounding took away is added as
-//                         if every code were the middle one. A rounding is at most 2^-16 of the largest, where that of
-//                         bf16 keys or values is 2^-9 of each
-//   state                 chunks merged in ascending order by merge rule: m = max(m1, m2), both parts scaled by
-//                         exp(m_i - m)
+//   score(query, entry)  sum over channels ascending by fused multiply-add from 0, then times scale
+//   chunk          512 consecutive listed entries counted from the start of the run; its maximum;
+//                  p = exp(score - maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes
+//                  by a fixed tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
+//   packed keys    grouped along tokens: score = (sum over channels ascending of (q[c] s[c]) * level[c]) + (sum of
+//                  q[c] lo[c] by 16 lanes and a fixed tree). Grouped along channels: over groups ascending,
+//                  score += s * (sum over the group's channels ascending of q[c] level[c]), then += lo * (sum of the
+//                  group's q[c] by 16 lanes and a fixed tree)
+//   packed values  o[c] += (p s) * level, and the sum of p lo is added to the chunk's o
+//   in integers    codes of 1, 2 and 4 bits with uniform levels (values of 64 or 128 channels): q s of a group, and p s
+//                  of 64 neighbouring entries (by number in the run), are rounded to 16-bit integers under the largest
+//                  of them, multiplied exactly, and scaled back; the rounding error is compensated as if every code
+//                  were the middle one. A rounding is at most 2^-16 of the largest, where that of bf16 keys or values
+//                  is 2^-9 of each
+//   state          chunks merged in ascending order by the merge rule: m = max(m1, m2), both parts scaled by
+//                  exp(m_i - m)
+//
 // An indexed run that lists every entry gives the bits of the dense run. Cutting a cache into segments anywhere but at
 // multiples of 512 changes the last bits. (The reference path: two passes in double, agrees within rounding.)
 //
@@ -42,7 +40,7 @@
 
 namespace kvarena::kernels {
 
-/// Entries a query sees at once before merging.
+/// List positions of a chunk: scores are exponentiated and summed chunk by chunk, then merged.
 inline constexpr int64_t kChunk = 512;
 
 /// One kv head's entries. Heads may have different counts (ragged); entries == 0 adds nothing.
@@ -64,16 +62,16 @@ struct HeadRun {
   int64_t packed_value_count = 0;  // any number; 0 when packed_values is null
 };
 
-/// What has been attended so far. All arrays dense, owned by the caller.
+/// Running result of the fold over segments. All arrays dense, owned by the caller.
 struct AttentionState {
   float* out = nullptr;  // [q_len, q_heads, value_dim], un-normalised until finish_attention
   float* max = nullptr;  // [q_len, q_heads], -inf when nothing was seen
   float* sum = nullptr;  // [q_len, q_heads]
 };
 
-/// What some whole tokens' query rows attend to in one kv head, once all of it is known. Row r belongs to token
-/// first_token + r / group of the problem's queries and to query head kv_head * group + r % group. Probabilities are
-/// those of everything that was folded into the problem's state: of the whole layer where its last segment is read.
+/// Probabilities of one kv head's entries for the query rows of some whole tokens. Row r belongs to token
+/// first_token + r / group of the problem's queries and to query head kv_head * group + r % group. The denominator
+/// covers everything folded into the problem's state: the whole layer when the last segment is read.
 struct ProbabilityRows {
   int64_t kv_head = 0;
   int64_t group = 1;
@@ -88,22 +86,23 @@ struct ProbabilityRows {
   const float* factors = nullptr;  // [tokens * group] rows of one number a chunk
   int64_t factors_stride = 0;
 
-  /// Of list position p, low <= p < high.
+  /// Probability of list position p, low <= p < high.
   [[nodiscard]] float probability(int64_t row, int64_t p) const {
     const int64_t i = p - first;
     return weights[row * weights_stride + i] * factors[row * factors_stride + i / kChunk];
   }
 };
 
-/// Is shown the probabilities while they are at hand: looking costs little, computing them again half of the attention.
+/// Receives probabilities while attention has them at hand: reading them costs little, computing them again costs half
+/// of the attention.
 class AttentionReader {
  public:
   virtual ~AttentionReader() = default;
-  /// Tokens of a kv head come in ascending order, one call after the other; different heads may come from different
-  /// threads at once. Must not throw.
+  /// Takes some tokens of a kv head: in ascending order, one call after the other; different heads may come from
+  /// different threads at once. Must not throw.
   virtual void read(const ProbabilityRows& rows) = 0;
-  /// Where read() does nothing but add up what query_sums.h lists: these sums. Whoever has the probabilities otherwise
-  /// may add them up there and show nothing. None: read() does more.
+  /// The sums of query_sums.h that read() adds up, when it does nothing else: a device that has the probabilities may
+  /// then add them up there, and read() is not called. Empty: read() does more.
   [[nodiscard]] virtual std::vector<QuerySum> only_sums() { return {}; }
 };
 
@@ -123,8 +122,7 @@ struct AttendProblem {
   /// Sliding window: of the entries it may see, a query sees the last `window` (by entry number). 0: no limit.
   int64_t window = 0;
   AttentionState state;
-  /// Null, or who reads what the queries attend to in this segment. Scratch memory: 48 rows of the longest run a
-  /// thread.
+  /// Reads this segment's probabilities; may be null. Takes scratch memory for 48 rows of the longest run a thread.
   AttentionReader* reader = nullptr;
 };
 

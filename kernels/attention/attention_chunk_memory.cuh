@@ -1,5 +1,5 @@
 #pragma once
-// What a block of device attention holds in shared memory, and which cells a chunk's list positions lie in.
+// Shared memory of a block of device attention, and the cells in which a chunk's list positions lie.
 
 #include "kernels/attention/entries.cuh"
 
@@ -11,18 +11,18 @@ inline constexpr int kAttendThreads = 256, kAttendWarps = kAttendThreads / stati
 /// One problem as the device sees it.
 struct AttendWork {
   AttendProblem problem;  // `runs` is the host's and not followed
-  int64_t first_run;      // of its kv_heads in AttendCall::runs
+  int64_t first_run;      // index in AttendCall::runs of its first kv head's run
   int64_t partials;       // where [chunks][rows][value_dim + 2] begin in AttendCall::partials
-  int64_t chunks;         // of its longest run, at most
-  const int32_t* before;  // null, or where the number of tokens in front of the queries' own lies
-  int64_t least_dropped;  // of a run that grows: its longest lacks so many of them
+  int64_t chunks;         // at most, of the problem's longest run
+  const int32_t* before;  // null, or address of the number of tokens before the queries
+  int64_t least_dropped;  // smallest RunGrowth::dropped of the problem's runs
 };
 
 /// Entries of a problem's run, as it was described or as it has grown.
 __device__ inline int64_t entries_of(const AttendWork& work, const DeviceRun& run) {
   return work.before == nullptr ? run.run.entries : *work.before - run.dropped + work.problem.q_len;
 }
-/// Chunks of its longest run.
+/// Chunks of the problem's longest run.
 __device__ inline int64_t chunks_of(const AttendWork& work) {
   if (work.before == nullptr) return work.chunks;
   return (*work.before - work.least_dropped + work.problem.q_len + kChunk - 1) / kChunk;
@@ -42,24 +42,24 @@ template <int ROWS>
 struct AttendChunk {
   const AttendCall& call;
   const DeviceRun& run;
-  int64_t entries;  // of the run
+  int64_t entries;  // entries of the run
   int64_t first;    // list position
   int count;
   float* q;        // [ROWS][q_stride(call)]
   float* weights;  // [ROWS][kWeightStride], scores first
-  float* meet;     // [kMeetFloats], where sums of threads or warps meet
+  float* meet;     // [kMeetFloats], partial sums of threads or warps
   float* out;      // [ROWS][value_dim]
   float *max, *sum;
   int *low, *high;   // [ROWS], relative to `first`
-  uint4* fragments;  // of q, for 16-bit cells: [ROWS / 8][head_dim / 16][32]
+  uint4* fragments;  // q for 16-bit cells: [ROWS / 8][head_dim / 16][32]
   int* touches;      // [kChunk + 1]: where the run of list positions of each touched cell begins; its end; their number
 };
 
-/// So that rows begin in different banks.
+/// Padded so that rows begin in different banks.
 inline constexpr int kWeightStride = kChunkInts + 4;
 inline constexpr int kMeetFloats = kAttendThreads * 16;
 
-/// So that one channel of 8 rows lies in different banks.
+/// Padded so that one channel of 8 rows lies in different banks.
 __host__ __device__ inline int q_stride(const AttendCall& call) { return call.head_dim + 1; }
 /// Words of the query fragments that 16-bit cells need.
 template <class T, int ROWS>

@@ -16,7 +16,7 @@ namespace {
 /// partial results would fill its memory.
 constexpr int64_t kSplitRows = 128;
 
-/// What merging does to one number of the output; all other inputs are the row's.
+/// Merge rule for one number of the output; all other inputs are the row's.
 struct Merge {
   float max, mine, theirs;  // the new maximum, and the factors of both sides
 };

@@ -13,13 +13,13 @@
 // multiplied in floats.
 //
 // Order of the arithmetic, a promise as in attention.h, within which the device keeps bits of its own:
-//   score    in floats: sums over channels c with the same c modulo 8 ascending by fused multiply-add, these by a fixed
-//            tree; tensor cores: by 16 channels in a fixed order; then times scale
-//   chunk    kChunk list positions; p = exp(score - maximum); sum of p by 32 lanes ascending and a fixed tree; output
-//   in
-//            floats: by position modulo a number that head size fixes, ascending, these ascending; tensor cores: by 16
-//            positions ascending within 64, these ascending
-//   state    chunks merged in ascending order
+//   score  in floats: sums over channels c with the same c modulo 8 ascending by fused multiply-add, these by a fixed
+//          tree; tensor cores: by 16 channels in a fixed order; then times scale
+//   chunk  kChunk list positions; p = exp(score - maximum); sum of p by 32 lanes ascending and a fixed tree; output in
+//          floats: by position modulo a number that head_dim fixes, ascending, these ascending; tensor cores: by 16
+//          positions ascending within 64, these ascending
+//   state  chunks merged in ascending order
+//
 // So a query's bits depend on its own data alone: not on the batch, on the other queries of its sequence or on how
 // chunks were spread over the device. An index that lists every entry has the bits of none; multiplied in floats,
 // packed entries have those of the same numbers decoded to f32 cells (but a chunk in which packed values end adds those
@@ -46,10 +46,10 @@ void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream
 /// when the work runs, HeadRun::entries at most. No indexes and no packed entries.
 struct RunGrowth {
   const int32_t* before = nullptr;   // on the device: tokens in front of the queries'; null: runs are as described
-  const int64_t* dropped = nullptr;  // [kv_heads], free on return: those of them that have no entry; null: none
+  const int64_t* dropped = nullptr;  // [kv_heads], free on return: tokens of *before without an entry; null: none
 };
 
-/// The same with a growth for each problem.
+/// As above, with a growth for each problem.
 void attend_cuda(const AttendArgs& args, std::span<const RunGrowth> growth, CudaScratch& scratch, CudaStream stream);
 
 /// Folds `from` into `into` (rows = q_len * q_heads).

@@ -93,7 +93,7 @@ __device__ inline void score_tile(const AttendChunk<ROWS>& chunk, int first, int
   }
 }
 
-/// What the warps have in `meet` [warps][8 rows][64 channels] for channels first .. of a tile's rows is added to `out`.
+/// Adds the warps' partial sums in `meet` [warps][8 rows][64 channels], channels first .. of a tile's rows, to `out`.
 template <int ROWS>
 __device__ inline void add_meeting(const AttendChunk<ROWS>& chunk, int first, int tile) {
   constexpr int kNumbers = kTileRows * kMeetChannels;

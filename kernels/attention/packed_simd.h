@@ -29,7 +29,7 @@ void score_packed(const ChunkArgs& args, const Touch* touches) {
   }
 }
 
-/// The same in integers.
+/// Scores of all rows against CELLS touched cells of packed keys, multiplied as integers.
 template <int CELLS>
 void score_integers(const ChunkArgs& args, const Touch* touches) {
   for (int64_t row = 0; row < args.rows; row += kPackedRows) {

@@ -1,6 +1,6 @@
 #pragma once
-// What an AttentionReader sums up, in words: whoever has the probabilities elsewhere, on a device, can add them up
-// there. attention_sums.h says how each sum grows.
+// Descriptions of the sums that an AttentionReader adds up, from which a device that has the probabilities can add them
+// up there. attention_sums.h defines each sum.
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-// What may be summed up from the probabilities that attention shows its reader (attention.h), entry by entry.
+// Sums over the probabilities that attention passes to its reader (attention.h), entry by entry.
 //
 // Every sum grows token by token, ascending, in float32, and of a token head by head: a prompt handed over in pieces
 // (in order) gives the bits of one call, on any number of threads. List position p of the rows' run is element p of a

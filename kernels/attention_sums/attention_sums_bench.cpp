@@ -1,4 +1,4 @@
-// What it costs to sum up attention while it is computed: the same prefill without a reader and with each of the sums.
+// Cost of summing up attention while it is computed: the same prefill without a reader and with each of the sums.
 
 #include <functional>
 

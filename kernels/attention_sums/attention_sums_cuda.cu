@@ -13,7 +13,7 @@ constexpr int kThreads = 256, kWarps = kThreads / static_cast<int>(kWarp);
 /// The list position of a thread, one of grid (positions, kv_heads); behind all where there is none.
 __device__ int64_t own_position() { return int64_t{blockIdx.x} * kThreads + threadIdx.x; }
 
-/// What a token gave to list position p in one query head.
+/// Probability that a token gave to list position p in one query head.
 __device__ float probability(const DeviceProbabilities& rows, int64_t token, int64_t q_head, int64_t p) {
   return rows.data[(token * rows.q_heads + q_head) * rows.entries + p];
 }

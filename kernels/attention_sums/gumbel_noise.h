@@ -27,7 +27,7 @@ inline constexpr uint64_t kGumbelQuantiles = 65536;
 /// for kNoiseRun floats, for ever. From 0.085 to 131,071.
 [[nodiscard]] const float* gumbel_factors(uint64_t key, int64_t run);
 
-/// What gumbel_factors() reads: its floats lie from gumbel_place() on.
+/// The table that gumbel_factors() reads: its floats lie from gumbel_place() on.
 [[nodiscard]] std::span<const float> gumbel_table();
 [[nodiscard]] constexpr uint64_t gumbel_place(uint64_t key, int64_t run) {
   return mixed(key, static_cast<uint64_t>(run)) % kGumbelQuantiles;

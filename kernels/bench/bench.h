@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels' microbenchmarks share.
+// Shared parts of the kernels' microbenchmarks: data larger than the caches, limits of the machine beside the figures.
 
 #include <benchmark/benchmark.h>
 
@@ -18,7 +18,7 @@ inline constexpr int64_t kColdBytes = int64_t{192} << 20;
   return std::max<int64_t>(1, kColdBytes / std::max<int64_t>(1, bytes));
 }
 
-/// Cheap numbers of about unit size.
+/// `count` cheap pseudo-random numbers of about unit size.
 [[nodiscard]] inline std::vector<float> numbers(int64_t count, uint32_t seed) {
   std::vector<float> x(static_cast<size_t>(count));
   std::minstd_rand generator(seed);

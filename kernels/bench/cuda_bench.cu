@@ -293,7 +293,7 @@ void bench_packing(Bench& bench) {
   }
 }
 
-/// What a part of 2048 entries goes through before anything attends to it.
+/// Times the dequantisation of 2048 entries, step by step.
 void bench_restoring(Bench& bench) {
   const int64_t entries = bench.shrunk(2048), dim = kLlama.head_dim, heads = kLlama.kv_heads, rank = 4, half = dim / 2;
   const CudaBuffer memory(entries * heads * dim * 4), tables(2 * entries * half * 4);

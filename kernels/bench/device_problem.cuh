@@ -80,7 +80,7 @@ class DeviceLayer {
     connect(DType::bf16);
   }
 
-  /// What attention reads of keys and values.
+  /// Bytes of keys and values that attention reads.
   [[nodiscard]] int64_t bytes() const { return bytes_; }
   [[nodiscard]] std::vector<HeadRun>& runs() { return runs_; }
   [[nodiscard]] const std::vector<AttendProblem>& problems() const { return problems_; }

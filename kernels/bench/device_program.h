@@ -1,5 +1,5 @@
 #pragma once
-// What the device's benchmark programs share: their command line, and how their files are written.
+// Command line and output files of the device's benchmark programs.
 
 #include <algorithm>
 #include <cstdint>
@@ -45,7 +45,7 @@ struct DeviceOptions {
   return x[x.size() / 2];
 }
 
-/// A list of JSON.
+/// `x` as a JSON list.
 [[nodiscard]] inline std::string list(const std::vector<double>& x) {
   std::string text = "[";
   for (size_t i = 0; i < x.size(); ++i) {

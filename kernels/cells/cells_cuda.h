@@ -15,7 +15,7 @@ struct RowStore {
   int64_t position = 0, count = 0;
   const float* rows = nullptr;  // [count, head_dim]
   int64_t row_stride = 0;
-  /// Null, or where on the device lies what is added to `position` when the work runs: a recorded step appends further
+  /// Null, or a number on the device that is added to `position` when the work runs: a recorded step appends further
   /// each time it is launched.
   const int32_t* before = nullptr;
   /// Null, or [count] on the device: row i becomes entry places[i], no two the same; `position` and `before` are
@@ -45,10 +45,10 @@ struct EntryGather {
 };
 void gather_entries_cuda(std::span<const EntryGather> gathers, CudaScratch& scratch, CudaStream stream);
 
-/// A run of entries out of two: entry i of `to` is entry source[i] of `near`, or ~source[i] of `far` where that is
-/// negative. What a head attends to next, most of which lies on the device while the rest comes from pinned host
-/// memory. Cells of `far` may be of either kind, whichever `near` and `to` are: keys that lie entry by entry are read
-/// over a bus in pieces of whole entries. Lanes behind the last entry keep their bits.
+/// Merges entries of two runs: entry i of `to` is entry source[i] of `near`, or ~source[i] of `far` where that is
+/// negative. Serves a head that attends to entries most of which lie on the device (`near`) while the rest comes from
+/// pinned host memory (`far`). Cells of `far` may be of either kind, whichever `near` and `to` are: keys that lie entry
+/// by entry are read over a bus in pieces of whole entries. Lanes behind the last entry keep their bits.
 struct EntryMerge {
   Cells near, far;
   const int32_t* source = nullptr;  // [count], on the device; null: entry i of `far`

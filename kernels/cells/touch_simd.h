@@ -37,7 +37,7 @@ struct Touch {
   return n;
 }
 
-/// The listed lanes of a cell to to[0 .. count-1]; a whole cell is one store.
+/// Stores the listed lanes of a cell to to[0 .. count-1]; a whole cell is one store.
 KVARENA_INLINE void store_listed(float* to, const int32_t* index, int64_t base, const Touch& touch, F32x16 lanes) {
   if (touch.count == kCell) return store16(to, lanes);
   alignas(64) float all[kLanes];

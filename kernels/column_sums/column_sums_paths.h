@@ -15,7 +15,7 @@ struct ColumnSumsWork {
   // Visible list positions of query t: low[t] .. high[t]-1, relative to `first`, [q_len].
   const int32_t* low;
   const int32_t* high;
-  float* work;  // packed_key_floats(head_dim) when keys are packed
+  float* work;  // scratch of packed_key_floats(head_dim) floats when keys are packed
 };
 
 struct ColumnSumsTable {

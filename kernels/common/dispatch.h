@@ -17,7 +17,7 @@ template <class Table>
   }
   return nullptr;
 }
-/// The same of a kernel that has integer products to gain from.
+/// The table of the active path for a kernel that gains from integer products; null on the reference path.
 template <class Table>
 [[nodiscard]] const Table* active_table(const Table& avx2, const Table& avx512, const Table& avx512vnni) {
   return active_cpu_path() >= CpuPath::avx512vnni ? &avx512vnni : active_table(avx2, avx512);
@@ -28,7 +28,7 @@ template <class Table>
 // Each kernel declares a struct of function pointers and one object of it per path:
 //   KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 //   if (const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table)) ...
-// Those with a table for VNNI of their own say KVARENA_DECLARE_INTEGER_TABLE and KVARENA_ACTIVE_INTEGER_TABLE; others
+// A kernel with a table of its own for VNNI uses KVARENA_DECLARE_INTEGER_TABLE and KVARENA_ACTIVE_INTEGER_TABLE; others
 // run their AVX-512 functions on that path. The amx path is VNNI's but for products with weights (matmul_paths.h).
 #define KVARENA_DECLARE_TABLE(type, name) \
   namespace avx2 {                        \

@@ -28,8 +28,8 @@ void parallel_for(int64_t count, const Body& body) {
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 
-/// The same for work of about `operations` multiply-adds in all: below what a team of threads takes to meet, the caller
-/// computes alone. On a machine that is busy otherwise, meeting can take a thousand times longer than such work.
+/// parallel_for() of work of about `operations` multiply-adds in all: the caller computes alone when that takes less
+/// time than threads need to synchronise. On a busy machine synchronising can take a thousand times longer.
 template <class Body>
 void parallel_for(int64_t count, int64_t operations, const Body& body) {
   constexpr int64_t kWorthThreads = 256 * 1024;
@@ -77,7 +77,7 @@ class Scratch {
   int64_t capacity_ = 0;
 };
 
-/// A broken contract of a kernel call: our own mistake, never the user's.
+/// Throws std::logic_error when the contract of a kernel call is broken: a mistake of the program, never the user's.
 inline void require(bool condition, const char* message) {
   if (!condition) [[unlikely]]
     throw std::logic_error(message);

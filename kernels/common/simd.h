@@ -135,7 +135,7 @@ KVARENA_INLINE U32x16 integers(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
 /// Lanes as signed integers.
 KVARENA_INLINE F32x16 numbers(U32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 KVARENA_INLINE U32x16 add(U32x16 a, U32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
-/// The same bits.
+/// Reinterprets lanes, bits unchanged.
 KVARENA_INLINE F32x16 bits_of(U32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 KVARENA_INLINE U32x16 bits_of(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
 /// The lower half of each lane i, and in its upper half the lower half of lane i + N modulo 16.
@@ -167,7 +167,7 @@ KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 table) {
   static_assert(BITS <= 4);
   return {_mm512_permutexvar_ps(a.v, table.v)};
 }
-/// The same with 5 bits and 32 numbers.
+/// table[lowest 5 bits of each lane] of a table of 32 numbers, `low` and `high`.
 KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 low, F32x16 high) {
   return {_mm512_permutex2var_ps(low.v, a.v, high.v)};
 }
@@ -323,7 +323,7 @@ KVARENA_INLINE __m256 f16_lanes8(__m256i a) {
   return _mm256_cvtph_ps(both);
 }
 KVARENA_INLINE F32x16 f16_lanes(U32x16 a) { return {f16_lanes8(a.l), f16_lanes8(a.h)}; }
-/// Of sixteen numbers in two registers, the one that the lowest 4 bits name: both halves' candidates, chosen by bit 3.
+/// table[lowest 4 bits of each lane] of sixteen numbers in two registers: looked up in both, chosen by bit 3.
 KVARENA_INLINE __m256 look_up8(__m256i a, F32x16 table) {
   const __m256 third = _mm256_castsi256_ps(_mm256_slli_epi32(a, 28));
   return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.l, a), _mm256_permutevar8x32_ps(table.h, a), third);
@@ -409,7 +409,7 @@ KVARENA_INLINE F32x16 log16(F32x16 x) {
   return fma(n, set16(0.693359375f), add(r, y));
 }
 
-/// The same operations on one number.
+/// exp16() of one number, with the same operations.
 KVARENA_INLINE float exp1(float x) { return _mm_cvtss_f32(_mm256_castps256_ps128(low8(exp16(set16(x))))); }
 
 /// sum of x[c] * y[c] over 16 lanes (c modulo 16, ascending, fused) and the fixed tree; n a multiple of 16.

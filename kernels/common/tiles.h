@@ -14,7 +14,7 @@
 namespace kvarena::kernels {
 namespace {
 
-/// What `ldtilecfg` reads: palette 1, every tile of 16 rows of 64 bytes.
+/// Operand of `ldtilecfg`: palette 1, every tile of 16 rows of 64 bytes.
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};

@@ -1,5 +1,5 @@
 #pragma once
-// What the host needs of a CUDA device: memory, copies, streams. Plain C++; no header of CUDA or libtorch is included.
+// Host side of a CUDA device: memory, copies, streams. Plain C++; no header of CUDA or libtorch is included.
 //
 // A failed call throws std::runtime_error that says what was attempted; kernels run asynchronously on their stream, so
 // the error of one may show at a later call.
@@ -27,19 +27,19 @@ using CudaEvent = CUevent_st*;
 [[nodiscard]] int64_t cuda_devices();
 /// The calling thread's device from now on; 0 from the start.
 void cuda_use_device(int64_t number);
-/// Where that device sits in its machine, as "0000:65:00.0": another place for each.
+/// PCI address of the calling thread's device, "0000:65:00.0": unique in a machine.
 [[nodiscard]] std::string cuda_device_place();
 
-/// Bytes on the device that nobody has taken.
+/// Free bytes on the device.
 [[nodiscard]] int64_t cuda_free_bytes();
 
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream);
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
-/// Bytes to 0, queued on the stream.
+/// Sets `bytes` bytes to 0, queued on the stream.
 void cuda_clear(void* device, int64_t bytes, CudaStream stream);
-/// Between two places, each on the device or in pinned memory.
+/// Copies between two places, each on the device or in pinned memory.
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream);
-/// `rows` rows of `row_bytes` bytes, those of each side at distances of its own.
+/// Copies `rows` rows of `row_bytes` bytes; each side has a row stride of its own.
 void cuda_copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t row_bytes, int64_t rows,
                     CudaStream stream);
 /// Waits until all that was given to the stream is done.
@@ -97,9 +97,9 @@ class CudaMark {
   ~CudaMark();
   CudaMark(const CudaMark&) = delete;
   CudaMark& operator=(const CudaMark&) = delete;
-  /// Behind all that the stream was given so far; an earlier point is forgotten.
+  /// Sets the point behind all work given to the stream so far; an earlier point is forgotten.
   void record(CudaStream stream);
-  /// What `stream` is given from now on waits for the point. Nothing waits for a mark that was never recorded.
+  /// Makes work given to `stream` from now on wait for the point. Nothing waits for a mark that was never recorded.
   void hold(CudaStream stream) const;
   /// Whether wait() would return at once.
   [[nodiscard]] bool reached() const;
@@ -126,9 +126,8 @@ class CudaGraph {
   CUgraphExec_st* graph_ = nullptr;
 };
 
-/// What calls on one stream need besides their arguments: memory for partial results, and a way to hand descriptions to
-/// the device. Grows to the largest call seen and then allocates nothing. Used by one thread at a time; outlives the
-/// work it was given to.
+/// Scratch memory of calls on one stream: for partial results, and to upload descriptions. Grows to the largest call
+/// seen and then allocates nothing. Used by one thread at a time; outlives the work it was given to.
 class CudaScratch {
  public:
   CudaScratch() = default;
@@ -136,7 +135,7 @@ class CudaScratch {
   CudaScratch(const CudaScratch&) = delete;
   CudaScratch& operator=(const CudaScratch&) = delete;
 
-  /// Memory for partial results until the next call for the same stream. In a graph it is the call's own.
+  /// Memory for partial results, valid until the next call for the same stream. In a graph it is the call's own.
   [[nodiscard]] void* device(int64_t bytes, CudaStream stream);
   /// Copies `bytes` to the device and returns where they lie until the call after next (in a graph for good). The
   /// host's copy is free on return.

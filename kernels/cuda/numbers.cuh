@@ -56,7 +56,7 @@ __device__ __forceinline__ uint4 load_16_bytes(const void* at) {
   return *static_cast<const uint4*>(at);
 }
 
-/// The same of what is read once: it does not push out of the cache what others share.
+/// Reads 16 bytes that are read only once, without evicting cache lines that others share.
 __device__ __forceinline__ uint4 stream_16_bytes(const void* at) {
 #if defined(__CUDACC__)
   return __ldcs(static_cast<const uint4*>(at));

@@ -8,7 +8,7 @@
 
 namespace kvarena::kernels {
 
-/// Bytes that go from one place on the device to another; both places and the count are even.
+/// One copy between two places on the device; both places and the count of bytes are even.
 struct Piece {
   const void* from = nullptr;
   void* to = nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// What every .cu file begins with: CUDA under nvcc, or the emulator that tests put before the file when they compile it
+// First include of every .cu file: CUDA under nvcc, or the emulator that tests put before the file when they compile it
 // as C++ (tests/support/cuda). Kernels are started by launch() and take all shared memory from shared_memory().
 //
 // Kernels are compiled with -fmad=false: a product and a sum are fused only where the source says fmaf, so a row has

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that stand beside what a codec stores of entries, and complete it (harness/cache/dequant_program.h).
+// Side data of a codec that corrects decoded entries: scales and exact outliers (harness/cache/dequant_program.h).
 
 #include <cstdint>
 
@@ -10,9 +10,9 @@ struct RowScale {
   float factor = 1, offset = 0;
 };
 
-/// A number that is kept by itself.
+/// An exact outlier.
 struct PlacedNumber {
-  int32_t channel = 0;  // over all kv heads
+  int32_t channel = 0;  // counted over all kv heads
   float value = 0;
 };
 

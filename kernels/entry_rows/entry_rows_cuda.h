@@ -1,8 +1,7 @@
 #pragma once
-// What entries go through on a CUDA device between what a codec stores and the numbers that are attended to: factors,
-// low-rank corrections, exact outliers, rotations. Rows and all that is pointed to lie on the device; everything is
-// queued on `stream`. A row's bits depend on that row alone. On the host each codec does its own (harness/cache:
-// CodecSideData::restore); bits differ from those within rounding.
+// Dequantisation steps of entries on a CUDA device, after codes were decoded: factors, low-rank corrections, exact
+// outliers, rotations. Rows and everything pointed to lie on the device; everything is queued on `stream`. A row's bits
+// depend on that row alone, and differ from the host's within rounding.
 
 #include <cstdint>
 #include <span>
@@ -23,12 +22,12 @@ struct EntryRows {
   [[nodiscard]] constexpr int64_t width() const { return heads * head_dim; }
 };
 
-/// RowScale, fused, of each channel: scales [width].
+/// Applies one RowScale a channel, fused: scales [width].
 void scale_channels_cuda(const EntryRows& rows, const RowScale* scales, CudaStream stream);
-/// Of each entry and head: scales [count, heads], or [count] where `shared` by all heads.
+/// Applies one RowScale an entry and head, fused: scales [count, heads], or [count] where `shared` by all heads.
 void scale_entries_cuda(const EntryRows& rows, const RowScale* scales, bool shared, CudaStream stream);
 
-/// Entry i's channels take numbers[starts[i]] .. numbers[starts[i + 1] - 1]. starts [count + 1].
+/// Overwrites channels of entry i with numbers[starts[i]] .. numbers[starts[i + 1] - 1]. starts [count + 1].
 void place_numbers_cuda(const EntryRows& rows, const int32_t* starts, const PlacedNumber* numbers, CudaStream stream);
 
 /// x[i, c] += sum over k of a[i, k] b[k, c], k ascending: entries that share low-rank factors, in one head.
@@ -36,11 +35,11 @@ struct RowProduct {
   float* x = nullptr;  // [count, n]
   int64_t x_stride = 0;
   int64_t count = 0, n = 0, rank = 0;
-  DType dtype = DType::f16;  // of a and b
+  DType dtype = DType::f16;  // dtype of a and b
   const void* a = nullptr;   // [count, rank]
   const void* b = nullptr;   // [rank, n]
 };
-/// Many in one call, which must not overlap.
+/// Many products in one call; their x must not overlap.
 void add_products_cuda(std::span<const RowProduct> products, CudaScratch& scratch, CudaStream stream);
 
 /// Row i of head h += length[i, h] * sum over k of -+ matrix[k], k ascending, minus where the bit is set: a sketch of

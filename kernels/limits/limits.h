@@ -1,6 +1,6 @@
 #pragma once
-// What this machine can do at most, measured: the yardsticks that benchmarks and reports put beside their figures. Both
-// use thread_count() threads and the path in force.
+// Measured peaks of this machine, which benchmarks and reports put beside their figures. Both functions use
+// thread_count() threads and the path in force.
 
 namespace kvarena::kernels {
 

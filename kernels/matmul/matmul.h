@@ -26,7 +26,7 @@ namespace kvarena::kernels {
 /// Weights [n, k] in panels of kPanel output columns: [panel][k][kPanel], so that lanes run over output columns and one
 /// row of x streams every panel front to back. Columns past n are zero. 64-byte aligned.
 ///
-/// Of bf16 two steps of depth lie side by side, [panel][k / 2][kPanel][2]: one load gives both, each a shift or a mask
+/// In bf16 two steps of depth lie side by side, [panel][k / 2][kPanel][2]: one load gives both, each a shift or a mask
 /// away from float32, and tile products take them as they are. There k is filled up with zeros to whole tiles.
 class PackedMatrix {
  public:
@@ -34,7 +34,7 @@ class PackedMatrix {
   static constexpr int64_t kTileDepth = 32;  // steps of depth of a tile product
 
   PackedMatrix() = default;
-  /// Zeros. n, k >= 0.
+  /// A matrix of zeros. n, k >= 0.
   PackedMatrix(int64_t n, int64_t k, DType dtype);
 
   [[nodiscard]] int64_t n() const { return n_; }
@@ -45,11 +45,11 @@ class PackedMatrix {
   [[nodiscard]] int64_t stored_k() const { return stored_k(k_, dtype_); }
   /// Bytes allocated, padding included.
   [[nodiscard]] int64_t bytes() const { return bytes_of(n_, k_, dtype_); }
-  /// The same of a matrix that nobody holds.
+  /// Bytes that a matrix of this shape would allocate.
   [[nodiscard]] static int64_t bytes_of(int64_t n, int64_t k, DType dtype) {
     return (n + kPanel - 1) / kPanel * kPanel * stored_k(k, dtype) * size_of(dtype);
   }
-  /// Where w[row, column] lies, in elements.
+  /// Offset of w[row, column], in elements.
   [[nodiscard]] int64_t element(int64_t row, int64_t column) const {
     const int64_t side_by_side = dtype_ == DType::bf16 ? 2 : 1;
     const int64_t step = row / kPanel * stored_k() + column / side_by_side * side_by_side;

@@ -26,14 +26,14 @@ struct ProductTable {
   int64_t tile_rows;    // rows of x in one packed tile
   int64_t tile_floats;  // memory of a step of depth of a tile
   int64_t depth;        // steps of depth of a cache block when there are many rows
-  /// What a thread does before and after the calls below but the packing ones.
+  /// Called by a thread before and after the functions below, but not for packing.
   void (*enter)();
   void (*leave)();
-  /// m rows for stream().
+  /// Packs m rows for stream().
   void (*pack_few)(const float* x, int64_t x_stride, int64_t m, int64_t k, float* packed);
-  /// All rows of panels panel_begin .. panel_end-1, bias included.
+  /// Multiplies all rows by panels panel_begin .. panel_end-1, bias included.
   void (*stream)(const StreamArgs& args, int64_t panel_begin, int64_t panel_end);
-  /// Up to tile_rows rows as a tile, missing rows zero.
+  /// Packs up to tile_rows rows as a tile, missing rows zero.
   void (*pack_tile)(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile);
   /// Widens depth rows of one panel to float; null where products take panels as they are stored.
   void (*widen)(const void* panel, DType dtype, int64_t depth, float* out);
@@ -54,7 +54,7 @@ struct MatmulTable {
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 
 namespace amx {
-extern const ProductTable tile_products;  // of bf16 weights
+extern const ProductTable tile_products;  // for bf16 weights
 }
 
 /// How weights of a format are multiplied on the active path.

@@ -183,7 +183,7 @@ void pack_few(const float* x, int64_t x_stride, int64_t m, int64_t k, float* pac
 void pack_tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile) {
   int64_t c = 0;
   for (; rows == kTileRows && c + 4 <= k; c += 4) {
-    // Of six rows the middle two are turned twice: that costs less than an instruction for each number.
+    // With six rows the middle two are transposed twice: that costs less than an instruction for each number.
     constexpr int kStep = kTileRows % 4 == 0 ? 4 : kTileRows - 4;
 #pragma GCC unroll 3
     for (int i = 0; i + 4 <= kTileRows; i += kStep)

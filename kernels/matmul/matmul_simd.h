@@ -1,5 +1,5 @@
 #pragma once
-// What the files of products share that are compiled once per instruction set.
+// Shared by the sources of products that are compiled once per instruction set.
 
 #include "kernels/common/simd.h"
 #include "kernels/matmul/matmul_paths.h"
@@ -7,7 +7,7 @@
 namespace kvarena::kernels {
 namespace {
 
-/// Sixteen columns of a row of y, bias added; none past n.
+/// Writes sixteen columns of a row of y, bias added; none past n.
 KVARENA_INLINE void write16(const StreamArgs& args, int64_t row, int64_t column, F32x16 y) {
   const int64_t left = args.n - column;
   if (left <= 0) return;

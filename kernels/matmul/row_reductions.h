@@ -1,5 +1,5 @@
 #pragma once
-// What rows of a product amount to, without writing the product.
+// Reductions over the rows of a product, without writing the product.
 //
 // Products are those of matmul(), bit for bit; they are reduced panel by panel in lanes, and the lanes last, so a row's
 // result does not depend on other rows or threads.

@@ -111,7 +111,7 @@ template <class M, int BITS, int VECS>
   }
 }
 
-/// The same for any number of channels.
+/// Keys grouped along tokens, for any number of channels: queries times the group's scales.
 template <class M, int BITS>
 void round_group(const PackedEntries& keys, const float* const* q, int64_t rows, int64_t group, float* pairs,
                  GroupQueries& to) {

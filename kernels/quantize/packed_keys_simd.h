@@ -40,8 +40,8 @@ void unpack_keys(const PackedEntries& keys, const Touch* touches, float* codes) 
   });
 }
 
-/// What a tile of query rows and cells reads: CELLS cells either as they lie or as unpacked levels, and for each of
-/// them its own queries [ROWS][head_dim].
+/// Input of a tile of query rows and cells: CELLS cells either as they lie or as unpacked levels, and for each of them
+/// its own queries [ROWS][head_dim].
 template <int CELLS>
 struct TileSource {
   int64_t head_dim;
@@ -59,7 +59,8 @@ KVARENA_INLINE bool fuses(int bits, int64_t rows) {
   return bits < 0 && rows < 0;  // never: sixteen registers do not hold words, codes and sums
 #endif
 }
-/// The same for keys: groups along channels must begin with a dword of their own.
+/// Whether keys of this format meet this many rows in registers: groups along channels must begin with a dword of their
+/// own.
 KVARENA_INLINE bool fuses_keys(const PackedEntries& keys, int64_t rows) {
   const QuantFormat& f = keys.format;
   if (multiplies_keys_as_integers(keys)) return true;
@@ -92,7 +93,7 @@ template <int ROWS, int CELLS>
   }
 }
 
-/// add_unpacked() without the fallback_reason through memory.
+/// add_unpacked() with levels kept in registers.
 template <class C, int ROWS, int CELLS>
 [[gnu::noinline]] void add_fused(const TileSource<CELLS>& source, int64_t begin, int64_t end,
                                  F32x16 (&acc)[ROWS][CELLS]) {

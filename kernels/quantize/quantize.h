@@ -41,7 +41,7 @@ enum class QuantRule : uint8_t {
   given        // s and lo are in place before encoding; rounded to levels as they are
 };
 
-/// What the codes stand for.
+/// Numbers that the codes stand for.
 enum class Levels : uint8_t { uniform, codebook, e4m3, e5m2 };
 
 /// A group_size for keys whose groups are whole channels of the run: one scale a channel.
@@ -53,7 +53,7 @@ struct QuantFormat {
   DType meta = DType::bf16;  // f16 or bf16: how scale and zero are stored
   QuantRule rule = QuantRule::minimum;
   Levels levels = Levels::uniform;
-  int first_level = 0;              // of uniform levels
+  int first_level = 0;              // of `uniform` levels
   const float* codebook = nullptr;  // [2^bits], ascending; must outlive every use
   bool token_groups = false;        // keys: groups run along the channels of a token, as those of values always do
   float clip = 1;                   // factor on min and max (or max |x|) before the rule; what lies outside saturates
@@ -136,7 +136,7 @@ GroupMeta quantize_group(const float* x, int64_t count, int64_t stride, const Qu
 /// The nearest levels under a scale and zero that are already fixed.
 void quantize_given(const float* x, int64_t count, int64_t stride, const QuantFormat& format, const GroupMeta& meta,
                     uint8_t* codes);
-/// What a code stands for before scale and zero.
+/// The number that a code stands for before scale and zero.
 [[nodiscard]] float level_of(const QuantFormat& format, uint32_t code);
 
 /// Packs codes into a little-endian bit string: code j at bits [bits*j, bits*j+bits). 2-bit 0,1,2,3 gives 0xE4. Writes

@@ -1,5 +1,5 @@
 #pragma once
-// Rotary position embedding, half-split: channel c in 0 .. rotary/2-1 turns with channel c + rotary/2,
+// Rotary position embedding, half-split: channel c in 0 .. rotary/2-1 is rotated with channel c + rotary/2,
 //   x'[c] = x[c] cos - x[c + rotary/2] sin,   x'[c + rotary/2] = x[c + rotary/2] cos + x[c] sin.
 // Channels from `rotary` on stay as they are. Each output is mul then fused multiply-add in float32; results do not
 // depend on batch or threads.
@@ -27,9 +27,9 @@ struct RotateArgs {
 /// Rotates queries or fresh keys.
 void rotate(const RotateArgs& args);
 
-/// Turns stored keys (kind must be keys) entry..entry+count-1 by further angles: cos, sin [count, half] with row stride
-/// table_stride (0: the same angle for all entries, the case of moving a chunk). half = rotary / 2. Computed in float32
-/// and rounded back to the stored dtype.
+/// Rotates stored keys (kind must be keys) entry..entry+count-1 by further angles: cos, sin [count, half] with row
+/// stride table_stride (0: the same angle for all entries, the case of moving a chunk). half = rotary / 2. Computed in
+/// float32 and rounded back to the stored dtype.
 void rotate_cells(const Cells& keys, int64_t entry, int64_t count, const float* cos, const float* sin, int64_t half,
                   int64_t table_stride);
 
