@@ -1,5 +1,5 @@
 #pragma once
-// What a user is told when something is wrong, and what we assert of ourselves.
+// Error messages for users, and assertions about the program itself.
 
 #include <source_location>
 #include <stdexcept>
@@ -35,7 +35,7 @@ struct ErrorParts {
 /// The candidate nearest to `word` by edit distance, or empty when none is near enough to be a likely slip.
 [[nodiscard]] std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Our own mistake: a broken contract between modules. Carries the condition and its place.
+/// A broken contract between modules, never the user's mistake. Carries the condition and its place.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -1,5 +1,5 @@
 #pragma once
-// What happens in a long task, event by event: JSON lines for programs, text lines for people.
+// Log of a long task, event by event: JSON lines for programs, text lines for people.
 
 #include <filesystem>
 #include <functional>
@@ -12,14 +12,14 @@
 namespace kvarena {
 
 struct EventLogOptions {
-  /// Grows by a line of JSON an event, {"time": UTC with milliseconds, "event": name, ...fields}, each written out at
-  /// once: the last ones before a crash are those that matter.
+  /// File that gets a line of JSON an event, {"time": UTC with milliseconds, "event": name, ...fields}, flushed at
+  /// once: the last events before a crash matter most.
   std::optional<std::filesystem::path> file;
-  /// Gets "name key=value ..." of each event; empty for nobody.
+  /// Called with "name key=value ..." of each event; may be empty.
   std::function<void(const std::string& line)> on_text;
 };
 
-/// Safe from any thread. One without a file and a listener costs nothing.
+/// Thread-safe. A log without a file and a listener costs nothing.
 class EventLog {
  public:
   EventLog();

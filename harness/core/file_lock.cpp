@@ -19,7 +19,7 @@
 namespace kvarena {
 namespace {
 
-/// Who the lock file says holds it: "process 4711 on host".
+/// The holder as the lock file names it: "process 4711 on host".
 std::string holder(int fd) {
   std::array<char, 256> text{};
   const ssize_t length = ::pread(fd, text.data(), text.size() - 1, 0);

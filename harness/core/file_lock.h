@@ -1,5 +1,5 @@
 #pragma once
-// The right to write somewhere, held by one process at a time.
+// A lock held by one process at a time.
 
 #include <cstdint>
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace kvarena {
 
-/// What whoever is refused is told.
+/// Parts of the message to a process that is refused the lock.
 struct LockWords {
   std::string place;   // "results.db"
   std::string held;    // "a database that another run writes to": who follows in brackets
@@ -18,7 +18,7 @@ struct LockWords {
 /// An advisory lock on a file of its own. The kernel frees it when the process dies, however it dies.
 class FileLock {
  public:
-  /// Throws UserError in the given words, with the process that holds the lock, or why the lock file cannot be made.
+  /// Throws UserError with the given text and the process that holds the lock, or why the lock file cannot be made.
   FileLock(std::filesystem::path file, const LockWords& words);
   ~FileLock();
   FileLock(FileLock&& other) noexcept;
@@ -35,8 +35,8 @@ struct LockHolder {
   bool on_this_host = false;
 };
 
-/// Who holds the lock on `file`, nothing when nobody does. Taking no lock itself, it refuses nobody who wants one. What
-/// a process of another host wrote is believed: whether it lives cannot be seen from here.
+/// The process that holds the lock on `file`; nothing when none does. Takes no lock itself. A holder on another host is
+/// believed to live, since that cannot be checked from here.
 [[nodiscard]] std::optional<LockHolder> lock_holder(const std::filesystem::path& file);
 
 }  // namespace kvarena

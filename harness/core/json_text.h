@@ -14,16 +14,16 @@ namespace kvarena {
 /// beyond any use. `place` is the file.
 [[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& place);
 
-/// Whether brackets outside of strings stand more than 500 deep, beyond any real data: values are copied, compared and
-/// written by recursion, and a mad one must not end the process.
+/// Whether brackets outside of strings nest more than 500 deep, beyond any real data: values are copied, compared and
+/// written by recursion, which must not overflow the stack.
 [[nodiscard]] bool nests_deeply(std::string_view text);
-/// Throws UserError when they do.
+/// Throws UserError when nests_deeply(text).
 void require_shallow(std::string_view text, const std::string& place);
 
 /// A short form of a value for messages: at most some eighty bytes.
 [[nodiscard]] std::string brief(const nlohmann::json& value);
 
-/// What `declare` declares as a JSON object of the present values; those that are not set are left out.
+/// The present values of the declared parameters as a JSON object; those that are not set are left out.
 [[nodiscard]] nlohmann::json parameter_values(const std::function<void(ParameterVisitor&)>& declare);
 
 }  // namespace kvarena

@@ -1,6 +1,6 @@
 #pragma once
-// What a command says, before it is known how wide a line is and whether bold shows. A page can be kept and laid out
-// for another terminal later.
+// Output of a command before it is laid out: line width and bold depend on the terminal. A page can be kept and laid
+// out for another terminal later.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -14,15 +14,15 @@ using Rows = std::vector<std::vector<std::string>>;
 
 class Page {
  public:
-  /// As it is.
+  /// Adds text as it is.
   Page& text(std::string_view text);
-  /// Emphasised where that shows.
+  /// Adds text in bold, where the terminal shows it.
   Page& bold(std::string_view text);
-  /// Broken at blanks: lines after the first begin with `indent` blanks, the first is `used` characters in.
+  /// Adds text broken at blanks: lines after the first begin with `indent` blanks, the first is `used` characters in.
   Page& wrapped(std::string_view text, size_t indent = 0, size_t used = 0);
-  /// Aligned columns, the last one wrapped.
+  /// Adds rows in aligned columns, the last one wrapped.
   Page& columns(Rows rows);
-  /// Rows of a line and its meaning: side by side where they fit, otherwise each meaning below its line.
+  /// Adds rows of a line and its meaning: side by side where they fit, otherwise each meaning below its line.
   Page& examples(Rows rows);
   Page& append(const Page& page);
 
@@ -30,7 +30,7 @@ class Page {
 
   /// [["bold", "Usage"], ["columns", [["a", "b"]]], ...]
   [[nodiscard]] nlohmann::json to_json() const;
-  /// What to_json() gave; anything else throws nlohmann's exceptions.
+  /// The page that to_json() wrote. Throws nlohmann's exceptions for anything else.
   [[nodiscard]] static Page from_json(const nlohmann::json& parts);
 
  private:
@@ -56,14 +56,14 @@ class Page {
   std::vector<std::variant<Text, Bold, Wrapped, Columns, Examples>> parts_;
 };
 
-/// Writes to standard output as it is laid out there. Throws UserError when that fails (a full disk).
+/// Lays a page out for standard output and writes it. Throws UserError when that fails (a full disk).
 void print(const Page& page);
-/// The same for text that is laid out already, or needs no layout.
+/// Writes text that is laid out already, or needs no layout. Throws as above.
 void print(std::string_view text);
-/// Pushes out what was printed, at once. Throws like print().
+/// Flushes standard output. Throws like print().
 void flush_output();
 
-/// While it lives, what is printed is kept instead. One at a time, for a program of one thread.
+/// Keeps printed text instead of writing it while it lives. One at a time, for a program of one thread.
 class Recording {
  public:
   Recording();

@@ -8,7 +8,7 @@
 //     p("pool", pool_).one_of({"avg", "max"}).doc("how votes are smoothed along tokens");
 //   }
 //
-// The same function is run with a visitor that reads values from JSON and with one that writes descriptions.
+// The function is run with a visitor that reads values from JSON and with one that writes descriptions.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,7 @@
 
 namespace kvarena {
 
-/// What a parameter looks like from outside.
+/// Description of a parameter.
 struct ParameterInfo {
   enum class Type { boolean, integer, number, string, list, method };
   std::string name;
@@ -30,7 +30,7 @@ struct ParameterInfo {
   std::optional<double> min;         // inclusive
   std::optional<double> max;         // inclusive
   std::optional<double> above;       // exclusive lower bound
-  std::vector<std::string> choices;  // of a string; empty = any
+  std::vector<std::string> choices;  // allowed values of a string; empty = any
   std::string doc;
   bool required = false;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// How text is laid out for people: widths, wrapping, columns, emphasis where a terminal shows it.
+// Layout of text for people: widths, wrapping, columns, bold where a terminal shows it.
 
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace kvarena {
 /// Characters a line may have: the terminal's width, at most 120; 100 when `stream` is no terminal.
 [[nodiscard]] size_t line_width(std::FILE* stream);
 
-/// Whether escape sequences are welcome: `stream` is a terminal that is not dumb and NO_COLOR is not set.
+/// Whether to write escape sequences: `stream` is a terminal that is not dumb and NO_COLOR is not set.
 [[nodiscard]] bool colours(std::FILE* stream);
 
 /// `text` in bold where standard output shows it.

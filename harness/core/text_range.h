@@ -1,5 +1,5 @@
 #pragma once
-// Where a token stands in a text.
+// The place of a token in a text.
 
 #include <algorithm>
 #include <cstdint>
