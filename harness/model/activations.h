@@ -9,7 +9,7 @@
 
 namespace kvarena {
 
-/// Grows to the largest size asked for and is never cleared: what a pass needs is written before it is read.
+/// Memory that grows to the largest size asked for and is never cleared: a pass writes it before it reads it.
 class Workspace {
  public:
   float* at_least(int64_t floats) {
@@ -21,26 +21,26 @@ class Workspace {
   std::vector<float> data_;
 };
 
-/// What the blocks of a layer hand to each other; R rows = new tokens of all sequences of the pass.
+/// Intermediate results of a layer's blocks; R rows = new tokens of all sequences of the pass.
 struct Activations {
   int64_t rows = 0;         // R
   int64_t hidden = 0;       // hidden_size
-  float eps = 0;            // of every RMS norm
-  float rotated_scale = 1;  // latent attention: YaRN factor of cos and sin of both sides, which queries take
+  float eps = 0;            // epsilon of every RMS norm
+  float rotated_scale = 1;  // latent attention: YaRN's factor on both sides, applied to queries
   Workspace x;              // [R, hidden], the residual stream
-  Workspace normed;         // [R, hidden], what a block reads
-  Workspace projected;      // [R, hidden], what a block adds to the stream
+  Workspace normed;         // [R, hidden], input of a block
+  Workspace projected;      // [R, hidden], output of a block, to be added to the stream
   Workspace turn;           // cos [R, rotary / 2], then sin
   Workspace heads;          // attention: queries, and keys and values beside them or not
   Workspace latent;         // latent attention: keys [R, kv_lora_rank + rope]
   Workspace narrow;         // latent attention: queries on their way, then values of heads
   Workspace gates;          // feed-forward: gates and ups
-  Workspace inner;          // feed-forward: what goes into the second product
+  Workspace inner;          // feed-forward: input of the second product
   Workspace scores;         // routing: [R, experts]
   Workspace gathered;       // an expert's rows
   Workspace expert_output;
 
-  /// y = RMS norm of x, `count` rows of `size` at distance `stride`; y may be x.
+  /// Writes the RMS norm of `count` rows of `size` at distance `stride`; `to` may be `from`.
   void normalise(const float* from, const std::vector<float>& weight, float* to, int64_t count, int64_t size,
                  int64_t stride) const {
     kernels::rms_norm({.x = from,
@@ -53,7 +53,7 @@ struct Activations {
                        .eps = eps});
   }
 
-  /// The stream's first `count` rows, normalised, in `normed`.
+  /// Normalises the stream's first `count` rows into `normed` and returns them.
   const float* normalise_stream(const std::vector<float>& weight, int64_t count) {
     float* to = normed.at_least(count * hidden);
     normalise(x.at_least(0), weight, to, count, hidden, hidden);

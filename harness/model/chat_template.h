@@ -46,7 +46,7 @@ class ChatTemplate {
   /// protocol card.
   [[nodiscard]] const std::string& hash() const { return hash_; }
 
-  /// What stands for a system message when the conversation has none; empty for nothing.
+  /// The system message used when the conversation has none; may be empty.
   [[nodiscard]] const std::string& default_system() const { return style_.default_system; }
 
  private:

@@ -1,4 +1,4 @@
-// What each family of templates writes. Golden texts: the Jinja programs themselves, run by transformers.
+// Rendering of each family of templates. Golden texts: the Jinja programs themselves, run by transformers.
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 namespace kvarena {
 namespace {
 
-/// What Python's and Jinja's strip take away by default, as far as it is ASCII.
+/// ASCII characters that Python's and Jinja's strip remove by default.
 constexpr std::string_view kWhiteSpace = " \t\n\r\f\v";
 
 std::string_view strip_left(std::string_view text, std::string_view what) {

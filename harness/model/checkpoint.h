@@ -15,8 +15,8 @@
 
 namespace kvarena {
 
-/// How the elements of a tensor lie in the file. The q-types are GGML's blocks; `other` is a type that can be listed
-/// but not read as floats (integers, 8-bit floats, GGML types without a decoder here).
+/// Encoding of a tensor's elements in the file. The q-types are GGML's blocks; `other` is a type that can be listed but
+/// not read as floats (integers, 8-bit floats, GGML types without a decoder here).
 enum class TensorType : uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, other };
 
 /// "f32", "q4_1", ...
@@ -27,7 +27,7 @@ struct BlockSize {
   int64_t elements = 1;
   int64_t bytes = 4;
 };
-/// Of every type but `other`, for which it throws InternalError.
+/// Block size of a type. Throws InternalError for `other`.
 [[nodiscard]] BlockSize block_size(TensorType type);
 
 struct TensorInfo {

@@ -1,5 +1,5 @@
-// Who answers for a token: softmax scores (Qwen3-MoE, DeepSeek V2) or sigmoids with a correction (DeepSeek V3), from
-// all experts or from the best groups of them.
+// Routing of a token to experts: by softmax scores (Qwen3-MoE, DeepSeek V2) or sigmoids with a correction (DeepSeek
+// V3), among all experts or those of the best groups.
 
 #include <algorithm>
 #include <cmath>
@@ -34,14 +34,14 @@ std::vector<int64_t> largest(std::span<const float> values, int64_t count) {
   return order;
 }
 
-/// What a group is judged by: V2 its best expert, V3 its two best together.
+/// Score of a group: in V2 its best expert's, in V3 the sum of its two best.
 float group_score(const ExpertConfig& config, std::span<const float> members) {
   std::vector<float> best(members.begin(), members.end());
   std::ranges::sort(best, std::greater{});
   return config.sigmoid_scores && best.size() > 1 ? best[0] + best[1] : best[0];
 }
 
-/// Experts outside the best groups out of the race.
+/// Sets the scores of experts outside the best groups to minus infinity.
 void keep_best_groups(const ExpertConfig& config, std::vector<float>& choice) {
   if (config.groups_per_token == config.groups) return;
   const int64_t size = config.experts / config.groups;

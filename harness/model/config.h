@@ -1,5 +1,5 @@
 #pragma once
-// What a transformer is made of, read from a checkpoint's own description.
+// Sizes and features of a transformer, read from a checkpoint's own description.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace kvarena {
 
 class GgufFile;
 
-/// How rotary frequencies are changed to reach past the window of pre-training. The numbers mean what they mean in the
-/// Hugging Face key of the same name.
+/// Change of rotary frequencies that extends the window of pre-training. Each number has the meaning of the Hugging
+/// Face key of its name.
 struct RopeScaling {
   enum class Type : uint8_t {
     none,
@@ -44,7 +44,7 @@ struct RopeScaling {
 struct ExpertConfig {
   int64_t experts = 0;  // 0: every layer is dense
   int64_t experts_per_token = 0;
-  int64_t intermediate_size = 0;         // of one expert
+  int64_t intermediate_size = 0;         // size of one expert
   int64_t shared_experts = 0;            // experts that every token visits
   int64_t shared_intermediate_size = 0;  // of all shared experts together
   int64_t first_sparse_layer = 0;        // layers before it are dense
@@ -66,14 +66,14 @@ struct LatentAttentionConfig {
   int64_t v_head_dim = 0;
 
   /// Channels of a cached entry: the latent's and the rotated key's, in the order of an ordinary head, whose channels c
-  /// and c + width / 2 turn together. So each half begins with its half of the rotated key, then has its half of the
-  /// latent.
+  /// and c + width / 2 are rotated together. So each half begins with its half of the rotated key, followed by its half
+  /// of the latent.
   [[nodiscard]] int64_t width() const { return kv_lora_rank + rope_head_dim; }
   [[nodiscard]] int64_t latent_channel(int64_t i) const {
     const int64_t part = kv_lora_rank / 2;
     return i / part * (width() / 2) + rope_head_dim / 2 + i % part;
   }
-  /// Of rotated channel i in half-split order.
+  /// Place in a cached entry of rotated channel i in half-split order.
   [[nodiscard]] int64_t rotated_channel(int64_t i) const {
     const int64_t part = rope_head_dim / 2;
     return i / part * (width() / 2) + i % part;
@@ -105,8 +105,8 @@ struct ModelConfig {
   ExpertConfig expert;
   LatentAttentionConfig latent;
   std::optional<int32_t> bos;
-  std::vector<int32_t> eos;                    // each of them ends an answer
-  kernels::DType dtype = kernels::DType::f32;  // of the weights as published; f32 for block-quantised ones
+  std::vector<int32_t> eos;                    // tokens that end an answer
+  kernels::DType dtype = kernels::DType::f32;  // dtype of the weights as published; f32 for block-quantised ones
 
   [[nodiscard]] int64_t group() const { return q_heads / kv_heads; }
   [[nodiscard]] bool is_latent() const { return latent.kv_lora_rank > 0; }
@@ -116,18 +116,18 @@ struct ModelConfig {
   [[nodiscard]] bool is_sliding_layer(int64_t layer) const;
 };
 
-/// From config.json, and the end-of-sequence ids of generation_config.json beside it when there is one.
+/// Reads config.json, and the end-of-sequence ids of generation_config.json beside it when there is one.
 /// Throws UserError naming file and key: missing keys, wrong types, unknown architectures or rope types, sizes that
 /// contradict each other.
 [[nodiscard]] ModelConfig read_hf_config(const std::filesystem::path& config_json);
 
-/// From the metadata of a GGUF file. Same errors.
+/// Reads the metadata of a GGUF file. Same errors.
 [[nodiscard]] ModelConfig read_gguf_config(const GgufFile& file);
 
 /// Widens max_position where a scaling that makes it larger (dynamic, yarn) is described beside the window before it.
 void extend_window(ModelConfig& config);
 
-/// Sizes positive, heads divisible, ids inside the vocabulary. `place` starts the message.
+/// Throws UserError, beginning with `place`, unless sizes are positive, heads divisible, ids inside the vocabulary.
 void check_config(const ModelConfig& config, const std::string& place);
 
 }  // namespace kvarena

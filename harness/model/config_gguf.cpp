@@ -107,7 +107,7 @@ void read_special_ids(const GgufFile& file, ModelConfig& config) {
   }
 }
 
-/// Of the first layer's value projection, which every converter leaves in the file's main type.
+/// The dtype of the first layer's value projection, which every converter leaves in the file's main type.
 kernels::DType weight_dtype(const GgufFile& file) {
   const GgufTensor* tensor = find_tensor(file, "blk.0.attn_v.weight");
   if (tensor == nullptr) return kernels::DType::f32;

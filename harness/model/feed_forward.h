@@ -1,5 +1,5 @@
 #pragma once
-// The second half of a sparse layer: experts that a router chooses for each token. One network is in products.h.
+// Sparse feed-forward: experts that a router chooses for each token. One expert's network is in products.h.
 
 #include <cstdint>
 #include <span>

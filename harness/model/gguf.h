@@ -18,7 +18,7 @@
 
 namespace kvarena {
 
-/// The numbers are the format's.
+/// Types of metadata values, with the format's numbers.
 enum class GgufType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
 /// A metadata value, left in the mapped file. For an array, `type` is that of its elements.

@@ -22,7 +22,7 @@ constexpr std::array<NamePair, 4> kWholeModel = {{
     {"rope_freqs", "rope_freqs"},
 }};
 
-/// What follows "blk.N." and "model.layers.N.".
+/// Pairs of names after "blk.N." and after "model.layers.N.".
 constexpr std::array<NamePair, 30> kInLayer = {{
     {"attn_norm", "input_layernorm"},
     {"attn_q", "self_attn.q_proj"},

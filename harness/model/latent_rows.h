@@ -1,5 +1,5 @@
 #pragma once
-// A checkpoint's tensors of latent attention, as the forward pass multiplies by them.
+// Tensors of latent attention, brought into the form in which the forward pass multiplies by them.
 
 #include <cstdint>
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace kvarena {
 
-/// Where the rows of a projection to heads of `plain` and then rotated channels go. Where rotation pairs are
-/// neighbours, rows of the rotated part are put in half-split order: channel 2 j + s goes to s * rope / 2 + j. Scores
-/// do not change, since queries and keys are reordered alike. Null: rows stay.
+/// New places of the rows of a projection to heads with `plain` channels followed by rotated ones. Where rotation pairs
+/// are neighbours, rows of the rotated part are put in half-split order: channel 2 j + s goes to s * rope / 2 + j.
+/// Scores do not change, since queries and keys are reordered alike. Null: rows stay.
 [[nodiscard]] std::function<int64_t(int64_t row)> latent_row_places(const ModelConfig& config, int64_t plain);
 
 /// The matrices between latent and heads of one layer, over the channels of a cached entry. Stored as one tensor of
@@ -24,9 +24,9 @@ class LatentExpansion {
   /// `attention` is where a layer's attention begins among the names: "model.layers.N.self_attn.". All outlive this.
   LatentExpansion(WeightLoader& load, const ModelConfig& config, const std::string& attention);
 
-  /// [width, nope]: a head's query as entries see it.
+  /// The matrix [width, nope] that takes a head's query to the latent.
   [[nodiscard]] std::vector<float> to_latent(int64_t head);
-  /// [v_head_dim, width]: a head's value of what was attended.
+  /// The matrix [v_head_dim, width] that takes the attended latent to a head's value.
   [[nodiscard]] std::vector<float> to_value(int64_t head);
 
  private:

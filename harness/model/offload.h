@@ -1,5 +1,5 @@
 #pragma once
-// Passes that are computed elsewhere than on the processor.
+// Interface of a device that computes a model's passes.
 
 #include <memory>
 #include <span>
@@ -10,8 +10,8 @@
 namespace kvarena {
 
 /// A device that has a model's weights too. Caches are the host's, where methods work on them; the device keeps copies.
-/// Who attends in a pass is decided by that pass alone, so that a request's results depend neither on those of others
-/// nor on what is judged beside it.
+/// Whether host or device attends in a pass is decided by that pass alone, so that a request's results do not depend on
+/// other requests.
 class Offload {
  public:
   virtual ~Offload() = default;

@@ -1,5 +1,5 @@
 #pragma once
-// A model on disk, whatever its layout.
+// A model on disk, in any of the known layouts.
 
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,5 @@
 #pragma once
-// What a pass asks of a model and of its tokens, checked before anything changes.
+// Checks of a pass's model and tokens, made before anything changes.
 
 #include <cstdint>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace kvarena {
 
-/// Throws UserError when entries of the cache do not fill the lanes of their cells.
+/// Throws UserError when head sizes of cache entries are no multiples of 16.
 void check_entries(const ModelConfig& config);
 
 /// Throws UserError when an id is outside the vocabulary.

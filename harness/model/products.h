@@ -1,5 +1,5 @@
 #pragma once
-// Products of a model's weights, wherever their rows are: here, or shared out among ranks. Bits are the same.
+// Products with a model's weights, whose rows are all here or divided among ranks. Bits are the same.
 
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@ namespace kvarena {
 /// y [rows, out] = x * w^T + bias.
 void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y);
 
-/// Rows of x in which every head's part stands `head_stride` behind that of the one before.
+/// Rows of x; each head's part begins `head_stride` floats after that of the head before.
 struct HeadRows {
   const float* x = nullptr;
   int64_t rows = 0;
@@ -26,18 +26,19 @@ void project_heads(const HeadProjections& w, const HeadRows& in, float* y);
 /// down(silu(gate(in)) * up(in)): in and out [rows, hidden_size].
 void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a);
 
-/// Stored rows by their numbers, out [numbers, in].
+/// Reads stored rows by their numbers into out [numbers, in].
 void read_rows(const Projection& w, std::span<const int32_t> numbers, float* out);
-/// All of them: [out, in].
+/// All stored rows, [out, in].
 [[nodiscard]] std::vector<float> unpacked(const Projection& w);
-/// [heads, n, k]
+/// All heads' matrices, [heads, n, k].
 [[nodiscard]] std::vector<float> unpacked(const HeadProjections& w);
 
-/// What is held here of an answer: a share, or all of it. y has `y_stride` floats between rows.
+/// project() of the rows of w held here alone. y has `y_stride` floats between rows.
 void project_held(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride);
-/// in.x is that of the first head held; y [rows, held heads, n] with `y_stride` between rows.
+/// project_heads() of the heads held here alone. in.x is that of the first of them; y [rows, held heads, n] with
+/// `y_stride` floats between rows.
 void project_held(const HeadProjections& w, const HeadRows& in, float* y, int64_t y_stride);
-/// The inner numbers silu(gate(in)) * up(in) of the held rows: [rows, held], with gates and ups in `work`.
+/// silu(gate(in)) * up(in) of the rows held here, [rows, held]; `work` takes gates and ups.
 void gate_held(const DenseFeedForward& weights, const float* in, int64_t rows, int64_t in_stride, float* inner,
                Workspace& work);
 

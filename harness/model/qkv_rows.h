@@ -1,5 +1,5 @@
 #pragma once
-// What attention gets of a pass's rows.
+// Queries, keys and values of a pass's rows.
 
 #include <cstdint>
 
@@ -10,10 +10,10 @@ struct QkvRows {
   const float* q = nullptr;  // [R, q_heads, head_dim of the cache]; null where nobody asked for it
   int64_t q_stride = 0;
   const float* keys = nullptr;    // [R, kv_heads, head_dim of the cache]
-  const float* values = nullptr;  // the same
+  const float* values = nullptr;  // as keys
   int64_t kv_stride = 0;
 
-  /// Those from row `first` on.
+  /// The rows from `first` on.
   [[nodiscard]] QkvRows from(int64_t first) const {
     return {.q = q == nullptr ? nullptr : q + first * q_stride,
             .q_stride = q_stride,

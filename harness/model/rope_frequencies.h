@@ -19,7 +19,7 @@ struct RopeFrequencies {
 [[nodiscard]] RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length = 0);
 
 /// Tables cos, sin [rows, rotary_dim / 2] of a pass's rows at `positions`; `rope` are the model's frequencies. Dynamic
-/// scaling turns a token by the frequencies of the sequence it was fed in: of the whole prompt for a token of the
+/// scaling rotates a token by the frequencies of the sequence it was fed in: of the whole prompt for a token of the
 /// prompt, of the tokens up to itself for a later one; prompts [rows] are the prompts' lengths as far as known.
 void rotation_rows(const ModelConfig& config, const RopeFrequencies& rope, std::span<const int32_t> positions,
                    std::span<const int64_t> prompts, float* cos, float* sin);

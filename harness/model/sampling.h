@@ -1,5 +1,5 @@
 #pragma once
-// From logits to a token.
+// Sampling of a token from logits.
 
 #include <cstdint>
 #include <span>

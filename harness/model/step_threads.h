@@ -1,5 +1,5 @@
 #pragma once
-// How many threads a pass gets on a machine that others use too.
+// Number of threads of a pass on a machine that other programs use too.
 
 #include <algorithm>
 #include <chrono>
@@ -9,26 +9,26 @@
 
 namespace kvarena {
 
-/// Threads that meet after every product go at the pace of the one that shares its core. While the system often puts
-/// threads of this process aside, it gets one thread less, again and again down to one; after a while one more is
-/// tried, and after each vain trial a while that is twice as long. No result depends on the number of threads.
+/// Threads that synchronise after every product are as slow as the one that shares its core. While the system often
+/// preempts threads of this process, passes use one thread less, again and again down to one; after a while one more is
+/// tried, and after each failed trial the wait doubles. No result depends on the number of threads.
 class StepThreads {
  public:
-  /// Of at most `most`.
+  /// Threads of the next pass, at most `most`.
   [[nodiscard]] int count(int most) const { return std::max(1, most - left_out_); }
 
-  /// What a pass on count(most) threads took, and how often threads of this process lost a core to others in it.
+  /// Records the seconds of a pass on count(most) threads, and how often threads of this process were preempted in it.
   void observe(int most, double seconds, int64_t put_aside);
 
  private:
-  double seconds_ = 0;  // of the window under way
+  double seconds_ = 0;  // duration of the current window
   int64_t preemptions_ = 0;
   int left_out_ = 0;   // threads
-  double calm_s_ = 0;  // since left_out_ changed
-  double wait_s_ = 0;  // until one more is tried; 0: none has been left out for long
+  double calm_s_ = 0;  // seconds since left_out_ changed
+  double wait_s_ = 0;  // seconds until one more is tried; 0: none has been left out for long
 };
 
-/// Gives what runs while it lives as many threads as `threads` says, and tells it how that went.
+/// Sets the number of threads that `threads` says while it lives, and reports the pass to it at the end.
 class PacedStep {
  public:
   explicit PacedStep(StepThreads& threads);

@@ -34,7 +34,7 @@ void Transformer::Impl::embed(std::span<const SequencePass> batch) {
   read_rows(weights.embedding, tokens, a.x.at_least(a.rows * a.hidden));
 }
 
-/// How each row of the stream is turned.
+/// Rotation tables of the stream's rows.
 void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   positions.clear();
   lengths.clear();
@@ -50,8 +50,7 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
   const LayerWeights& w = weights.layers[layer];
   const float* in = a.normalise_stream(w.attention_norm, a.rows);
-  const QkvRows heads =
-      std::visit([&](const auto& kind) { return attention_input(kind, config, in, a); }, w.attention);
+  const QkvRows heads = std::visit([&](const auto& kind) { return attention_input(kind, config, in, a); }, w.attention);
 
   float* seen = attended.at_least(a.rows * shapes[layer].q_heads * shapes[layer].head_dim);
   running.at_least(2 * a.rows * shapes[layer].q_heads);
@@ -163,7 +162,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   check_entries(config);
   impl_->weights = load_weights(config, checkpoint, options.weights, ranks ? ranks->share() : Share{});
   impl_->rope = rope_frequencies(config);
-  if (config.is_latent()) {  // so that stored keys are turned by plain angles
+  if (config.is_latent()) {  // so that stored keys are rotated by plain angles
     impl_->a.rotated_scale = impl_->rope.magnitude * impl_->rope.magnitude;
     impl_->rope.magnitude = 1.0F;
   }

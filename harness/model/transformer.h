@@ -34,25 +34,25 @@ struct SequencePass {
   /// Leave after so many layers: their residual goes straight to the final norm and the head, and later layers' caches
   /// stay as they are. 0 = all layers.
   int64_t exit_after = 0;
-  /// Of a tree of tokens: the token of this pass that stands before each on its path, a lower index, or -1 where that
-  /// is what the cache held. Empty: each follows the one before it. A token's logits have the bits of a chain that
-  /// holds its path alone; its entry lies at its place in the pass, so that what is not wanted has to be taken out
-  /// again. Only for caches of one dense segment a layer, and models without sliding windows.
+  /// Parents of a tree of tokens: the index in this pass of the token before each on its path, a lower one, or -1 for
+  /// the end of the cache. Empty: each token follows the one before it. A token's logits have the bits of a chain that
+  /// holds its path alone. Entries lie in the order of the pass: those of rejected branches have to be removed
+  /// afterwards. Only for caches of one dense segment a layer, and models without sliding windows.
   std::span<const int32_t> parents = {};
 };
 
-/// Decides, while a prompt is recomputed, which rows go on.
+/// Decides, while a prompt is recomputed, which rows go on to the next layer.
 class RowFilter {
  public:
   virtual ~RowFilter() = default;
-  /// Whether rows are judged at this layer.
+  /// Whether rows are filtered at this layer.
   [[nodiscard]] virtual bool judges(int64_t layer) const = 0;
-  /// The fresh entries of some of the rows, ascending positions, before they replace what `cache` holds. keys and
+  /// Observes fresh entries of some of the rows, ascending positions, before they replace those of the cache. keys and
   /// values [positions.size(), kv_heads, head_dim] with `stride` floats between rows. Called until all rows were seen.
   virtual void see(int64_t layer, std::span<const int32_t> positions, const float* keys, const float* values,
                    int64_t stride, const LayerCache& cache) = 0;
-  /// Those of `positions` that go on, ascending, the last one among them. Fresh entries of the others stay in this
-  /// layer's cache.
+  /// The positions of `positions` that go on, ascending, the last one among them. Fresh entries of the others stay in
+  /// this layer's cache.
   [[nodiscard]] virtual std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) = 0;
 };
 
@@ -60,11 +60,12 @@ class RowFilter {
 class RowPruner {
  public:
   virtual ~RowPruner() = default;
-  /// After the attention of some of the layer's rows, ascending; their entries are the newest of `cache`. lse
-  /// [positions.size(), q_heads]. Called until all rows went by.
+  /// Observes the attention of some of the layer's rows, ascending; their entries are the newest of `cache`. lse
+  /// [positions.size(), q_heads]. Called until all rows were seen.
   virtual void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& cache,
                         const LayerQueries& queries, const float* lse) = 0;
-  /// Those of `positions`, which the layer computed, that the next one computes: ascending, the last one among them.
+  /// The positions that the next layer computes, among `positions`, which this layer computed: ascending, the last one
+  /// among them.
   [[nodiscard]] virtual std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) = 0;
 };
 
@@ -100,31 +101,31 @@ class Transformer {
   ~Transformer();
   Transformer(Transformer&&) noexcept;
 
-  /// The other ranks; null where all weights are here. Those of a device stand behind it.
+  /// The other ranks; null where all weights are here. A device beside this rank reaches the other devices through it.
   [[nodiscard]] RankDriver* ranks();
   /// From now on `device` computes all passes.
   void offload_to(std::unique_ptr<Offload> device);
 
   [[nodiscard]] const ModelConfig& config() const;
   [[nodiscard]] const TransformerOptions& options() const;
-  /// How the entries of a layer look in a cache.
+  /// Shape of a layer's entries in a cache.
   [[nodiscard]] const LayerShape& layer_shape(int64_t layer) const;
   /// An empty cache of this model's shape.
   [[nodiscard]] KvCache make_cache() const;
-  /// Frequencies of the rotation that queries and cached keys have got, [head_dim of the cache / 2]: channels c and
-  /// c + head_dim / 2 turn together, by 0 where a latent is not rotated. Under dynamic scaling, of the original window.
+  /// Frequencies of the rotation of queries and cached keys, [head_dim of the cache / 2]: channels c and c + head_dim /
+  /// 2 are rotated together, by 0 where a latent is not rotated. Under dynamic scaling, those of the original window.
   [[nodiscard]] const RopeFrequencies& rope() const;
   /// fingerprint_of() the checkpoint.
   [[nodiscard]] const std::string& fingerprint() const;
-  /// Bytes of packed weights, whoever holds them.
+  /// Bytes of packed weights, over all ranks.
   [[nodiscard]] int64_t weight_bytes() const;
-  /// Those that each rank holds, [ranks].
+  /// Bytes of packed weights that each rank holds, [ranks].
   [[nodiscard]] std::vector<int64_t> rank_bytes() const;
-  /// Why nothing can be computed any more, a rank that died; empty while all is well.
+  /// Why nothing can be computed any more (a rank died); empty while all is well.
   [[nodiscard]] std::string lost() const;
 
-  /// What a layer makes of attended values, [hidden_size, q_heads * head_dim of its cache]: the output projection as
-  /// stored; of latent attention its product with the matrices from latent to values.
+  /// The linear map from a layer's attended values to its output, [hidden_size, q_heads * head_dim of its cache]: the
+  /// output projection as stored; for latent attention its product with the matrices from latent to values.
   [[nodiscard]] std::vector<float> output_projection(int64_t layer) const;
 
   /// Embeddings of tokens as the first layer gets them, rows [tokens, hidden_size]. Throws UserError when an id is
@@ -141,8 +142,8 @@ class Transformer {
   std::span<const float> forward(std::span<const SequencePass> batch);
 
   /// Computes the listed tokens as one ragged batch, layer by layer: each attends to all entries up to its own
-  /// position, fresh ones where they were computed and the cache's elsewhere, and its entry takes the place of the
-  /// cache's. Whoever computes every token gets what forward() gives, bit for bit. Throws as forward() does.
+  /// position, fresh ones where they were computed and the cache's elsewhere, and its entry replaces the cache's.
+  /// Listing every token gives the bits of forward(). Throws as forward() does.
   [[nodiscard]] Recomputed recompute(const Recomputation& what);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a Transformer holds: weights, and the memory of a pass under way. transformer.cpp runs passes that append to
+// Members of a Transformer: weights, and the memory of a pass under way. transformer.cpp runs passes that append to
 // caches, recompute.cpp those that replace entries, with rows that host_rows.cpp takes through the layers.
 
 #include "harness/model/activations.h"
@@ -17,14 +17,14 @@ struct Transformer::Impl {
   ModelConfig config;
   TransformerOptions options;
   ModelWeights weights;
-  std::unique_ptr<RankDriver> driver;  // of the other ranks; null: all weights are here
-  std::unique_ptr<Offload> device;     // null: everything is computed here
-  RopeFrequencies rope;                // of the channels that are rotated
-  RopeFrequencies rotation;            // of a whole head in the cache
+  std::unique_ptr<RankDriver> driver;  // drives the other ranks; null: all weights are here
+  std::unique_ptr<Offload> device;     // null: the host computes everything
+  RopeFrequencies rope;                // frequencies of the rotated channels
+  RopeFrequencies rotation;            // frequencies of a whole head in the cache
   std::string fingerprint;
   std::vector<LayerShape> shapes;  // [layers]
 
-  StepThreads threads;  // of forward()
+  StepThreads threads;  // threads of forward()
   Activations a;
   Workspace attended;              // [R, q_heads * head_dim of the cache]
   Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums
@@ -36,15 +36,15 @@ struct Transformer::Impl {
   std::vector<int64_t> lengths;    // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
 
   void check(std::span<const SequencePass> batch) const;
-  /// One pass here.
+  /// Runs one pass on the host.
   std::span<const float> run(std::span<const SequencePass> batch);
-  /// The same, parts of it on the device (offload.cpp).
+  /// Runs one pass, parts of it on the device (offload.cpp).
   std::span<const float> forward(std::span<const SequencePass> batch);
   void embed(std::span<const SequencePass> batch);
   void make_rotations(std::span<const SequencePass> batch);
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
   void mlp_block(const LayerWeights& layer);
-  /// Rows of a sequence whose logits are wanted.
+  /// Number of a sequence's rows whose logits are wanted.
   [[nodiscard]] static int64_t wanted_rows(const SequencePass& pass) {
     const auto count = static_cast<int64_t>(pass.tokens.size());
     return pass.logits == LogitsRows::all ? count : pass.logits == LogitsRows::last ? 1 : 0;
@@ -56,7 +56,7 @@ struct Transformer::Impl {
   }
   void run_layer(int64_t layer, std::span<const SequencePass> batch);
   void run_layers_with_exits(std::span<const SequencePass> batch);
-  /// Final norm and head over the stream's first `rows` rows.
+  /// Applies final norm and head to the stream's first `rows` rows.
   std::span<const float> head(int64_t rows);
 
   class Rows;  // host_rows.cpp

@@ -19,7 +19,7 @@ struct TensorRows {
   std::function<int64_t(int64_t row)> place = nullptr;
 };
 
-/// Loads what one rank holds. Remembers what was read, so that what nobody asked for can be named.
+/// Loads one rank's share. Remembers which tensors were read, so that those nobody asked for can be named.
 class WeightLoader {
  public:
   WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype, const Share& share)
@@ -27,24 +27,24 @@ class WeightLoader {
 
   [[nodiscard]] const Share& share() const { return share_; }
   [[nodiscard]] bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
-  /// A tensor that says again what another one says.
+  /// Marks as read a tensor that repeats another one's content.
   void skip(const std::string& name) { read_.insert(name); }
-  /// Whole, whoever asks.
+  /// A vector, whole on every rank.
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size);
-  /// [n, k] in float32, whole at the driver; empty elsewhere.
+  /// A matrix [n, k] in float32, whole at the driver; empty elsewhere.
   [[nodiscard]] kernels::PackedMatrix driver_matrix(const std::string& name, int64_t n, int64_t k);
-  /// Tensors [rows, k] under each other, with their biases or without: the share's rows of the whole ...
+  /// Stacks tensors [rows, k], with their biases or without, and keeps the share's rows of the whole stack.
   [[nodiscard]] Projection stacked(const std::vector<TensorRows>& parts, int64_t k, bool bias);
-  /// ... or of each tensor, which all have as many.
+  /// Stacks the share's rows of each tensor; all tensors have equally many.
   [[nodiscard]] Projection side_by_side(const std::vector<TensorRows>& parts, int64_t k, bool bias);
   /// Rows first .. first+count-1 of a tensor of shape `shape`, as they are.
   [[nodiscard]] std::vector<float> rows(const std::string& name, const std::vector<int64_t>& shape, int64_t first,
                                         int64_t count);
-  /// `heads` matrices [n, k], of which `make_head` gives the values of a head that the share has.
+  /// `heads` matrices [n, k]; `make_head` gives the values of a head that the share has.
   [[nodiscard]] HeadProjections of_heads(int64_t heads, int64_t n, int64_t k,
                                          const std::function<std::vector<float>(int64_t head)>& make_head);
 
-  /// Of all matrices so far: those of the whole model, and those of the share.
+  /// Bytes of all matrices loaded so far: of the whole model, and of this rank's share.
   [[nodiscard]] int64_t whole_bytes() const { return whole_bytes_; }
   [[nodiscard]] int64_t held_bytes() const { return held_bytes_; }
   /// Throws UserError naming a tensor that starts with `prefix` and was never read.

@@ -14,10 +14,10 @@ namespace kvarena {
 
 class RankDriver;
 
-/// Where the rows of a matrix are that are not held here.
+/// Access to the rows of a matrix that other ranks hold.
 struct RemoteRows {
-  RankDriver* driver = nullptr;  // who asks for them; null: all are here, or others ask us
-  int64_t part = 0;              // what ranks call it
+  RankDriver* driver = nullptr;  // asks the other ranks for them; null: all rows are here, or this rank is no driver
+  int64_t part = 0;              // number of the matrix among the ranks' parts
 };
 
 /// y = x * matrix^T + bias.
@@ -25,11 +25,11 @@ struct Projection {
   kernels::PackedMatrix matrix;  // [held, in]
   std::vector<float> bias;       // [held], empty without
   int64_t out = 0;               // rows of the whole
-  RowRange held;                 // of them; all where a model is not split
+  RowRange held;                 // rows held here; all where a model is not split
   RemoteRows elsewhere;
 };
 
-/// A matrix of each head's own: y[h] = x[h] * matrices[h]^T.
+/// One matrix a head: y[h] = x[h] * matrices[h]^T.
 struct HeadProjections {
   std::vector<kernels::PackedMatrix> matrices;  // [held] of [n, k]
   int64_t heads = 0, n = 0, k = 0;
@@ -53,7 +53,7 @@ struct LatentAttention {
   Projection q;                      // [q_heads * (nope + rope), q_lora_rank or hidden_size]
   Projection latent;                 // [kv_lora_rank + rope, hidden_size]
   std::vector<float> latent_norm;    // [kv_lora_rank]
-  HeadProjections to_latent;         // [q_heads] of [width, nope]: a query as entries see it
+  HeadProjections to_latent;         // [q_heads] of [width, nope]: takes queries to the latent
   HeadProjections to_value;          // [q_heads] of [v_head_dim, width]
   Projection output;                 // [hidden_size, q_heads * v_head_dim]
 };
@@ -84,7 +84,7 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;      // [hidden_size]
   std::optional<Projection> lm_head;  // [vocab_size, hidden_size]; absent when tied to the embedding
-  int64_t matrix_bytes = 0;           // of all matrices of the model, whoever holds them
+  int64_t matrix_bytes = 0;           // of all matrices of the model, over all ranks
   int64_t held_bytes = 0;             // of those held here
 
   [[nodiscard]] const Projection& head() const { return lm_head ? *lm_head : embedding; }

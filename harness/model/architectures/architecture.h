@@ -1,5 +1,5 @@
 #pragma once
-// What tells one family of decoders from another: which keys describe it and how its tensors are called.
+// Description of a family of decoders: the config keys that describe it and the names of its tensors.
 //
 // All families share one forward pass, steered by the features of ModelConfig. A new dense family is one file here that
 // defines an Architecture, and a line in architectures.cpp.
@@ -13,7 +13,7 @@
 
 namespace kvarena {
 
-/// Names in Hugging Face layout; what is in a layer follows "model.layers.N.". Projections, embedding and head are
+/// Names in Hugging Face layout; names inside a layer follow "model.layers.N.". Projections, embedding and head are
 /// named without ".weight" and ".bias".
 struct TensorNames {
   std::string_view embedding = "model.embed_tokens";
@@ -34,8 +34,8 @@ struct TensorNames {
   std::string_view latent = "self_attn.kv_a_proj_with_mqa";
   std::string_view latent_norm = "self_attn.kv_a_layernorm.weight";
   std::string_view mlp_norm = "post_attention_layernorm.weight";
-  std::string_view mlp = "mlp.";                    // of a dense layer, before the three below
-  std::string_view router = "mlp.gate";             // of a sparse layer
+  std::string_view mlp = "mlp.";                    // dense layer: before the three names below
+  std::string_view router = "mlp.gate";             // sparse layer
   std::string_view experts = "mlp.experts.";        // before the expert's number
   std::string_view shared = "mlp.shared_experts.";  // the experts that every token visits
   std::string_view gate = "gate_proj";
@@ -47,19 +47,19 @@ struct Architecture {
   std::string_view name;  // "model_type" of config.json
   std::string_view gguf;  // "general.architecture"; empty where files of this family go by another's word
 
-  /// What differs from the keys that all families share, which have been read.
+  /// Reads this family's own keys of config.json, after the keys that all families share.
   void (*read)(const JsonSection& root, ModelConfig& config) = nullptr;
-  /// The same for GGUF metadata; null when shared keys and the tensors that are there say it all.
+  /// Reads this family's own keys of GGUF metadata; null when the shared keys and the tensors' names suffice.
   void (*read_gguf)(const GgufFile& file, const std::string& prefix, ModelConfig& config) = nullptr;
 
   TensorNames tensors;
 };
 
 [[nodiscard]] std::span<const Architecture* const> architectures();
-/// By ModelConfig::architecture, which readers have checked.
+/// The family named by ModelConfig::architecture, which readers have checked.
 [[nodiscard]] const Architecture& architecture_of(const ModelConfig& config);
 
-/// Layers that see only `sliding_window` tokens, from "layer_types" where the file has it; else those from
+/// Reads which layers see only `sliding_window` tokens: from "layer_types" where the file has it; else those from
 /// `first_layer` on.
 void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The families there are, each defined in the file of its name.
+// All families, each defined in the file of its name.
 
 #include "harness/model/architectures/architecture.h"
 

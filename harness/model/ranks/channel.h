@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a model need of whatever carries their messages.
+// Interface of the transport between the ranks of a model.
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@ class RankLost : public UserError {
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  /// Until it has arrived, or its memory may be used again. Throws UserError naming the rank that is lost.
+  /// Waits until it has arrived, or its memory may be used again. Throws UserError naming the rank that is lost.
   virtual void wait() = 0;
 };
 
@@ -40,7 +40,7 @@ class RankChannel {
   /// Called once, when this rank has loaded its share: returns when all ranks have. Throws UserError naming the rank
   /// that cannot come, with its reason, RankLost where it died.
   virtual void meet() = 0;
-  /// How others have ended, as far as that is known; empty while all live. From any thread.
+  /// How other ranks have ended, as far as that is known; empty while all live. Thread-safe.
   [[nodiscard]] virtual std::string lost() { return ""; }
   /// Both begin and return; `data` must stay until the transfer was waited for, or is destroyed.
   [[nodiscard]] virtual std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) = 0;

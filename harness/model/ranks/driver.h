@@ -1,5 +1,5 @@
 #pragma once
-// Rank 0 of a model whose weights are shared out: runs the program, and has the others compute their rows.
+// Rank 0 of a model whose weights are divided among ranks: runs the program, and has the others compute their rows.
 
 #include <functional>
 #include <memory>
@@ -19,10 +19,10 @@ namespace kvarena {
 /// answer or has other weights; from then on every call repeats it.
 class RankDriver {
  public:
-  /// Waits for all ranks, and tells `weights`, which must outlive this and stay in place, where its rows are.
-  /// `fingerprint` is that of the checkpoint, which the others must have too.
+  /// Waits for all ranks, and connects `weights`, which must outlive this and stay in place, to the rows held
+  /// elsewhere. `fingerprint` is that of the checkpoint, which the others must have too.
   RankDriver(std::unique_ptr<RankChannel> channel, ModelWeights& weights, const std::string& fingerprint);
-  /// Sends the ranks home.
+  /// Ends the other ranks' service.
   ~RankDriver();
   RankDriver(const RankDriver&) = delete;
   RankDriver& operator=(const RankDriver&) = delete;
@@ -39,11 +39,11 @@ class RankDriver {
   void read_rows(int64_t part, std::span<const int32_t> numbers, float* out);
 
   // For devices beside the ranks.
-  /// Runs `work` with the ranks to itself; what it throws is what every later call says.
+  /// Runs `work` with exclusive use of the ranks; an exception that it throws is repeated by every later call.
   void alone(const std::function<void()>& work);
-  /// In such work: has the devices of all ranks meet, ...
+  /// Called within alone(): has the devices of all ranks meet.
   void order_rendezvous();
-  /// ... or compute these, one after the other.
+  /// Called within alone(): has the devices of all ranks compute these tasks, one after the other.
   void order_tasks(std::span<const DeviceTask> tasks);
   [[nodiscard]] RankChannel& channel() { return *channel_; }
 
@@ -55,7 +55,7 @@ class RankDriver {
   void order(const Order& order, const Input& input);
   /// Begins to receive [rows, columns(rank)] of every other rank, into replies_[rank].
   void expect_replies(int64_t rows, const std::function<int64_t(const Share& from)>& columns);
-  /// Waits for them and puts each where its columns are in y [rows, width].
+  /// Waits for the replies and copies each to its columns of y [rows, width].
   void place_replies(int64_t rows, int64_t width, const std::function<RowRange(const Share& from)>& columns, float* y);
   void finish_sending();
   [[nodiscard]] Share rank(int64_t i) const { return {.rank = i, .ranks = ranks_}; }

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks say to each other: orders of the driver, and who a rank is.
+// Messages between ranks: orders of the driver, and the introduction of a rank.
 
 #include <cstdint>
 #include <cstring>
@@ -13,11 +13,11 @@
 
 namespace kvarena {
 
-/// Something that is computed, or read, in shares.
+/// A set of weights that is computed, or read, in shares.
 using Part = std::variant<Projection*, HeadProjections*, DenseFeedForward*>;
 
-/// All parts of a model, in an order that its ranks have in common: a part is called by its place. Valid as long as the
-/// weights stay where they are.
+/// All parts of a model, in an order that its ranks have in common: a part is identified by its index. Valid as long as
+/// the weights stay where they are.
 [[nodiscard]] std::vector<Part> parts_of(ModelWeights& weights);
 
 /// The driver's order to another rank. Its input follows: for a product the rows that the rank needs, for `read` the
@@ -30,7 +30,7 @@ struct Order {
   int64_t rows = 0;
 };
 
-/// What the devices beside ranks compute: they number parts of their own, and their rows do not come with orders.
+/// A task of the devices beside ranks: parts are numbered separately there, and rows do not travel with orders.
 struct DeviceTask {
   int32_t part = 0;
   int32_t rows = 0;
@@ -46,9 +46,9 @@ inline constexpr int64_t kTaskFloats = sizeof(DeviceTask) / sizeof(float);
 [[nodiscard]] int64_t order_floats(std::span<const Part> parts, int64_t ranks);
 inline constexpr int64_t kOrderHead = sizeof(Order) / sizeof(float);
 
-/// What a rank says of itself when all have met; the driver compares it with its own.
+/// A rank's description of itself when all have met; the driver compares it with its own.
 struct Introduction {
-  int64_t version = 2;  // of these messages
+  int64_t version = 2;  // version of these messages
   int64_t rank = 0;
   int64_t ranks = 0;
   int64_t parts = 0;
@@ -71,7 +71,7 @@ void write_head(const T& head, std::span<float> message) {
   std::memcpy(message.data(), &head, sizeof head);
 }
 
-/// One of these, or another record of whole floats, as a message of its own.
+/// An Order, an Introduction or another record of whole floats as a message of its own.
 template <class T>
 void send_record(RankChannel& channel, int64_t to, const T& record) {
   static_assert(sizeof(T) % sizeof(float) == 0);
@@ -87,10 +87,10 @@ template <class T>
   return read_head<T>(message);
 }
 
-/// Stored rows of a part: of heads, numbered head * n + row.
+/// Rows of a part that a share holds; rows of HeadProjections are numbered head * n + row.
 [[nodiscard]] RowRange held_rows(const Part& part, const Share& share);
 [[nodiscard]] int64_t columns(const Part& part);
-/// `row` is one that this rank holds. out [columns].
+/// Reads a row that this rank holds into out [columns].
 void read_row(const Part& part, int64_t row, float* out);
 
 }  // namespace kvarena

@@ -10,23 +10,23 @@
 
 namespace kvarena {
 
-/// They end with this object, and with this process, however it ends.
+/// Processes of the ranks 1 and on. They end with this object, and with this process, however it ends.
 class RankProcesses {
  public:
   /// Starts `words` (program and arguments) for each of the ranks 1 .. ranks-1, with "--rank I/N --driver PID" behind
   /// them. Their standard input is empty, what they print goes to our standard error. Throws UserError when no process
   /// can be made.
   RankProcesses(const std::vector<std::string>& words, int64_t ranks);
-  /// Gives them a moment to end.
+  /// Gives the processes a moment to end, then kills them.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  /// How those ended that have ended, killed ones first: "rank 1 of 2 was ended by signal 9 (Killed)"; "" while all
-  /// live. Waits for the first so long. From any thread.
+  /// How processes have ended, killed ones first: "rank 1 of 2 was ended by signal 9 (Killed)"; "" while all live.
+  /// Waits so long for the first to end. Thread-safe.
   [[nodiscard]] std::string lost(std::chrono::milliseconds wait);
 
-  /// Of rank 1 and on; -1 for one that has ended.
+  /// Process ids of rank 1 and on; -1 for one that has ended.
   [[nodiscard]] std::vector<pid_t> pids() const;
 
  private:
@@ -37,7 +37,7 @@ class RankProcesses {
   };
 
   void start(std::vector<std::string> words);
-  /// Looks who has ended; whether all have.
+  /// Collects processes that have ended; returns whether all have.
   bool reap();
   void finish();
 
@@ -45,7 +45,7 @@ class RankProcesses {
   std::vector<Process> processes_;
 };
 
-/// What a rank that was started so does first: dies with the driver. Throws UserError when that is gone already.
+/// Makes this process, a rank, die with the driver. Throws UserError when the driver has ended already.
 void die_with(pid_t driver);
 
 }  // namespace kvarena

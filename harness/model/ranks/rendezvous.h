@@ -1,5 +1,5 @@
 #pragma once
-// Where the ranks of a model find each other, and the messages between them once they have: libtorch's process groups.
+// Rendezvous of the ranks of a model, and messages between them afterwards, by libtorch's process groups.
 
 #include <chrono>
 #include <filesystem>
@@ -23,11 +23,11 @@ struct RendezvousAddress {
 /// "HOST:PORT", "[::1]:PORT"; `place` names the option in errors.
 [[nodiscard]] RendezvousAddress parse_address(const std::string& text, const std::string& place);
 
-/// A board that all ranks read and write.
+/// A store of keys and values that all ranks read and write.
 class Rendezvous {
  public:
-  /// The driver opens the rendezvous, the others come and wait for it to be open, at most `wait_limit`. Throws UserError
-  /// naming the place.
+  /// The driver opens the rendezvous, the others come and wait for it to be open, at most `wait_limit`. Throws
+  /// UserError naming the place.
   Rendezvous(const RendezvousAddress& place, const Share& share, std::chrono::seconds wait_limit);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
@@ -35,9 +35,9 @@ class Rendezvous {
 
   [[nodiscard]] const Share& share() const { return share_; }
   void say(const std::string& key, const std::string& text);
-  /// What was said, if it was.
+  /// The value of `key`, if it has been set.
   [[nodiscard]] std::optional<std::string> heard(const std::string& key);
-  /// Waits for it, at most `wait_limit`.
+  /// Waits for the value of `key`, at most `wait_limit`.
   [[nodiscard]] std::string wait_for(const std::string& key);
 
  private:
@@ -49,13 +49,13 @@ class Rendezvous {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A rank's word that it cannot take part, under the key that the driver looks at.
+/// Reports that this rank cannot take part, under the key that the driver reads.
 void set_failure(Rendezvous& rendezvous, const std::string& reason);
 
 struct GroupOptions {
   std::chrono::seconds answer{600};    // a rank that takes longer over a product hangs
   std::chrono::seconds arrival{3600};  // for the others to load their shares
-  /// At the driver: what has become of ranks that it has started, "" when all live; waits for news so long.
+  /// At the driver: how ranks that it started have ended, "" while all live; waits so long for one to end.
   std::function<std::string(std::chrono::milliseconds wait)> lost = nullptr;
 };
 

@@ -7,7 +7,7 @@
 
 namespace kvarena {
 
-/// What a rank computes on a device beside it, where the driver has one too.
+/// A device beside a rank, which computes the rank's share where the driver has a device too.
 class RankDevice {
  public:
   virtual ~RankDevice() = default;

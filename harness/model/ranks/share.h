@@ -17,7 +17,7 @@ struct RowRange {
 
   [[nodiscard]] int64_t count() const { return end - begin; }
   [[nodiscard]] bool holds(int64_t row) const { return row >= begin && row < end; }
-  /// Of `rows` rows that begin at row `first`, those that are in it, counted from there.
+  /// The part of rows first .. first+rows-1 that lies in this range, counted from `first`.
   [[nodiscard]] RowRange among(int64_t first, int64_t rows) const {
     return {.begin = std::clamp<int64_t>(begin - first, 0, rows), .end = std::clamp<int64_t>(end - first, 0, rows)};
   }
@@ -28,8 +28,8 @@ struct Share {
   int64_t rank = 0;
   int64_t ranks = 1;
 
-  /// This rank's of `n` rows: whole units, as even as they come (none where there are fewer units than ranks), lower
-  /// ranks first. The unit of a matrix is a panel, of which a share then wastes none; that of heads is one.
+  /// The rows of `n` that this rank holds: whole units, divided evenly (none where there are fewer units than ranks),
+  /// lower ranks first. The unit of a matrix is a panel, so that no share stores padding; that of heads is one.
   [[nodiscard]] RowRange of(int64_t n, int64_t unit = kernels::PackedMatrix::kPanel) const {
     const int64_t units = (n + unit - 1) / unit;
     return {.begin = std::min(n, units * rank / ranks * unit), .end = std::min(n, units * (rank + 1) / ranks * unit)};

@@ -10,8 +10,8 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/model/open_model.h"
-#include "harness/model/ranks/rendezvous.h"
 #include "harness/model/ranks/rank_processes.h"
+#include "harness/model/ranks/rendezvous.h"
 
 namespace kvarena {
 namespace {
@@ -47,8 +47,8 @@ class PrivateFolder {
 class OwnedRanks final : public RankChannel {
  public:
   explicit OwnedRanks(const SplitModel& model) {
-    rendezvous_ = std::make_shared<Rendezvous>(RendezvousAddress{.file = folder_.file()}, Share{.rank = 0, .ranks = model.ranks},
-                                         kWaitLimit);
+    rendezvous_ = std::make_shared<Rendezvous>(RendezvousAddress{.file = folder_.file()},
+                                               Share{.rank = 0, .ranks = model.ranks}, kWaitLimit);
     processes_ = std::make_unique<RankProcesses>(
         std::vector<std::string>{model.program, "local-rank", "--meet", folder_.file().string()}, model.ranks);
     channel_ =
@@ -75,7 +75,7 @@ class OwnedRanks final : public RankChannel {
   std::unique_ptr<RankChannel> channel_;
 };
 
-/// What ranks must know: where the checkpoint is, on this machine and below KVARENA_HOME on any.
+/// The model's description for the ranks: path of the checkpoint on this machine, and below KVARENA_HOME on any.
 std::string description(const SplitModel& model) {
   const fs::path path = fs::absolute(model.checkpoint).lexically_normal();
   const fs::path below = path.lexically_relative(fs::absolute(kvarena_home()).lexically_normal());
@@ -123,7 +123,7 @@ std::unique_ptr<RankChannel> gather_ranks(const SplitModel& model) {
     return ranks;
   }
   const auto rendezvous = std::make_shared<Rendezvous>(parse_address(model.listen, "ranks_at"),
-                                                 Share{.rank = 0, .ranks = model.ranks}, kWaitLimit);
+                                                       Share{.rank = 0, .ranks = model.ranks}, kWaitLimit);
   rendezvous->say(kModelKey, description(model));
   return group_channel(rendezvous, {});
 }

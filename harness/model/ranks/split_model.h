@@ -1,5 +1,5 @@
 #pragma once
-// A model in shares: its ranks started or waited for, and what a rank's process does.
+// A model divided among ranks: starting its ranks or waiting for them, and the work of a rank's process.
 
 #include <algorithm>
 #include <cstdint>
@@ -26,17 +26,17 @@ struct SplitModel {
   std::string program = "/proc/self/exe";
 };
 
-/// Of a process on a machine that has `all` threads for this many ranks.
+/// Threads of one process on a machine that has `all` threads for this many ranks.
 [[nodiscard]] inline int threads_each(int all, int64_t ranks) {
   return static_cast<int>(std::max<int64_t>(1, all / ranks));
 }
 
-/// Starts ranks, or opens the door to them, and returns at once, so that all load their shares at the same time. Null
-/// for one rank. Ranks that are started here have as
-/// many OpenMP threads as this process has now, and end with the channel. Throws UserError.
+/// Starts ranks, or listens for them, and returns at once, so that all load their shares at the same time. Null for one
+/// rank. Ranks that are started here have as many OpenMP threads as this process has now, and end with the channel.
+/// Throws UserError.
 [[nodiscard]] std::unique_ptr<RankChannel> gather_ranks(const SplitModel& model);
 
-/// Makes what a rank computes on a device beside it.
+/// Makes the device of a rank.
 using OpenRankDevice =
     std::function<std::unique_ptr<RankDevice>(const ModelConfig&, const Checkpoint&, kernels::DType, const Share&)>;
 
@@ -50,7 +50,7 @@ struct RankOptions {
   OpenRankDevice open_device;        // called where the driver has a device
 };
 
-/// Loads its share and serves until the driver is done. Throws UserError, which the driver has heard too.
+/// Loads the rank's share and serves until the driver is done. Throws UserError, which the driver has received too.
 void run_rank(const RankOptions& options);
 
 }  // namespace kvarena

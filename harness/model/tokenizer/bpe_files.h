@@ -1,5 +1,5 @@
 #pragma once
-// What the files of byte-pair vocabularies have in common, whatever their container.
+// Reading of byte-pair vocabularies, shared by tokenizer.json and GGUF.
 
 #include <span>
 #include <string>
@@ -43,8 +43,8 @@ class MergeParser {
   std::vector<Bpe::Merge> merges_;
 };
 
-/// Merges of a SentencePiece vocabulary: every way to cut a token into two tokens, tokens of higher score first.
-/// Of equal scores the lower id comes first, of one token's cuts the one with the lower left id.
+/// Merges of a SentencePiece vocabulary: every way to cut a token into two tokens, tokens of higher score first. Among
+/// equal scores the lower id comes first, among one token's cuts the one with the lower left id.
 [[nodiscard]] std::vector<Bpe::Merge> merges_from_scores(const Vocabulary& vocabulary, std::span<const float> scores);
 
 }  // namespace kvarena

@@ -23,7 +23,7 @@ struct Decoder {
   std::string continuation = "##";                                // wordpiece
   bool cleanup = false;                                           // wordpiece: no space before "." "," "n't" ...
 
-  /// What `token` adds to a text; `first`: nothing stands before it.
+  /// Bytes that `token` adds to a text; `first`: nothing stands before it.
   [[nodiscard]] std::string bytes_of(std::string_view token, bool first) const;
 };
 

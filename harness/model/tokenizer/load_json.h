@@ -25,7 +25,7 @@ struct Component {
   [[noreturn]] void fail_type(std::string_view expected) const;
 };
 
-/// What the cutting steps say about the model's symbols.
+/// The cutting steps, and whether they make the model's symbols bytes.
 struct PreTokenizers {
   std::vector<PreTokenizerPtr> steps;
   bool byte_level = false;

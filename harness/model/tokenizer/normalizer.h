@@ -1,5 +1,5 @@
 #pragma once
-// What is done to a text before it is cut into pieces.
+// Normalisation of a text before it is cut into pieces.
 
 #include <cstddef>
 #include <memory>

@@ -7,7 +7,7 @@
 
 namespace kvarena {
 
-/// What becomes of the matches of a splitting pattern.
+/// Treatment of the matches of a splitting pattern.
 enum class SplitBehavior : uint8_t { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
 /// Cuts at matches of a regular expression; `invert`: at what lies between them. Throws UserError naming `place` for
@@ -22,13 +22,13 @@ enum class SplitBehavior : uint8_t { isolated, removed, merged_with_previous, me
 [[nodiscard]] PreTokenizerPtr make_punctuation_split(SplitBehavior behavior);
 [[nodiscard]] PreTokenizerPtr make_white_space_split();
 
-/// A space before each piece that does not begin with one.
+/// Puts a space before each piece that does not begin with one.
 [[nodiscard]] PreTokenizerPtr make_prefix_space();
 
 enum class PrependScheme : uint8_t { never, first, always };
 
-/// Spaces become `replacement`; one is put before each piece (`always`) or the input (`first`) unless it is there;
-/// `split`: each piece is cut before every replacement.
+/// Replaces spaces by `replacement`; puts one before each piece (`always`) or the input (`first`) unless it is there;
+/// `split`: cuts each piece before every replacement.
 [[nodiscard]] PreTokenizerPtr make_metaspace(std::string replacement, PrependScheme scheme, bool split);
 
 /// Cuts before each run of `mark`.

@@ -8,7 +8,7 @@
 
 namespace kvarena {
 
-/// A name of its own: metrics have a Regex too, and two classes of one name in one program are one to the linker.
+/// A compiled pattern. Immutable.
 class TokenizerRegex {
  public:
   /// Throws UserError that names `place` and where the pattern is wrong.

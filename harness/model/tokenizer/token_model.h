@@ -1,5 +1,5 @@
 #pragma once
-// What turns one piece of text into ids.
+// Interface of models that turn one piece of text into ids.
 
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
 #pragma once
-// Where each token of an encoding stands in the text.
+// Place of each token of an encoding in the text.
 
 #include <vector>
 

@@ -26,7 +26,7 @@ struct DecodeOptions {
   bool skip_special = true;
 };
 
-/// Ids that have a role, where the tokenizer's files name one.
+/// Ids of tokens with a role; absent where the tokenizer's files name none.
 struct SpecialIds {
   std::optional<int32_t> bos;
   std::optional<int32_t> eos;
@@ -76,7 +76,7 @@ class Detokenizer {
   /// The text that has become certain with this token; may be empty.
   [[nodiscard]] std::string push(int32_t id);
 
-  /// What was held back, as U+FFFD. The next push begins a new text.
+  /// The bytes held back, as U+FFFD. The next push begins a new text.
   [[nodiscard]] std::string finish();
 
  private:
@@ -86,12 +86,12 @@ class Detokenizer {
   bool first_ = true;
 };
 
-/// From a tokenizer.json of Hugging Face `tokenizers` (".gz" at the end: compressed). Ids of bos, eos and the like
-/// come from tokenizer_config.json beside it when there is one. Throws UserError naming the file and the component
-/// that is unknown or wrong.
+/// Reads a tokenizer.json of Hugging Face `tokenizers` (".gz" at the end: compressed). Ids of bos, eos and the like
+/// come from tokenizer_config.json beside it when there is one. Throws UserError naming the file and the component that
+/// is unknown or wrong.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& tokenizer_json);
 
-/// From the tokenizer.ggml.* metadata of a GGUF file.
+/// Reads the tokenizer.ggml.* metadata of a GGUF file.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_gguf_tokenizer(const GgufFile& file);
 
 }  // namespace kvarena

@@ -1,6 +1,6 @@
 #pragma once
-// What torch/csrc/distributed/c10d/ProcessGroupGloo.hpp names of gloo, whose headers libtorch does not bring along
-// though its library holds the code. Objects are made and used behind pointers by that library alone.
+// Declarations of gloo that torch/csrc/distributed/c10d/ProcessGroupGloo.hpp names: libtorch's library holds gloo's
+// code, but its headers are not shipped. Objects are made and used behind pointers by that library alone.
 
 #include <chrono>
 #include <memory>
