@@ -1,5 +1,5 @@
 #pragma once
-// Entries of a layer in blocks behind the device, and the blocks used last on it as well.
+// A layer's entries in blocks on a tier behind the device; the most recently used blocks lie on the device too.
 
 #include <map>
 
@@ -9,8 +9,8 @@
 namespace kvarena::storage {
 
 /// Blocks of equally many entries, numbered from 0. A block that is asked for and not held comes over the link; where
-/// more than `held` would be on the device, those that were used longest ago go (of equals the lowest number), but for
-/// the ones asked for.
+/// more than `held` would be on the device, the least recently used ones are dropped (among equals the lowest number),
+/// but for the ones asked for.
 ///
 /// Not thread-safe; belongs to one request.
 class BlockCache final : public LayerIndex {
@@ -25,15 +25,15 @@ class BlockCache final : public LayerIndex {
   /// Throws UserError when there is no such tier.
   BlockCache(const LayerShape& shape, const LedgerPtr& ledger, HierarchyPtr tiers, const Options& options);
 
-  /// Sends entries first .. first + block - 1 of `from`, which follow the last block's, away. Returns while they are on
-  /// their way. Throws TierFull, and what an earlier transfer failed with.
+  /// Offloads entries first .. first + block - 1 of `from`, which follow the last block's. Returns while they are on
+  /// their way. Throws TierFull, and the error of an earlier transfer that failed.
   void append(const EntrySegment& from, int64_t first);
   [[nodiscard]] int64_t blocks() const { return store_.entries() / options_.block; }
 
-  /// Brings blocks, ascending numbers, and waits for them. Throws what the transfer failed with; then no block has come
-  /// or gone.
+  /// Loads blocks, ascending numbers, and waits for them. Throws the transfer's error; then the blocks on the device
+  /// are those from before.
   void use(const std::vector<int32_t>& blocks);
-  /// A block that the last use() asked for; valid until the next.
+  /// Entries of a block that the last use() asked for; valid until the next.
   [[nodiscard]] const EntrySegment& entries_of(int32_t block) const { return *held_.at(block).entries; }
   /// Blocks on the device.
   [[nodiscard]] int64_t held() const { return static_cast<int64_t>(held_.size()); }
@@ -44,16 +44,16 @@ class BlockCache final : public LayerIndex {
   [[nodiscard]] double link_seconds() const { return link_seconds_; }
   [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
 
-  /// Of the blocks on the device.
+  /// Bytes of the blocks on the device.
   [[nodiscard]] int64_t bytes() const override;
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override;
 
  private:
   struct Held {
     std::unique_ptr<EntrySegment> entries;
-    int64_t used = 0;  // the use() that asked for it last
+    int64_t used = 0;  // number of the use() that asked for it last
   };
-  /// Lets blocks go until so many more may come.
+  /// Drops blocks until so many more may be loaded.
   void make_room(const std::vector<int32_t>& wanted, int64_t more);
   void load(const std::vector<int32_t>& missing, const std::vector<int32_t>& wanted);
 

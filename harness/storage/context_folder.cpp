@@ -114,8 +114,8 @@ void ContextFolder::write_index(const std::map<std::string, Entry>& index) const
   write_file(folder_ / kIndex, json{{"sha256", sha256(objects.dump())}, {"objects", objects}}.dump());
 }
 
-/// What the index knows and is not there, or has another length, is forgotten; objects that it does not know are
-/// removed. Whatever else somebody put into the folder is left alone.
+/// Forgets objects that the index lists but that are missing or have another length; removes objects that it does not
+/// list. Leaves all other files in the folder alone.
 void ContextFolder::forget_lost() {
   std::set<std::string> known = {std::string(kIndex), std::string(kLock)};
   bool changed = damage_.lost_indexes > 0 || !fs::exists(folder_ / kIndex);

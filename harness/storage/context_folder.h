@@ -15,9 +15,9 @@
 
 namespace kvarena::storage {
 
-/// What was found wrong and forgotten, since the folder was opened.
+/// Counts of damage found, and forgotten, since the folder was opened.
 struct FolderDamage {
-  int64_t unknown_files = 0;  // objects not in the index: a program ended between writing them and telling it
+  int64_t unknown_files = 0;  // objects not in the index: the program ended between the two writes
   int64_t missing_files = 0;  // in the index and not there, when opened or when read
   int64_t wrong_files = 0;    // of another length or checksum than the index says
   int64_t lost_indexes = 0;   // the index itself was damaged: nothing of the folder is trusted
@@ -25,19 +25,19 @@ struct FolderDamage {
   [[nodiscard]] int64_t total() const { return unknown_files + missing_files + wrong_files + lost_indexes; }
 };
 
-/// A file for each object and an index of keys, lengths and SHA-256. An object is written whole, then told to the
+/// A file for each object and an index of keys, lengths and SHA-256. An object is written whole, then added to the
 /// index, which is replaced whole: a crash at any moment loses the object in work alone. For one thread; a second
 /// process, or a second instance, is refused. Removes files of the names that it gives, and no others.
 class ContextFolder {
  public:
-  /// Makes the folder when absent. Reads the index and forgets what does not agree with it. Throws UserError when
+  /// Makes the folder when absent. Reads the index and forgets objects that disagree with it. Throws UserError when
   /// another run uses the folder, it cannot be written, or it holds files and is no folder of stored contexts.
   explicit ContextFolder(std::filesystem::path folder);
 
-  /// Replaces what stood under the key. Throws UserError when the disk refuses (full, read-only); then nothing stands
-  /// under the key and the folder is otherwise as it was before.
+  /// Stores an object, replacing one of the same key. Throws UserError when the disk refuses (full, read-only); then
+  /// there is no object of this key and the folder is otherwise as it was before.
   void put(const std::string& key, std::span<const std::byte> bytes);
-  /// Nothing when there is no such object, or when what is there is not what was put: then it is forgotten.
+  /// The object of a key; nothing when there is none, or when it is damaged, which then is forgotten.
   [[nodiscard]] std::optional<std::vector<std::byte>> get(const std::string& key);
   void remove(const std::string& key);
 
@@ -48,7 +48,7 @@ class ContextFolder {
   [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
   [[nodiscard]] std::filesystem::path file_of(const std::string& key) const;
 
-  /// Called between writing an object and telling the index. For tests: what it throws or ends is a crash there.
+  /// Called between writing an object and adding it to the index. For tests, which simulate a crash there.
   std::function<void()> between_write_and_index;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Caches of many contexts over tiers: what a policy decides, done with real bytes.
+// Caches of many contexts over tiers: carries out a placement policy's decisions with real bytes.
 
 #include <cstddef>
 #include <functional>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "harness/storage/context_folder.h"
-#include "harness/storage/placement/tiered_contexts.h"
 #include "harness/storage/hierarchy.h"
 #include "harness/storage/link_spec.h"
+#include "harness/storage/placement/tiered_contexts.h"
 
 namespace kvarena::storage {
 
@@ -20,53 +20,53 @@ namespace kvarena::storage {
 /// the folder.
 struct StoreTier {
   Tier tier = Tier::host;
-  storage::StorageTier books;  // capacity and rate as policies see them
-  storage::LinkSpec disk_link;     // of the disk tier: a read takes at least what it says; one that is not emulated, what
-                                 // it really takes
+  storage::StorageTier books;   // capacity and rate as policies see them
+  storage::LinkSpec disk_link;  // of the disk tier: a read takes at least what it says; one that is not emulated, what
+                                // it really takes
 };
 
-/// What a fetch gives.
+/// Result of a fetch.
 struct Fetched {
   std::vector<std::byte> bytes;
   storage::Form form;
-  Tier tier = Tier::host;  // where it lay
+  Tier tier = Tier::host;  // tier from which the bytes came
 };
 
 struct StoreCounts {
   std::map<Tier, int64_t> hits;
   int64_t misses = 0;          // never stored
-  int64_t damaged = 0;         // stored, but what lay there was not it, or nothing
+  int64_t damaged = 0;         // stored, but the bytes were damaged or gone
   int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten
 };
 
 /// For one thread at a time. The policy and the hierarchy must outlive it.
 class ContextStore {
  public:
-  /// The bytes of a context in a form, from the request that computed it or from its full cache. Called when a context
-  /// comes and when a policy gives it another form.
+  /// Makes the bytes of a context in a form, from the request that computed it or from its full cache. Called when a
+  /// context is stored and when a policy gives it another form.
   using Maker = std::function<std::vector<std::byte>(const std::string& key, const storage::Form& form)>;
 
-  /// `folder` is the disk tier's; empty when there is none. What an earlier run left in it is not used: its forms and
-  /// uses are not known. Throws UserError when tiers do not fit storage::check_tiers() or another run uses the
-  /// folder.
+  /// `folder` is the disk tier's; empty when there is none. Objects that an earlier run left in it are not used: their
+  /// forms and uses are not known. Throws UserError when tiers do not pass storage::check_tiers() or another run uses
+  /// the folder.
   ContextStore(std::vector<StoreTier> tiers, storage::HierarchyPtr hierarchy, const std::filesystem::path& folder,
                const storage::Policy& policy, Maker maker);
 
-  /// Where a context lies; nothing when it is not stored.
+  /// Form and tier of a context; nothing when it is not stored.
   [[nodiscard]] std::optional<storage::Choice> lookup(const std::string& key) const;
-  /// Its bytes, counted as a use. Nothing when it is not stored, or when what was stored is damaged or gone: the caller
-  /// computes it and puts it again.
+  /// Bytes of a context, counted as a use. Nothing when it is not stored, or when the stored bytes are damaged or gone:
+  /// the caller computes it and puts it again.
   [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now, double importance = 1);
-  /// The two halves of fetch(), for whoever answers first and tidies up later: the bytes, counted as a hit or a miss;
-  /// and the use, which may bring the context up and push others down. A context that is gone by then is no matter.
+  /// The two halves of fetch(), for a caller that answers before it moves contexts: get() gives the bytes, counted as a
+  /// hit or a miss; use() may promote the context and demote others, and ignores one that is gone by then.
   [[nodiscard]] std::optional<Fetched> get(const std::string& key);
   void use(const std::string& key, double now, double importance = 1);
-  /// A new context; replaces one of the same key. It may end on any tier, and push others down or into other forms.
-  /// `accesses`: how often it has been used already, its coming counted.
+  /// Stores a new context; replaces one of the same key. The policy may put it on any tier, demote others or give them
+  /// other forms. `accesses`: uses so far, this one counted.
   void put(const std::string& key, std::vector<storage::Form> forms, double now, int64_t accesses = 1);
-  /// Other qualities or sizes of a stored context (TieredContexts::profile).
+  /// Replaces the forms of a stored context: other qualities or sizes (TieredContexts::profile).
   void profile(const std::string& key, std::vector<storage::Form> forms);
-  /// Places everything anew, where the policy does that.
+  /// Places all contexts anew where the policy does that; nothing otherwise.
   void rearrange();
 
   [[nodiscard]] const storage::TieredContexts& books() const { return books_; }
@@ -77,7 +77,7 @@ class ContextStore {
  private:
   struct Held {
     std::string key;
-    std::shared_ptr<storage::Block> block;  // of memory tiers
+    std::shared_ptr<storage::Block> block;  // bytes on a memory tier; null on disk
   };
   void carry_out(const std::vector<storage::Move>& moves);
   bool move(Held& held, const storage::Context& context, const storage::Move& move);

@@ -10,7 +10,7 @@
 namespace kvarena::storage {
 namespace {
 
-/// What both kinds of blocks do with room and ledger.
+/// Base of both kinds of blocks: gives capacity back and keeps the ledger.
 class CountedBlock : public PlacedBlock {
  public:
   CountedBlock(LedgerPtr ledger, Tier tier, int64_t bytes, std::shared_ptr<Capacity> room)

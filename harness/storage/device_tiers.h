@@ -39,10 +39,10 @@ class PinnedStorage final : public Storage {
   [[nodiscard]] std::shared_ptr<Block> make_block(const LedgerPtr& ledger, int64_t bytes) override;
 };
 
-/// As a block of these storages; asserts that it is one.
+/// Casts a block of these storages; asserts that it is one.
 [[nodiscard]] std::shared_ptr<PlacedBlock> placed(const std::shared_ptr<Block>& block);
 
-/// Bytes at `from` of one block that are to lie at `to` of the other.
+/// Bytes to copy from offset `from` of one block to offset `to` of the other.
 struct BusPiece {
   int64_t from = 0;
   int64_t to = 0;
@@ -50,13 +50,13 @@ struct BusPiece {
 };
 
 /// Moves bytes between placed blocks on a stream of its own, while kernels run on others. A transfer is complete when
-/// its event on that stream is; a Link without emulation carries it, so that it may be waited for, taken back before it
+/// its event on that stream is; a Link without emulation carries it, so that it may be waited for, cancelled before it
 /// begins, and fails alone. Link times are those of the stream as the host sees them. Thread-safe as a Link is.
 class Bus {
  public:
   explicit Bus(LinkFault fault = {});
 
-  /// One copy a piece: what contiguous memory is moved by.
+  /// Moves contiguous memory: one copy a piece.
   [[nodiscard]] Transfer copy(const std::shared_ptr<const PlacedBlock>& from, const std::shared_ptr<PlacedBlock>& to,
                               std::vector<BusPiece> pieces);
   /// Row rows[i] of `from` (of row_bytes, a multiple of 32) becomes row i of `to`: one kernel, which reads pinned
@@ -65,17 +65,17 @@ class Bus {
                                 const std::vector<int32_t>& rows, int64_t row_bytes);
 
   [[nodiscard]] const Link& link() const { return link_; }
-  /// For work that waits for transfers in its turn.
+  /// The stream of the transfers, for work that is to run after them.
   [[nodiscard]] kernels::CudaStream stream() const { return queue_.stream(); }
 
  private:
-  /// On the link's thread: until the stream has come as far.
+  /// Waits, on the link's thread, until the stream has done its work so far.
   void complete();
 
   kernels::CudaQueue queue_;
-  kernels::CudaScratch scratch_;  // of the link's thread
+  kernels::CudaScratch scratch_;  // used by the link's thread
   kernels::CudaMark moved_;
-  Link link_;  // dies first: its thread uses the rest
+  Link link_;  // destroyed first: its thread uses the other members
 };
 
 }  // namespace kvarena::storage

@@ -1,5 +1,5 @@
 #pragma once
-// The tiers of one machine and the links to its device, shared by everything that runs there.
+// The tiers of one machine and the links to its device, shared by all requests.
 
 #include <filesystem>
 #include <map>
@@ -15,10 +15,10 @@ namespace kvarena::storage {
 struct TierSettings {
   Tier tier = Tier::host;
   int64_t capacity_bytes = kUnlimited;
-  LinkSpec link;                 // between it and the device, each direction by itself
-  std::filesystem::path folder;  // of the disk tier
-  bool direct_access = false;    // of the disk tier
-  LinkFault fault;               // of loads
+  LinkSpec link;                 // between the tier and the device, each direction by itself
+  std::filesystem::path folder;  // folder of the disk tier
+  bool direct_access = false;    // disk tier: bypass the page cache
+  LinkFault fault;               // called before each load, for tests
 };
 
 /// A host tier behind PCI Express 4.0 with 16 lanes, without a limit.
@@ -33,11 +33,11 @@ class Hierarchy {
   /// Whether a link takes the time that its spec says.
   [[nodiscard]] bool emulated() const;
   [[nodiscard]] bool has(Tier tier) const { return tiers_.contains(tier); }
-  /// These throw UserError for a tier that is not there.
+  /// Memory of a tier. This and the two below throw UserError for a tier that is absent.
   [[nodiscard]] Storage& storage(Tier tier) const;
-  /// From the tier to the device.
+  /// Link from the tier to the device.
   [[nodiscard]] Link& load(Tier tier) const;
-  /// From the device to the tier.
+  /// Link from the device to the tier.
   [[nodiscard]] Link& offload(Tier tier) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// One direction of the way between two tiers: transfers run on a thread of its own, one after another.
+// One direction of the link between two tiers: transfers run on a thread of its own, one after another.
 
 #include <chrono>
 #include <condition_variable>
@@ -16,21 +16,21 @@
 
 namespace kvarena::storage {
 
-/// Bytes at offset `at` of a block that are to lie at `memory`.
+/// Bytes to read from offset `at` of a block to `memory`.
 struct ReadPiece {
   int64_t at = 0;
   std::byte* memory = nullptr;
   int64_t bytes = 0;
 };
 
-/// Bytes at `memory` that are to lie at offset `at` of a block.
+/// Bytes to write from `memory` to offset `at` of a block.
 struct WritePiece {
   int64_t at = 0;
   const std::byte* memory = nullptr;
   int64_t bytes = 0;
 };
 
-/// What has gone over a link since it was made.
+/// Traffic of a link since it was made.
 struct LinkTotals {
   int64_t transfers = 0;
   int64_t bytes = 0;
@@ -38,14 +38,14 @@ struct LinkTotals {
   double busy_seconds = 0;
 };
 
-/// Called on the link's thread before each transfer, counted from 0: what it throws fails that transfer, what it sleeps
-/// makes it slow. For tests.
+/// Called on the link's thread before each transfer, counted from 0: throwing makes that transfer fail, sleeping makes
+/// it slow. For tests.
 using LinkFault = std::function<void(int64_t transfer)>;
 
-/// A link with a rate moves the bytes with the processor and then takes the time that its spec says, counted from when
-/// the transfer was asked for and the link was free: others may compute meanwhile, so that what overlaps is measured,
-/// not assumed. A link without one takes the time that the tiers really take.
-/// Thread-safe. A link that dies fails the transfers that have not begun.
+/// A link with a rate copies the bytes with the processor and is then busy for the time that its spec says, counted
+/// from when the transfer was asked for and the link was free. Other threads compute meanwhile, so that overlap is
+/// measured, not assumed. A link without a rate takes the time that the tiers really take. Thread-safe. Destroying a
+/// link fails the transfers that have not begun.
 class Link {
  public:
   explicit Link(LinkSpec spec, LinkFault fault = {});
@@ -56,8 +56,8 @@ class Link {
   /// Pieces lie within the block; their memory belongs to the transfer until it is complete or its handle dies.
   [[nodiscard]] Transfer read(std::shared_ptr<const Block> from, std::vector<ReadPiece> pieces);
   [[nodiscard]] Transfer write(std::shared_ptr<Block> to, std::vector<WritePiece> pieces);
-  /// What lies in no block: `move` copies so many bytes in so many separate pieces, on the link's thread. What it
-  /// touches belongs to the transfer until it is complete or its handle dies.
+  /// Transfers bytes that lie in no block: `move` copies so many bytes in so many separate pieces, on the link's
+  /// thread. The memory it touches belongs to the transfer until it is complete or its handle dies.
   [[nodiscard]] Transfer carry(int64_t bytes, int64_t pieces, std::function<void()> move);
 
   [[nodiscard]] const LinkSpec& spec() const { return spec_; }
@@ -83,7 +83,7 @@ class Link {
   std::shared_ptr<Transfer::State> running_;
   bool stopping_ = false;
   LinkTotals totals_;
-  Clock::time_point free_at_;  // of the worker alone
+  Clock::time_point free_at_;  // used by the worker thread alone
   std::thread worker_;
 };
 

@@ -1,16 +1,16 @@
 #pragma once
-// A layer whose entries lie behind the device, but for those that are attended. Xu et al. 2025, arXiv:2512.00722,
-// section 5.4 (elastic loading).
+// A layer whose entries lie on a tier behind the device, but for those that are attended. Xu et al. 2025,
+// arXiv:2512.00722, section 5.4 (elastic loading).
 
 #include "harness/cache/layer_cache.h"
 #include "harness/storage/entry_store.h"
 
 namespace kvarena::storage {
 
-/// Each kv head has slots on the device. What is wanted next and lies in no slot comes over the link, what is no longer
-/// wanted goes: with as many wanted as before, S_now \ S_last takes the place of S_last \ S_now. Without `elastic`
-/// everything wanted comes anew. Slots stay in the order of positions, which costs a copy on the device and makes
-/// attention read the same bits in the same order either way, and as if the layer had never left.
+/// Each kv head has slots on the device. Selected entries that lie in no slot are loaded over the link and replace
+/// those no longer selected: S_now \ S_last takes the place of S_last \ S_now. Without `elastic` all selected entries
+/// are loaded anew. Slots stay in the order of positions, which costs a copy on the device and makes attention read the
+/// same bits in the same order either way, and as if the layer had never left.
 ///
 /// Not thread-safe; belongs to one request.
 class SlotCache final : public LayerIndex {
@@ -19,22 +19,22 @@ class SlotCache final : public LayerIndex {
     Tier tier = Tier::host;
     bool elastic = true;
   };
-  /// One list of ascending positions a kv head, or one a query head.
+  /// Ascending positions: one list a kv head, or one a query head.
   using Lists = std::vector<std::vector<int32_t>>;
 
   /// Throws UserError when there is no such tier.
   SlotCache(const LayerShape& shape, const LedgerPtr& ledger, HierarchyPtr tiers, const Options& options);
 
-  /// Sends the tail's entries, which follow those sent before, to the tier and takes them out of the tail. Returns
-  /// while they are on their way. Throws TierFull, and what an earlier transfer failed with.
+  /// Offloads the tail's entries, which follow those offloaded before, and removes them from the tail. Returns while
+  /// they are on their way. Throws TierFull, and the error of an earlier transfer that failed.
   void offload(EntrySegment& tail);
-  /// Waits until everything sent has arrived.
+  /// Waits until everything offloaded has arrived.
   void settle() { store_.settle(); }
-  /// Asks for what is wanted and in no slot. Positions are below sent(), but for the next one, which will be the only
-  /// entry of the tail.
+  /// Begins to load entries that are wanted and in no slot. Positions are below sent(), but for the next one, which
+  /// will be the only entry of the tail.
   void prefetch(Lists wanted);
-  /// Waits for what prefetch() asked for and shows what was wanted. Must be called once after it; the view lasts until
-  /// the next prefetch().
+  /// Waits for the entries of prefetch() and returns a view of all wanted ones. Must be called once after it; the view
+  /// lasts until the next prefetch().
   [[nodiscard]] std::unique_ptr<Segment> arrive(const EntrySegment& tail);
 
   /// Entries of each head in the tier.
@@ -45,15 +45,15 @@ class SlotCache final : public LayerIndex {
   [[nodiscard]] double link_seconds() const { return link_seconds_; }
   [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
 
-  /// Of slots and arriving rows.
+  /// Bytes of slots and arriving rows.
   [[nodiscard]] int64_t bytes() const override { return slots_.bytes() + rows_.bytes(); }
-  /// Between arrive() and prefetch().
+  /// Copies the cache; allowed between arrive() and prefetch().
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override;
 
  private:
   /// The wanted positions of a kv head over all its lists, ascending.
   [[nodiscard]] std::vector<int32_t> wanted_of(int64_t kv_head) const;
-  /// What is wanted, from the slots, the rows that came and the tail, becomes what the slots hold.
+  /// Refills the slots with the wanted entries, from the slots, the rows that arrived and the tail.
   void place_in_slots(const EntrySegment& tail);
 
   LayerShape shape_;
@@ -62,10 +62,10 @@ class SlotCache final : public LayerIndex {
   HierarchyPtr tiers_;
   mutable EntryStore store_;  // a clone waits for what is on its way
   EntrySegment slots_;
-  Lists wanted_;       // of the pass under way
+  Lists wanted_;       // positions wanted by the pass under way
   Lists missing_;      // [kv_heads] positions asked for, ascending
   Buffer rows_;        // where entries arrive
-  Transfer transfer_;  // dies before the rows
+  Transfer transfer_;  // destroyed before the rows
   int64_t loaded_bytes_ = 0;
   double link_seconds_ = 0;
   double waited_seconds_ = 0;

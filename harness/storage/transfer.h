@@ -9,9 +9,9 @@ namespace kvarena::storage {
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// Handle of a transfer: its completion event. Whoever holds it owns the right to the memory at its ends: destroying
-/// the handle takes back a transfer that has not begun and waits for one that is touching memory, so that afterwards
-/// nothing reads or writes there. Not thread-safe; the transfer itself runs elsewhere.
+/// Handle of a transfer: its completion event. It guards the memory at both ends: destroying the handle cancels a
+/// transfer that has not begun and waits for one that is touching memory, so that afterwards nothing reads or writes
+/// there. Not thread-safe; the transfer itself runs elsewhere.
 class Transfer {
  public:
   Transfer() = default;  // nothing to wait for
@@ -30,7 +30,7 @@ class Transfer {
   [[nodiscard]] int64_t pieces() const;
   /// Seconds that the link was occupied by it; 0 before it is complete.
   [[nodiscard]] double link_seconds() const;
-  /// Seconds that wait() has blocked so far: what computing did not hide.
+  /// Seconds that wait() has blocked so far: the time that computing did not hide.
   [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What a transfer's handle and its link's thread share.
+// State that a transfer's handle and its link's thread share.
 
 #include <condition_variable>
 #include <exception>

@@ -1,5 +1,5 @@
 #pragma once
-// Which tokens of a stored context a query needs, judged by a few heads, and which chunks hold them.
+// Tokens of a stored context that a query needs, as scored by a few heads, and the chunks that hold them.
 // Chen et al. 2025, FAST, pages 187-201 (IMPRESS).
 
 #include <cstdint>

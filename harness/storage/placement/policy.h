@@ -1,5 +1,5 @@
 #pragma once
-// Who decides where contexts lie: one interface for recency, frequency, age, importance and utility.
+// Interface of placement policies, which decide where contexts lie: by recency, frequency, age, importance or utility.
 
 #include <cstdint>
 #include <optional>
@@ -10,33 +10,33 @@
 
 namespace kvarena::storage {
 
-/// What a policy looks at. Contexts' `at` is where they lie in the plan under way.
+/// Input of a policy. Contexts' `at` is their place in the plan under way.
 struct View {
   std::span<const StorageTier> tiers;
   std::span<const Context> contexts;
 };
 
-/// One context gets another form, another tier, or both.
+/// A decision to give one context another form, another tier, or both.
 struct Step {
   size_t context = 0;  // index in View::contexts
   Choice to;
 };
 
-/// Decides; moves nothing. A policy holds parameters only, so that one instance may serve many stores.
+/// Decides and moves nothing. A policy holds parameters only, so that one instance may serve many stores.
 class Policy {
  public:
   virtual ~Policy() = default;
 
-  /// Where and how a new context lies first, whatever else is there. As it comes, on the fastest tier that can hold
-  /// it, unless overridden.
+  /// First form and tier of a new context, whatever else is stored. Unless overridden: its first form, on the fastest
+  /// tier that can hold it.
   [[nodiscard]] virtual Choice first(const Context& context, std::span<const StorageTier> tiers) const;
 
-  /// `tier` holds more than its capacity: the next step that frees bytes there. It never goes up a tier and never ends
-  /// in a tier whose whole capacity is smaller than the object.
+  /// The next step that frees bytes on `tier`, which holds more than its capacity. It never goes up a tier and never
+  /// ends in a tier whose whole capacity is smaller than the object.
   [[nodiscard]] virtual Step make_room(const View& view, int64_t tier) const = 0;
 
-  /// Every tier is within its capacity: a step that makes better use of the room that is left, if there is one. Each
-  /// must gain something, so that they come to an end.
+  /// A step that makes better use of free room once every tier is within its capacity, if there is one. Each step must
+  /// gain something, so that they come to an end.
   [[nodiscard]] virtual std::optional<Step> use_room(const View& /*view*/) const { return std::nullopt; }
 
   /// Whether a context that was read moves to the fastest tier that can hold it, in the form it has.

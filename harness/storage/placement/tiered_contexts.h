@@ -1,6 +1,6 @@
 #pragma once
-// The books of an online store: which context lies where and in which form, and the moves that a policy's decisions ask
-// for, in an order in which no tier ever holds more than its capacity.
+// Bookkeeping of an online store: which context lies where and in which form, and the moves that carry out a policy's
+// decisions, in an order in which no tier ever holds more than its capacity.
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace kvarena::storage {
 
-/// What has to happen to one context's bytes. Without `from` it is new, without `to` it is gone.
+/// A move of one context's bytes. Without `from` it is new, without `to` it is removed.
 struct Move {
   int64_t id = 0;
   std::optional<Choice> from;
@@ -22,20 +22,20 @@ struct Move {
 /// one. Not thread-safe.
 class TieredContexts {
  public:
-  /// `policy` must outlive the books. Throws UserError when the tiers are not as check_tiers() wants them.
+  /// `policy` must outlive this. Throws UserError when the tiers do not pass check_tiers().
   TieredContexts(std::vector<StorageTier> tiers, const Policy& policy);
 
-  /// A new context; its `at` is decided here. Returns the moves, its own last. Throws InternalError when the id is
+  /// Adds a new context; its `at` is decided here. Returns the moves, its own last. Throws InternalError when the id is
   /// there already.
   std::vector<Move> store(Context context);
-  /// A context was read at `now`, of which the query needed the share `importance`.
+  /// Records a read at `now`, for which the query needed the share `importance` of the context.
   std::vector<Move> access(int64_t id, double now, double importance = 1);
-  /// A new profile: other qualities, sizes and forms; `at.form` must still name the form that is held, in its bytes.
-  /// Takes effect with the next decision.
+  /// Replaces a context's forms: other qualities and sizes; `at.form` must still name the form that is held, in its
+  /// bytes. Takes effect with the next decision.
   void profile(int64_t id, std::vector<Form> forms);
   /// Places all contexts anew where the policy does that; nothing otherwise.
   std::vector<Move> rearrange();
-  /// Forgets a context: it was found to be damaged.
+  /// Forgets a context that was found to be damaged.
   std::vector<Move> remove(int64_t id);
 
   [[nodiscard]] const Context* find(int64_t id) const;
@@ -48,7 +48,7 @@ class TieredContexts {
   [[nodiscard]] int64_t written(int64_t tier) const { return written_[static_cast<size_t>(tier)]; }
 
  private:
-  /// From the books' state to `plan` (the same contexts, then new ones), move by move.
+  /// Moves from the present state to `plan` (the same contexts, then new ones).
   std::vector<Move> carry_out(const std::vector<Context>& plan);
   bool try_move(size_t index, const Choice& to, std::vector<Move>& moves);
   void hold(size_t tier, int64_t bytes);
@@ -57,7 +57,7 @@ class TieredContexts {
   std::vector<StorageTier> tiers_;
   const Policy* policy_;
   std::vector<Context> contexts_;
-  std::vector<bool> placed_;  // whether the context's bytes lie somewhere already
+  std::vector<bool> placed_;  // whether the context's bytes are stored already
   std::vector<int64_t> used_, peak_, written_;
 };
 
