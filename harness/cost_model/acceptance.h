@@ -1,5 +1,5 @@
 #pragma once
-// How many drafted tokens a verification accepts, as a function of the draft length.
+// Number of drafted tokens that a verification accepts, as a function of the draft length.
 
 #include <cstdint>
 #include <span>
@@ -7,13 +7,13 @@
 
 namespace kvarena::cost_model {
 
-/// A draft-and-verify round that was seen: `accepted` of `drafted` tokens, the first rejection ends the run.
+/// An observed draft-and-verify round: `accepted` of `drafted` tokens, the first rejection ends the run.
 struct SeenRound {
   int64_t drafted = 0;
   int64_t accepted = 0;
 };
 
-/// What was measured at one draft length: accepted tokens over drafted tokens.
+/// Measurement at one draft length: accepted tokens over drafted tokens.
 struct AcceptancePoint {
   int64_t draft_length = 0;
   double rate = 0;
@@ -27,13 +27,13 @@ class AcceptanceCurve {
   /// beta).
   [[nodiscard]] static AcceptanceCurve independent(double beta, int64_t max_draft_length);
 
-  /// From rates at some draft lengths; the accepted length is linear between them and starts at (0, 0).
+  /// Curve through rates at some draft lengths; the accepted length is linear between them and starts at (0, 0).
   /// Points need not be in order; throws UserError when empty, repeated, or when a rate is outside [0, 1].
   [[nodiscard]] static AcceptanceCurve measured(std::vector<AcceptancePoint> points);
 
-  /// From rounds of greedy drafting of any lengths. A round tells of every shorter draft length too: position i was
-  /// reached by all rounds that accepted the i - 1 before it, so the survival curve is a product of hazards
-  /// (Kaplan and Meier 1958), censored where drafts ended. Reaches as far as a position was drafted in `min_rounds`.
+  /// Curve from rounds of greedy drafting of any lengths. A round informs every shorter draft length too: position i
+  /// was reached by all rounds that accepted the i - 1 before it, so the survival curve is a product of hazards (Kaplan
+  /// and Meier 1958), censored where drafts ended. Reaches as far as a position was drafted in `min_rounds`.
   [[nodiscard]] static AcceptanceCurve from_rounds(std::span<const SeenRound> rounds, int64_t min_rounds = 1);
 
   [[nodiscard]] int64_t max_draft_length() const { return static_cast<int64_t>(accepted_.size()) - 1; }

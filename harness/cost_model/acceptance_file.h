@@ -1,5 +1,5 @@
 #pragma once
-// Acceptance as a file gives it, for several shares kept:
+// Acceptance curves read from a file, for several shares of the cache that a drafter keeps:
 //
 //   {"source": "...", "curves": [{"keep": 0.25, "points": [{"draft_length": 10, "rate": 0.93}, ...]},
 //                                {"keep": 0.1, "independent": 0.97, "max_draft_length": 64}]}

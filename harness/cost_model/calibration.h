@@ -1,5 +1,5 @@
 #pragma once
-// What a machine really reached, from the backend's benchmark, and how far the model is from what was measured.
+// Efficiencies of a machine from the backend's benchmark, and the cost model's error against the measurements.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,7 @@ struct BenchRow {
   int64_t sequences = 1;
   double seconds = 0;
   double read_bytes_per_second = 0;  // probed in the row's own run; 0 in a prefill row without one
-  double peak_flop_per_second = 0;   // of fused multiply-adds; 0 in a decode row
+  double peak_flop_per_second = 0;   // peak of fused multiply-adds; 0 in a decode row
 };
 
 /// Rows that can be compared; others (a failed one, another program's) are left out. Throws UserError naming the file
@@ -42,7 +42,8 @@ struct Calibration {
   /// Shares of the probes: memory from decoding at depth 0 with one sequence (weights alone), compute from the shortest
   /// prefill; medians over weight types.
   Efficiency efficiency;
-  /// The same for each width of weights that was benchmarked, which other kernels compute: its rows are modelled so.
+  /// Efficiencies by width of the weights, since other kernels compute other widths; rows of a width are modelled by
+  /// its own.
   std::map<int64_t, Efficiency> by_weight_bits;
   std::vector<ValidatedRow> rows;    // all, each with the probes of its own run
   double read_bytes_per_second = 0;  // median probe

@@ -14,7 +14,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-
 struct Row {
   std::string label;
   std::optional<int64_t> context;  // absent: the one whose full-KV rate is nearest to the published
@@ -78,7 +77,7 @@ double weight_bytes(const ModelShape& shape) { return 2.0 * static_cast<double>(
 
 constexpr const char* kFullRate = "full KV, tokens/s";
 
-/// What full KV and the method reach, in tokens a second.
+/// Rates of full KV and the method, in tokens a second.
 struct Rates {
   double full = 0;
   double method = 0;

@@ -19,14 +19,14 @@ namespace kvarena::cost_model {
 using cost_model::Hardware;
 using cost_model::ModelShape;
 
-/// What the rows of one file share.
+/// Reader of one file's rows: shared keys, machines, models, problems.
 class ComparisonReader {
  public:
   ComparisonReader(nlohmann::json whole, std::string place, DescriptionFolders folders);
 
   [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
   [[nodiscard]] const std::string& place() const { return place_; }
-  /// A row, with the file's "all" beneath it: what the row does not say stands there.
+  /// A row, with the file's "all" as defaults of its keys.
   [[nodiscard]] nlohmann::json row(size_t index) const;
   [[nodiscard]] size_t rows() const { return whole_.at("rows").size(); }
   [[nodiscard]] std::string row_place(size_t index) const;
@@ -62,7 +62,7 @@ class ComparisonReader {
 [[nodiscard]] std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader);
 /// Draft remotely, verify beside the store (Appendix B.2).
 [[nodiscard]] std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader);
-/// What comes over the host link, beside the time of a step and of a layer.
+/// Transfers over the host link, beside the time of a step and of a layer.
 [[nodiscard]] std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader);
 /// Stored caches on tiers.
 [[nodiscard]] std::vector<ComparedFigure> compare_placement(ComparisonReader& reader);

@@ -1,5 +1,5 @@
 #pragma once
-// How files that describe machines, models and what was published are read.
+// Reading of files that describe machines, models and published figures.
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// Methods by contexts on one machine: batches, times, rates, what bounds them. All of it is modelled.
+// Modelled batches, times, rates and bounds of cache schemes on one machine, by context length.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@
 
 namespace kvarena::cost_model {
 
-/// What one row is about. A scheme may differ by context: what a method keeps of 4k tokens was measured at 4k.
+/// Input of one row. A scheme may differ by context: a method's share kept of 4k tokens was measured at 4k.
 struct EstimateCase {
   cost_model::CacheScheme scheme;
   cost_model::Workload workload;

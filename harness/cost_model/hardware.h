@@ -1,5 +1,5 @@
 #pragma once
-// A machine as data sheets describe it, and what share of that was ever reached.
+// A machine as data sheets describe it, and the shares of its peaks that programs reach.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +22,7 @@ struct Figure {
   void parameters(ParameterVisitor& p);
 };
 
-/// What bytes come over. The rate is one direction's, as published.
+/// A link that bytes come over. The rate is one direction's, as published.
 struct Link {
   std::string medium;  // "PCIe 5.0 x16"
   double gb_per_s = 0;
@@ -62,7 +62,7 @@ struct Hardware {
   std::map<std::string, Link> links;
   Efficiency efficiency;
 
-  // Of all accelerators together.
+  // Sums over all accelerators.
   [[nodiscard]] double memory_bytes() const;
   [[nodiscard]] double memory_bytes_per_second() const;
   [[nodiscard]] double flop_per_second() const;

@@ -1,6 +1,6 @@
 #pragma once
-// How many layers' caches must leave the accelerator as sequences grow: thresholds before the run, one layer at a time
-// during it. Xu et al. 2025, arXiv:2512.00722, section 6 (Eqs. 6 to 8, Algorithms 1 and 2).
+// Number of layers whose caches must leave the accelerator as sequences grow: thresholds before the run, one layer at a
+// time during it. Xu et al. 2025, arXiv:2512.00722, section 6 (Eqs. 6 to 8, Algorithms 1 and 2).
 
 #include <cstdint>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace kvarena::cost_model {
 
-/// What the memory model knows (the paper's Table 1). Keys and values take 2 bytes a number.
+/// Inputs of the memory model (the paper's Table 1). Keys and values take 2 bytes a number.
 struct OffloadLoad {
   int64_t memory_bytes = 0;  // Mem_GPU
   int64_t weight_bytes = 0;  // M_O + M_D: the model and what retrieves for it
@@ -36,7 +36,7 @@ enum class ThresholdForm {
 [[nodiscard]] std::vector<int64_t> length_thresholds(const OffloadLoad& load,
                                                      ThresholdForm form = ThresholdForm::balance);
 
-/// Algorithm 2: which layers have left, as the sequence grows.
+/// Algorithm 2: offloads layers as the sequence grows.
 class LayerOffload {
  public:
   /// `thresholds` as length_thresholds() gives them, one more than there are layers.

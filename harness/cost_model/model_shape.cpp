@@ -30,7 +30,7 @@ int64_t attention_parameters(const ModelShape& s) {
 int64_t expert_parameters(const ModelShape& s) { return 3 * s.hidden_size * s.expert_intermediate_size; }
 int64_t sparse_layers(const ModelShape& s) { return s.experts == 0 ? 0 : s.layers - s.first_sparse_layer; }
 
-/// What every token visits: all but the embedding table and the routed experts.
+/// Numbers that every token is multiplied with: all but the embedding table and the routed experts.
 int64_t shared_by_all(const ModelShape& s) {
   const int64_t sparse = sparse_layers(s), dense = s.layers - sparse;
   const int64_t router = s.hidden_size * s.experts + (s.expert_bias ? s.experts : 0);

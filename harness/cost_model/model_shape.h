@@ -1,5 +1,5 @@
 #pragma once
-// The sizes of a model: all that its costs depend on.
+// The sizes of a model on which its costs depend.
 
 #include <cstdint>
 #include <filesystem>

@@ -26,13 +26,13 @@ struct RemotePrefixSetting {
   double acceptance = 0;             // gamma
   int64_t draft_length = 1;          // x
   int64_t output_tokens = 1;         // K
-  /// What streaming sends after the compressed cache; absent: (1 - c) KV_full, as the paper has it.
+  /// Bytes that streaming sends after the compressed cache; absent: (1 - c) KV_full, as the paper has it.
   std::optional<double> rest_bytes;
   /// One device computes for both pools, whose computing then adds up. Not in the paper.
   bool one_device = false;
 };
 
-/// What a decoding slot is charged while a request decodes.
+/// Time that a decoding slot is charged while a request decodes.
 enum class SlotTime {
   paper,      // T_tok as in Eq. 12, which is a request's share of an iteration
   wallclock,  // the whole iteration, B T_tok(B)

@@ -1,6 +1,6 @@
 #pragma once
-// Where in the coming iterations a verification fits: rings of reserved link time and of memory in flight, and the
-// search ADMIT over them. Yao et al. 2026, arXiv:2605.17613, section 5.1 and Algorithm 1.
+// Search for the coming iteration in which a verification fits (ADMIT), over rings of reserved link time and of memory
+// in flight. Yao et al. 2026, arXiv:2605.17613, section 5.1 and Algorithm 1.
 
 #include <cstdint>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace kvarena::cost_model {
 
-/// How a reload's link time lies over the windows it spans; the paper leaves it open.
+/// Distribution of a reload's link time over the windows it spans; the paper leaves it open.
 enum class LinkSpread {
   uniform,  // the same in each
   front,    // whole windows first, the remainder in the last
@@ -46,7 +46,7 @@ class ResourceRings {
   /// holds both rings. Nothing when none does, and nothing is then reserved: the request waits.
   [[nodiscard]] std::optional<Placement> admit(const ReloadRequest& request);
 
-  /// The current iteration is over: window 0 falls away, a free one comes at the end.
+  /// Ends the current iteration: drops window 0 and appends a free one.
   void advance();
 
   [[nodiscard]] int64_t windows() const { return settings_.windows; }

@@ -1,6 +1,6 @@
 #pragma once
-// What decoding and prefill take on described hardware: bytes over bandwidths, operations over FLOP/s, whichever is
-// longest. Everything here is modelled.
+// Roofline model of decoding and prefill on described hardware: bytes over bandwidths, operations over FLOP/s,
+// whichever takes longest. Everything here is modelled.
 
 #include <cstdint>
 #include <optional>
@@ -16,16 +16,16 @@ class ParameterVisitor;
 
 namespace kvarena::cost_model {
 
-/// How a method keeps a request's cache, as far as costs go. The defaults are full KV in 16 bits.
+/// A method's cache of one request, as far as costs go. The defaults are full KV in 16 bits.
 struct CacheScheme {
   std::string label = "full KV";
-  double bits = 16;                  // of a number, in the packed part; of an entry on the accelerator
+  double bits = 16;                  // bits of a number in the packed part, on the accelerator
   double metadata_bits = 0;          // scales and offsets beside each packed number
   double keep = 1;                   // share of the entries that stays
   std::optional<int64_t> tokens;     // entries that stay, instead of a share; fewer while there are fewer
   int64_t residual = 0;              // newest entries that stay in 16 bits beside the packed part
   std::optional<int64_t> attended;   // entries that a step attends to; all that stay unless given
-  double index_bytes_per_entry = 0;  // of what selects them, read each step, for every entry
+  double index_bytes_per_entry = 0;  // bytes of the index that selects entries, read each step
   bool offloaded = false;            // a 16-bit copy of every entry lies in host memory
   int64_t fetched = 0;               // entries that come from there each step, in 16 bits
   double fetched_anew = 1;           // share of them that was not fetched for the step before
@@ -46,7 +46,7 @@ struct Workload {
   int64_t weight_bits = 16;
 };
 
-/// What of a step took longest.
+/// The part of a step that took longest.
 enum class Bound { weights, cache, link, compute };
 [[nodiscard]] std::string_view name_of(Bound bound);
 

@@ -22,7 +22,7 @@ struct DecodingLoad {
   double cache_bytes = 0;  // KV_full of one request; all requests are alike
 };
 
-/// How the reload of a verification is charged.
+/// Charging of a verification's reload.
 enum class LinkModel {
   paper,  // Eq. 8 as printed: a reload spread over l iterations divides the link time by l
   /// The bytes that pass in a steady state do not depend on l, and requests whose full cache stays resident hold the
@@ -62,7 +62,7 @@ struct FullCacheEstimate {
 [[nodiscard]] std::optional<FullCacheEstimate> full_cache_estimate(const DecodingMachine& machine,
                                                                    const DecodingLoad& load);
 
-/// What the optimiser may choose from.
+/// Candidates of the optimiser.
 struct DecodingChoices {
   std::vector<int64_t> draft_lengths;
   std::vector<double> kept;

@@ -1,6 +1,7 @@
 #pragma once
-// Which requests draft, reload and verify in each iteration. The schedule decides, a clock executes: the modelled one
-// (modelled_run.h) or the engine (harness/engine/serving/scheduled_decoding.h); both call the same functions in the same order.
+// Schedule of which requests draft, reload and verify in each iteration. The schedule decides; the modelled clock
+// (modelled_run.h) or the engine (harness/engine/serving/scheduled_decoding.h) executes, calling the same functions in
+// the same order.
 // Yao et al. 2026, arXiv:2605.17613, sections 4.2 and 5.2.
 
 #include <cstdint>
@@ -38,13 +39,13 @@ class ReloadLink {
   [[nodiscard]] virtual bool arrives_in_time(int64_t request) const = 0;
 };
 
-/// What one iteration does. Requests in neither list wait.
+/// Work of one iteration. Requests in neither list wait.
 struct IterationPlan {
   std::vector<int64_t> draft;   // draft one token each
   std::vector<int64_t> verify;  // verify what they have drafted
 };
 
-/// What an iteration was, on either clock.
+/// Record of an iteration, on either clock.
 struct ScheduledIteration {
   double seconds = 0;
   double memory_bytes = 0;  // of the device, at its start
@@ -56,7 +57,7 @@ class VerificationSchedule {
  public:
   explicit VerificationSchedule(ScheduleSettings settings);
 
-  /// A request arrives with its caches; returns its id, counted from 0.
+  /// Adds a request with its caches; returns its id, counted from 0.
   int64_t add(double full_bytes, double compressed_bytes);
 
   /// Plans the next iteration, expected to take `iteration_seconds`, and begins the reloads that are to run in it. A
@@ -64,9 +65,9 @@ class VerificationSchedule {
   /// or all of them (lock_step).
   [[nodiscard]] IterationPlan next(double iteration_seconds, ReloadLink& link);
 
-  /// The planned iteration is over and `request` was verified in it; `finished` ones leave.
+  /// Records that `request` was verified in the planned iteration; `finished` ones leave.
   void verified(int64_t request, bool finished);
-  /// The planned iteration is over.
+  /// Ends the planned iteration.
   void advance();
 
   /// Requests that have not left.
