@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr int kBusyTimeoutMs = 5000;  // the only wait is for a checkpoint of the writer, which takes milliseconds
 
-/// What a user can do about an error of this primary code.
+/// Advice to the user about an error of this primary code.
 std::string_view remedy(int code) {
   switch (code) {
     case SQLITE_READONLY:

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the store folder: the one wrapper around SQLite's errors, and opening.
+// Inside the results folder: the one wrapper around SQLite's errors, and opening.
 
 #include <SQLiteCpp/SQLiteCpp.h>
 

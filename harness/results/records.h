@@ -1,7 +1,7 @@
 #pragma once
-// What the results database holds, as plain structs. The columns of the same names are described in
-// migrations/. Members that end in `_json` are JSON text; the store makes it canonical (keys sorted, no
-// blanks), so equal content has equal bytes.
+// Rows of the results database as plain structs. The columns of the same names are described in migrations/. Members
+// that end in `_json` are JSON text; the writer makes it canonical (keys sorted, no blanks), so equal content has equal
+// bytes.
 
 #include <cstdint>
 #include <map>
@@ -12,14 +12,15 @@
 
 namespace kvarena::results {
 
-/// Where a time comes from. `none`: the value is no time and must be equal in every repetition of the run.
+/// Source of a time. `none`: the value is no time and must be equal in every repetition of the run.
 enum class Clock { none, measured, modelled };
 /// Whether the bytes were really saved and the links really there.
 enum class Storage { real, emulated, simulated };
-/// `noise_floor`: the baseline once more on some samples, in passes of another shape; what differs from its cell of
-/// kind quality is noise. `serving`: requests that arrive over time; its samples are the points of a sweep of load.
+/// Kinds of cells. `noise_floor`: the baseline once more on some samples, in passes of another shape; its differences
+/// from the cell of kind quality are noise. `serving`: requests that arrive over time; its samples are the points of a
+/// sweep of load.
 enum class CellKind { quality, timing, noise_floor, serving };
-/// Which way a metric is good.
+/// Whether larger or smaller values of a metric are better.
 enum class Direction { neither, higher, lower };
 /// `inactive`: every sample was evaluated and the method acted on none of them.
 enum class CellState { pending, running, done, failed, inactive };
@@ -78,8 +79,8 @@ struct SampleResult {
   std::map<std::string, int64_t> peak_bytes;  // by tier; the cell keeps the largest
 };
 
-/// Why the store would refuse a result: JSON members that are not JSON, a metric or series twice. "" = nothing. For
-/// callers that pass on what they were given and want to refuse one result rather than lose the batch.
+/// Why the database would refuse a result: JSON members that are not JSON, a metric or series twice. "" = no reason.
+/// Lets a caller refuse one result rather than lose the batch.
 [[nodiscard]] std::string problem_of(const SampleResult& result);
 
 /// A method that could not go on: costs its cell, nothing else.
@@ -110,11 +111,11 @@ struct CellRecord {
   int64_t planned_samples = 0;
 };
 
-/// How the values of a metric are read.
+/// Unit, direction and title of a metric.
 struct MetricDefinition {
   std::string metric;
   std::string title;
-  std::string unit;  // of stored values: "fraction", "nats", "ms"; "" = a plain number
+  std::string unit;  // unit of stored values: "fraction", "nats", "ms"; "" = a plain number
   Direction better = Direction::neither;
   double table_scale = 1;  // papers print the stored value times this
 };

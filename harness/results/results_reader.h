@@ -44,7 +44,7 @@ struct ValueColumn {
   std::string metric;
   std::string unit;
   Clock clock = Clock::none;
-  Storage storage = Storage::real;  // the least real of them
+  Storage storage = Storage::real;  // the least real among the values
   std::vector<ValueRow> rows;
 };
 
@@ -89,7 +89,7 @@ class ResultsReader {
   /// Samples of a cell, without values, series, events and peak bytes, which have their own functions.
   [[nodiscard]] std::vector<SampleResult> samples(const std::string& cell_id) const;
   [[nodiscard]] std::set<std::string> done_samples(const std::string& cell_id) const;
-  /// What is known of metrics, by name; metrics that nobody defined are absent.
+  /// Definitions of metrics, by name; metrics that were never defined are absent.
   [[nodiscard]] std::vector<MetricDefinition> metric_definitions() const;
   /// The metrics that any cell in force of the experiment has.
   [[nodiscard]] std::vector<MetricInfo> metrics(const std::string& experiment) const;

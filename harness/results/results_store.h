@@ -20,7 +20,7 @@ struct MergeSummary {
 };
 
 /// The only writer of one database, from construction to destruction. A killed process leaves what was committed and
-/// frees the place of the writer. For one thread at a time.
+/// releases the writer's lock. For one thread at a time.
 class ResultsStore {
  public:
   /// Opens `path`, creating the file (not its folder) when absent, and brings its schema to this program's version.
@@ -58,9 +58,9 @@ class ResultsStore {
   /// Adds what the database `part` holds. Merging again changes nothing, and the content does not depend on the order
   /// in which parts are merged. A cell that failed in one part has failed; of several reasons the first by alphabet
   /// stays. A cell all of whose samples are there has ended. Throws UserError naming both files and changes nothing
-  /// when they contradict each other: an experiment of another config, the same labels evaluated under other conditions,
-  /// one sample with two results, one metric with two meanings. Values of the measured clock never contradict: those
-  /// that were there first stay.
+  /// when they contradict each other: an experiment of another config, the same labels evaluated under other
+  /// conditions, one sample with two results, one metric with two meanings. Values of the measured clock never
+  /// contradict: those that were there first stay.
   MergeSummary merge(const std::filesystem::path& part);
 
   /// Reads through the writer's own connection: sees every commit so far.

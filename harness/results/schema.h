@@ -1,5 +1,5 @@
 #pragma once
-// The database's schema and how older files are brought to it.
+// The database's schema and the migration of older files to it.
 
 #include <cstdint>
 #include <span>
@@ -19,7 +19,7 @@ struct Migration {
   std::string_view sql;
 };
 
-/// Those built into this program, in order, without gaps.
+/// The migrations built into this program, in order, without gaps.
 [[nodiscard]] std::span<const Migration> migrations();
 
 /// Marks our files (PRAGMA application_id): "kvar" in ASCII.

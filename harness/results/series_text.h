@@ -1,5 +1,5 @@
 #pragma once
-// Inside the store folder: a series as the JSON array of its column.
+// Inside the results folder: a series as the JSON array of its column.
 
 #include <span>
 #include <string>

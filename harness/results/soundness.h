@@ -1,5 +1,5 @@
 #pragma once
-// Is what a results database says true of itself? SQLite's own checks, and the rules that every writer here keeps.
+// Consistency check of a results database: SQLite's own checks, and the rules that every writer here keeps.
 
 #include <filesystem>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kvarena::results {
 
-/// What is wrong with the file, a sentence a fault, at most a few of a kind; empty when it is sound:
+/// Faults of the file, a sentence each, at most a few of a kind; empty when it is sound:
 ///   - pages, b-trees and indexes (SQLite's integrity_check)
 ///   - rows that belong to nothing: samples without a cell, values, series, events and peaks without their sample or
 ///     cell, cells without an experiment
