@@ -1,6 +1,6 @@
 #pragma once
-// Inside the experiment folder: what the build knew. Written by CMake, so that a new revision recompiles one small
-// file.
+// Inside the experiment folder: compiler, flags and revision, written by CMake, so that a new revision recompiles one
+// small file.
 
 #include <string>
 

@@ -44,7 +44,7 @@ void read_group(const json& value, const char* key, Settings& settings, Problems
   problems.append(read_parameters(value, problems.at(key), [&](ParameterVisitor& p) { settings.parameters(p); }, {}));
 }
 
-/// What a list of parameters cannot say of itself.
+/// Checks constraints between serving's parameters.
 void check_serving(const ServingSettings& serving, Problems& problems) {
   if (serving.load.empty()) problems.add("serving.load", "no point", "at least one");
   if (serving.arrivals == "clients") {
@@ -66,7 +66,7 @@ void check_serving(const ServingSettings& serving, Problems& problems) {
   if (std::ranges::adjacent_find(names) != names.end()) problems.add("serving.load", "a point twice", "each once");
 }
 
-/// What decides results, for the record: not where the output goes.
+/// The settings that decide results, for the record: without the output's paths.
 std::string canonical(const ExperimentConfig& config) {
   json whole = {{"name", config.name}, {"title", config.title}};
   for (ModelEntry model : config.models) {

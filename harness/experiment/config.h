@@ -15,13 +15,13 @@
 
 namespace kvarena::experiment {
 
-/// A checkpoint and how it is run. What configs/models/<name>.json says, overridden by the experiment's entry.
+/// A checkpoint and how it is run: configs/models/<name>.json, overridden by the experiment's entry.
 struct ModelEntry {
   std::string name;
   std::string label;                   // unique; the name unless given
   std::string path;                    // file or folder; relative to the cache folder (LoadOptions::home)
-  std::string dtype = "bf16";          // of weights and activations
-  std::string kv_dtype;                // of the full cache; "" = dtype
+  std::string dtype = "bf16";          // dtype of weights and activations
+  std::string kv_dtype;                // dtype of the full cache; "" = dtype
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
@@ -30,8 +30,8 @@ struct ModelEntry {
   std::string source;                  // where people get it, as configs/models says; decides nothing
 
   void parameters(ParameterVisitor& p);
-  /// A JSON object of those that decide what a cell measures; `placement`: its times too, which depend on how many
-  /// ranks share the model.
+  /// A JSON object of the members that decide a cell's results; `placement`: and of those that decide its times, which
+  /// depend on how many ranks share the model.
   [[nodiscard]] std::string parameters_json(bool placement) const;
   /// path as an absolute path under `home`; absolute paths stay.
   [[nodiscard]] std::filesystem::path file(const std::filesystem::path& home) const;
@@ -108,7 +108,7 @@ struct ServingSettings {
   std::string hardware;  // of the modelled clock; "" = measured only
 
   void parameters(ParameterVisitor& p);
-  /// What the points are called, in order: ids of the cell's samples.
+  /// Names of the points, in order: ids of the cell's samples.
   [[nodiscard]] std::vector<std::string> points() const;
 };
 
@@ -178,7 +178,7 @@ struct ExperimentConfig {
 using Validator = std::function<std::vector<std::string>(const std::string& name, const nlohmann::json& settings,
                                                          const std::string& place)>;
 
-/// What this folder does not know: which methods, workloads and metrics there are.
+/// Checks of methods, workloads and metrics, which this folder does not know.
 struct Validators {
   Validator methods;
   Validator workloads;
@@ -203,7 +203,7 @@ struct LoadOptions {
 [[nodiscard]] ExperimentConfig load_config(const std::filesystem::path& path, const LoadOptions& options,
                                            const Validators& validators);
 
-/// The same for text that is no file; `place` stands for the file in messages.
+/// load_config() of text that is no file; `place` stands for the file in messages.
 [[nodiscard]] ExperimentConfig parse_config(const std::string& text, const std::string& place,
                                             const LoadOptions& options, const Validators& validators);
 

@@ -80,8 +80,8 @@ std::vector<std::string> known_models(const fs::path& folder) {
   return names;
 }
 
-/// What configs/models/<name>.json says about a model, without what is said for people; null with a problem when there
-/// is no such file.
+/// The settings of configs/models/<name>.json, without its texts for people; null with a problem when there is no such
+/// file.
 json model_file(const std::string& name, const fs::path& folder, const std::string& key, Problems& problems) {
   const auto names = known_models(folder);
   if (std::ranges::find(names, name) == names.end()) {

@@ -10,7 +10,7 @@
 
 namespace kvarena::experiment {
 
-/// Collects what is wrong with one file.
+/// Collects the problems of one file.
 class Problems {
  public:
   explicit Problems(std::string place) : place_(std::move(place)) {}
@@ -39,7 +39,7 @@ enum class ComponentKind { workloads, methods, metrics, forms };
 /// The group "contexts" with its "forms".
 [[nodiscard]] ContextSettings read_contexts(const nlohmann::json& value, const Validators& validators,
                                             Problems& problems);
-/// What of it decides results.
+/// JSON of the context settings that decide results.
 [[nodiscard]] std::string contexts_json(const ContextSettings& contexts);
 [[nodiscard]] TableShape read_table(const nlohmann::json& value, Problems& problems);
 [[nodiscard]] std::string table_json(const TableShape& table);

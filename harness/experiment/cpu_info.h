@@ -1,5 +1,5 @@
 #pragma once
-// Inside the experiment folder: what /proc/cpuinfo says.
+// Inside the experiment folder: model and features of the CPU, from /proc/cpuinfo.
 
 #include <string>
 

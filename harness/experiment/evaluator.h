@@ -1,5 +1,5 @@
 #pragma once
-// The seam between the experiment loop and the engine: who really runs models implements Evaluator.
+// Interface between the experiment loop and whatever runs models.
 
 #include <span>
 #include <string>
@@ -22,44 +22,45 @@ struct EvalTask {
   std::span<const PlannedCell* const> cells;
 };
 
-/// What became of one cell's sample: a result, or the reason why there is none.
+/// Outcome of one cell's sample: a result, or the reason why there is none.
 struct SampleOutcome {
   results::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
-  std::string failure;         // not empty: the method failed and its cell is given up
-  std::string log;             // of a failure that ended a process: the last lines that it wrote
+  std::string failure;           // not empty: the method failed and its cell is given up
+  std::string log;               // last lines of a process that the failure ended
 };
 
-/// Evaluates samples with one model at a time. Called from one thread. Values in and out only, so that a evaluate may live
-/// in another process.
+/// Evaluates samples with one model at a time. Called from one thread. Takes and returns values only, so that an
+/// evaluator may live in another process.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
 
-  /// The files that decide a model's numbers, for the record. Asked before begin_model, and needs no weights.
+  /// The files that decide a model's numbers, for the record. Called before begin_model, and needs no weights.
   virtual std::vector<results::RunInput> inputs(const ModelEntry& model) = 0;
 
-  /// Before the first sample of a model that has anything left to do. What this and inputs() throw fails all cells of
-  /// the model that are not finished, with the message as the reason.
+  /// Called before the first sample of a model that has anything left to do. An exception of this or inputs() fails all
+  /// cells of the model that are not finished, with its message as the reason.
   virtual void begin_model(const ModelEntry& model, const EngineSettings& engine) = 0;
   virtual void end_model(const ModelEntry& model) = 0;
 
-  /// What the metrics mean that results may hold, for the record.
+  /// Definitions of the metrics that results may hold, for the record.
   [[nodiscard]] virtual std::vector<results::MetricDefinition> metric_definitions() const { return {}; }
 
-  /// One outcome for each of task.cells, in their order. A result must not depend on which other cells are asked for
-  /// beside it, nor on samples evaluated before. For kind timing the evaluate does its own prefill, warm-up and repeats; for
-  /// kind noise_floor it repeats a quality evaluation in chunks and batches of another shape; for kind serving a sample
-  /// is a point of the load, with PlannedCell's "requests" samples of the workload of its own.
-  /// What it throws fails every cell of the task.
+  /// Returns one outcome for each of task.cells, in their order. A result must not depend on which other cells are
+  /// asked for beside it, nor on samples evaluated before. Cells of kind timing have their own prefill, warm-up and
+  /// repeats; kind noise_floor repeats a quality evaluation in chunks and batches of another shape; for kind serving a
+  /// sample is a point of the load, with PlannedCell's "requests" samples of the workload of its own. An exception
+  /// fails every cell of the task.
   virtual std::vector<SampleOutcome> evaluate(const EvalTask& task) = 0;
 
-  /// Why this evaluate can evaluate nothing more, as when a process that holds a share of its model has died; empty while it
-  /// can. What it answered last is then no outcome on the methods.
+  /// Why this evaluator can evaluate nothing more, as when a process that holds a share of its model has died; empty
+  /// while it can. Its last answer then says nothing about the methods.
   [[nodiscard]] virtual std::string lost() { return {}; }
 
   /// Metrics of a whole cell once all its samples are there (corpus scores, fits). Called again after a kill, so it
   /// depends on what the reader shows alone.
-  virtual std::vector<results::MetricValue> cell_values(const PlannedCell& cell, const results::ResultsReader& results) = 0;
+  virtual std::vector<results::MetricValue> cell_values(const PlannedCell& cell,
+                                                        const results::ResultsReader& results) = 0;
 };
 
 }  // namespace kvarena::experiment

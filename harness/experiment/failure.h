@@ -1,5 +1,5 @@
 #pragma once
-// Whatever a method throws is an outcome.
+// Turns an exception into the reason of a failure.
 
 #include <exception>
 #include <new>
@@ -8,7 +8,7 @@
 
 namespace kvarena::experiment {
 
-/// Runs the evaluate's code and returns why it failed, "" when it did not.
+/// Runs `work` and returns why it failed, "" when it did not.
 template <typename Work>
 std::string failure_of(Work&& work) {
   try {

@@ -8,7 +8,7 @@
 
 namespace kvarena::experiment {
 
-/// How an item of a paper comes to be.
+/// Kinds of items of a paper, by how their numbers are made.
 enum class ItemKind {
   measured,      // an experiment: <item>.json beside paper.json
   modelled,      // computed from described hardware: `command` prints it
@@ -28,7 +28,7 @@ struct PaperItem {
   std::vector<std::string> scaled;  // what a run on the default model changes beside model and limit: "KEY=VALUE"
   bool gpu = false;                 // the paper's speed figures need one
 
-  /// Whether it can be asked of the program.
+  /// Whether the program can reproduce it.
   [[nodiscard]] bool covered() const { return !config.empty() || !command.empty(); }
 };
 

@@ -11,7 +11,7 @@
 
 namespace kvarena::experiment {
 
-/// What the plan asks of those who know models, workloads and methods.
+/// The plan's view of models, workloads and methods.
 class Catalog {
  public:
   virtual ~Catalog() = default;
@@ -19,9 +19,9 @@ class Catalog {
   /// Ids of the workload's samples for this model, in order, at most entry.limit. Deterministic.
   virtual std::vector<std::string> sample_ids(const ModelEntry& model, const ComponentEntry& workload) = 0;
 
-  /// What moves scores beside the method: template and its hash, stop tokens, truncation, dtype, metric versions, data
-  /// hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with different cards
-  /// are different cells.
+  /// Settings that change scores beside the method: template and its hash, stop tokens, truncation, dtype, metric
+  /// versions, data hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with
+  /// different cards are different cells.
   virtual std::string protocol_card(const ModelEntry& model, const ComponentEntry& workload,
                                     const ComponentEntry& method, results::CellKind kind) = 0;
 };
@@ -47,10 +47,10 @@ struct CellGroup {
   const ModelEntry* model = nullptr;
   const ComponentEntry* workload = nullptr;
   results::CellKind kind = results::CellKind::quality;
-  std::vector<std::string> sample_ids;  // of kind serving: the points of its load
-  int64_t requests = 0;                 // of kind serving: samples of the workload that each point takes
+  std::vector<std::string> sample_ids;  // for kind serving: the points of its load
+  int64_t requests = 0;                 // for kind serving: samples of the workload that each point takes
   std::vector<PlannedCell> cells;       // in the order of the config's methods
-  std::vector<bool> asked;              // of each sample: whether this shard evaluates it
+  std::vector<bool> asked;              // for each sample: whether this shard evaluates it
 
   [[nodiscard]] int64_t asked_samples() const;
 };
@@ -67,7 +67,7 @@ struct Plan {
 /// times that are compared come from one machine and Evaluator::cell_values finds the whole cell.
 [[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard = {});
 
-/// What `--dry-run` prints: every cell with its samples and, when `done` is given, how much of it is in the database.
+/// Text of `--dry-run`: every cell with its samples and, when `done` is given, how much of it is in the database.
 [[nodiscard]] std::string describe_plan(const Plan& plan, const results::ResultsReader* done);
 
 }  // namespace kvarena::experiment

@@ -1,5 +1,5 @@
 #pragma once
-// Where numbers were made: source revision, build, machine.
+// Provenance of results: source revision, build, machine.
 
 #include "harness/results/records.h"
 

@@ -207,11 +207,11 @@ class Runner {
     std::vector<SampleOutcome> outcomes;
     const std::string failure = failure_of([&] {
       outcomes = evaluator_.evaluate({.model = *group.model,
-                               .workload = *group.workload,
-                               .kind = group.kind,
-                               .sample_id = sample_id,
-                               .sample_index = index,
-                               .cells = asked});
+                                      .workload = *group.workload,
+                                      .kind = group.kind,
+                                      .sample_id = sample_id,
+                                      .sample_index = index,
+                                      .cells = asked});
     });
     if (!failure.empty()) outcomes.assign(missing.size(), SampleOutcome{.result = {}, .failure = failure});
     KVARENA_ASSERT(outcomes.size() == missing.size(),
@@ -262,7 +262,7 @@ class Runner {
     skip(open, group);
   }
 
-  /// What a failed cell lacks is not waited for.
+  /// Leaves out the samples that a failed cell lacks.
   void skip(const OpenCell& open, const CellGroup& group) {
     int64_t lacking = 0;
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {

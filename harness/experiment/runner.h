@@ -1,5 +1,5 @@
 #pragma once
-// The loop: what is missing of a plan is evaluated, sample by sample, and committed as it comes.
+// The experiment loop: evaluates the missing samples of a plan one by one and commits each as it comes.
 
 #include <atomic>
 #include <string>
@@ -19,17 +19,17 @@ struct RunOptions {
 
 struct RunSummary {
   std::string run_id;
-  int64_t evaluated = 0;        // (cell, sample) pairs of this run
+  int64_t evaluated = 0;     // (cell, sample) pairs of this run
   int64_t already_done = 0;  // found in the database
   int64_t failed_cells = 0;  // in force after this run, also those of earlier runs
   int64_t inactive_cells = 0;
   bool interrupted = false;
 };
 
-/// Runs what the database lacks of `plan`. Each sample's results are committed together before the next sample begins,
-/// so a kill at any moment loses at most the sample in work, and running again ends with the same content. A method
-/// that fails costs its own cell. When `stop` turns true the loop ends after the sample in work. Throws UserError only
-/// when the database cannot be written; the run is then marked failed where that is still possible.
+/// Evaluates the samples of `plan` that the database lacks. Each sample's results are committed together before the
+/// next so a kill at any moment loses at most the sample in work, and running again ends with the same content. A
+/// method that fails costs its own cell. When `stop` turns true the loop ends after the sample in work. Throws
+/// UserError only when the database cannot be written; the run is then marked failed where that is still possible.
 RunSummary run_plan(const Plan& plan, Evaluator& evaluator, results::ResultsStore& results, Progress& progress,
                     const std::atomic<bool>& stop, const RunOptions& options = {});
 

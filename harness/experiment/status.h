@@ -1,5 +1,5 @@
 #pragma once
-// How far an experiment is, from its database alone: while a run writes to it, and after.
+// Progress of an experiment, from its database alone: while a run writes to it, and after.
 
 #include <cstdint>
 #include <map>
@@ -13,13 +13,13 @@ namespace kvarena::experiment {
 struct ExperimentStatus {
   std::string experiment;
   std::string run_id;                    // the last one
-  results::RunState state{};               // of that run; a killed one still calls itself running
+  results::RunState state{};             // state of the last run; a killed one still calls itself running
   std::map<std::string, int64_t> cells;  // how many are in each state
   int64_t planned = 0;                   // evaluations: samples times cells
   int64_t done = 0;
-  int64_t given_up = 0;                  // what failed cells lack
-  int64_t by_this_run = 0;               // of `done`
-  double run_s = 0;                      // from the run's start to `now`, or to its end
+  int64_t given_up = 0;                    // evaluations that failed cells lack
+  int64_t by_this_run = 0;                 // those of `done` that the last run evaluated
+  double run_s = 0;                        // from the run's start to `now`, or to its end
   std::vector<results::CellRow> failures;  // cells that failed
 
   [[nodiscard]] int64_t left() const { return planned - done - given_up; }
@@ -27,7 +27,7 @@ struct ExperimentStatus {
   [[nodiscard]] double seconds_left() const;
 };
 
-/// Of every experiment in the database, by name. `now`: UTC, seconds since 1970.
+/// Status of every experiment in the database, by name. `now`: UTC, seconds since 1970.
 [[nodiscard]] std::vector<ExperimentStatus> experiment_status(const results::ResultsReader& results, int64_t now);
 
 }  // namespace kvarena::experiment

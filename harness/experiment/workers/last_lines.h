@@ -1,5 +1,5 @@
 #pragma once
-// What a process printed last.
+// The last lines that a process printed.
 
 #include <deque>
 #include <functional>
@@ -17,7 +17,7 @@ class LastLines {
   explicit LastLines(std::function<void(const std::string&)> on_line) : on_line_(std::move(on_line)) {}
 
   void append(std::string_view bytes);
-  /// What stands there without an end of line becomes a line.
+  /// Ends the last line, if it is incomplete.
   void finish();
   /// The last lines, oldest first.
   [[nodiscard]] std::string text() const;

@@ -15,7 +15,7 @@ inline constexpr uint64_t kLongestMessage = uint64_t{1} << 30U;  // bytes
 
 [[nodiscard]] std::string frame(const nlohmann::json& message);
 
-/// Puts messages together from the pieces in which they arrive.
+/// Assembles messages from the pieces in which they arrive.
 class FrameReader {
  public:
   void append(std::string_view bytes) { buffer_ += bytes; }
@@ -29,7 +29,7 @@ class FrameReader {
 /// Waits for a message on the socket `fd`; nothing when the other side is gone. For a worker, which has nothing else to
 /// wait for.
 [[nodiscard]] std::optional<nlohmann::json> receive(int fd, FrameReader& reader);
-/// False when the other side is gone.
+/// Writes a message to the socket; false when the other side is gone.
 [[nodiscard]] bool send(int fd, const nlohmann::json& message);
 
 }  // namespace kvarena::experiment

@@ -23,7 +23,7 @@ std::string metrics::first_line(const std::string& path) {
   return read ? line.data() : "";
 }
 
-/// Of "pid (name) state parent ...", where a name may hold brackets.
+/// Parent of a process, read from "pid (name) state parent ..."; the name may hold brackets.
 pid_t parent_of(pid_t pid) {
   const std::string stat = metrics::first_line(fmt::format("/proc/{}/stat", pid));
   const size_t name_end = stat.rfind(')');

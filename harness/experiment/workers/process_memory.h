@@ -1,5 +1,5 @@
 #pragma once
-// What the system says of a process's memory and children (Linux, /proc).
+// Memory and children of a process (Linux, /proc).
 
 #include <sys/types.h>
 
@@ -9,7 +9,7 @@
 
 namespace kvarena::experiment {
 
-/// Resident bytes that no file stands behind; nothing when the process is gone.
+/// Resident bytes not backed by a file; nothing when the process is gone.
 [[nodiscard]] std::optional<int64_t> own_memory(pid_t pid);
 
 /// Processes that `pid` started and that live.

@@ -1,5 +1,5 @@
 #pragma once
-// The worker's side: asked over a socket, a evaluate answers.
+// The worker's side of the socket: an evaluator answers the runner's requests.
 
 #include <functional>
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace kvarena::experiment {
 
-/// What a worker evaluates with.
+/// A worker's config and evaluator.
 struct Bench {
   std::unique_ptr<const experiment::ExperimentConfig> config;
-  std::unique_ptr<experiment::Evaluator> evaluate;  // may refer to the config
+  std::unique_ptr<experiment::Evaluator> evaluator;  // may refer to the config
 };
 
-/// Answers what comes on the socket `channel` until the runner closes it. `open` turns the runner's
-/// WorkerSettings::setup into a evaluate. Whatever is thrown on the way is an answer too. A evaluate that is lost says so
-/// instead of its answer, and ends this.
+/// Answers requests on the socket `channel` until the runner closes it. `open` makes a Bench of the runner's
+/// WorkerSettings::setup. An exception becomes an answer too. When the evaluator is lost, the answer says so and
+/// serving ends.
 void serve(int channel, const std::function<Bench(const nlohmann::json& setup)>& open);
 
 }  // namespace kvarena::experiment

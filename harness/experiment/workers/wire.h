@@ -1,10 +1,11 @@
 #pragma once
-// Inside the workers folder: what runner and worker say to each other, as JSON values.
+// Inside the workers folder: messages between runner and worker, as JSON values.
 //
-//   {"ask": "start", "setup": ...}                    -> {"ok": null}
-//   {"ask": "begin_model", "model": label}            -> {"ok": null}
-//   {"ask": "evaluate", "task": ...}                     -> {"ok": [outcome, ...]}
-//   anything that throws                              -> {"error": message}
+//   {"ask": "start", "setup": ...}          -> {"ok": null}
+//   {"ask": "begin_model", "model": label}  -> {"ok": null}
+//   {"ask": "judge", "task": ...}           -> {"ok": [outcome, ...]}
+//   anything that throws                    -> {"error": message}
+//   an evaluator that is lost               -> {"lost": reason}
 
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -18,7 +19,7 @@ namespace kvarena::experiment {
 [[nodiscard]] nlohmann::json task_json(const experiment::EvalTask& task,
                                        std::span<const experiment::PlannedCell* const> cells);
 
-/// A task as it arrives in a worker, with what it points to: entries of the worker's own config.
+/// A task as it arrives in a worker; its pointers lead to entries of the worker's own config.
 struct ReceivedTask {
   const experiment::ModelEntry* model = nullptr;
   const experiment::ComponentEntry* workload = nullptr;

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 constexpr int kAttempts = 3;  // at a sample whose worker others kill
 
-/// What the worker answered. Throws UserError in its words when that is an error, WorkerDied when it can go on no more.
+/// Returns the worker's answer. Throws UserError with its message when that is an error, WorkerDied when it is lost.
 json checked(json answer) {
   if (answer.contains("lost")) throw WorkerDied(answer["lost"].get<std::string>(), /*log=*/"", /*by_others=*/true);
   if (answer.contains("error")) throw UserError(answer["error"].get<std::string>());
@@ -78,7 +78,8 @@ std::vector<SampleOutcome> WorkerEvaluator::evaluate(const EvalTask& task) {
   return outcomes;
 }
 
-std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task, std::span<const PlannedCell* const> cells) {
+std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task,
+                                                              std::span<const PlannedCell* const> cells) {
   try {
     const json answer = ask({{"ask", "judge"}, {"task", task_json(task, cells)}});
     std::vector<SampleOutcome> outcomes;

@@ -1,5 +1,5 @@
 #pragma once
-// The evaluate that the experiment loop sees when models live in worker processes.
+// The evaluator of the experiment loop when models live in worker processes.
 
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@
 namespace kvarena::experiment {
 
 struct WorkerSettings {
-  std::vector<std::string> words;  // how a worker is started: program and arguments; it calls serve()
-  nlohmann::json setup;            // what its serve() hands to `open`
+  std::vector<std::string> words;  // command line of a worker: program and arguments; it calls serve()
+  nlohmann::json setup;            // passed by its serve() to `open`
   Limits limits;
   std::function<void(const std::string&)> on_line;  // lines that workers print, and ours about workers
 };
@@ -22,7 +22,7 @@ struct WorkerSettings {
 /// One worker at a time, which holds one model; it is made when first needed and again after it died.
 class WorkerEvaluator final : public experiment::Evaluator {
  public:
-  /// `here` answers what needs no weights, in this process: inputs, metrics and their definitions.
+  /// `here` answers, in this process, whatever needs no weights: inputs, metrics and their definitions.
   WorkerEvaluator(experiment::Evaluator& here, WorkerSettings settings);
 
   std::vector<results::RunInput> inputs(const experiment::ModelEntry& model) override { return here_->inputs(model); }
@@ -34,17 +34,17 @@ class WorkerEvaluator final : public experiment::Evaluator {
   /// When the worker dies with several cells, each is asked alone: only those that die alone have failed.
   std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
   std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
-                                              const results::ResultsReader& results) override {
+                                                const results::ResultsReader& results) override {
     return here_->cell_values(cell, results);
   }
 
  private:
-  /// The answer of the worker, which is started when there is none. Throws UserError with the worker's words when it
-  /// answers with an error, WorkerDied when it does not answer.
+  /// Asks the worker, which is started when there is none. Throws UserError with the worker's message when it answers
+  /// with an error, WorkerDied when it does not answer.
   nlohmann::json ask(const nlohmann::json& request);
   void start();
   std::vector<experiment::SampleOutcome> evaluate_together(const experiment::EvalTask& task,
-                                                  std::span<const experiment::PlannedCell* const> cells);
+                                                           std::span<const experiment::PlannedCell* const> cells);
   experiment::SampleOutcome evaluate_alone(const experiment::EvalTask& task, const experiment::PlannedCell* cell);
 
   experiment::Evaluator* here_;

@@ -1,5 +1,5 @@
 #pragma once
-// A worker as its runner sees it: a process that is asked and answers, until it dies.
+// The runner's side of a worker: a process that answers requests until it dies.
 
 #include <sys/types.h>
 
@@ -14,13 +14,14 @@
 
 namespace kvarena::experiment {
 
-/// What a worker may take for one answer; 0 = as much as it likes.
+/// Limits of a worker for one answer; 0 = no limit.
 struct Limits {
   double seconds = 0;
-  int64_t memory_bytes = 0;  // resident and its own: mapped checkpoints, which the system can drop, do not count
+  int64_t memory_bytes = 0;  // resident and private: mapped checkpoints, which the system can drop, do not count
 };
 
-/// Instead of an answer. what() says how the worker ended: "its worker was ended by signal 11 (Segmentation fault)".
+/// Thrown when the worker died instead of answering. what() says how: "its worker was ended by signal 11 (Segmentation
+/// fault)".
 class WorkerDied : public UserError {
  public:
   WorkerDied(const std::string& how, std::string log, bool by_others)
@@ -28,7 +29,7 @@ class WorkerDied : public UserError {
 
   /// The last lines that it wrote.
   [[nodiscard]] const std::string& log() const { return log_; }
-  /// Killed by neither itself nor us.
+  /// Whether it was killed by neither itself nor the runner.
   [[nodiscard]] bool by_others() const { return by_others_; }
 
  private:
@@ -47,10 +48,10 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  /// Throws WorkerDied when no answer comes; there is no process any more then.
+  /// Sends a request and returns the answer. Throws WorkerDied when no answer comes; the process has ended then.
   [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Limits& limits);
 
-  /// Kills it and throws WorkerDied with this reason: it broke a limit, or answered what is no answer.
+  /// Kills the worker and throws WorkerDied with this reason: it broke a limit, or its answer is malformed.
   [[noreturn]] void end(const std::string& how);
 
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -58,11 +59,11 @@ class WorkerProcess {
  private:
   void read_log();
   void send_some(std::string& outgoing) const;
-  /// False when the worker has closed the channel.
+  /// Reads what has arrived; false when the worker has closed the channel.
   bool read_some();
-  /// How it ended by itself.
+  /// Throws WorkerDied saying how the worker ended by itself.
   [[noreturn]] void mourn();
-  /// Waits for its end, at most so long; then kills it. Returns waitpid's status.
+  /// Waits at most so long for the worker to end, then kills it. Returns waitpid's status.
   int reap(double seconds);
 
   pid_t pid_ = -1;
