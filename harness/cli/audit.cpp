@@ -12,9 +12,9 @@
 #include "harness/cli/model_input.h"
 #include "harness/cli/texts.h"
 #include "harness/core/error.h"
+#include "harness/core/page.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
-#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -61,7 +61,7 @@ struct Options {
   }
 };
 
-/// What the method is measured by: plain decoding on the cache that it verifies on, for others on full KV.
+/// Reference of the method: plain decoding on the cache that a verifier verifies on, else on full KV.
 json reference_of(const Method& method) {
   if (method.verifier() == nullptr || method.verifier()->verified_cache().empty()) return "full KV";
   return json::parse(method.verifier()->verified_cache());

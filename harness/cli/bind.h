@@ -1,6 +1,6 @@
 #pragma once
-// From the words of a command line to a command whose options are filled in. bind.cpp is the one file that knows the
-// parsing library.
+// Parsing of a command line into a command with its options assigned. bind.cpp is the one file that knows the parsing
+// library.
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 #pragma once
-// A command of the program: what its help says, what it accepts, what it does.
+// A command of the program: its help, its options, its function.
 
 #include <functional>
 #include <memory>

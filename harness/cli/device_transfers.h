@@ -9,12 +9,12 @@ namespace kvarena::cli {
 /// Seconds, medians of the repeats.
 struct DeviceTransferTimes {
   double all = 0;       // every row, in one copy
-  double chosen = 0;    // so many, in one copy
-  double gathered = 0;  // as many from all over, by one kernel
+  double chosen = 0;    // the chosen number of rows, adjoining, in one copy
+  double gathered = 0;  // as many scattered rows, by one kernel
 };
 
-/// Of `rows` rows of row_bytes, `chosen` of which are wanted. Throws UserError with a sentence where this program or
-/// this machine has no device.
+/// Times transfers of `rows` rows of row_bytes, and of `chosen` of them. Throws UserError where this program or this
+/// machine has no device.
 [[nodiscard]] DeviceTransferTimes time_device_transfers(int64_t rows, int64_t chosen, int64_t row_bytes,
                                                         int64_t repeats);
 

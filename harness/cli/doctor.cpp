@@ -10,12 +10,12 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/page.h"
+#include "harness/core/terminal.h"
 #include "harness/experiment/provenance.h"
 #include "harness/model/open_model.h"
 #include "harness/results/results_reader.h"
 #include "harness/results/soundness.h"
-#include "harness/core/page.h"
-#include "harness/core/terminal.h"
 #include "kernels/common/cpu_path.h"
 
 namespace kvarena::cli {
@@ -43,7 +43,7 @@ struct Check {
   std::string found;
 };
 
-/// What `look` finds, or why it could not: one check never hides the next.
+/// Result of `look`, or why it failed: one check never hides the next.
 Check checked(const std::string& name, const std::function<std::string()>& look) {
   try {
     return {name, true, look()};

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr int64_t kLongest = 1536;  // tokens of the longer prompt
 constexpr int64_t kSteps = 16;      // decoded after it
-constexpr double kBytes = 2;        // of a number of full KV
+constexpr double kBytes = 2;        // bytes of a number of full KV
 
 std::unique_ptr<Method> method_with_a_cache(const json& asked) {
   auto method = make_method(asked, "--method");
@@ -64,7 +64,7 @@ MethodCost cost_of(Transformer& model, const Method& method, std::span<const int
   MethodCost cost{.prompt = std::ssize(prompt_ids),
                   .resident = static_cast<double>(session->resident_bytes) / entry,
                   .host = static_cast<double>(session->peak_host_bytes) / entry};
-  // Of the first step, before the cache grows, and without the step's own entry.
+  // The first step, before the cache grows, without the step's own entry.
   if (!meter.steps().empty()) cost.attended = meter.steps().front().attended - 1;
   for (const Traffic& pass : session->traffic) {
     cost.fetched += static_cast<double>(pass.loaded_bytes) / entry / static_cast<double>(session->traffic.size());
@@ -72,7 +72,7 @@ MethodCost cost_of(Transformer& model, const Method& method, std::span<const int
   return cost;
 }
 
-/// On the line through both points.
+/// The cost at `context` on the line through both measured points, at least 0.
 double along(const MeasuredMethod& method, double MethodCost::*cost, int64_t context) {
   const MethodCost& a = method.costs.front();
   const MethodCost& b = method.costs.back();

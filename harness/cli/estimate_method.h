@@ -1,5 +1,5 @@
 #pragma once
-// What a method costs, measured on a model that is at hand, as a cache scheme that costs are modelled with.
+// Cost of a method, measured on a model at hand, as a cache scheme for the cost model.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -17,9 +17,9 @@ namespace kvarena::cli {
 struct MethodCost {
   int64_t prompt = 0;
   double resident = 0;  // on the device, indexes included
-  double host = 0;      // behind it
+  double host = 0;      // on tiers behind the device
   double attended = 0;  // entries of a head that a step attends to
-  double fetched = 0;   // that a step brings from behind the device
+  double fetched = 0;   // entries that a step loads from behind the device
 };
 
 struct MeasuredMethod {
@@ -32,8 +32,8 @@ struct MeasuredMethod {
 [[nodiscard]] std::vector<MeasuredMethod> measure_methods(const std::vector<nlohmann::json>& methods,
                                                           const ModelOptions& options);
 
-/// The scheme at `context` entries: every cost goes on along the line through the two measured ones, and none falls
-/// below zero. What is resident beyond one entry an entry is taken for an index that each step reads.
+/// The scheme at `context` entries: every cost is extrapolated along the line through the two measured ones, and none
+/// falls below zero. Resident bytes beyond full KV's are taken for an index that each step reads.
 [[nodiscard]] cost_model::CacheScheme scheme_at(const MeasuredMethod& method, const cost_model::ModelShape& shape,
                                                 int64_t context);
 

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "harness/model/config.h"
 #include "harness/cost_model/model_shape.h"
+#include "harness/model/config.h"
 
 namespace kvarena::cli {
 
-/// Of a checkpoint that was opened.
+/// Sizes of an opened checkpoint.
 [[nodiscard]] cost_model::ModelShape shape_of(const ModelConfig& config);
 
 /// A name below configs/shapes, a file of one's own, or a checkpoint: a GGUF file or a folder with config.json. Throws

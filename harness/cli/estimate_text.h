@@ -1,5 +1,5 @@
 #pragma once
-// What `kvarena estimate` prints for people.
+// Text output of `kvarena estimate`.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace kvarena::cli {
 
 void print_estimates(const std::vector<cost_model::EstimateRow>& rows);
-/// What methods were measured to cost on `model`.
+/// Prints the costs of methods measured on `model`.
 void print_measured(const std::vector<MeasuredMethod>& methods, const std::string& model);
 /// `source`: where the acceptance was measured; may be empty.
 void print_plans(const std::vector<cost_model::PlanRow>& rows, const std::string& source);

@@ -1,5 +1,5 @@
 #pragma once
-// What --help prints.
+// Text of --help.
 
 #include <string>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which positions survive, as a picture.
+// Picture of the positions that a method keeps.
 
 #include <string>
 

@@ -34,7 +34,7 @@ LayerInfo describe_layer(const LayerCache& layer) {
   return info;
 }
 
-/// What a method's pass attends to, noted between its select() and the attention itself.
+/// Records the entries that a method's pass attends to, between its select() and the attention itself.
 class Watch final : public AttentionHooks {
  public:
   Watch(MethodHooks& method, int64_t layers) : method_(method), attended(layers), selected(layers) {}

@@ -1,5 +1,5 @@
 #pragma once
-// What a method does to a prompt, layer by layer and step by step, as data.
+// A method's effect on a prompt, layer by layer and step by step, as data.
 
 #include <cstdint>
 #include <vector>
@@ -17,9 +17,9 @@ struct SegmentInfo {
 
 struct LayerInfo {
   std::vector<SegmentInfo> segments;            // oldest first
-  int64_t bytes = 0;                            // of the segments and the index
+  int64_t bytes = 0;                            // bytes of the segments and the index
   int64_t index_bytes = 0;                      // page bounds and the like
-  std::vector<std::vector<int32_t>> positions;  // [kv_heads], ascending: what each head holds after the prompt
+  std::vector<std::vector<int32_t>> positions;  // [kv_heads], ascending, after the prompt
 };
 
 /// One decode step. `mass`: the share of full-KV attention that falls on what the method attends to, mean over the

@@ -1,5 +1,5 @@
 #pragma once
-// The registry as pages to read: docs/methods.
+// The registry as Markdown pages: docs/methods.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace kvarena::cli {
 
-/// Markdown: what the family is, its methods in a table, and each with paper, needs, settings and how to ask for it.
+/// Markdown: the family's description, its methods in a table, and each with paper, needs, settings and an example.
 [[nodiscard]] std::string family_page(Family family);
 
 /// Markdown: the families with their pages and how many methods each has.

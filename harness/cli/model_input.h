@@ -1,5 +1,5 @@
 #pragma once
-// What the commands that run a model have in common: which model, which prompt.
+// Options of the commands that run a model: the model and the prompt.
 
 #include <filesystem>
 #include <memory>
@@ -26,12 +26,12 @@ struct ModelOptions {
   void declare(OptionSet& o);
 };
 
-/// Headers and vocabulary.
+/// Opens the model: headers and vocabulary.
 [[nodiscard]] OpenedModel open_chosen(const ModelOptions& options);
-/// Weights. Done last, once everything else about a command line is known to be right.
+/// Loads the weights. Called last, once everything else about a command line is known to be right.
 [[nodiscard]] Transformer load_weights(const OpenedModel& model, const ModelOptions& options);
 
-/// What methods may know of the model; valid as long as `model`.
+/// Facts of the model for methods; valid as long as `model`.
 [[nodiscard]] std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer);
 
 /// --prompt, --prompt-file, --ids, --chat: exactly one of the first three.

@@ -1,6 +1,6 @@
 #pragma once
-// What a command accepts, in our own words. A command describes its options here; bind.cpp hands the descriptions to
-// the parsing library and the results back, so that no command pays for that library's headers.
+// Descriptions of a command's options, independent of the parsing library: bind.cpp passes them to the library and the
+// results back, so that no command pays for that library's headers.
 //
 //   struct Options {
 //     std::string name;
@@ -27,7 +27,7 @@ using Target = std::variant<bool*, std::string*, int64_t*, double*, std::filesys
                             std::vector<std::string>*, std::vector<std::filesystem::path>*>;
 
 struct Option {
-  std::string name;        // "max-new-tokens"; of a positional its place holder: "CONFIG"
+  std::string name;        // "max-new-tokens"; a positional has its place holder: "CONFIG"
   std::string value_name;  // "N" in `--limit N`; empty for flags and positionals
   Target target;
   std::string help;                  // a phrase, no full stop
@@ -51,7 +51,7 @@ class OptionSet {
     Declared& help(std::string text);
     Declared& choices(std::vector<std::string> values);
     Declared& required();
-    /// Instead of the target's present value, which is the default's text otherwise.
+    /// Text of the default, instead of the target's present value.
     Declared& default_text(std::string text);
 
    private:

@@ -1,5 +1,5 @@
 #pragma once
-// Where a page goes and as what: --out and --format.
+// Destination and format of a page: --out and --format.
 
 #include <filesystem>
 #include <optional>
@@ -17,7 +17,7 @@ struct PageOutput {
   void declare(OptionSet& o);
   /// --format, else the ending of --out, else Markdown. Throws UserError for what is no format.
   [[nodiscard]] reports::Format chosen() const;
-  /// To the file, which is then named on standard error, or to standard output.
+  /// Writes to the file, which is then named on standard error, or to standard output.
   void write(const std::string& text) const;
 };
 

@@ -16,9 +16,9 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
-#include "harness/experiment/config.h"
-#include "harness/evaluate/model_evaluator.h"
 #include "harness/core/page.h"
+#include "harness/evaluate/model_evaluator.h"
+#include "harness/experiment/config.h"
 
 namespace kvarena::cli {
 namespace {
@@ -47,16 +47,17 @@ struct Options {
   }
 };
 
-/// What an experiment asks for that is not here.
+/// Models and data of an experiment that are absent.
 struct Missing {
   std::vector<const ModelEntry*> models;
   std::vector<std::string> data;  // workloads that are there as project-made samples only
 };
 
-/// What is in reach, looked up once.
+/// Models and data that are present, looked up once.
 struct Here {
   explicit Here(const fs::path& data_dir) : home(kvarena_home()) {
-    for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir)) workloads[listing.name] = std::move(listing);
+    for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir))
+      workloads[listing.name] = std::move(listing);
   }
 
   [[nodiscard]] Missing missing(const ExperimentConfig& config) const {
@@ -140,7 +141,7 @@ std::vector<std::string> modelled_inputs(const Read& read) {
   return files;
 }
 
-/// The same experiment on what scripts/setup brings.
+/// The experiment's command, scaled down to the model and data that scripts/setup brings.
 std::string scaled_down(const PaperItem& item) {
   std::string command = fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32",
                                     shown_path(item.config), kDefaultModel);

@@ -1,5 +1,5 @@
 #pragma once
-// The program from its words to its exit code.
+// The program, from command line to exit code.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace kvarena::cli {
 /// The program with all of its commands.
 [[nodiscard]] Command root_command();
 
-/// Prints what `args` ask for, or does it. Returns the exit code. Throws UserError.
+/// Runs the command that `args` name, or prints its help. Returns the exit code. Throws UserError.
 [[nodiscard]] int answer(const Command& root, const std::vector<std::string>& args);
 
 /// Runs `args` (without the program's name). Results go to standard output, everything else to standard error. Returns

@@ -1,14 +1,14 @@
 #pragma once
-// Registered components and their parameters as text and as JSON: what `methods`, `workloads` and `metrics` share.
+// Registered components and their parameters as text and as JSON, for `methods`, `workloads` and `metrics`.
 
 #include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/core/page.h"
 #include "harness/core/parameters.h"
 #include "harness/method/registry.h"
-#include "harness/core/page.h"
 
 namespace kvarena::cli {
 
@@ -21,11 +21,11 @@ namespace kvarena::cli {
 /// Pairs with an empty value are left out.
 [[nodiscard]] Rows fact_rows(const std::vector<std::pair<std::string, std::string>>& facts);
 
-/// In the order in which a reader meets them.
+/// Families in the order in which they are listed.
 inline constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,
                                       Family::reuse,     Family::eviction,    Family::verification};
 
-/// What the method asks the backend to observe, with its default settings.
+/// Names of the observations that the method asks the backend for, with its default settings.
 [[nodiscard]] std::vector<std::string> needs_of(const MethodEntry& entry);
 
 /// Settings with which the method can be made: what is required, and a budget where there is one. Null when that does

@@ -10,9 +10,9 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/page.h"
 #include "harness/evaluate/chat_endpoint.h"
 #include "harness/evaluate/local_embedder.h"
-#include "harness/core/page.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 #include "metrics/score_files.h"
@@ -100,7 +100,7 @@ std::string instruction_of(const json& row, const char* first) {
         .expected = fmt::format("one of {}", fmt::join(kFields.begin() + 1, kFields.end(), ", "))});
 }
 
-/// What would have been right: the member `name` of the row, or its first reference.
+/// The right answer: the member `name` of the row, or its first reference.
 std::string reference_of(const json& row, const metrics::PredictionRow& sample, std::string_view name) {
   const auto found = row.find(name);
   if (found != row.end() && found->is_string()) return found->get<std::string>();
@@ -110,9 +110,9 @@ std::string reference_of(const json& row, const metrics::PredictionRow& sample, 
         .expected = fmt::format("\"{}\" or references, which the judge is shown", name)});
 }
 
-/// What to ask about each row: the user's question, or the metric's own.
-std::function<std::string(const json&, const metrics::PredictionRow&)> question_for(const Options& options,
-                                                                           const metrics::MetricEntry& metric) {
+/// Makes the judge's prompt of each row: with the user's question, or the metric's own.
+std::function<std::string(const json&, const metrics::PredictionRow&)> question_for(
+    const Options& options, const metrics::MetricEntry& metric) {
   if (options.judge_question.empty() && metric.judge == nullptr) {
     fail({.place = "--judge-url",
           .found = fmt::format("metric \"{}\", which no judge is asked for", metric.id),
@@ -122,9 +122,10 @@ std::function<std::string(const json&, const metrics::PredictionRow&)> question_
   const metrics::JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : kQualityQuestion;
   const bool asks_reference = question.find("$REFERENCE$") != std::string::npos;
   return [question, &how, asks_reference](const json& row, const metrics::PredictionRow& sample) {
-    return metrics::judge_prompt(question, {.instruction = instruction_of(row, how.request),
-                                   .response = sample.prediction,
-                                   .reference = asks_reference ? reference_of(row, sample, how.reference) : ""});
+    return metrics::judge_prompt(question,
+                                 {.instruction = instruction_of(row, how.request),
+                                  .response = sample.prediction,
+                                  .reference = asks_reference ? reference_of(row, sample, how.reference) : ""});
   };
 }
 

@@ -180,9 +180,9 @@ constexpr std::string_view kVerification = R"(#include <algorithm>
 namespace kvarena {
 namespace {
 
-/// What followed the last time: the newest tokens are looked up in the text so far, at most `match` of them, and what
-/// came after them is proposed. Put your rule and its source here and in propose(). A verifier that drafts on a
-/// compressed cache overrides drafter() instead.
+/// Proposes the continuation of an earlier occurrence: looks up the newest tokens, at most `match` of them, in the text
+/// so far and proposes the tokens that followed. Put your rule and its source here and in propose(). A verifier that
+/// drafts on a compressed cache overrides drafter() instead.
 class @Class@ final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {

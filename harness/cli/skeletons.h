@@ -8,10 +8,10 @@
 namespace kvarena::cli {
 
 struct Skeleton {
-  std::string_view family;  // of `new-method --family`
+  std::string_view family;  // value of `new-method --family`
   std::string_view folder;  // in methods/
-  std::string_view suffix;  // of the class's name
-  std::string_view idea;    // what the text does until it is changed
+  std::string_view suffix;  // suffix of the class's name
+  std::string_view idea;    // the algorithm of the text until it is changed
   std::string_view text;    // with @Class@, @name@ and @Title@
 };
 

@@ -9,8 +9,8 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/file_lock.h"
-#include "harness/core/progress.h"
 #include "harness/core/page.h"
+#include "harness/core/progress.h"
 #include "harness/core/terminal.h"
 #include "harness/experiment/workers/process_memory.h"
 
@@ -48,7 +48,7 @@ Runner runner_of(const std::filesystem::path& database) {
   return runner;
 }
 
-/// What a run's own word for its state is worth: one that was killed could not change it.
+/// The last run's state; a run that was killed still has the state "running" in the database.
 std::string state_text(const ExperimentStatus& status, const Runner& runner) {
   if (status.run_id.empty()) return "never run";
   if (status.state == results::RunState::running && !runner.process) return "killed";

@@ -13,8 +13,8 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/method/plugins.h"
 #include "harness/core/page.h"
+#include "harness/method/plugins.h"
 
 namespace kvarena::cli {
 namespace {
@@ -97,7 +97,7 @@ std::string merge_script(const fs::path& folder, const std::string& name, const 
       quoted(fs::path(output.report)));
 }
 
-/// What a program prints. Throws UserError when it fails.
+/// Runs a program and returns its output. Throws UserError when it fails.
 std::string output_of(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) fail({.place = command, .found = std::strerror(errno)});

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that a command reads or lets a model go on with.
+// Texts that a command reads or has a model continue.
 
 #include <cstdint>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace kvarena::cli {
 
-/// Which texts: a workload's name, a text file, a folder of .txt files, or "essays", which are written from the seed.
+/// Source of texts: a workload's name, a text file, a folder of .txt files, or "essays", which are made from the seed.
 struct TextRequest {
   std::string data = "essays";
   int64_t count = 1;
-  int64_t tokens = 512;  // that each should hold at least, where there is enough
+  int64_t tokens = 512;  // least length of each, where there is enough text
   int64_t seed = 1;
 };
 

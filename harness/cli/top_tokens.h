@@ -1,5 +1,5 @@
 #pragma once
-// The likeliest next tokens.
+// The most likely next tokens.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

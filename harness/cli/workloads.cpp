@@ -35,7 +35,8 @@ struct Options {
 const char* truncation_text(datasets::TruncationRule rule) {
   switch (rule) {
     case datasets::TruncationRule::none: return "never cut";
-    case datasets::TruncationRule::middle_halves: return "the middle is cut: first and last half, decoded apart (LongBench)";
+    case datasets::TruncationRule::middle_halves:
+      return "the middle is cut: first and last half, decoded apart (LongBench)";
     case datasets::TruncationRule::middle_joined:
       return "the middle is cut: first and last half, decoded together (LongBench v2)";
   }
@@ -79,14 +80,16 @@ void describe_workload(const datasets::WorkloadEntry& entry, const datasets::Wor
   if (!parameters.empty()) print(Page().text("\n").bold("Settings").text("\n").columns(parameter_rows(parameters)));
 }
 
-/// What is there of each workload, by name.
+/// Data files present for each workload, by name.
 std::map<std::string, datasets::WorkloadListing> listings(const std::filesystem::path& data_dir) {
   std::map<std::string, datasets::WorkloadListing> by_name;
-  for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir)) by_name[listing.name] = std::move(listing);
+  for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir))
+    by_name[listing.name] = std::move(listing);
   return by_name;
 }
 
-void print_list(const std::vector<const datasets::WorkloadEntry*>& entries, const std::map<std::string, datasets::WorkloadListing>& there) {
+void print_list(const std::vector<const datasets::WorkloadEntry*>& entries,
+                const std::map<std::string, datasets::WorkloadListing>& there) {
   std::map<std::string, std::vector<std::vector<std::string>>> families;
   for (const datasets::WorkloadEntry* entry : entries) {
     const datasets::WorkloadListing& listing = there.at(entry->info.name);
