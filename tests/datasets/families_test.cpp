@@ -1,4 +1,4 @@
-// What each family makes of its files: prompt, question, references, extras.
+// Samples that each family makes of its files: prompt, question, references, extras.
 
 #include <set>
 

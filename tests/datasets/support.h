@@ -1,5 +1,5 @@
 #pragma once
-// What several tests of data sets share.
+// Shared helpers of tests of data sets.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

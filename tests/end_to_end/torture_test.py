@@ -31,7 +31,7 @@ PATIENCE_S, MEMORY_MIB = (20, 4000) if SANITIZED else (4, 700)  # beyond what a 
 for options in ("ASAN_OPTIONS", "TSAN_OPTIONS") if SANITIZED else ():  # else a sanitizer ends what meets that signal
     os.environ[options] = os.environ.get(options, "") + ":handle_segv=0"
 
-# What stands in the reason of each. On a loaded machine a leak may meet the time limit first.
+# Text in the reason of each failure. On a loaded machine a leak may meet the time limit first.
 LATE = f"longer than the {PATIENCE_S} s"
 SICK = {"segfault": ("signal 11",), "abort": ("signal 6",), "exit": ("exit code 3",), "leak": ("MiB, more than", LATE),
         "hang": (LATE,), "throw": ("thrown by a method",), "nan": ("not a number",), "shape": ("scored [",)}

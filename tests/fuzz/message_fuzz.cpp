@@ -4,7 +4,7 @@
 #include "harness/experiment/workers/wire.h"
 #include "tests/fuzz/fuzz.h"
 
-/// What a worker that has lost its mind sends the runner.
+/// Feeds the runner arbitrary bytes in place of a worker's messages.
 KVARENA_FUZZ(message, data) {
   using namespace kvarena::experiment;
   FrameReader reader;

@@ -122,7 +122,7 @@ f(*args)|f(**kwargs)|f(a=*x)|f(a=b'x')|f(a='\q')|f(a=3, b = 4 , c= 5)|None|f(a=N
 """.replace("\n", "|").strip("|").split("|")
 
 
-# What BFCL's resolver makes of Python's syntax tree, told by the workload sheet (section 10.3).
+# BFCL's resolver of Python's syntax tree, as the workload sheet describes it (section 10.3).
 def resolve(node):
     if isinstance(node, ast.Constant):
         if node.value is Ellipsis:

@@ -182,7 +182,7 @@ double largest_error(const std::vector<float>& got, const std::vector<float>& wa
 }
 
 TEST(AttentionPacked, RoundingToIntegersIsFarBelowRoundingToBf16) {
-  // The same decoded numbers attended as packed codes, with queries and weights rounded to 16-bit integers, and from
+  // Equal decoded numbers are attended as packed codes, with queries and weights rounded to 16-bit integers, and from
   // bf16 cells. Queries of three kinds: even, with a channel that outweighs the others, and long (few entries take
   // all).
   const Shape shape{3, 1, 64, 64, DType::bf16};

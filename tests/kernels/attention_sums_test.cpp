@@ -257,7 +257,7 @@ TEST(AttentionReader, ReadsListedAndPackedEntries) {
   }
 }
 
-/// What is added where probabilities cannot be: at the end of segments in front of it.
+/// A reader of the last segment gets probabilities of the whole state.
 TEST(AttentionReader, ProbabilitiesAreThoseOfTheWholeStateFoldedSoFar) {
   const Shape shape{4, 2, 64, 64, DType::f32};
   const Layer layer(shape, 1024 + 30, 17);
@@ -316,8 +316,8 @@ TEST(GumbelNoise, IsGumbelAndIndependentOfItsNeighbours) {
   EXPECT_LT(largest, 1.95 / std::sqrt(kDraws));  // p = 0.001
 }
 
-/// What only a table could get wrong: queries see one entry's draws as if these were drawn anew, and two entries'
-/// draws differ in sum over many queries as independent ones do.
+/// Draws from the table behave as independent ones: queries see one entry's draws as if these were drawn anew, and two
+/// entries' draws differ in sum over many queries as independent ones do.
 TEST(GumbelNoise, ColumnsOfManyQueriesAreIndependent) {
   constexpr int64_t kQueries = 4000, kEntries = 600;
   std::vector<double> sums(kEntries);

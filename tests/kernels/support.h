@@ -1,5 +1,5 @@
 #pragma once
-// What kernel tests share: seeded numbers, every CPU path, comparison that names index and values.
+// Shared helpers of kernel tests: seeded numbers, every CPU path, comparison that names index and values.
 
 #include <gtest/gtest.h>
 

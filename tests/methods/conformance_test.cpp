@@ -1,4 +1,4 @@
-// What every registered method must do, whatever its idea. A new method is covered by being registered.
+// Requirements on every registered method, whatever its idea. A new method is covered by being registered.
 
 #include <gtest/gtest.h>
 
@@ -168,7 +168,7 @@ TEST_P(Conformance, DraftsLosslesslyWhereItIsDraftedFor) {
 TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   if (entry().family != Family::verification) GTEST_SKIP() << GetParam() << " does not verify";
   const Prefill start = prompt(260);
-  // What verifications attend to, by itself: full KV but for a verifier that says otherwise.
+  // The cache that verifications attend to, alone: full KV unless the verifier names another.
   const std::string cache = make_method(active_settings(entry()), "test")->verifier()->verified_cache();
   const Decoded plain = run(start, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
   const Decoded verified = run(start, active_settings(entry()), 60);

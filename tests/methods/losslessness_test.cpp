@@ -44,7 +44,7 @@ json setting(const MethodEntry& entry, int index) {
   return spec;
 }
 
-/// What a session said: tokens, and a digest that has every bit of every step's logits.
+/// A session's output: tokens, and a digest of every bit of every step's logits.
 struct Answer {
   std::vector<int32_t> tokens;
   std::string logits;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kBad = KVARENA_BAD;
 
-/// What runs while the library is loaded.
+/// Runs while the library is loaded.
 [[maybe_unused]] const bool loaded = [] {
   if (kBad == "throws_while_loaded") throw std::runtime_error("thrown while it is loaded");
   return true;

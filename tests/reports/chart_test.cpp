@@ -25,9 +25,10 @@ size_t count(const std::string& text, const std::string& what) {
 }
 
 Chart two_lines() {
-  return line_chart("kl", "KL", {.title = "step"}, {.title = "nats", .zero = true},
-                    {{.label = "a <b>", .points = {{0, 0.1, metrics::Interval{0.0, 0.2}}, {1, 0.3, metrics::Interval{0.2, 0.4}}}},
-                     {.label = "c", .points = {{0, 0.2, std::nullopt}, {1, 0.1, std::nullopt}}}});
+  return line_chart(
+      "kl", "KL", {.title = "step"}, {.title = "nats", .zero = true},
+      {{.label = "a <b>", .points = {{0, 0.1, metrics::Interval{0.0, 0.2}}, {1, 0.3, metrics::Interval{0.2, 0.4}}}},
+       {.label = "c", .points = {{0, 0.2, std::nullopt}, {1, 0.1, std::nullopt}}}});
 }
 
 TEST(LineChart, IsAVegaLiteSpecificationWithItsData) {
@@ -97,7 +98,8 @@ std::vector<Chart> every_kind_of_chart() {
           line_chart("log", "Log", {.title = "x", .log = true}, {.title = "y", .log = true, .format = ".2f"},
                      {{.label = "a", .points = {{1, 0.1, std::nullopt}, {10, 0.3, std::nullopt}}, .baseline = true}}),
           scatter_chart("scatter", "Scatter", {.title = "bytes"}, {.title = "score"}, points),
-          bar_chart("bars", "Bars", {.title = "ms"}, {{.category = "a", .value = 1, .interval = metrics::Interval{0.5, 2}}}),
+          bar_chart("bars", "Bars", {.title = "ms"},
+                    {{.category = "a", .value = 1, .interval = metrics::Interval{0.5, 2}}}),
           bar_chart("stacked", "Stacked", {.title = "ms"},
                     {{.category = "a", .part = "prefill", .value = 1}, {.category = "a", .part = "decode", .value = 2}},
                     BarLayout::stacked),
@@ -120,7 +122,7 @@ class VegaLiteSchema : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// What the check of these specifications prints; "" when all fit.
+  /// Output of the check of these specifications; "" when all fit.
   std::string complaints(const std::vector<Chart>& charts) {
     std::string command = "python3 " + (fs::path(KVARENA_SOURCE_DIR) / "tests/reports/check_vega_lite.py").string() +
                           " " + schema_.string();

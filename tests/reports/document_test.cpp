@@ -61,7 +61,7 @@ TEST(Html, OpensInChromiumWithoutConsoleMessages) {
   EXPECT_EQ(console_of(render(document(), Format::html)).find("CONSOLE"), std::string::npos)
       << read_file(folder / "log");
   EXPECT_NE(read_file(folder / "dom").find("full &amp; &lt;fast&gt;"), std::string::npos);
-  // The same look at a page that does complain, so that silence means something.
+  // A page with an error is reported, so that silence means something.
   EXPECT_NE(console_of("<script>undefined_name()</script>").find("CONSOLE"), std::string::npos);
   std::filesystem::remove_all(folder);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What scripts/setup has brought. Tests that need it skip where it is absent.
+// Model and data that scripts/setup brings. Tests that need them skip where they are absent.
 
 #include <filesystem>
 

@@ -62,7 +62,7 @@ inline std::vector<int32_t> range(int32_t begin, int32_t end, int32_t step = 1) 
   return numbers;
 }
 
-/// What a refusal says.
+/// Message of the UserError that `act` throws.
 inline std::string refusal(const std::function<void()>& act) {
   try {
     act();

@@ -1,5 +1,5 @@
 #pragma once
-// What a prefill may be asked to observe.
+// Needs of methods: observations that a prefill may be asked for.
 
 #include "harness/method/method.h"
 

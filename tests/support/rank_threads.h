@@ -115,7 +115,7 @@ class RankThreads {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  /// Of each rank, after join(): why it ended; empty when it was sent home.
+  /// Why each rank ended, after join(); empty when the driver ended it.
   [[nodiscard]] const std::vector<std::string>& failures() const { return failures_; }
 
  private:

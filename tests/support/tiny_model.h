@@ -11,7 +11,7 @@
 
 namespace kvarena::testing {
 
-/// What a Llama of this config has.
+/// Tensors of a Llama of this config.
 inline TensorShapes llama_tensors(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
   const int64_t q = config.q_heads * config.head_dim;

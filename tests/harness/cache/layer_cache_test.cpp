@@ -106,7 +106,7 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << i;
 }
 
-/// What a window shows does not depend on how entries are stored: in one dense run, cut into segments, or ragged.
+/// Entries in a window do not depend on how they are stored: in one dense run, cut into segments, or ragged.
 TEST(LayerCache, ASlidingWindowCountsPositionsWhateverTheStorage) {
   LayerShape shape = kShape;
   shape.dtype = DType::f32;

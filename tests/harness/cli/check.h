@@ -1,5 +1,5 @@
 #pragma once
-// What tests of the program expect again and again.
+// Checks shared by tests of the program.
 
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ std::vector<std::string> configs() {
   return found;
 }
 
-/// What the paper's index says that a run on the default model changes.
+/// Settings that the paper's index changes for a run on the default model.
 std::vector<std::string> scaled_changes(const std::string& config) {
   const fs::path path = config;
   const json index = json::parse(std::ifstream(kPapers / path.parent_path() / "paper.json"));

@@ -1,8 +1,8 @@
 #include "harness/device/device_dequant_segment.h"
 
+#include "harness/cache/dequantizing_segment.h"
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/merged_segment.h"
-#include "harness/cache/dequantizing_segment.h"
 #include "harness/device/device_segment.h"
 #include "kernels/cells/cells.h"
 #include "tests/methods/compression/packed_layer.h"
@@ -32,7 +32,7 @@ Rows rows_of(const Segment& segment) {
   return rows;
 }
 
-/// What the device makes of them, so many at once.
+/// Entries dequantised by the device, so many at once.
 Rows restored(const DeviceDequantSegment& front, int64_t at_once) {
   const int64_t dim = kCodecShape.head_dim;
   kernels::CudaScratch scratch;
@@ -77,7 +77,7 @@ class DeviceDequantSegmentTest : public ::testing::Test {
     uploads.finish();
     return made;
   }
-  /// What a prefill would have observed: inputs whose largest activations some codecs leave out.
+  /// Observations as a prefill would make them: inputs whose largest activations some codecs leave out.
   static LayerObservations observations(int64_t n) { return {.entries = n, .hidden = random_floats(n * 8, "hidden")}; }
 
   DequantShared shared;
@@ -165,7 +165,7 @@ TEST_F(DeviceDequantSegmentTest, RefusesWhatItCannotPutTogether) {
   };
   const kernels::QuantFormat four_bits{.bits = 4, .group_size = 32};
   const DequantizingSegment silent(kCodecShape, {.keys = four_bits, .values = four_bits}, std::make_unique<Silent>(),
-                               std::make_shared<MemoryLedger>());
+                                   std::make_shared<MemoryLedger>());
   EXPECT_EQ(unsupported_reason(silent, kCodecShape), "entries that a method puts together in a way of its own");
 }
 

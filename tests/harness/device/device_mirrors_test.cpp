@@ -58,7 +58,7 @@ TEST(DeviceMirrors, ClonesAreMadeWhereTheEntriesLie) {
   EXPECT_EQ(offloaded.device().mirrors().uploads(), 2);
 }
 
-/// What the last queries of a prompt attended to is computed on the device, whoever has pushed its copy out meanwhile.
+/// Attention of a prompt's last queries is computed on the device, even if its mirror was evicted meanwhile.
 TEST(DeviceMirrors, APromptsLastQueriesAreAskedOnTheDevice) {
   const json spec{{"name", "snapkv"}, {"keep", 0.3}};
   const Needs needs = make_method(spec, "test")->needs();

@@ -275,7 +275,7 @@ TEST_F(DeviceModelTest, WhatIsChosenComesOverTheBusOnceAndIsAttendedAsByAnIndex)
     EXPECT_EQ(far.fetched_entries(), 3 * moved) << "choice " << i;
     at += fresh[i];
   }
-  // What was taken back is not there when its positions are filled anew.
+  // Truncated entries are not attended when their positions are filled anew.
   for (DeviceCache* cache : {&far, &near}) {
     cache->truncate(80);
     (void)feed(model, *cache, std::span(prompt).first(5));

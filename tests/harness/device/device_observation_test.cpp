@@ -1,4 +1,4 @@
-// What hooks see of passes that a device computes: sums over a prompt, statistics, probabilities.
+// Observations of hooks in passes that a device computes: sums over a prompt, statistics, probabilities.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,7 +93,9 @@ class SumsAlone final : public AttentionHooks, private kernels::AttentionReader 
   }
 
  private:
-  void read(const kernels::ProbabilityRows& /*rows*/) override { ADD_FAILURE() << "shown though sums are all it wants"; }
+  void read(const kernels::ProbabilityRows& /*rows*/) override {
+    ADD_FAILURE() << "shown though sums are all it wants";
+  }
   [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override {
     return {{.what = kernels::ProbabilitySum{}, .data = sums.data(), .stride = entries_}};
   }
@@ -147,7 +149,7 @@ std::vector<float> probabilities(const EntrySegment& tail, const LayerQueries& q
   return sums;
 }
 
-/// The same of a packed segment, or of some of its entries.
+/// Probabilities of a packed segment, or of some of its entries.
 std::vector<float> probabilities(const QuantizedSegment& packed, const EntryLists* listed, const LayerQueries& queries,
                                  const float* lse) {
   const int64_t stride = packed.entries(0);

@@ -120,7 +120,7 @@ TEST(DeviceOffload, BitsDoNotDependOnWhoElseIsInAPassWhereverThatIsComputed) {
     EXPECT_EQ(logits[i], decode(offloaded.model(), prompt, specs[i], 6).logits) << specs[i];
 }
 
-/// What a method chose is attended to on the device, by lists of a kv head or of a query head.
+/// Entries that a method selects are attended on the device, by lists of a kv head or of a query head.
 TEST(DeviceOffload, WhoeverIsMeasuredDecodesWhatOthersDo) {
   Transformer host = testing::tiny_model(1, kF32);
   Offloaded offloaded;
@@ -193,7 +193,7 @@ class EveryMethodOnADevice : public testing::RegisteredMethod {
   }
 };
 
-/// Of all rows, which are equally long.
+/// Mean absolute difference over all rows, which are equally long.
 double mean_difference(const testing::Logits& a, const testing::Logits& b) {
   double sum = 0;
   for (size_t row = 0; row < a.size(); ++row) sum += testing::mean_difference(a[row], b.at(row));

@@ -112,7 +112,8 @@ TEST_P(DeviceRanks, AnswersOfTwoAndThreeHaveTheBitsOfOneHoweverRowsTravel) {
           EXPECT_EQ(split.fallback_reason(), "");
           EXPECT_GT(emulated_nccl_numbers(), before);
         } else {
-          EXPECT_NE(split.fallback_reason().find("ranks 0 and 1 share the device"), std::string::npos) << split.fallback_reason();
+          EXPECT_NE(split.fallback_reason().find("ranks 0 and 1 share the device"), std::string::npos)
+              << split.fallback_reason();
           EXPECT_EQ(emulated_nccl_numbers(), before);
         }
       }
@@ -315,7 +316,7 @@ class NcclWatch : public ::testing::Test {
   void SetUp() override { emulated_cuda::set_lazy(true); }
   void TearDown() override { emulated_cuda::set_lazy(false); }
 
-  /// What is said of an exchange that does not end by itself.
+  /// Error message of an exchange that does not end by itself.
   [[nodiscard]] std::string failure(std::chrono::milliseconds answer) {
     kernels::CudaBuffer numbers(16);
     NcclExchange exchange(Silent::library(), {}, channel_, answer);

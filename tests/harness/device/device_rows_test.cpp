@@ -1,4 +1,4 @@
-// What a device (emulated here) keeps of a prompt of which only some tokens were computed there.
+// Cache of a device (emulated here) after a prompt of which only some tokens were computed there.
 #include <gtest/gtest.h>
 
 #include <numeric>

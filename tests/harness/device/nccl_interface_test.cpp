@@ -1,4 +1,4 @@
-// That what is called of NCCL is what NVIDIA's header declares, and that the library answers.
+// Compares our declarations of NCCL with NVIDIA's header, and calls the library.
 #include <gtest/gtest.h>
 #include <nccl.h>
 

@@ -134,7 +134,7 @@ std::vector<int32_t> ascii() {
   return order;
 }
 
-/// The same characters under other ids.
+/// ASCII characters under shuffled ids.
 std::vector<int32_t> shuffled() {
   std::vector<int32_t> order = ascii();
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>((i * 37 + 11) % order.size());

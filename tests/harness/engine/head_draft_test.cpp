@@ -10,10 +10,10 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/draft/draft_tree.h"
+#include "harness/engine/fit.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
-#include "harness/engine/fit.h"
 #include "harness/method/draft_head.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
@@ -186,7 +186,7 @@ TEST_F(HeadDrafts, AHeadOfAnotherModelIsRefused) {
 }
 
 TEST_F(HeadDrafts, AFitIsReproducibleAndBetterThanChance) {
-  // What a random model says is hard to learn, and one draft in 128 would be right by chance.
+  // A random model's output is hard to learn; one draft in 128 would be right by chance.
   const auto folder = std::filesystem::temp_directory_path() / ("kvarena-head-" + std::to_string(::getpid()));
   const auto method = make_method({{"name", "eagle3"}}, "test");
   std::vector<std::vector<int32_t>> texts;

@@ -1,4 +1,4 @@
-// What a prefill observes beyond attention sums: moments of queries, the future, a repetition of the prompt.
+// Observations of a prefill beyond attention sums: moments of queries, the future, a repetition of the prompt.
 
 #include <gtest/gtest.h>
 

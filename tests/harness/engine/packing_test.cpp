@@ -1,4 +1,4 @@
-// What packing is measured to be, against what is known of the formats.
+// Measured errors of packing, against known errors of the formats.
 
 #include "harness/engine/session/packing.h"
 

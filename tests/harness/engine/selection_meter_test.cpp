@@ -1,4 +1,4 @@
-// What a meter says of selections, beside exact attention worked out in double.
+// Measurements of selections, against exact attention computed in double.
 
 #include "harness/engine/session/selection_meter.h"
 
@@ -214,7 +214,7 @@ TEST(SelectionMeter, FollowsTheDraftsOfAVerifier) {
   const Metered sparse = run(model, prompt, verified({{"name", "ideal_topk"}, {"tokens", 20}}));
   EXPECT_EQ(sparse.tokens, full.tokens);
   EXPECT_EQ(static_cast<int64_t>(sparse.steps.size()), sparse.drafted);
-  // The same queries' selections by themselves, as long as drafts are accepted.
+  // Selections of the queries alone agree, as long as drafts are accepted.
   EXPECT_EQ(sparse.steps[0].hit_rate, run(model, prompt, {{"name", "ideal_topk"}, {"tokens", 20}}).steps[0].hit_rate);
   EXPECT_LT(sparse.hit_rate(), 1);
   EXPECT_EQ(run(model, prompt, verified({{"name", "ideal_topk"}, {"tokens", 400}})).hit_rate(), 1);

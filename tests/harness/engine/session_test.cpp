@@ -1,4 +1,4 @@
-// What every session promises, on a small random model.
+// Guarantees of every session, on a small random model.
 
 #include "harness/engine/session/session.h"
 

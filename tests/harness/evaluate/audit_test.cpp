@@ -1,4 +1,4 @@
-// What an audit makes of two answers.
+// Comparison of two answers by an audit.
 
 #include "harness/evaluate/audit.h"
 
@@ -25,7 +25,7 @@ TEST(Audit, FindsTheFirstTokenThatDiffersAndWhetherTheBitsDidBefore) {
   EXPECT_FALSE(other_bits.step);
   EXPECT_FALSE(other_bits.same_bits);
 
-  // The same logits, another token: a draw, not the cache.
+  // Equal logits, another token: the difference comes from sampling, not from the cache.
   const Divergence drawn = first_difference(reference, answer({5, 9, 7}, {"a", "b", "z"}));
   EXPECT_EQ(drawn.step, 1);
   EXPECT_EQ(drawn.gap, 1.5);

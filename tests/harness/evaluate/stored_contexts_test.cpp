@@ -17,8 +17,8 @@ namespace kvarena::evaluate {
 namespace {
 
 using experiment::ContextSettings;
-using experiment::ServingSettings;
 using experiment::SampleOutcome;
+using experiment::ServingSettings;
 using nlohmann::json;
 using results::Clock;
 using testing::tiny_model;
@@ -57,13 +57,13 @@ class StoredContexts : public ::testing::Test {
     for (const json& spec : specs)
       methods.push_back({.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
     return evaluate_stored_contexts(model_,
-                                 {.serving = serving_,
-                                  .contexts = settings_,
-                                  .asked = asked_,
-                                  .facts = facts_,
-                                  .folder = scratch_.path(),
-                                  .similarity = similarity_},
-                                 methods);
+                                    {.serving = serving_,
+                                     .contexts = settings_,
+                                     .asked = asked_,
+                                     .facts = facts_,
+                                     .folder = scratch_.path(),
+                                     .similarity = similarity_},
+                                    methods);
   }
 
   static double value(const SampleOutcome& outcome, const std::string& metric, Clock clock = Clock::none) {
@@ -146,7 +146,7 @@ TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewA
     return request.sample->id == "train" ? 1 : agreement(request, answer, full);
   };
   const auto outcomes = evaluate({{{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 2}},
-                               {{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 0.05}}});
+                                  {{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 0.05}}});
   for (const SampleOutcome& outcome : outcomes) ASSERT_EQ(outcome.failure, "");
   EXPECT_EQ(value(outcomes[0], "reprofiled_contexts"), 0);
   EXPECT_GT(value(outcomes[1], "reprofiled_contexts"), 0);
@@ -164,7 +164,7 @@ TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
   EXPECT_EQ(value(evaluate({lru})[0], "memory_hits"), 0) << "the first context came first and was pushed down";
   settings_.past_requests = 10;
   EXPECT_EQ(value(evaluate({lru})[0], "memory_hits"), 1);
-  // Who counts uses has it there as well, whatever it would cost another context.
+  // A policy that counts uses keeps it in memory too, whatever it would cost another context.
   settings_.forms.clear();
   EXPECT_EQ(value(evaluate({{{"name", "evicpress"}, {"alpha", 0}}})[0], "memory_hits"), 1);
 }

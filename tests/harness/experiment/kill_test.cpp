@@ -30,7 +30,7 @@ pid_t start(Rig& rig) {
   }
 }
 
-/// What a whole run takes on this machine, at this moment.
+/// Time of a whole run on this machine, at this moment.
 microseconds time_a_run(Rig& rig) {
   const Clock::time_point begun = Clock::now();
   int status = 0;

@@ -1,4 +1,4 @@
-// What a model refuses, and what loading costs.
+// Errors of models, and the memory that loading takes.
 
 #include "harness/model/transformer.h"
 

@@ -33,7 +33,7 @@ void fill(const std::filesystem::path& path) {
 
 std::string digest_of(const std::filesystem::path& path) { return ResultsReader(path).content_digest(); }
 
-/// What a change of this column means: nothing when it says when, where or how long.
+/// Whether a change of this column means nothing: it says when, where or how long.
 bool is_circumstance(const std::string& table, const std::string& column) {
   return table == "runs" || table == "run_inputs" || column == "wall_s" || column == "run_id" || column == "at_ms" ||
          column == "failure_log" || column == "length" || column == "protocol_sha256";  // the last two repeat others

@@ -22,7 +22,7 @@ struct Disk {
 
 Disk disk;
 
-/// What SQLite holds of an open file; the real VFS's own part follows it in memory.
+/// SQLite's handle of an open file; the real VFS's own part follows it in memory.
 struct File {
   sqlite3_file base;
   sqlite3_file* real;

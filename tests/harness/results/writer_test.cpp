@@ -1,4 +1,4 @@
-// Who may write, and what a user is told when writing is impossible.
+// The writer's lock, and error messages when writing is impossible.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

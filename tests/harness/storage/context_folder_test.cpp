@@ -1,4 +1,4 @@
-// What the folder gives back is what was put, or nothing.
+// The folder returns the bytes that were put, or nothing.
 
 #include "harness/storage/context_folder.h"
 

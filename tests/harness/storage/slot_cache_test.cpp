@@ -23,7 +23,7 @@ HierarchyPtr machine() {
   return std::make_shared<const Hierarchy>(std::vector<TierSettings>{{.tier = Tier::host, .link = {.name = "real"}}});
 }
 
-/// What one query reads off a segment, un-normalised: the bits depend on the order of its entries.
+/// Attention of one query over a segment, un-normalised: the bits depend on the order of its entries.
 std::vector<float> attended(const Segment& segment) {
   const auto q = testing::random_floats(4 * 16, "query");
   std::vector<float> out(4 * 16), max(4), sum(4);
@@ -34,7 +34,7 @@ std::vector<float> attended(const Segment& segment) {
   return out;
 }
 
-/// The same tokens in a layer on the device and in one behind it.
+/// Two layers with equal tokens: one on the device, one behind it.
 struct Pair {
   Pair(int64_t n, bool elastic, uint64_t seed, int64_t lists = 2)
       : cache(1, kShape),

@@ -20,7 +20,7 @@ struct Result {
   std::vector<float> out, lse;
 };
 
-/// What a query may see beside its runs.
+/// Visibility of a query: causal, list of seen entries, window.
 struct Sight {
   bool causal = true;
   int64_t window = 0;
@@ -286,7 +286,7 @@ TEST_F(AttentionCuda, SegmentsMergeIntoOne) {
   merge_attention_cuda(one.problem.state, two.problem.state, shape.q_heads, 64, nullptr);
   const Result merged = one.finish();
   expect_agrees(merged, want, "merged");
-  // The same as one fold after the other into one state.
+  // Merging equals folding one segment after the other into one state.
   DeviceProblem fold(shape, q, 1, segment(0, 100), {}), rest(shape, q, 1, segment(100, 300), {});
   attend_all(shape, {fold.problem});
   rest.problem.state = fold.problem.state;
@@ -400,7 +400,7 @@ TEST_F(AttentionCuda, AGraphGivesTheBitsOfTheCallsItRecorded) {
   }
 }
 
-/// The same step recorded once and launched with other lengths; runs lack what was `dropped` of them.
+/// A step recorded once and launched with other lengths has the bits of described runs; runs lack `dropped` entries.
 void expect_bits_of_described_runs(DType dtype, int64_t q_len, const std::vector<int64_t>& dropped,
                                    std::initializer_list<int32_t> lengths) {
   const Shape shape{4, 2, 32, 32, dtype};

@@ -45,7 +45,7 @@ Given piece(const Given& whole, int64_t first, int64_t count) {
   return part;
 }
 
-/// What every sum came to, [kv_heads, width, stride] each.
+/// Results of every sum, [kv_heads, width, stride] each.
 struct Sums {
   explicit Sums(int64_t entries)
       : stride(entries + 3),
@@ -102,11 +102,11 @@ void add_on_device(const Given& from, const IgnoredQueries& queries, const Pertu
   CudaScratch scratch;
   DeviceGumbelTable table;
   const DeviceProbabilities rows{.data = device.copy(from.probabilities),
-                             .tokens = from.tokens,
-                             .q_heads = kHeads,
-                             .kv_heads = kKvHeads,
-                             .entries = from.entries,
-                             .position = from.position};
+                                 .tokens = from.tokens,
+                                 .q_heads = kHeads,
+                                 .kv_heads = kKvHeads,
+                                 .entries = from.entries,
+                                 .position = from.position};
   const auto add = [&](std::vector<float>& sums, const auto& kernel) {
     float* const there = device.copy(sums);
     kernel(there);

@@ -37,7 +37,7 @@ struct Call {
   int64_t q_len = 0, window = 0;
 };
 
-/// What the sums are after the call.
+/// The sums after the call.
 std::vector<float> on_host(const Shape& shape, const Call& call, const std::vector<HeadRun>& runs,
                            std::vector<float> sums) {
   const ScopedCpuPath reference(CpuPath::reference);
@@ -131,7 +131,7 @@ TEST_F(ColumnSumsCuda, APromptInPiecesHasTheBitsOfOneCall) {
     const Call piece{{whole.q.begin() + begin * token, whole.q.begin() + end * token},
                      {whole.lse.begin() + begin * 4, whole.lse.begin() + end * 4},
                      end - begin};
-    // Of the run, the piece sees what lies before its end: the sums of those entries alone.
+    // The piece sees the run's entries before its end: the sums of those entries alone.
     std::vector<float> part;
     for (int64_t h = 0; h < 4; ++h) part.insert(part.end(), sums.begin() + h * n, sums.begin() + h * n + end);
     part = on_device(shape, piece, layer.runs(end), part);

@@ -124,7 +124,7 @@ TEST(EmulatedCuda, ShufflesBallotsAndReductionsSeeTheirLanes) {
   }
 }
 
-/// What a stream reads that another one writes, with or without a wait between them, under some seeds.
+/// Values that one stream reads while another writes them, with or without a wait between, under some seeds.
 std::vector<int> read_across_streams(bool with_wait) {
   std::vector<int> seen;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

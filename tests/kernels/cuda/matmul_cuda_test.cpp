@@ -69,7 +69,7 @@ TEST_F(MatmulCuda, ProductsAgreeWithTheReferenceWithinTheRoundingOfTheSplit) {
     for (const DType dtype : test::kDTypes) {
       OnDevice device;
       const DeviceMatrix matrix = stored(w, shape.n, shape.k, dtype, device);
-      // Of each product: 2^-17 (bf16), 2^-22 (f16) of its size; sums grow with the square root of k.
+      // Error of each product: 2^-17 (bf16), 2^-22 (f16) of its size; sums grow with the square root of k.
       const double part = dtype == DType::bf16 ? 0x1p-16 : 0x1p-19;
       const double limit = part * 4 * std::sqrt(static_cast<double>(shape.k));
       const std::string what = std::string(name_of(dtype)) + " " + std::to_string(shape.m) + "x" +

@@ -153,7 +153,7 @@ TEST(CacheGen, SizesThatTheBytesCannotHoldTakeNoMemory) {
       EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
     }
   }
-  // What a whole block takes at least is what the shortest real one takes.
+  // The least size of a block is that of the shortest real one.
   KvChunk zeros{.layers = 2, .tokens = 5, .channels = 32, .keys = {}, .values = {}};
   zeros.resize();
   EXPECT_EQ((*codec).encode(zeros).size(), (*codec).least_bytes(zeros));

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/observe.h"
 #include "harness/method/registry.h"
 #include "tests/methods/compression/smollm2_f32.h"
@@ -59,7 +59,7 @@ class DecodedSmolLm2 : public testing::SmolLm2F32 {
   }
 };
 
-/// Of the positions of all segments.
+/// Positions of all segments, by head.
 json positions_of(const LayerCache& layer) {
   json heads = json::array();
   for (int64_t head = 0; head < layer.shape().kv_heads; ++head) {

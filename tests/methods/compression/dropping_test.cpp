@@ -68,7 +68,7 @@ struct OneHead {
     method->settle(layer);
     return held();
   }
-  /// Of the last queries.
+  /// Statistics over the last queries.
   std::vector<GatheredStatistic> statistics(const Needs& needs) {
     PromptObserver observer(needs, seen.entries, /*layers=*/1, /*hidden_size=*/0, {});
     const LayerQueries queries{.q = seen.window_queries.data(), .q_len = seen.window, .q_stride = shape.q_heads * kDim};

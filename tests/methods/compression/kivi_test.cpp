@@ -1,4 +1,4 @@
-// What KIVI stores and when, and that attention on it is attention on the decoded values.
+// Storage of KIVI, and attention on it, which equals attention on the decoded values.
 
 #include <cmath>
 

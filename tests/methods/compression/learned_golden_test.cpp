@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/files.h"
-#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/fit.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
-#include "harness/engine/fit.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 
@@ -49,7 +49,7 @@ class LearnedGolden : public ::testing::Test {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// What the method keeps of a prompt whose first `prefix` tokens the chat template wrote.
+  /// Entries that the method keeps of a prompt whose first `prefix` tokens the chat template wrote.
   [[nodiscard]] json kept(const std::vector<int32_t>& tokens, const json& spec, int64_t prefix) {
     const auto method = make_method(spec, "golden");
     const auto facts = model_facts(model_);

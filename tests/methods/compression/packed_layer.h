@@ -15,7 +15,7 @@ namespace kvarena::testing {
 
 inline constexpr LayerShape kCodecShape{.q_heads = 6, .kv_heads = 2, .head_dim = 64, .dtype = DType::bf16};
 
-/// Of a model whose keys turn by 10000^(-2i/64), as most do.
+/// Facts of a model whose keys are rotated by 10000^(-2i/64), as most are.
 inline const ModelFacts& turning_model() {
   static const ModelFacts facts = [] {
     ModelFacts made;
@@ -82,7 +82,7 @@ struct PackedLayer {
     }
     return all;
   }
-  /// The same entries, decoded, in a dense float cache.
+  /// The layer's entries, decoded, in a dense float cache.
   [[nodiscard]] KvCache decoded() const {
     LayerShape dense_shape = shape;
     dense_shape.dtype = DType::f32;

@@ -1,5 +1,5 @@
-// What every quantiser stores: the reference implementations' numbers (tests/golden/quantizers.py), really in few bits,
-// and attention on the bits that equals attention on the numbers.
+// Storage of every quantiser: the reference implementations' numbers (tests/golden/quantizers.py), really in few bits,
+// and attention on the bits, which equals attention on the numbers.
 
 #include <cmath>
 #include <cstdio>

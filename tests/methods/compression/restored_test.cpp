@@ -18,7 +18,7 @@ using testing::random_floats;
 
 constexpr int64_t kDim = 64;
 
-/// What a prefill would have observed: attention that grows with the entry's number modulo 10.
+/// Observations as a prefill would make them: attention that grows with the entry's number modulo 10.
 LayerObservations observations(int64_t n) {
   LayerObservations seen;
   seen.entries = n;

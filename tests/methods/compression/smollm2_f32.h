@@ -28,7 +28,7 @@ class SmolLm2F32 : public ::testing::Test {
     return nlohmann::json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/" + name));
   }
 
-  /// Of positions, as the scripts write it.
+  /// Digest of positions, as the scripts write it.
   static std::string digest(const nlohmann::json& positions) { return sha256(positions.dump()).substr(0, 10); }
 
   std::optional<OpenedModel> opened_;

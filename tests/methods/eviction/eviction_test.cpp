@@ -131,7 +131,7 @@ std::vector<Instance> instances(double alpha) {
   return all;
 }
 
-/// What the greedy loses against the optimum, as a share of it, ascending.
+/// Utility that the greedy loses against the optimum, as a share of it, ascending.
 std::vector<double> greedy_gaps(std::vector<Instance> instances, const json& spec, double alpha) {
   const auto policy = named(spec);
   std::vector<double> gaps;
@@ -298,7 +298,7 @@ TEST(Impress, FrequencyTimesImportanceDecides) {
   EXPECT_EQ(contexts[1].at.tier, 0);
 }
 
-/// What a trace of reads costs and gives on average, and where reads found their context.
+/// Mean cost and quality of a trace of reads, and the tiers on which reads found their context.
 struct TraceOutcome {
   double seconds = 0;
   double quality = 0;

@@ -22,7 +22,7 @@ struct RetrievalRequest {
   RetrievalRequest(const nlohmann::json& spec, int64_t n, uint64_t seed, const LayerObservations& seen = {},
                    const ModelFacts* model = nullptr)
       : RetrievalRequest(spec, random_floats(n * kRow, "keys", seed), seen, model) {}
-  /// Of these keys, [n, 2, 16].
+  /// A request whose prompt has these keys, [n, 2, 16].
   RetrievalRequest(const nlohmann::json& spec, std::vector<float> prompt_keys, const LayerObservations& seen = {},
                    const ModelFacts* model = nullptr)
       : method(make_method(spec, "test")),

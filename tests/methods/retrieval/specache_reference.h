@@ -47,7 +47,7 @@ inline Row normalised(const Row& x, const Row& weight, double eps) {
   return y;
 }
 
-/// What a layer's attention reads of one new token.
+/// Query, key and value of one new token in a layer.
 struct Projected {
   Row q;  // [q_heads * head_dim], rotated
   Row k;  // [kv_heads * head_dim], rotated

@@ -58,7 +58,7 @@ struct CUevent_st;
 
 namespace emulated_cuda {
 
-/// What a lane brings to a rendezvous of its warp.
+/// A lane's operand in an operation of its whole warp.
 struct Words {
   uint32_t w[8];
 };
@@ -77,7 +77,7 @@ void sync_block(const std::source_location& where);
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
 /// Gives `work` to the stream, or records it where a graph is being made of that.
 void start(CUstream_st* stream, std::function<void()> work);
-/// Of the order in which threads and blocks run from now on.
+/// Sets the seed of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
 /// Streams do nothing until somebody waits for them, from now on or no longer.
 void set_lazy(bool on);

@@ -1,6 +1,6 @@
 #pragma once
-// What the emulated device's threads and its runtime have in common: how memory begins, what stands around it, and
-// where chance comes from.
+// Shared by the emulated device's threads and its runtime: initial content of memory, guard zones around it, and the
+// source of randomness.
 
 #include <cstddef>
 #include <cstdint>

@@ -147,7 +147,7 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
   return add({.comm = comm, .stream = stream, .in = data, .count = count, .other = peer}, type);
 }
 
-/// What NCCL queues behind the stream's work happens at once, when that work is done.
+/// Runs the group's operations at once, after the stream's work, behind which NCCL would queue them.
 ncclResult_t ncclGroupEnd() {
   if (--open_groups > 0) return ncclSuccess;
   for (const PeerBuffer& letter : group) wait_for(letter.stream);

@@ -183,7 +183,7 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
-/// What lies in ordinary memory is taken, or has arrived, when the call returns.
+/// Copies from or to ordinary memory are complete when the call returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const Lock lock(the_runtime);
   if (bytes == 0) return cudaSuccess;  // from or to nowhere, perhaps

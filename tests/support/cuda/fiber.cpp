@@ -76,7 +76,7 @@ Fiber* reached = nullptr;  // by it
 
 void Fiber::start(std::byte* stack, size_t bytes, void (*entry)()) {
   const uintptr_t top = top_of(stack, bytes);
-  // Who ran here before left frames behind that never returned; a fiber that is new does not know how deep.
+  // An earlier fiber on this stack left frames that never returned; a new fiber does not know how deep.
   const void* deepest = stack_ == stack ? stack_pointer_ : stack;
   __asan_unpoison_memory_region(deepest, top - reinterpret_cast<uintptr_t>(deepest));
   entry_ = entry;

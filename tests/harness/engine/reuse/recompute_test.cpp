@@ -75,8 +75,8 @@ TEST(Recompute, EveryTokenGivesAFullPrefillInEveryFamily) {
   }
 }
 
-/// What a selection must give, by passes of one token: each listed token in turn is fed to a cache that holds the
-/// entries in front of it, and its entries take the old ones' place.
+/// Reference of a selection, by passes of one token: each listed token in turn is fed to a cache that holds the entries
+/// before it, and its entries replace the old ones.
 std::vector<float> recompute_by_decoding(Transformer& model, const std::vector<int32_t>& tokens,
                                          const std::vector<int32_t>& positions, KvCache& cache) {
   std::vector<float> logits;
@@ -185,7 +185,7 @@ TEST(Recompute, RowsThatAFilterDropsKeepTheirOldEntriesInLaterLayers) {
 /// Takes rows out behind each layer, and looks at what the others attended to.
 class Thinning final : public RowPruner {
  public:
-  /// Of the rows that a layer computed every `step`th goes; 0: none.
+  /// Drops every `step`th of the rows that a layer computed; 0: none.
   explicit Thinning(int32_t step) : step_(step) {}
 
   void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& cache, const LayerQueries& queries,

@@ -11,9 +11,9 @@
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
-#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/serving/serving_engine.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/method/registry.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
@@ -77,7 +77,7 @@ class Library : public ::testing::Test {
     run_together(model_, one);
     return session->tokens;
   }
-  /// What a request answers over the context compressed in memory just now.
+  /// Answer of a request over the context compressed in memory just now.
   std::vector<int32_t> expected(uint64_t i, const CacheForm& form, const std::vector<int32_t>& tokens) {
     const Method full;
     const Method& method = form.method ? *form.method : full;
