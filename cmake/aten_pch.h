@@ -1,4 +1,4 @@
-// What the one shared precompiled header holds: ATen, and the standard headers that nearly every file beside it uses.
+// The shared precompiled header: ATen, and the standard headers that nearly every file beside it uses.
 // Sources still include what they use, so that each compiles without it too.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What nlohmann/json generates again in every file that uses it, and what json_instances.cpp has once: with sanitizers
-// a third of such a file's time. Part of the precompiled headers; a file without it generates its own.
+// Declarations of nlohmann/json's templates that json_instances.cpp instantiates once: with sanitizers they take a
+// third of the time of every file that uses them. Part of the precompiled headers; a file without it generates its own.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// What the shared precompiled header of sources without ATen holds: JSON, formatting, and the standard headers that
-// nearly every file beside them uses. Sources still include what they use, so that each compiles without it too.
+// The shared precompiled header of sources without ATen: JSON, formatting, and the standard headers that nearly every
+// file beside them uses. Sources still include what they use, so that each compiles without it too.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
-# What shared libraries with methods need: the headers they are compiled against with a fingerprint of them, a package
-# that find_package(kvarena) finds in the build folder and in an installed tree, and a program that lends its functions.
+# Build support of shared libraries with methods: the headers they are compiled against with a fingerprint of them, a
+# package that find_package(kvarena) finds in the build folder and in an installed tree, and a program that exports its
+# functions.
 
 set(plugin_folders kernels harness/core harness/cache harness/storage harness/cost_model harness/method)
 set(plugin_headers)

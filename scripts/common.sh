@@ -3,7 +3,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# What was made once and is shared between clones: libtorch and models.
+# KVARENA_HOME: libtorch and models, made once and shared between clones.
 if [ -z "${KVARENA_HOME:-}" ]; then
   if [ -z "${HOME:-}" ]; then
     echo "kvarena: neither KVARENA_HOME nor HOME is set; set KVARENA_HOME to a folder with 2 GB free" >&2
