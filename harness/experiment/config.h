@@ -1,5 +1,5 @@
 #pragma once
-// An experiment as a user writes it: one JSON file. README.md of this folder shows one; configs/schema.json describes
+// An experiment as a user writes it: one JSON file. docs/experiments.md shows one; configs/schema.json describes
 // it.
 
 #include <cstdint>
