@@ -1,7 +1,7 @@
 #pragma once
 // The device tier and the host tier of a machine with a CUDA device, and the bus between them: nothing is emulated.
 //
-// A library of its own (kvarena::tiers_device), plain C++ over the host side of the kernels: who links it links the
+// A library of its own (kvarena::storage_device), plain C++ over the host side of the kernels: who links it links the
 // device's kernels beside it, or in tests the emulator.
 
 #include <cstdint>
