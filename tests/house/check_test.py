@@ -112,6 +112,21 @@ class PlantedBreach(unittest.TestCase):
         self.assert_found({"harness/cache/README.md": None},
                           "every_folder_says_what_it_knows", "harness/cache/README.md:1:")
 
+    def test_long_readme(self):
+        self.assert_found({"kernels/README.md": "Knows pointers.\n" * 41}, "readmes_are_short", "kernels/README.md:41:")
+        self.assertEqual({}, self.breaches({"README.md": "kvarena\n" * 41, "kernels/README.md": "Knows.\n" * 40}))
+
+    def test_comment_that_opens_with_a_relative_clause(self):
+        for words in ("Of all heads.", "Those that are held.", "Who asks.", "That it runs.", "The same in integers."):
+            self.assert_found({"kernels/rope/rope.h": f"int a;\n  /// {words}\nint b;\n"},
+                              "comments_open_with_their_subject", "kernels/rope/rope.h:2:")
+        self.assert_found({"tests/kernels/rope_test.cpp": "// Of no rows.\n" + SOUND["tests/kernels/rope_test.cpp"]},
+                          "comments_open_with_their_subject", "tests/kernels/rope_test.cpp:1:")
+
+    def test_comment_that_goes_on_with_a_relative_clause_is_no_breach(self):
+        self.assertEqual({}, self.breaches({"kernels/rope/rope.h": "// Rotates keys, whatever the kind.\n// Those of a cell.\n"
+                                                                   "int a;  // Of one head\n// Often called.\n"}))
+
     def test_path_of_one_machine(self):
         for path in ("/ro" + "ot/models/x.gguf", "/wo" + "rk/main", "/ho" + "me/ada/kv", "/tm" + "p/out.db"):
             self.assert_found({"kernels/README.md": f"Look at {path}.\n"}, "no_path_of_one_machine",
