@@ -21,7 +21,7 @@ struct Block {
   int64_t kv_head;
   int64_t first_row, rows;
   int64_t first_chunk, last_chunk;  // chunks that any row sees
-  int64_t partials = -1;            // where its chunks' partial results lie; -1: folded into the state at once
+  int64_t partials = -1;            // place of its chunks' partial results; -1: folded into the state at once
 };
 
 /// A run of chunks of a block: what a thread takes at a time.
@@ -29,7 +29,7 @@ struct Item {
   int64_t block, first_chunk, last_chunk;
 };
 
-/// Whole tokens of a kv head that somebody reads: all chunks of consecutive blocks, of which there are several only
+/// Whole tokens of a kv head that a reader gets: all chunks of consecutive blocks, of which there are several only
 /// where a token has more rows than a block. Items of one head take turns: turns[line] counts those that were read.
 struct ReadItem {
   int64_t block, blocks;
@@ -68,7 +68,7 @@ void add_blocks(const AttendArgs& args, const AttendProblem& problem, int64_t he
   }
 }
 
-/// Tokens by tokens, all heads of some before the next, so that nobody waits long for a turn.
+/// Ordered by tokens, all heads of some before the next, so that no item waits long for its turn.
 void add_read_items(const AttendArgs& args, const AttendProblem& problem, Plan& plan) {
   const int64_t group = args.q_heads / args.kv_heads;
   const int64_t tokens = std::max<int64_t>(1, kBlockQueryRows / group);
@@ -134,7 +134,7 @@ void fold_row(const AttendArgs& args, const AttentionTable& fast, const Block& b
   fast.merge(state.out + row * dim, state.max + row, state.sum + row, out, max, sum, dim);
 }
 
-/// Where a block's softmax weights and the maxima of its chunks are kept.
+/// Memory of a block's softmax weights and of the maxima of its chunks.
 struct Kept {
   float* weights = nullptr;  // [rows] at distance weights_stride, from the block's first chunk on
   int64_t weights_stride = 0;

@@ -131,8 +131,8 @@ struct AttendArgs {
   std::span<const AttendProblem> problems;
   int64_t q_heads = 0;  // multiple of kv_heads; query head h reads kv head h / (q_heads / kv_heads)
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;   // of queries and keys, multiple of 16
-  int64_t value_dim = 0;  // of values and output, multiple of 16; 0 means head_dim
+  int64_t head_dim = 0;   // size of queries and keys, multiple of 16
+  int64_t value_dim = 0;  // size of values and output, multiple of 16; 0 means head_dim
   float scale = 1;
 };
 

@@ -12,7 +12,7 @@ inline constexpr int kAttendThreads = 256, kAttendWarps = kAttendThreads / stati
 struct AttendWork {
   AttendProblem problem;  // `runs` is the host's and not followed
   int64_t first_run;      // index in AttendCall::runs of its first kv head's run
-  int64_t partials;       // where [chunks][rows][value_dim + 2] begin in AttendCall::partials
+  int64_t partials;       // offset of [chunks][rows][value_dim + 2] in AttendCall::partials
   int64_t chunks;         // at most, of the problem's longest run
   const int32_t* before;  // null, or address of the number of tokens before the queries
   int64_t least_dropped;  // smallest RunGrowth::dropped of the problem's runs
@@ -106,7 +106,7 @@ __device__ inline void find_touches(const AttendChunk<ROWS>& chunk) {
   }
 }
 
-/// Where the run of list positions of touch `touch` begins; that of the first touch that is not there is the end.
+/// First list position of touch `touch`; of the one behind the last touch, the end.
 template <int ROWS>
 __device__ inline int touch_begin(const AttendChunk<ROWS>& chunk, int touch) {
   if (chunk.run.run.index != nullptr) return chunk.touches[touch];

@@ -42,14 +42,14 @@ void init_attention_cuda(const AttentionState& state, int64_t q_len, int64_t q_h
 /// Folds one segment into every problem's state. head_dim and value_dim up to 1024.
 void attend_cuda(const AttendArgs& args, CudaScratch& scratch, CudaStream stream);
 
-/// How the runs of a problem grow between launches of a recorded step: run h has *before - dropped[h] + q_len entries
-/// when the work runs, HeadRun::entries at most. No indexes and no packed entries.
+/// Growth of a problem's runs between launches of a recorded step: run h has *before - dropped[h] + q_len entries when
+/// the work runs, HeadRun::entries at most. No indexes and no packed entries.
 struct RunGrowth {
   const int32_t* before = nullptr;   // on the device: tokens in front of the queries'; null: runs are as described
   const int64_t* dropped = nullptr;  // [kv_heads], free on return: tokens of *before without an entry; null: none
 };
 
-/// As above, with a growth for each problem.
+/// Folds one segment into every problem's state, with a growth for each problem.
 void attend_cuda(const AttendArgs& args, std::span<const RunGrowth> growth, CudaScratch& scratch, CudaStream stream);
 
 /// Folds `from` into `into` (rows = q_len * q_heads).

@@ -141,7 +141,7 @@ void softmax_row(const ChunkArgs& args, int64_t row) {
   args.sum[row] = sum_lanes(total);
 }
 
-/// Where the value at list position p of the chunk begins.
+/// Address of the value at list position p of the chunk.
 template <class T>
 KVARENA_INLINE const typename T::Stored* value_at(const ChunkArgs& args, int64_t p) {
   // Past the chunk the next entries are as good a guess as any: only fetches go there.
@@ -269,7 +269,7 @@ void value_chunk(const ChunkArgs& args, Span seen) {
       value_packed<F16>(args, seen.low, end);
     }
   }
-  // Nobody comes back to a block when there is one tile of rows and one of channels.
+  // A block is read once when there is one tile of rows and one of channels.
   const bool one_tile = args.rows <= kValueRows && args.value_dim == kValueVecs * kLanes;
   const int64_t block = one_tile ? kChunk : kValueEntries;
   for (int64_t begin = max_of(seen.low, border); begin < seen.high; begin += block) {

@@ -1,5 +1,5 @@
 #pragma once
-// How device kernels read one kv head's keys and values wherever they lie: cells of numbers, or packed codes.
+// Reading of one kv head's keys and values in device kernels, from cells of numbers or packed codes.
 //
 // A source gives kWidth neighbouring numbers at a time: of keys, kWidth entries of one channel; of values, kWidth
 // channels of one entry.
@@ -33,7 +33,7 @@ __device__ __forceinline__ int64_t entry_at(const HeadRun& run, int64_t position
   return run.index != nullptr ? run.index[position] : position;
 }
 
-/// How many listed entries lie below `entry`.
+/// Number of listed entries below `entry`.
 __device__ inline int64_t positions_below(const HeadRun& run, int64_t entry) {
   if (run.index == nullptr) return entry;
   int64_t low = 0, high = run.index_count;

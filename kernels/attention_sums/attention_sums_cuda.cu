@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
 
 struct Perturbing {
   const uint64_t* keys;  // [tokens, q_heads], null for no noise
-  const float* table;    // of gumbel_noise.h
+  const float* table;    // table of gumbel_noise.h
   float power;           // 1 / tau
   float* totals;         // [tokens, q_heads]
 };

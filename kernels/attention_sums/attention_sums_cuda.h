@@ -15,7 +15,7 @@ struct DeviceProbabilities {
   int64_t q_heads = 0;
   int64_t kv_heads = 0;
   int64_t entries = 0;
-  int64_t position = 0;  // of the first token, which sees the entries up to its own
+  int64_t position = 0;  // position of the first token, which sees the entries up to its own
 };
 
 /// sums [kv_heads, 2, stride].

@@ -20,7 +20,7 @@ KVARENA_INLINE void for_pieces(int64_t low, int64_t high, const F& use) {
   for (int64_t p = begin; p < high; p += kLanes) use(Piece{p, and_not(first_lanes(high - p), first_lanes(low - p))});
 }
 
-/// Where a piece's weights lie, and the factor of its chunk.
+/// Weights of a piece, and the factor of its chunk.
 struct RowWeights {
   const float* weights;
   const float* factors;

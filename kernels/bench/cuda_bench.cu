@@ -56,9 +56,9 @@ class Timer {
 
 struct Row {
   std::string name;
-  int64_t bytes = 0;                    // that one iteration must move
+  int64_t bytes = 0;                    // bytes that one iteration must move
   int64_t flops = 0;                    // 0: not stated
-  std::vector<double> seconds, limits;  // of one iteration; bytes a second
+  std::vector<double> seconds, limits;  // seconds of one iteration; limits in bytes a second
 };
 
 class Bench {
@@ -419,8 +419,8 @@ void bench_matmul(Bench& bench) {
   }
 }
 
-/// From pinned host memory: in one piece, and 2048 tokens of 8 heads as pages and as single
-/// entries that the device reads in place.
+/// Times copies from pinned host memory: in one piece, and 2048 tokens of 8 heads as pages and as single entries that
+/// the device reads in place.
 void bench_fetch(Bench& bench) {
   const int64_t entries = bench.shrunk(32768), chosen = entries / 16, dim = kLlama.head_dim, heads = kLlama.kv_heads;
   const int64_t head_bytes = cell_bytes(entries, dim, DType::bf16);

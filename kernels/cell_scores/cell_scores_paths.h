@@ -14,7 +14,7 @@ struct CellScoresWork {
   int64_t channels;
   const void* cell;  // [channels][16]
   int64_t entries;   // present in the cell, 1 .. 16
-  float* scores;     // of the cell's first entry
+  float* scores;     // score of the cell's first entry
   int64_t score_stride;
 };
 

@@ -7,7 +7,7 @@
 namespace kvarena::kernels {
 
 struct CellsTable {
-  /// Whole cells only: 16 rows to and from one cell.
+  /// Moves 16 rows to and from one whole cell.
   void (*store_cell)(CellKind kind, DType dtype, int64_t head_dim, void* cell, const float* rows, int64_t row_stride);
   void (*load_cell)(CellKind kind, DType dtype, int64_t head_dim, const void* cell, float* rows, int64_t row_stride);
 };

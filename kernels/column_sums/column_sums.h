@@ -1,5 +1,5 @@
 #pragma once
-// How much attention every entry received: sums of softmax probabilities over queries, without the n x n matrix.
+// Attention that every entry received: sums of softmax probabilities over queries, without the n x n matrix.
 //
 //   sums[h][p] += sum over queries t, ascending, of exp(score(t, h, entry p) - lse[t, h])
 //

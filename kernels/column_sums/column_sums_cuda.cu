@@ -10,11 +10,11 @@ namespace kvarena::kernels {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / static_cast<int>(kWarp), kLanes = static_cast<int>(kCell);
-constexpr int kTokens = 8, kPositions = kWarps * kLanes;  // of a block
+constexpr int kTokens = 8, kPositions = kWarps * kLanes;  // tokens and list positions of a block
 
 struct SumsWork {
   ColumnSumsProblem problem;  // `runs` is the host's and not followed
-  int64_t first_run;          // of its kv_heads in SumsCall::runs
+  int64_t first_run;          // index in SumsCall::runs of its first kv head's run
 };
 
 struct SumsCall {
@@ -64,7 +64,7 @@ __device__ bool load_tokens(const SumsCall& call, const ColumnSumsProblem& probl
 /// The 16 list positions of a warp: which cells they lie in, one after another.
 struct WarpPositions {
   int begin, count;  // relative to the block's first
-  int64_t cell;      // of this lane's position; -1 where there is none
+  int64_t cell;      // cell of this lane's position; -1 where there is none
   int lane_in_cell;
 };
 

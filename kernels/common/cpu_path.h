@@ -1,5 +1,5 @@
 #pragma once
-// Which instruction set the kernels use. Chosen once, at the first call, from what this CPU has.
+// Choice of the kernels' instruction set: made once, at the first call, among those of this CPU.
 
 #include <string_view>
 #include <vector>

@@ -1,5 +1,5 @@
 #pragma once
-// How a kernel finds the functions of the path in force.
+// Lookup of a kernel's functions for the path in force.
 
 #include "kernels/common/cpu_path.h"
 

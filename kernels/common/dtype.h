@@ -64,7 +64,7 @@ enum class DType : uint8_t { f32, f16, bf16 };
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-/// To and from the 16 bits of f16 or bf16.
+/// Conversions from and to the 16 bits of f16 or bf16.
 [[nodiscard]] static inline float half_to_f32(uint16_t x, DType dtype) {
   return dtype == DType::f16 ? f16_to_f32(x) : bf16_to_f32(x);
 }

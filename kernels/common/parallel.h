@@ -59,7 +59,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// At least `count` elements of indeterminate value; what an earlier call returned is invalid afterwards.
+  /// Returns at least `count` elements of indeterminate value; invalidates the result of earlier calls.
   [[nodiscard]] T* get(int64_t count) {
     if (count > capacity_) {
       std::free(data_);

@@ -54,7 +54,7 @@ class CudaBuffer {
   CudaBuffer(CudaBuffer&& other) noexcept;
   CudaBuffer& operator=(CudaBuffer&& other) noexcept;
 
-  /// At least `bytes`; what lay in it is lost when it must grow.
+  /// Makes room for at least `bytes`; the content is lost when it must grow.
   void reserve(int64_t bytes);
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
@@ -149,7 +149,7 @@ class CudaScratch {
     CudaEvent copied = nullptr;
   };
   CudaBuffer partials_;
-  std::vector<CudaBuffer> kept_;  // what graphs use
+  std::vector<CudaBuffer> kept_;  // memory that graphs use
   std::vector<Slot> slots_;
   int64_t next_ = 0;
 };

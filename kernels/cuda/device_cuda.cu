@@ -141,7 +141,7 @@ CudaScratch::~CudaScratch() {
 }
 
 void* CudaScratch::device(int64_t bytes, CudaStream stream) {
-  if (recording(stream)) {  // of its own: what other calls use may grow and move
+  if (recording(stream)) {  // its own memory: that of other calls may grow and move
     kept_.emplace_back(bytes);
     return kept_.back().data();
   }

@@ -6,7 +6,7 @@
 namespace kvarena::kernels {
 namespace {
 
-constexpr int64_t kThreads = 128, kMostItems = 65535;  // of a grid's second dimension
+constexpr int64_t kThreads = 128, kMostItems = 65535;  // kMostItems: limit of a grid's second dimension
 
 __global__ void copy_kernel(const Piece* pieces) {
   const Piece piece = pieces[blockIdx.y];

@@ -39,7 +39,7 @@ void stream_rows(const ProductTable& products, const MatmulArgs& args) {
   }
 }
 
-/// Where a step of a panel is stored.
+/// Address of a step of a panel.
 const char* stored_at(const PackedMatrix& w, int64_t panel, int64_t depth) {
   return static_cast<const char*>(w.data()) + (panel * w.stored_k() + depth) * kPanel * size_of(w.dtype());
 }

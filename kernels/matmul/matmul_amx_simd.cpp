@@ -11,12 +11,12 @@ namespace {
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kBlock = PackedMatrix::kTileDepth;
-constexpr int64_t kRows = 16;  // of a tile register
+constexpr int64_t kRows = 16;  // rows of a tile register
 constexpr int kPieces = 3;
 /// Bytes from one pair of steps of a panel to the next, and of the block of a panel that one product takes.
 constexpr int64_t kPairBytes = kPanel * 4, kBlockBytes = kBlock * kPanel * 2;
-constexpr int64_t kColumnBytes = kLanes * 4;  // of sixteen columns of such a pair
-constexpr int64_t kRowBytes = kBlock * 2;     // of x
+constexpr int64_t kColumnBytes = kLanes * 4;  // bytes of sixteen columns of such a pair
+constexpr int64_t kRowBytes = kBlock * 2;     // bytes of a row of x
 /// Depth of a cache block: 32 KiB of a panel.
 constexpr int64_t kTileBlockDepth = 512;
 
@@ -25,8 +25,8 @@ KVARENA_INLINE void store_upper(uint16_t* p, U32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(shift_right(a, 16).v));
 }
 
-/// Each of sixteen numbers as a sum of three bf16: the first piece at `pieces`, each other `next` elements further. An
-/// infinity or a NaN is a first piece alone.
+/// Stores sixteen numbers as sums of three bf16 each: the first pieces at `pieces`, each other `next` elements further.
+/// An infinity or a NaN is a first piece alone.
 KVARENA_INLINE void store_pieces(F32x16 x, uint16_t* pieces, int64_t next) {
   const Mask16 finite = less(abs16(x), set16(__builtin_inff()));
   const Mask16 nan{_mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q)};
@@ -146,7 +146,7 @@ void tile(const float* x, const void* panel, int64_t rows, int64_t depth, bool f
 }  // namespace
 
 namespace amx {
-constexpr int64_t kFewFloats = kPieces * kRows / 2;  // of a step of depth: three pieces of two bytes
+constexpr int64_t kFewFloats = kPieces * kRows / 2;  // floats of a step of depth: three pieces of two bytes
 extern const ProductTable tile_products;
 const ProductTable tile_products = {
     .few_rows = kRows,

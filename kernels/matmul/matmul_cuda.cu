@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / static_cast<int>(kWarp);
 constexpr int kTile = static_cast<int>(DeviceMatrix::kTile), kTileNumbers = kTile * kTile, kLaneNumbers = 8;
-constexpr int kRows = 8;                                            // of x, in one product
-constexpr int kSteps = static_cast<int>(kSliceColumns) / kTile;     // of a slice
-constexpr int kBlockPanels = 4, kBlockRowTiles = 4;                 // of a warp, many rows
-constexpr int kColumnWarps = 2, kRowWarps = kWarps / kColumnWarps;  // of a block, many rows
+constexpr int kRows = 8;                                            // rows of x in one product
+constexpr int kSteps = static_cast<int>(kSliceColumns) / kTile;     // steps of a slice
+constexpr int kBlockPanels = 4, kBlockRowTiles = 4;                 // panels and row tiles of a warp, many rows
+constexpr int kColumnWarps = 2, kRowWarps = kWarps / kColumnWarps;  // warps of a block, many rows
 constexpr int kBlockRows = kRowWarps * kBlockRowTiles * kRows;      // 128
 constexpr int kBlockColumns = kColumnWarps * kBlockPanels * kTile;  // 128
-constexpr int kStagedSteps = 4;                                     // of x in shared memory, twice
-constexpr int kStagedWords = kBlockRows / kRows * kStagedSteps * static_cast<int>(kWarp);  // of 16 bytes
+constexpr int kStagedSteps = 4;                                     // steps of x in shared memory, twice
+constexpr int kStagedWords = kBlockRows / kRows * kStagedSteps * static_cast<int>(kWarp);  // words of 16 bytes
 
 struct Call {
   const float* x;
@@ -28,12 +28,12 @@ struct Call {
   float* y;
   int64_t x_stride, y_stride;
   int64_t m, n, k;
-  int64_t steps;  // of 16 columns
+  int64_t steps;  // steps of 16 columns
   bool add;
   bool whole;  // x can be read 16 bytes at a time
 };
 
-/// Where element (row, column) of the weights lies.
+/// Offset of element (row, column) of the weights.
 __host__ __device__ inline int64_t element(int64_t row, int64_t column, int64_t k) {
   const int64_t steps = (k + kTile - 1) / kTile, tile = row / kTile * steps + column / kTile;
   const int64_t lane = row % 8 * 4 + column % kTile / 4;
@@ -264,7 +264,7 @@ int64_t found_bytes(const Call& call, int tiles) {
 
 template <class T, int TILES>
 void start_few(const Call& call, CudaStream stream) {
-  constexpr int64_t kMostRows = int64_t{TILES} * kRows * 65535;  // of a grid
+  constexpr int64_t kMostRows = int64_t{TILES} * kRows * 65535;  // limit of a grid
   Call part = call;
   for (int64_t row = 0; row < call.m; row += kMostRows) {
     part.m = std::min(call.m - row, kMostRows);

@@ -19,7 +19,7 @@ struct StreamArgs {
   int64_t y_stride;
 };
 
-/// How rows of x meet stored weights: in floats, or in tiles what the amx path multiplies there.
+/// Functions that multiply rows of x by stored weights: in floats, or in tiles on the amx path.
 struct ProductTable {
   int64_t few_rows;     // rows that one pass over the weights serves
   int64_t few_floats;   // memory of a step of depth of so many rows
@@ -48,7 +48,7 @@ struct MatmulTable {
   void (*write)(const float* c, int64_t rows, int64_t columns, const float* bias, float* y, int64_t y_stride);
   /// lanes [rows, 32] += |c [rows, 32]|.
   void (*add_magnitudes)(const float* c, int64_t rows, float* lanes);
-  /// Where c [rows, 32] is larger than best, it takes best's place and `panel` that of panels.
+  /// Replaces best by c [rows, 32], and panels by `panel`, wherever c is larger.
   void (*take_larger)(const float* c, int64_t rows, float panel, float* best, float* panels);
 };
 KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
@@ -57,7 +57,7 @@ namespace amx {
 extern const ProductTable tile_products;  // for bf16 weights
 }
 
-/// How weights of a format are multiplied on the active path.
+/// The functions that multiply weights of a format on the active path.
 [[nodiscard]] const ProductTable& products_of(const MatmulTable& fast, DType dtype);
 
 /// Steps depth .. depth+steps-1 of a panel, steps <= products.depth: where they are stored, or as floats [steps, 32]

@@ -21,7 +21,7 @@ constexpr int64_t kPassRows = 6, kFewRows = 12;
 /// Depth of a cache block when there are many rows: kDepth * 32 floats of weights and a tile of rows fit the
 /// first-level cache, of 32 KiB with six rows to a tile and of 48 KiB with twelve.
 constexpr int64_t kDepth = 192;
-/// How far ahead weights are fetched, in elements: 24 steps of depth.
+/// Distance of prefetched weights, in elements: 24 steps of depth.
 constexpr int64_t kAhead = 24 * kPanel;
 
 /// Steps of depth that lie side by side in a panel.
@@ -154,7 +154,7 @@ void stream(const StreamArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-/// Four columns of four rows from x on, turned: a column's rows at out, the next column's `stride` further.
+/// Transposes four columns of four rows from x on: a column's rows go to out, the next column's `stride` further.
 KVARENA_INLINE void pack_four(const float* x, int64_t x_stride, float* out, int64_t stride) {
   __m128 a = _mm_loadu_ps(x), b = _mm_loadu_ps(x + x_stride);
   __m128 c = _mm_loadu_ps(x + 2 * x_stride), d = _mm_loadu_ps(x + 3 * x_stride);

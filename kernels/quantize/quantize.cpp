@@ -24,9 +24,9 @@ void require_valid(const PackedEntries& p) {
           "quantize: head_dim must be a multiple of a group_size along channels");
 }
 
-/// Where code j of one lane begins, as a bit of the cell's planes.
+/// First bit of code j of one lane in the cell's planes.
 struct Place {
-  int64_t dword;  // of this lane, index into codes
+  int64_t dword;  // index into codes, of this lane
   int shift;
 };
 
@@ -113,7 +113,7 @@ void encode_rows(const PackedEntries& to, int64_t position, int64_t count, const
       encode_channels(to, position + g * group, group, rows + g * group * row_stride, row_stride);
     });
   }
-  // By cells: entries of one cell share dwords.
+  // Work is cut by cells: entries of one cell share dwords.
   const int64_t first_cell = position / kCell, cells = (position + count - 1) / kCell - first_cell + 1;
   parallel_for(cells, [&](int64_t i) {
     const int64_t begin = std::max(position, (first_cell + i) * kCell);

@@ -26,7 +26,7 @@
 
 namespace kvarena::kernels {
 
-/// How a group's scale s and zero lo follow from its numbers x. L = 2^bits - 1.
+/// Rules for a group's scale s and zero lo, from its numbers x. L = 2^bits - 1.
 enum class QuantRule : uint8_t {
   minimum,     // lo = min x, s = (max x - lo) / L (Liu et al., KIVI, arXiv 2402.02750)
   midpoint,    // 1 bit: lo = (3 min + max) / 4, s = (max - min) / 2 (Jie et al., SpeCache, arXiv 2503.16163)

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(const RowEncode* items
   const bool in_tokens = groups_in_tokens(to.kind, to.format), given = to.format.rule == QuantRule::given;
   const int64_t cells = cells_per_block(to), first_cell = call.position / kCell + blockIdx.x * cells;
   constexpr int kMostChannels = 1024 / kThreads;
-  GroupCoder coders[kMostChannels];  // of this thread's channels
+  GroupCoder coders[kMostChannels];  // coders of this thread's channels
   if (!in_tokens && !given) {
     for (int64_t c = threadIdx.x, i = 0; c < to.head_dim; c += kThreads, ++i) {
       const DeviceGroup numbers{row_of(call, first_cell * kCell) + c, to.format.group_size, call.row_stride};

@@ -61,11 +61,11 @@ __device__ inline uint8_t nearest_code(const QuantFormat& format, float x) {
   return 0;
 }
 
-/// How numbers of one group become codes, and what is stored for the group.
+/// Encoder of one group's numbers, and the scale and zero stored for the group.
 struct GroupCoder {
   enum class Kind : uint8_t { constant, given, zero_point, whole_zero, q8, q4 };
   Kind kind = Kind::given;
-  float scale = 1, zero = 0;  // of the rule, not yet rounded where the rule says so
+  float scale = 1, zero = 0;  // as the rule gives them, unrounded where it says so
   float stored_scale = 1, stored_zero = 0;
 
   __device__ uint8_t code(const QuantFormat& format, float x) const {
@@ -150,7 +150,7 @@ __device__ inline GroupCoder code_norm(const DeviceGroup& group, const QuantForm
   return coder;
 }
 
-/// By the format's rule, which is not `given`.
+/// The coder of a group by the format's rule, which is not `given`.
 __device__ inline GroupCoder code_group(const DeviceGroup& group, const QuantFormat& format) {
   switch (format.rule) {
     case QuantRule::minimum:

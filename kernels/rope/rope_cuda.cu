@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) rotate_cells_kernel(const CellRotati
 
 void rotate_cuda(const RotateArgs& args, CudaStream stream) {
   require(args.rotary % 2 == 0 && args.rotary <= args.head_dim, "rotate: rotary must be even and at most head_dim");
-  constexpr int64_t kMostTokens = 65535;  // of a grid
+  constexpr int64_t kMostTokens = 65535;  // limit of a grid
   RotateArgs part = args;
   for (int64_t token = 0; token < args.tokens; token += kMostTokens) {
     part.tokens = args.tokens - token < kMostTokens ? args.tokens - token : kMostTokens;

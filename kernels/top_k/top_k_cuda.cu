@@ -43,7 +43,7 @@ __device__ void narrow(const float* scores, int n, int shift, RowState& state) {
   __syncthreads();
 }
 
-/// How many of the block's threads before this one say yes, and how many in all.
+/// Numbers of the block's threads with a true predicate: before this one, and in all.
 struct Count {
   int before, all;
 };
