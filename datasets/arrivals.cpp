@@ -83,7 +83,7 @@ ArrivalReader::ArrivalReader(const std::filesystem::path& path) : path_(path), f
   line_ = 1;
   if (!header.empty() && header.back() == '\r') header.pop_back();
   if (header == "TIMESTAMP,ContextTokens,GeneratedTokens") {
-    format_ = ArrivalFormat::azure;  // of 2023 and 2024: only the form of the times differs
+    format_ = ArrivalFormat::azure;  // traces of 2023 and 2024 differ in the form of the times alone
   } else if (header.starts_with("Timestamp,") && header.find("Request tokens") != std::string::npos) {
     format_ = ArrivalFormat::burstgpt;
   } else if (header.starts_with("{")) {

@@ -1,6 +1,6 @@
 #pragma once
-// When requests arrive and how long they are: traces of real services, and Poisson arrivals. Section 18 of the workload
-// sheet. The serving engine replays them; texts come from elsewhere.
+// Arrival times and lengths of requests: traces of real services, and Poisson arrivals. Section 18 of the workload
+// sheet. The serving engine replays them with texts of a workload.
 
 #include <cstdint>
 #include <filesystem>
@@ -39,7 +39,7 @@ class ArrivalReader {
   std::ifstream file_;
   ArrivalFormat format_ = ArrivalFormat::azure;
   int64_t line_ = 0;
-  std::string first_;  // of JSON Lines: the line that was read to recognise the format
+  std::string first_;  // JSON Lines: the line that was read to recognise the format
   std::optional<double> start_s_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where official files are looked for, and what `kvarena workloads` says about them.
+// Search for official data files, and their listing by `kvarena workloads`.
 
 #include <filesystem>
 #include <optional>

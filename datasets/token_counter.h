@@ -19,8 +19,8 @@ class TokenCounter {
   [[nodiscard]] virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   /// Text of `ids`; special tokens among them are skipped.
   [[nodiscard]] virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  /// How many special tokens (BOS) the tokenizer puts before a text when it is used with its defaults. Truncation
-  /// counts them, as the official scripts do.
+  /// Number of special tokens (BOS) that the tokenizer puts before a text by default. Truncation counts them, as the
+  /// official scripts do.
   [[nodiscard]] virtual int64_t leading_special_tokens() const { return 0; }
 };
 

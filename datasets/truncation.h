@@ -8,7 +8,7 @@
 
 namespace kvarena::datasets {
 
-/// Which ids survive: the first `head` and the last `tail` of n. head + tail == n means nothing is cut.
+/// Ids that are kept: the first `head` and the last `tail` of n. head + tail == n means nothing is cut.
 struct MiddleCut {
   size_t head = 0;
   size_t tail = 0;

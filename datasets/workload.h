@@ -37,7 +37,7 @@ struct Message {
   std::string content;  // UTF-8
 };
 
-/// How the answer is generated unless an experiment says otherwise.
+/// Defaults of the answer's generation, which an experiment may override.
 struct Generation {
   int64_t max_new_tokens = 32;
   int64_t min_new_tokens = 0;
@@ -50,7 +50,7 @@ struct Generation {
   double top_p = 1;
 };
 
-/// How a prompt above the limit is shortened (sections 1.5, 2.4 and 4 of the workload sheet).
+/// Ways to shorten a prompt above the limit (sections 1.5, 2.4 and 4 of the workload sheet).
 enum class TruncationRule {
   none,           // prompts are never cut; one that does not fit the window is the engine's error
   middle_halves,  // LongBench: first and last max/2 ids, two separate decodes joined as strings
@@ -59,12 +59,12 @@ enum class TruncationRule {
 
 /// Effect of truncation on one sample.
 struct TruncationRecord {
-  int64_t tokens_before = 0;   // of the rendered prompt, special tokens counted; 0 = was not counted
+  int64_t tokens_before = 0;   // tokens of the rendered prompt, special ones included; 0 = not counted
   int64_t tokens_removed = 0;  // 0 = prompt unchanged
 };
 
-/// Where the question starts: everything before is context that a query-agnostic method compresses without having
-/// seen the question. A byte of 0 in message 0 means that the whole prompt is question.
+/// Start of the question: everything before is context that a query-agnostic method compresses without having seen the
+/// question. A byte of 0 in message 0 means that the whole prompt is question.
 struct PromptPosition {
   size_t message = 0;
   size_t byte = 0;  // offset in messages[message].content, at a code point boundary
@@ -84,7 +84,7 @@ struct Sample {
   Generation generation;
   TruncationRecord truncation;
   std::string origin;         // "generated", "project-made sample", or the file's name
-  std::string data_sha256;    // of the row as it stands in the file; of the whole sample when generated
+  std::string data_sha256;    // hash of the row in the file; of the whole sample when generated
   std::string prompt_sha256;  // see prompt_sha256(); after truncation, before the chat template
 };
 
@@ -98,7 +98,7 @@ struct WorkloadInfo {
   std::string title;     // one line for people
   std::string source;    // repository or data set where the official files come from; "generated" when there are none
   std::string download;  // one command that fetches the files into $KVARENA_DATA; empty when generated
-  std::string licence;   // of the data
+  std::string licence;   // licence of the data
   std::vector<std::string> metrics;  // ids of metrics; the first is the one that tables show
   std::string folder;                // sub-folder of the data folder; empty when generated
   std::vector<std::string> files;    // file names looked for below `folder`, any of them serves
@@ -108,7 +108,7 @@ struct WorkloadInfo {
   TruncationRule truncation = TruncationRule::none;
 };
 
-/// How to open a workload; what changes between runs of the same workload.
+/// Settings that change between runs of a workload.
 struct OpenSettings {
   /// Folder with official files. Empty: $KVARENA_DATA; when that is not set either, the small project-made files
   /// that come with the source.

@@ -19,7 +19,7 @@ namespace {
 
 struct Task {
   const char* name;
-  const char* metric;  // of utility
+  const char* metric;  // metric of utility
   int64_t max_new_tokens;
   const char* system;  // task with the question
   const char* ending;  // after the context
