@@ -34,7 +34,7 @@ std::string host_name() {
 
 void write_holder(int fd) {
   const std::string text = fmt::format("process {} on {}", ::getpid(), host_name());
-  // Only for the message of whoever is refused; without it the lock holds all the same.
+  // Written only for the message of a process that is refused; without it the lock holds all the same.
   if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
 }
 
@@ -83,7 +83,7 @@ FileLock::FileLock(std::filesystem::path file, const LockWords& words) : path_(s
 
 FileLock::~FileLock() {
   if (fd_ < 0) return;
-  ::unlink(path_.c_str());  // while the lock is held: whoever opened the old file notices in still_in_place()
+  ::unlink(path_.c_str());  // while the lock is held: a process that opened the old file notices in still_in_place()
   ::close(fd_);
 }
 

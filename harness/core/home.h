@@ -1,5 +1,5 @@
 #pragma once
-// Where models are: names on the command line stand for folders below KVARENA_HOME.
+// The folder of models: names on the command line stand for folders below KVARENA_HOME.
 
 #include <filesystem>
 #include <string>

@@ -91,7 +91,7 @@ class ParameterVisitor {
 
 /// Fills the members from `object`. Returns every problem as a finished message that starts with `place` and the
 /// key's path: unknown keys (with the nearest known one), wrong types, values out of range, missing required ones.
-/// Keys in `ignored` ("name") belong to somebody else. An empty result means that all members are set.
+/// Keys in `ignored` ("name") are skipped. An empty result means that all members are set.
 [[nodiscard]] std::vector<std::string> read_parameters(const nlohmann::json& object, const std::string& place,
                                                        const std::function<void(ParameterVisitor&)>& declare,
                                                        const std::vector<std::string>& ignored = {"name"});

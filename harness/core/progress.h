@@ -1,5 +1,5 @@
 #pragma once
-// How far a long task is, on stderr: a bar with the time left on a terminal, a line every few seconds elsewhere.
+// Progress of a long task, on stderr: a bar with the time left on a terminal, else a line every few seconds.
 
 #include <chrono>
 #include <cstdint>
