@@ -23,8 +23,8 @@ namespace kvarena {
 /// Queries, keys and values from `in` [R, hidden_size].
 [[nodiscard]] QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,
                                       Activations& a);
-/// As above. Queries are projected to the latent (the form that DeepSeek-V2's paper calls absorbed), so that one latent
-/// serves all heads, while prefilling as while decoding.
+/// Queries, keys and values from `in`. Queries are projected to the latent (the form that DeepSeek-V2's paper calls
+/// absorbed), so that one latent serves all heads, while prefilling as while decoding.
 [[nodiscard]] QkvRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in,
                                       Activations& a);
 

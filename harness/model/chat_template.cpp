@@ -1,4 +1,4 @@
-// Which template a checkpoint has: recognition and names. Rendering is in chat_template_render.cpp.
+// Recognition and names of templates. Rendering is in chat_template_render.cpp.
 
 #include "harness/model/chat_template.h"
 

@@ -23,7 +23,7 @@ class ChatTemplate {
   /// No template: render() refuses.
   ChatTemplate() = default;
 
-  /// From the Jinja text of a checkpoint, empty when it has none. `bos` and `eos` are the texts of these tokens.
+  /// Recognises the Jinja text of a checkpoint, empty when it has none. `bos` and `eos` are the texts of these tokens.
   [[nodiscard]] static ChatTemplate from_text(std::string_view jinja, std::string bos, std::string eos);
 
   /// One of names(). Throws UserError with the nearest name.
@@ -63,13 +63,13 @@ class ChatTemplate {
     plain
   };
 
-  /// How the variants of a family differ.
+  /// Differences between the variants of a family.
   struct Style {
     Family family = Family::none;
     std::string default_system;
     bool always_generation_prompt = false;  // Llama 3's first template ignores the flag
     bool think = false;                     // chatml, deepseek: earlier answers lose their reasoning
-    std::string think_prompt;               // what the generation prompt adds after the role
+    std::string think_prompt;               // added by the generation prompt after the role
     bool tool_responses = false;            // chatml: tool messages are user turns with <tool_response>
     bool dates = false;                     // llama3: a system header with the knowledge date
     bool system_in_last_user = false;       // mistral v3

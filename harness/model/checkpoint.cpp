@@ -20,7 +20,7 @@ struct TypeRow {
   BlockSize block;
 };
 
-/// In the order of TensorType. GGML block sizes: ggml's `block_q*` structures, K-quants in super-blocks of 256.
+/// Rows in the order of TensorType. GGML block sizes: ggml's `block_q*` structures, K-quants in super-blocks of 256.
 constexpr TypeRow kTypes[] = {
     {"f32", {1, 4}},      {"f16", {1, 2}},      {"bf16", {1, 2}},     {"q4_0", {32, 18}},  {"q4_1", {32, 20}},
     {"q5_0", {32, 22}},   {"q5_1", {32, 24}},   {"q8_0", {32, 34}},   {"q2_k", {256, 84}}, {"q3_k", {256, 110}},

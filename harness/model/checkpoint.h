@@ -36,7 +36,7 @@ struct TensorInfo {
   TensorType type = TensorType::f32;
   std::string stored_type;   // the format's own word: "BF16", "Q4_1"
   std::string stored_name;   // the format's own name: "blk.0.attn_q.weight"
-  int64_t stored_bytes = 0;  // what it takes in the file
+  int64_t stored_bytes = 0;  // bytes in the file
 
   /// Product of the shape; 1 for a scalar.
   [[nodiscard]] int64_t elements() const;

@@ -46,7 +46,7 @@ struct ExpertConfig {
   int64_t experts_per_token = 0;
   int64_t intermediate_size = 0;         // size of one expert
   int64_t shared_experts = 0;            // experts that every token visits
-  int64_t shared_intermediate_size = 0;  // of all shared experts together
+  int64_t shared_intermediate_size = 0;  // size of all shared experts together
   int64_t first_sparse_layer = 0;        // layers before it are dense
   int64_t sparse_step = 1;               // layer l is sparse when (l + 1) % sparse_step == 0
   std::vector<int64_t> dense_layers;     // exceptions
@@ -87,7 +87,7 @@ struct ModelConfig {
   int64_t hidden_size = 0;
   int64_t q_heads = 0;
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;  // of queries and keys; may differ from hidden_size / q_heads
+  int64_t head_dim = 0;  // head size of queries and keys; may differ from hidden_size / q_heads
   int64_t intermediate_size = 0;
   int64_t vocab_size = 0;
   int64_t max_position = 0;  // the window: prompt and answer together, as far as rope scaling reaches
@@ -97,7 +97,7 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   bool tie_embeddings = false;  // the output matrix is the embedding matrix
   bool qkv_bias = false;
-  bool output_bias = false;  // of the attention's output projection
+  bool output_bias = false;  // bias of the attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;              // RMS norm of each head's queries and keys (Qwen3)
   int64_t sliding_window = 0;        // 0: every token sees all before it

@@ -79,7 +79,7 @@ void q8_0(Bytes block, float* out) {
   for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(static_cast<int8_t>(block[2 + i])) * d;
 }
 
-/// Where Q2_K and Q3_K keep the low two bits of element i: 32 bytes carry 128 elements, two bits a plane.
+/// The low two bits of element i in Q2_K and Q3_K: 32 bytes carry 128 elements, two bits a plane.
 int two_bits(Bytes packed, int i) { return (packed[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2)) & 3; }
 
 /// 16 bytes of scale (low nibble) and minimum (high nibble) for 16 elements each | 64 bytes of two-bit values | d dmin.
@@ -142,7 +142,7 @@ void q4_k(Bytes block, float* out) {
   }
 }
 
-/// As q4_k, with 32 bytes of fifth bits before the nibbles: bit j of byte i belongs to element 32 j + i.
+/// Decodes Q5_K: q4_k with 32 bytes of fifth bits before the nibbles; bit j of byte i belongs to element 32 j + i.
 void q5_k(Bytes block, float* out) {
   const float d = half_at(block);
   const float dmin = half_at(block + 2);

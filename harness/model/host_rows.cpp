@@ -74,7 +74,7 @@ class Transformer::Impl::Rows final : public RowStream {
   }
 
  private:
-  /// Each row to the entries up to its own, in `attended`, and the logarithm of its denominators in `lse`.
+  /// Attends each row to the entries up to its own, into `attended`, and the logarithm of its denominators into `lse`.
   void attend(const RowBlock& block, const QkvRows& rows) {
     const LayerShape& shape = model_.shapes[block.layer];
     const EntrySegment& held = cache_.layers[block.layer].tail();

@@ -24,7 +24,7 @@ double scale_llama3(double frequency, const RopeScaling& scaling) {
 void scale_yarn(std::vector<double>& frequencies, const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const auto half = static_cast<int64_t>(frequencies.size());
-  const auto dimension = [&](double turns) {  // where a frequency makes `turns` turns in the original window
+  const auto dimension = [&](double turns) {  // dimension whose frequency makes `turns` turns in the original window
     const double position = static_cast<double>(scaling.original_max_position);
     return static_cast<double>(half) * std::log(position / (turns * 2 * std::numbers::pi)) /
            std::log(config.rope_theta);

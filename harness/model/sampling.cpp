@@ -36,7 +36,7 @@ std::vector<int32_t> ranked(std::span<const float> logits) {
   return order;
 }
 
-/// How many of the ranked tokens stay: at most top_k, and the fewest that reach top_p.
+/// Number of ranked tokens to keep: at most top_k, and the fewest that reach top_p.
 size_t kept(const std::vector<int32_t>& order, const std::vector<double>& p, const SamplingSettings& settings) {
   size_t count = order.size();
   if (settings.top_k > 0) count = std::min(count, static_cast<size_t>(settings.top_k));

@@ -106,7 +106,7 @@ std::vector<float> project(const Linear& linear, const std::vector<float>& x) {
   return y;
 }
 
-/// Each row [width] to mean 0 and variance 1, then weight and bias.
+/// Normalises each row [width] to mean 0 and variance 1, then applies weight and bias.
 void normalise(std::vector<float>& x, const LayerNorm& norm, float eps) {
   const size_t width = norm.weight.size();
   for (size_t row = 0; row < x.size(); row += width) {

@@ -6,11 +6,11 @@ namespace kvarena {
 namespace {
 
 constexpr double kWindow = 0.2;     // seconds over which the system's interventions are counted
-constexpr double kDisturbed = 100;  // of them a second: two threads had 40 alone and 200 beside a busy process
+constexpr double kDisturbed = 100;  // preemptions a second: two threads had 40 alone and 200 beside a busy process
 constexpr double kFirstWait = 1;    // seconds
 constexpr double kLongestWait = 16;
 
-/// How often threads of this process had to leave a core that they could have used.
+/// Number of times that threads of this process were preempted.
 int64_t preemptions() {
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -34,7 +34,7 @@ void StepThreads::observe(int most, double seconds, int64_t put_aside) {
     --left_out_;
     calm_s_ = 0;
   } else if (calm_s_ >= kLongestWait) {
-    wait_s_ = 0;  // whoever it was has gone
+    wait_s_ = 0;  // the other process has ended
   }
 }
 

@@ -113,7 +113,7 @@ void Transformer::Impl::run_layers_with_exits(std::span<const SequencePass> batc
   float* finished = left.at_least(a.rows * a.hidden);
   const int64_t all_rows = a.rows;
   std::vector<SequencePass> running(batch.begin(), batch.end());
-  std::vector<int64_t> offsets;  // of each running sequence's rows in the whole batch, in floats
+  std::vector<int64_t> offsets;  // offset of each running sequence's rows in the whole batch, in floats
   for (int64_t offset = 0; const SequencePass& pass : batch) {
     offsets.push_back(offset);
     offset += static_cast<int64_t>(pass.tokens.size()) * a.hidden;

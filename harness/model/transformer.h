@@ -20,7 +20,7 @@ namespace kvarena {
 
 struct TransformerOptions {
   kernels::DType weights = kernels::DType::bf16;  // stored form of matrices; arithmetic is float32
-  kernels::DType cache = kernels::DType::bf16;    // of cache entries
+  kernels::DType cache = kernels::DType::bf16;    // stored form of cache entries
 };
 
 enum class LogitsRows { none, last, all };
@@ -82,7 +82,7 @@ struct Recomputation {
 struct Recomputed {
   std::span<const float> logits;   // [vocab_size], after the last token; valid until the next pass
   std::vector<int64_t> rows;       // [layers], tokens that a layer computed
-  std::vector<int32_t> positions;  // of those that all layers computed
+  std::vector<int32_t> positions;  // positions that all layers computed
 };
 
 class Offload;
@@ -103,7 +103,7 @@ class Transformer {
 
   /// The other ranks; null where all weights are here. A device beside this rank reaches the other devices through it.
   [[nodiscard]] RankDriver* ranks();
-  /// From now on `device` computes all passes.
+  /// Has `device` compute all passes from now on.
   void offload_to(std::unique_ptr<Offload> device);
 
   [[nodiscard]] const ModelConfig& config() const;

@@ -93,7 +93,7 @@ Projection WeightLoader::load(const std::vector<TensorRows>& parts, const std::v
 void WeightLoader::fill(PackedMatrix& packed, int64_t begin, const TensorRows& part, const RowRange& held,
                         int64_t k) const {
   constexpr int64_t kBlock = 512;  // rows held as float32 at a time
-  RowRange read = held;            // of the tensor
+  RowRange read = held;            // rows of the tensor
   if (part.place) {
     read = {.begin = part.rows, .end = 0};
     for (int64_t row = 0; row < part.rows; ++row) {

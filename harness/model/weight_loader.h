@@ -1,5 +1,5 @@
 #pragma once
-// From a checkpoint's tensors to packed matrices, each checked against the shape that the config implies.
+// Packs a checkpoint's tensors into matrices, each checked against the shape that the config implies.
 
 #include <functional>
 #include <set>

@@ -84,8 +84,8 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;      // [hidden_size]
   std::optional<Projection> lm_head;  // [vocab_size, hidden_size]; absent when tied to the embedding
-  int64_t matrix_bytes = 0;           // of all matrices of the model, over all ranks
-  int64_t held_bytes = 0;             // of those held here
+  int64_t matrix_bytes = 0;           // bytes of all matrices of the model, over all ranks
+  int64_t held_bytes = 0;             // bytes of the matrices held here
 
   [[nodiscard]] const Projection& head() const { return lm_head ? *lm_head : embedding; }
 };

@@ -25,7 +25,7 @@ class Transfer {
   virtual void wait() = 0;
 };
 
-/// How long a message may be waited for.
+/// Limits of the wait for a message.
 enum class WaitLimit {
   answer,  // the other rank is at work on it: the channel's limit
   idle,    // it comes when there is something to do
@@ -42,7 +42,7 @@ class RankChannel {
   virtual void meet() = 0;
   /// How other ranks have ended, as far as that is known; empty while all live. Thread-safe.
   [[nodiscard]] virtual std::string lost() { return ""; }
-  /// Both begin and return; `data` must stay until the transfer was waited for, or is destroyed.
+  /// Begins to send or receive and returns; `data` must stay until the transfer was waited for, or is destroyed.
   [[nodiscard]] virtual std::unique_ptr<Transfer> send(int64_t to, std::span<const float> data) = 0;
   [[nodiscard]] virtual std::unique_ptr<Transfer> receive(int64_t from, std::span<float> data,
                                                           WaitLimit wait_limit = WaitLimit::answer) = 0;

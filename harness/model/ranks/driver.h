@@ -32,13 +32,13 @@ class RankDriver {
   /// Bytes of packed weights that each rank holds, [ranks].
   [[nodiscard]] const std::vector<int64_t>& held_bytes() const { return held_bytes_; }
 
-  // As the functions of products.h.
+  // The functions of products.h, over all ranks.
   void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y);
   void project_heads(const HeadProjections& w, const HeadRows& in, float* y);
   void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out);
   void read_rows(int64_t part, std::span<const int32_t> numbers, float* out);
 
-  // For devices beside the ranks.
+  // Used by devices beside the ranks.
   /// Runs `work` with exclusive use of the ranks; an exception that it throws is repeated by every later call.
   void alone(const std::function<void()>& work);
   /// Called within alone(): has the devices of all ranks meet.

@@ -52,8 +52,8 @@ struct Introduction {
   int64_t rank = 0;
   int64_t ranks = 0;
   int64_t parts = 0;
-  int64_t whole_bytes = 0;  // of all ranks' matrices
-  int64_t held_bytes = 0;   // of this rank's
+  int64_t whole_bytes = 0;  // bytes of all ranks' matrices
+  int64_t held_bytes = 0;   // bytes of this rank's matrices
   char fingerprint[64] = {};
 };
 

@@ -90,7 +90,7 @@ std::string RankProcesses::lost(milliseconds wait) {
     std::this_thread::sleep_for(std::min<milliseconds>(kLook, wait));
   }
   std::string said;
-  for (const bool killed : {true, false}) {  // whoever was killed is why others ended
+  for (const bool killed : {true, false}) {  // killed ones first: others end because of them
     for (size_t i = 0; i < processes_.size(); ++i) {
       if (!processes_[i].ended || WIFSIGNALED(processes_[i].status) != killed) continue;
       said += fmt::format("{}rank {} of {} {}", said.empty() ? "" : "; ", i + 1, processes_.size() + 1,

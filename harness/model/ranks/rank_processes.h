@@ -41,7 +41,7 @@ class RankProcesses {
   bool reap();
   void finish();
 
-  mutable std::mutex mutex_;  // of processes_
+  mutable std::mutex mutex_;  // guards processes_
   std::vector<Process> processes_;
 };
 

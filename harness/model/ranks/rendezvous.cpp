@@ -99,7 +99,9 @@ std::string Rendezvous::wait_for(const std::string& key) {
   }
 }
 
-void set_failure(Rendezvous& rendezvous, const std::string& reason) { rendezvous.say(failed_key(rendezvous.share().rank), reason); }
+void set_failure(Rendezvous& rendezvous, const std::string& reason) {
+  rendezvous.say(failed_key(rendezvous.share().rank), reason);
+}
 
 class GroupChannel final : public RankChannel {
  public:
@@ -189,7 +191,7 @@ class GroupChannel final : public RankChannel {
     auto options = here ? ProcessGroupGloo::Options::create(options_.answer)
                         : ProcessGroupGloo::Options::create_default(options_.answer);
     if (here) options->devices.push_back(ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-    options->threads = 1;  // of collectives, which are not used
+    options->threads = 1;  // threads of collectives, which are not used
     group_ = c10::make_intrusive<ProcessGroupGloo>(rendezvous_->impl_->store, static_cast<int>(share().rank),
                                                    static_cast<int>(share().ranks), std::move(options));
   }

@@ -12,8 +12,8 @@
 
 namespace kvarena {
 
-/// A file that the ranks of one machine share, or the driver's address. Whoever can reach the address can join: there
-/// are no passwords, so that it belongs into a network that is trusted.
+/// A file that the ranks of one machine share, or the driver's address. Any process that reaches the address can join,
+/// without a password: use it in a trusted network only.
 struct RendezvousAddress {
   std::filesystem::path file;
   std::string host;  // when there is no file

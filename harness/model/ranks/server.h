@@ -13,7 +13,7 @@ class RankDevice {
   virtual ~RankDevice() = default;
   /// Agrees with the other ranks' devices on how rows travel between them; `channel` outlives this.
   virtual void meet(RankChannel& channel) = 0;
-  /// Its share of a part, in the numbering of devices, of `rows` rows. Throws UserError when a rank is lost.
+  /// Computes its share of a part, in the numbering of devices, for `rows` rows. Throws UserError when a rank is lost.
   virtual void compute(int64_t part, int64_t rows) = 0;
 };
 

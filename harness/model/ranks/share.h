@@ -1,7 +1,6 @@
 #pragma once
-// How a model is divided among ranks: by rows of its matrices, which are outputs. No sum runs over ranks: each number
-// is computed whole by one of them, in the order in which one machine alone computes it, so that all bits stay the
-// same.
+// Division of a model among ranks: by rows of its matrices, which are outputs. No sum runs over ranks: each number is
+// computed whole by one of them, in the order in which one machine alone computes it, so that all bits stay the same.
 
 #include <algorithm>
 #include <cstdint>

@@ -20,7 +20,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr const char* kModelKey = "model";
-/// For the driver's own work before it listens, and for Slurm to start ranks before it.
+/// Covers the driver's work before it listens, and ranks that Slurm starts before it.
 constexpr std::chrono::seconds kWaitLimit{600};
 
 /// A folder that others cannot look into, with the file where ranks meet.
@@ -54,7 +54,7 @@ class OwnedRanks final : public RankChannel {
     channel_ =
         group_channel(rendezvous_, {.lost = [this](std::chrono::milliseconds wait) { return processes_->lost(wait); }});
   }
-  /// Closed first, so that ranks see that there is nobody left to serve.
+  /// Closed first, so that ranks see that the driver has gone.
   ~OwnedRanks() override { channel_.reset(); }
 
   [[nodiscard]] Rendezvous& rendezvous() { return *rendezvous_; }
@@ -151,7 +151,7 @@ void run_rank(const RankOptions& options) {
     try {
       set_failure(*rendezvous, reason);
     } catch (const UserError&) {
-      // The driver is gone too: nobody is left to be told.
+      // The driver has gone too: there is no one to report to.
     }
     throw;
   }

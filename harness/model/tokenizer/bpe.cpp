@@ -36,7 +36,7 @@ Bpe::Bpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<Merge>&
     const uint64_t pair = pair_key(merges[rank].left, merges[rank].right);
     size_t at = hash_pair(pair) & pair_mask_;
     while (pairs_[at].pair != kNoPair && pairs_[at].pair != pair) at = (at + 1) & pair_mask_;
-    pairs_[at] = {pair, static_cast<uint32_t>(rank), merges[rank].result};  // of a pair listed twice the last counts
+    pairs_[at] = {pair, static_cast<uint32_t>(rank), merges[rank].result};  // the last of a pair listed twice counts
   }
   for (int byte = 0; byte < 256; ++byte) {
     const char raw = static_cast<char>(byte);
@@ -156,7 +156,7 @@ void Bpe::merge_short(std::vector<int32_t>& symbols) const {
 void Bpe::merge_long(std::vector<int32_t>& symbols) const {
   struct Candidate {
     uint32_t rank;
-    uint32_t at;  // of the left symbol
+    uint32_t at;  // index of the left symbol
     int32_t left, right, result;
     bool operator<(const Candidate& other) const {  // the queue gives the largest: smallest rank, then leftmost
       return std::pair(other.rank, other.at) < std::pair(rank, at);
@@ -168,7 +168,7 @@ void Bpe::merge_long(std::vector<int32_t>& symbols) const {
   std::vector<uint32_t> previous(count);
   for (uint32_t i = 0; i < count; ++i) {
     next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: never used
+    previous[i] = i - 1;  // the first symbol's is never used
   }
   std::priority_queue<Candidate> queue;
   const auto offer = [&](uint32_t at) {

@@ -63,8 +63,8 @@ class Bpe final : public TokenModel {
   BpeOptions options_;
   std::vector<PairSlot> pairs_;  // open addressing, a power of two
   size_t pair_mask_ = 0;
-  int32_t byte_symbols_[256];  // of the byte itself (byte_level) or of "<0x..>"; -1 where missing
-  /// Whether merging a token's bytes leads back to the token: found out when first asked, the same whoever asks.
+  int32_t byte_symbols_[256];  // token of the byte itself (byte_level) or of "<0x..>"; -1 where missing
+  /// Whether merging a token's bytes leads back to the token: computed at the first query, by any thread.
   mutable std::unique_ptr<std::atomic<Direct>[]> direct_;  // [vocabulary size]
 };
 

@@ -15,7 +15,7 @@ std::array<uint16_t, 256> make_alphabet() {
   return alphabet;
 }
 
-/// From characters below U+0144, the last of the alphabet, to bytes; -1 for those outside.
+/// Table from characters below U+0144, the last of the alphabet, to bytes; -1 for characters outside it.
 std::array<int16_t, 0x144> make_inverse() {
   std::array<int16_t, 0x144> inverse{};
   inverse.fill(-1);

@@ -1,5 +1,5 @@
 #pragma once
-// From a token as the vocabulary writes it to the bytes it stands for.
+// Conversion of a token, as the vocabulary writes it, to the bytes it stands for.
 
 #include <string>
 #include <string_view>

@@ -101,7 +101,7 @@ int32_t pair_id(const Component& processor, const char* key) {
 
 void read_post_processor(const Component& processor, TokenizerParts& parts) {
   const std::string type = processor.type();
-  if (type == "ByteLevel") return;  // trims offsets, which nobody here asks for
+  if (type == "ByteLevel") return;  // trims offsets, which are not used here
   if (type == "TemplateProcessing") return read_template(processor, parts);
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     parts.prefix = {pair_id(processor, "cls")};
@@ -116,7 +116,7 @@ void read_post_processor(const Component& processor, TokenizerParts& parts) {
       "a post-processor among ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing, Sequence");
 }
 
-/// Everything of the file but the model, whose text is only cut out.
+/// The file's JSON without the model, whose text is only cut out.
 struct FileText {
   json root = json::object();
   std::string_view model;

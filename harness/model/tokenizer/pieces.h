@@ -17,7 +17,7 @@ struct Piece {
 /// A stretch of text without added tokens. Steps cut the pieces further, drop some, or rewrite the text.
 struct Pieces {
   std::string_view text;     // valid UTF-8; owned by the caller, or `rewritten`
-  std::string rewritten;     // where a step had to change the text
+  std::string rewritten;     // text that a step had to change
   std::vector<Piece> list;   // ordered, not overlapping, none empty
   std::vector<Piece> spare;  // room that steps use and swap with `list`
   bool at_start = true;      // `text` begins where the whole input begins

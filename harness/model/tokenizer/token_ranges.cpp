@@ -5,7 +5,7 @@
 namespace kvarena {
 namespace {
 
-/// How far a token's bytes are looked for behind those that could not be matched, for each of these.
+/// Distance, for each token that could not be matched, within which the next token's bytes are looked for.
 constexpr size_t kReach = 8;
 
 /// Walks over text and tokens together.

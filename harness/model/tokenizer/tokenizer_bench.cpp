@@ -1,4 +1,4 @@
-// How fast vocabularies load and texts become ids, on one thread.
+// Speed of loading vocabularies and of encoding, on one thread.
 //
 //   kvarena-tokenizer-bench --tokenizers FOLDER --text FILE [Google Benchmark's options]
 //

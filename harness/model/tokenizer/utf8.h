@@ -24,11 +24,11 @@ struct CodePoint {
 
 void append_utf8(std::string& out, uint32_t code_point);
 
-/// How a byte sequence goes on at `at`.
+/// The next character, or malformed part, of a byte sequence.
 struct Utf8Step {
   enum class Kind { valid, malformed, incomplete };
   Kind kind;
-  uint32_t length;  // of the character, or of the bytes that one U+FFFD stands for
+  uint32_t length;  // bytes of the character, or of the part that one U+FFFD replaces
 };
 
 /// `malformed` covers the longest beginning of a character that cannot be completed (at least one byte), as the

@@ -1,2 +1,2 @@
 #pragma once
-// Nothing of it is needed; torch/csrc/distributed/c10d/ProcessGroupGloo.hpp includes it.
+// Empty: torch/csrc/distributed/c10d/ProcessGroupGloo.hpp includes it and uses nothing of it.
