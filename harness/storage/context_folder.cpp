@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIndex = "kvarena-contexts.json";
 constexpr std::string_view kLock = "kvarena-contexts.lock";
 constexpr std::string_view kObject = ".kv";
-constexpr size_t kNameDigits = 32;  // of the key's SHA-256
+constexpr size_t kNameDigits = 32;  // digits of the key's SHA-256
 
 /// Without what write_file() puts behind the name of a file that is not whole yet: ".4711.tmp".
 std::string_view whole_name(std::string_view name) {

@@ -19,7 +19,7 @@ namespace kvarena::storage {
 struct FolderDamage {
   int64_t unknown_files = 0;  // objects not in the index: the program ended between the two writes
   int64_t missing_files = 0;  // in the index and not there, when opened or when read
-  int64_t wrong_files = 0;    // of another length or checksum than the index says
+  int64_t wrong_files = 0;    // length or checksum differs from the index
   int64_t lost_indexes = 0;   // the index itself was damaged: nothing of the folder is trusted
 
   [[nodiscard]] int64_t total() const { return unknown_files + missing_files + wrong_files + lost_indexes; }
@@ -43,7 +43,7 @@ class ContextFolder {
 
   [[nodiscard]] bool contains(const std::string& key) const { return index_.contains(key); }
   [[nodiscard]] std::vector<std::string> keys() const;
-  [[nodiscard]] int64_t bytes() const;  // of all objects
+  [[nodiscard]] int64_t bytes() const;  // bytes of all objects
   [[nodiscard]] const FolderDamage& damage() const { return damage_; }
   [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
   [[nodiscard]] std::filesystem::path file_of(const std::string& key) const;

@@ -21,8 +21,7 @@ namespace kvarena::storage {
 struct StoreTier {
   Tier tier = Tier::host;
   storage::StorageTier books;   // capacity and rate as policies see them
-  storage::LinkSpec disk_link;  // of the disk tier: a read takes at least what it says; one that is not emulated, what
-                                // it really takes
+  storage::LinkSpec disk_link;  // disk tier: least time of a read; a spec that emulates nothing adds none
 };
 
 /// Result of a fetch.

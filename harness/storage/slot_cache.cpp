@@ -12,7 +12,7 @@
 namespace kvarena::storage {
 namespace {
 
-/// Where a position stands in an ascending list.
+/// Index of a position in an ascending list.
 std::optional<int64_t> place_in(const std::vector<int32_t>& positions, int32_t position) {
   const auto found = std::ranges::lower_bound(positions, position);
   if (found == positions.end() || *found != position) return std::nullopt;
@@ -36,7 +36,7 @@ void SlotCache::offload(EntrySegment& tail) {
 }
 
 std::vector<int32_t> SlotCache::wanted_of(int64_t kv_head) const {
-  const auto lists = static_cast<int64_t>(wanted_.size()) / shape_.kv_heads;  // of each kv head
+  const auto lists = static_cast<int64_t>(wanted_.size()) / shape_.kv_heads;  // lists of each kv head
   std::vector<int32_t> all = wanted_[static_cast<size_t>(kv_head * lists)];
   for (int64_t i = 1; i < lists; ++i) {
     const std::vector<int32_t>& more = wanted_[static_cast<size_t>(kv_head * lists + i)];
@@ -72,7 +72,7 @@ std::unique_ptr<Segment> SlotCache::arrive(const EntrySegment& tail) {
   place_in_slots(tail);
   transfer_ = {};
   rows_ = {};
-  Lists places;  // of the wanted entries
+  Lists places;  // places of the wanted entries
   const auto lists = wanted_.size() / static_cast<size_t>(shape_.kv_heads);
   for (size_t list = 0; list < wanted_.size(); ++list) {
     const std::vector<int32_t> held = slots_.positions(static_cast<int64_t>(list / lists));

@@ -22,7 +22,7 @@ class TierFull : public UserError {
   using UserError::UserError;
 };
 
-/// How much of a tier is taken. Thread-safe.
+/// Bytes taken of a tier's capacity. Thread-safe.
 class Capacity {
  public:
   Capacity(Tier tier, int64_t bytes) : tier_(tier), bytes_(bytes) {}

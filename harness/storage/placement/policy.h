@@ -45,7 +45,7 @@ class Policy {
   /// Whether the policy chooses among forms: then contexts have to be profiled. Others leave a context as it comes.
   [[nodiscard]] virtual bool chooses_forms() const { return false; }
 
-  /// How far below its profiled quality a context's answers may stay before it is profiled anew; nothing: for ever.
+  /// Largest drop of a context's answers below its profiled quality before it is profiled anew; nothing: no limit.
   [[nodiscard]] virtual std::optional<double> drift_threshold() const { return std::nullopt; }
 
   /// Whether the policy places all contexts anew when profiles have changed.
