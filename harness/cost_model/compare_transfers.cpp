@@ -6,14 +6,13 @@
 namespace kvarena::cost_model {
 namespace {
 
-
 struct Row {
   std::string label;
   int64_t context = 0;
   int64_t batch = 1;
   std::optional<int64_t> moved;  // entries of a request that come over the link; all unless given
   double anew = 1;               // share of them that the step before did not have
-  double rate_share = 1;         // of a contiguous copy's rate that these entries reach
+  double rate_share = 1;         // share of a contiguous copy's rate that these entries reach
 
   void parameters(ParameterVisitor& p) {
     p("label", label).required();

@@ -9,7 +9,7 @@
 
 namespace kvarena::cost_model {
 
-/// How far a modelled figure may lie from the published one before the file must name the input that is not known.
+/// Largest relative difference between a modelled and a published figure that needs no unknown input as explanation.
 inline constexpr double kHeadlineTolerance = 0.15;
 
 struct ComparedFigure {
@@ -17,7 +17,7 @@ struct ComparedFigure {
   std::string quantity;             // "batch", "tokens/s", "speed-up", "seconds", "quality"
   std::optional<double> published;  // absent where the paper draws the figure and prints no number
   double modelled = 0;
-  std::string unknown;  // what the paper does not state and would explain the gap; "" where nothing needs to be
+  std::string unknown;  // input that the paper leaves open and that would explain the gap; may be ""
 
   /// modelled / published - 1; 0 where nothing is printed.
   [[nodiscard]] double difference() const { return published ? modelled / *published - 1 : 0; }
@@ -25,15 +25,15 @@ struct ComparedFigure {
 };
 
 struct Comparison {
-  std::string name;  // of the file
+  std::string name;  // name of the file
   std::string title;
-  std::string source;                   // where the published figures stand
-  std::vector<std::string> paragraphs;  // what is modelled and what is assumed
+  std::string source;                   // place of the published figures
+  std::vector<std::string> paragraphs;  // description of the model and its assumptions
   std::vector<std::string> inputs;      // machines, models, shares of peaks, as lines
   std::vector<ComparedFigure> figures;
 };
 
-/// Where hardware and shapes are found by name.
+/// Folders of hardware and shapes, found by name.
 struct DescriptionFolders {
   std::filesystem::path hardware;
   std::filesystem::path shapes;

@@ -24,7 +24,7 @@ struct EstimateCase {
 struct EstimateRow {
   EstimateCase of;
   std::optional<cost_model::RunEstimate> run;  // nothing when not even one request fits
-  double speedup = 0;                          // of tokens/s over full KV at the same context; 0 when that does not fit
+  double speedup = 0;  // tokens/s over full KV's at the same context; 0 when full KV does not fit
 };
 
 /// One row for each case. Full KV is estimated beside each to have the speed-up.

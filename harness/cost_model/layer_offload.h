@@ -42,7 +42,7 @@ class LayerOffload {
   /// `thresholds` as length_thresholds() gives them, one more than there are layers.
   explicit LayerOffload(std::vector<int64_t> thresholds) : thresholds_(std::move(thresholds)) {}
 
-  /// Before each step: calls `offload` for every layer that leaves at `length`, last layer first.
+  /// Called before each step: calls `offload` for every layer that leaves at `length`, last layer first.
   void advance(int64_t length, const std::function<void(int64_t layer)>& offload);
   [[nodiscard]] int64_t layers() const { return static_cast<int64_t>(thresholds_.size()) - 1; }
   /// L_CPU. Layers never come back.

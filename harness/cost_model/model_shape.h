@@ -12,9 +12,9 @@ class ParameterVisitor;
 namespace kvarena::cost_model {
 
 struct ModelShape {
-  std::string name;    // of the file, without extension
+  std::string name;    // name of the file, without extension
   std::string title;   // as its makers call it
-  std::string source;  // where the sizes stand
+  std::string source;  // place of the published sizes
   int64_t layers = 0;
   int64_t hidden_size = 0;
   int64_t q_heads = 0;

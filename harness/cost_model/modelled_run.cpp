@@ -34,7 +34,7 @@ class ModelledLink final : public ReloadLink {
   }
 
   double now = 0;
-  double iteration_seconds = 0;  // of a draft iteration: what a reload may still take
+  double iteration_seconds = 0;  // duration of a draft iteration: the limit of a reload
   double busy_seconds = 0;
   std::vector<int64_t> holding;  // requests whose full cache is on its way or there
 

@@ -19,7 +19,7 @@ struct ModelledSettings {
   int64_t output_tokens = 256;
   ScheduleKind kind = ScheduleKind::staggered;
   int64_t windows = 128;
-  uint64_t seed = 0;  // of which drafts are accepted
+  uint64_t seed = 0;  // seed of which drafts are accepted
 };
 
 struct ModelledRun {

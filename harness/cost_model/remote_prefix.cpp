@@ -16,7 +16,7 @@ namespace {
 struct Derived {
   double full_local, full_remote, compressed_remote, rest_remote;  // T_h, T_l, T_l^c, T_l^rem
   double local_token, remote_token;                                // T_tok of each pool
-  double local_slot, remote_slot;                                  // what a slot is charged for a token
+  double local_slot, remote_slot;                                  // time that a slot is charged for a token
   double drafts;                                                   // K / gamma
   double rounds;                                                   // N_1
   double stream_drafts, stream_rounds, stream_rest;                // N_draft, N_2, K_2

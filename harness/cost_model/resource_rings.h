@@ -23,7 +23,7 @@ struct RingSettings {
 
 /// A verification that seeks its iteration.
 struct ReloadRequest {
-  double bytes = 0;              // that the reload brings onto the accelerator
+  double bytes = 0;              // bytes that the reload brings onto the accelerator
   double link_bandwidth = 0;     // bytes/s
   double iteration_seconds = 0;  // T_iter, as estimated now
   double resident_bytes = 0;     // KV_resident: every cache kept on the accelerator between iterations

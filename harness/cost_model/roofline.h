@@ -29,7 +29,7 @@ struct CacheScheme {
   bool offloaded = false;            // a 16-bit copy of every entry lies in host memory
   int64_t fetched = 0;               // entries that come from there each step, in 16 bits
   double fetched_anew = 1;           // share of them that was not fetched for the step before
-  double link_share = 1;             // of the link's rate that scattered entries reach
+  double link_share = 1;             // share of the link's rate that scattered entries reach
   bool overlapped = true;            // fetching runs beside the rest of the step
   /// Times that a step moves the cache's bytes to and from memory. 1: read once. A framework that copies the cache to
   /// append, or repeats key/value heads for its query heads, moves more.
