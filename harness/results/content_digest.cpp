@@ -12,7 +12,7 @@
 namespace kvarena::results {
 namespace {
 
-/// Each reads what one table must reproduce, ordered by its key. Left out: when, where and how long.
+/// Queries of the content that each table must reproduce, ordered by its key; without times, hosts and durations.
 constexpr std::array kContent = {
     "SELECT 'experiments', experiment, title, config_json, table_json FROM experiments ORDER BY 2",
     "SELECT 'published', experiment, model, workload, method, metric, source, value, unit, note FROM published "

@@ -50,8 +50,7 @@ std::unique_ptr<SQLite::Database> connect(const std::string& name, int flags) {
   return database;
 }
 
-/// Before an older file is changed, a copy of it: "results.db.format2". One that is there already is an earlier
-/// attempt's and stays.
+/// Copies an older file before it is changed: "results.db.format2". An existing copy is an earlier attempt's and stays.
 void keep_old_format(SQLite::Database& database, const fs::path& path) {
   const int version = checked_version(database, path.string());
   if (version == 0 || version == migrations().back().version) return;

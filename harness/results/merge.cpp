@@ -59,7 +59,7 @@ constexpr std::array kDetails = {
     Detail{"events", "cell_id, sample_id, position, event, data_json", "1"},
 };
 
-/// In this order: details after what they belong to. Where both hold a cell, no choice depends on which came first.
+/// Statements in order: rows after those they belong to. Where both hold a cell, no choice depends on which came first.
 constexpr std::array kAdditions = {
     "INSERT OR IGNORE INTO main.experiments SELECT * FROM part.experiments",
     "INSERT OR IGNORE INTO main.published SELECT * FROM part.published",

@@ -58,7 +58,7 @@ struct Event {
   std::string data_json = "{}";
 };
 
-/// Everything one method did on one sample. Written in one transaction.
+/// All results of one method on one sample. Written in one transaction.
 struct SampleResult {
   std::string cell_id;
   std::string sample_id;

@@ -145,7 +145,7 @@ std::string ResultsStore::begin_run(const ExperimentRecord& experiment, const Ru
   SQLite::Database& database = *reader_.database_;
   std::string run_id = new_run_id();
   transact(database, "record the run", [&] {
-    // Nobody else writes, so a run that still calls itself running was killed.
+    // There is no other writer, so a run whose state is still `running` was killed.
     database.exec("UPDATE runs SET state = 'interrupted' WHERE state = 'running'");
     Writer(database, "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?)")
         .put(experiment.experiment)

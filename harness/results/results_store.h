@@ -13,8 +13,8 @@
 namespace kvarena::results {
 
 struct MergeSummary {
-  int64_t samples = 0;  // that were new
-  int64_t there = 0;    // that both held, alike
+  int64_t samples = 0;  // samples that were new
+  int64_t there = 0;    // samples that both held, equal
   int64_t ended = 0;    // cells in force that are done, inactive or failed now, of `cells`
   int64_t cells = 0;
 };

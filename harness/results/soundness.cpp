@@ -64,7 +64,7 @@ std::vector<std::string> find_faults(const std::filesystem::path& path) {
       const std::string found = pages.getColumn(0).getString();
       if (found != "ok") faults.push_back("pages: " + found);
     }
-    if (!faults.empty()) return faults;  // what rows of damaged pages say proves nothing
+    if (!faults.empty()) return faults;  // rows of damaged pages prove nothing
     for (const Rule& rule : kRules) collect(*database, rule, faults);
     return faults;
   });

@@ -14,7 +14,7 @@ namespace {
 
 std::filesystem::path folder;
 
-/// As a run writes one: an answer, six metrics, two series of 64 steps.
+/// A sample as a run writes it: an answer, six metrics, two series of 64 steps.
 SampleResult sample(int64_t index) {
   SampleResult result{.cell_id = "cell",
                       .sample_id = fmt::format("sample {}", index),
