@@ -27,7 +27,7 @@ struct ModelEntry {
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
   int64_t tensor_parallel = 1;         // ranks that share the weights; changes times and memory, no result
   std::string ranks_at;                // HOST:PORT where ranks started elsewhere join; "" = they are started here
-  std::string source;                  // where people get it, as configs/models says; decides nothing
+  std::string source;                  // download address for people, from configs/models; decides no result
 
   void parameters(ParameterVisitor& p);
   /// A JSON object of the members that decide a cell's results; `placement`: and of those that decide its times, which
@@ -57,9 +57,9 @@ struct EngineSettings {
   int64_t noise_floor = 4;              // samples of each workload that the baseline answers a second time; 0 = none
   std::string host_link = "pcie4_x16";  // between the device and host memory, by name; "real" emulates nothing
   std::optional<double> host_link_bytes_per_s;  // another rate for that link
-  std::optional<int64_t> host_bytes;            // of host memory for caches; absent = no limit
-  std::string disk_folder;                      // of the disk tier; empty = there is none
-  std::string chunk_tier = "device";            // where entries of chunks lie that later prompts reuse
+  std::optional<int64_t> host_bytes;            // host memory for caches; absent = no limit
+  std::string disk_folder;                      // folder of the disk tier; empty = no disk tier
+  std::string chunk_tier = "device";            // tier of chunks' entries that later prompts reuse
 
   void parameters(ParameterVisitor& p);
 };
@@ -93,19 +93,19 @@ struct RemotePrefixSettings {
 /// point of its own, with samples of the workload that no other point sees.
 struct ServingSettings {
   std::string arrivals = "poisson";  // poisson, trace or clients
-  std::string trace;                 // of arrivals "trace": an Azure, BurstGPT or Mooncake file
+  std::string trace;                 // for arrivals "trace": an Azure, BurstGPT or Mooncake file
   std::vector<double> load = {0.5, 0.9, 1.2};
-  int64_t requests = 32;                  // of each point, fewer when the workload has not so many samples
+  int64_t requests = 32;                  // requests of each point, fewer when the workload has too few samples
   std::optional<int64_t> max_new_tokens;  // absent = the engine's
   double cache_mib = 1024;
-  double reload_share = 0.25;  // of it, for full caches that come back under a verifier's schedule
+  double reload_share = 0.25;  // share of cache_mib for full caches reloaded under a verifier's schedule
   int64_t pass_tokens = 512;
   int64_t max_running = 32;
   double time_to_first_token_ms = 2000;  // objectives of latency
   double time_per_output_token_ms = 200;
   double attainment = 0.9;
   double score_share = 0.8;
-  std::string hardware;  // of the modelled clock; "" = measured only
+  std::string hardware;  // machine of the modelled clock; "" = measured only
 
   void parameters(ParameterVisitor& p);
   /// Names of the points, in order: ids of the cell's samples.
@@ -119,15 +119,15 @@ struct ContextSettings {
   std::vector<ComponentEntry> forms;  // methods that a policy may choose among, beside leaving a context as it is
   double memory_share = 0.1;          // room in memory, of all contexts' uncompressed bytes
   double disk_share = 1;
-  double memory_bytes_per_s = 20e9;  // of a read; 0: as fast as it really is
+  double memory_bytes_per_s = 20e9;  // rate of a read; 0: not emulated
   double disk_bytes_per_s = 2e9;
   double remote_bytes_per_s = 1e9;
   double remote_latency_ms = 1;
-  int64_t train_questions = 2;  // of each context, to profile it with
+  int64_t train_questions = 2;  // questions of each context to profile it with
   int64_t test_questions = 4;
   std::string questions;                         // a file of questions; "": made from the contexts' own sentences
   std::string quality = "embedding_similarity";  // the metric that compares an answer with full KV's
-  int64_t past_requests = 0;                     // that came before the first that counts
+  int64_t past_requests = 0;                     // requests before the first that counts
   double popularity = 1;                         // the i-th context is asked about in proportion to i^-popularity
   int64_t drift_answers = 3;
 
@@ -168,7 +168,7 @@ struct ExperimentConfig {
 
   std::filesystem::path path;         // the file
   std::string text;                   // the file, byte for byte
-  std::string overrides_json;         // what was asked on the command line
+  std::string overrides_json;         // overrides from the command line
   std::string canonical_json;         // with overrides applied and matrices expanded
   std::vector<std::string> warnings;  // finished messages; published values that no cell can meet
 };
@@ -185,7 +185,7 @@ struct Validators {
   Validator metrics;
 };
 
-/// From the command line.
+/// Changes of a config from the command line.
 struct Overrides {
   std::vector<std::string> set;     // "engine.seed=3", "methods[1].keep=0.2", "methods.snapkv.keep=0.2"
   std::vector<std::string> models;  // names; not empty = instead of the config's

@@ -7,7 +7,7 @@ namespace kvarena::experiment {
 
 struct CpuInfo {
   std::string model = "unknown";
-  std::string features;  // those that kernels choose by, in a fixed order, separated by blanks
+  std::string features;  // features that kernels choose by, in a fixed order, separated by blanks
 };
 
 /// Reads the first processor's lines; x86 ("model name", "flags") and Arm ("Features").

@@ -18,7 +18,7 @@ struct EvalTask {
   results::CellKind kind;
   std::string sample_id;
   int64_t sample_index = 0;  // place in Catalog::sample_ids
-  /// Never empty; all of the same model, workload and kind. A resumed run may ask for fewer than the run before.
+  /// Cells to evaluate, at least one, of one model, workload and kind. A resumed run may ask for fewer than before.
   std::span<const PlannedCell* const> cells;
 };
 

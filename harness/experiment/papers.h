@@ -24,8 +24,8 @@ struct PaperItem {
   std::filesystem::path config;     // measured: the file; empty while there is none
   std::string command;              // modelled: what prints it
   std::string missing;              // why there is neither config nor command yet
-  std::vector<std::string> notes;   // what the paper leaves open, and how the config reads it
-  std::vector<std::string> scaled;  // what a run on the default model changes beside model and limit: "KEY=VALUE"
+  std::vector<std::string> notes;   // points that the paper leaves open, and the config's reading
+  std::vector<std::string> scaled;  // settings changed for the default model beside model and limit: "KEY=VALUE"
   bool gpu = false;                 // the paper's speed figures need one
 
   /// Whether the program can reproduce it.

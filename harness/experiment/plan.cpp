@@ -111,7 +111,8 @@ void check_sample_ids(const CellGroup& group) {
   }
 }
 
-/// No two points share a sample. With stored contexts a point takes its whole share, however often it asks about them.
+/// Samples of each point of a load; no two points share one. With stored contexts a point takes its whole share,
+/// however often it asks about them.
 int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry& workload, int64_t samples) {
   const auto points = static_cast<int64_t>(config.serving->load.size());
   const int64_t share = samples / points;

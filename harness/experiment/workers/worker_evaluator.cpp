@@ -88,7 +88,7 @@ std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& ta
   } catch (const json::exception&) {
     if (worker_ == nullptr) throw;
   }
-  const auto mad = std::move(worker_);  // who knows what else is wrong in there
+  const auto mad = std::move(worker_);  // its state is unknown: it is not asked again
   mad->end("its worker sent what is no answer");
 }
 

@@ -39,7 +39,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
   fail({.place = "a worker process", .found = fmt::format("{}: {}", what, std::strerror(errno))});
 }
 
-/// In the child, between fork and exec: async-signal-safe calls only.
+/// Runs in the child, between fork and exec: async-signal-safe calls only.
 [[noreturn]] void become(char* const* words, int channel, int log, pid_t runner) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != runner) ::_exit(127);  // the runner died before the line above
@@ -51,11 +51,10 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   const bool streams =
       ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(log, STDOUT_FILENO) >= 0 && ::dup2(log, STDERR_FILENO) >= 0;
-  // Whatever started the runner may have left it files that are not closed by exec. Before Linux 5.11 they are
-  // inherited.
+  // Closes files that the runner inherited and that exec would keep. Before Linux 5.11 they are inherited.
   (void)::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (!streams || ::fcntl(channel, F_SETFD, 0) != 0) ::_exit(127);
-  // When memory runs out, it is the worker that shall go. Where this cannot be said, the system chooses.
+  // Asks the system to kill the worker first when memory runs out; where that fails, the system chooses.
   const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) (void)!::write(score, "700", 3);
   ::execv(words[0], words);
