@@ -20,7 +20,8 @@ struct Bound {
   std::vector<Bound> commands;
 };
 
-/// Several bare words. The library would split those in brackets, so they are taken from what it leaves.
+/// Whether a positional takes several words. The library would split words in brackets, so they are taken from its
+/// rest.
 bool takes_rest(const Option& option) { return option.positional && option.takes_many(); }
 
 CLI::Option* add_slot(CLI::App& app, const Option& option) {

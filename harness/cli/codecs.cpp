@@ -12,11 +12,11 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/page.h"
 #include "harness/engine/session/packing.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
-#include "harness/core/page.h"
 #include "kernels/common/parallel.h"
 
 namespace kvarena::cli {
@@ -56,7 +56,7 @@ struct Options {
 struct Codec {
   const experiment::ComponentEntry* entry = nullptr;
   std::unique_ptr<Method> method;
-  const results::PublishedValue* published = nullptr;  // bits, null when nobody printed them
+  const results::PublishedValue* published = nullptr;  // published bits; null when there are none
 };
 
 const results::PublishedValue* published_bits(const experiment::ExperimentConfig& config, const std::string& label) {

@@ -21,7 +21,7 @@
 
 namespace kvarena::cli {
 
-/// Where a value goes. A vector takes every value given; all others take exactly one.
+/// Destination of a value. A vector takes every value given; all others take exactly one.
 using Target = std::variant<bool*, std::string*, int64_t*, double*, std::filesystem::path*, std::optional<std::string>*,
                             std::optional<int64_t>*, std::optional<double>*, std::optional<std::filesystem::path>*,
                             std::vector<std::string>*, std::vector<std::filesystem::path>*>;

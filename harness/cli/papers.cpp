@@ -168,7 +168,7 @@ json item_json(const Read& read) {
   return value;
 }
 
-/// How many items there are, in all and of each sort.
+/// Numbers of items, in all and of each sort.
 struct Count {
   int64_t items = 0, covered = 0, runnable = 0, illustrations = 0, not_yet = 0;
 
@@ -206,7 +206,7 @@ void print_list(const std::vector<Read>& all) {
       count.items, count.covered, count.runnable, count.illustrations, count.not_yet);
 }
 
-/// Where to get what is missing, a line each.
+/// Sources of missing models and data, a line each.
 Rows shopping_list(const Read& read, const Here& here) {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const ModelEntry* model : read.missing.models) {

@@ -13,8 +13,8 @@
 #include "harness/cli/method_spec.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
-#include "harness/evaluate/chat_endpoint.h"
 #include "harness/core/page.h"
+#include "harness/evaluate/chat_endpoint.h"
 
 namespace kvarena::cli {
 namespace {
@@ -63,7 +63,7 @@ std::string context_of(const datasets::Sample& sample) {
   return text + sample.messages[sample.question.message].content.substr(0, sample.question.byte);
 }
 
-/// So many different questions; asks again when an answer has too few.
+/// Asks for `count` different questions, again when an answer has too few.
 std::vector<std::string> ask(evaluate::ChatEndpoint& endpoint, const datasets::Sample& sample, size_t count) {
   constexpr int64_t kDraws = 5;
   const std::string request = datasets::question_request(context_of(sample), static_cast<int64_t>(count));

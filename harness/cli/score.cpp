@@ -75,7 +75,7 @@ json sample_json(const metrics::ScoredSample& sample) {
   return result;
 }
 
-/// Where to ask, and in which manner the metric's question is put.
+/// Endpoint of the judge, with the metric's settings of the question.
 evaluate::EndpointSettings with_key(evaluate::EndpointSettings settings, const metrics::JudgeQuestion* question) {
   if (question != nullptr) {
     settings.system = question->system;
