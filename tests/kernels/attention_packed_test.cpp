@@ -29,7 +29,7 @@ Result run(const Shape& shape, const std::vector<float>& q, int64_t q_len, const
   return {memory.out, memory.lse};
 }
 
-/// How far from attention in double an output or lse may lie, for queries and entries of unit normals and
+/// Largest error of an output or lse against attention in double, for queries and entries of unit normals and
 /// scale = 1 / sqrt(head_dim). In floats, some units in the last place. In integers, a channel's product is rounded by
 /// up to step / 2 times half the range of codes: 2^-16 of the group's largest, which is about 3.5 (a query) times 2.3
 /// (half a range); uniformly so, over head_dim channels and times scale, that has a deviation of 7e-5 and, the codes

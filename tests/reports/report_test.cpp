@@ -30,16 +30,16 @@ struct MethodScores {
   bool active = true;
   std::string failure = {};
   std::string model = "m";
-  bool baseline = false;                    // beside the first, for a second model
-  results::Clock clock = results::Clock::none;  // of one more value, "wait_ms"
+  bool baseline = false;                        // beside the first, for a second model
+  results::Clock clock = results::Clock::none;  // clock of one more value, "wait_ms"
   results::CellKind kind = results::CellKind::quality;
-  std::string metric = "qa_f1";  // of the scores
+  std::string metric = "qa_f1";  // metric of the scores
   results::Storage storage = results::Storage::real;
-  std::string prompt = "prompt";           // the samples' hashes begin so
-  std::vector<results::Series> series = {};  // of every sample, beside those that all have
-  std::string name = {};                   // that it is registered under; the label unless given
+  std::string prompt = "prompt";             // the samples' hashes begin so
+  std::vector<results::Series> series = {};  // further series of every sample
+  std::string name = {};                     // that it is registered under; the label unless given
   std::string settings = "{}";
-  double accepted = 0;  // of every sample's rounds; 0: no value
+  double accepted = 0;  // accepted tokens of every sample's rounds; 0: no value
 };
 
 const std::vector<results::MetricDefinition> kDefinitions = {
@@ -358,8 +358,9 @@ TEST_F(ReportTest, ModelsStayApart) {
 
 TEST_F(ReportTest, ModelledTimesStandUnderANameOfTheirOwn) {
   const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16"})";
-  const auto data = experiment("a.db", {{"full", scores(3, 0.9), card, true, "", "m", false, results::Clock::measured},
-                                        {"fast", scores(3, 0.9), card, true, "", "m", false, results::Clock::modelled}});
+  const auto data =
+      experiment("a.db", {{"full", scores(3, 0.9), card, true, "", "m", false, results::Clock::measured},
+                          {"fast", scores(3, 0.9), card, true, "", "m", false, results::Clock::modelled}});
   EXPECT_EQ(data.cells[0].numbers("wait_ms").size(), 3U);
   EXPECT_TRUE(data.cells[1].numbers("wait_ms").empty());
   EXPECT_EQ(data.cells[1].numbers("wait_ms (modelled)").size(), 3U);
@@ -368,12 +369,12 @@ TEST_F(ReportTest, ModelledTimesStandUnderANameOfTheirOwn) {
 TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
   const auto published = [](const std::string& method, double value) {
     return results::PublishedValue{.model = "m",
-                                 .workload = "facts",
-                                 .method = method,
-                                 .metric = "qa_f1",
-                                 .value = value,
-                                 .unit = "percent",
-                                 .source = "table 1"};
+                                   .workload = "facts",
+                                   .method = method,
+                                   .metric = "qa_f1",
+                                   .value = value,
+                                   .unit = "percent",
+                                   .source = "table 1"};
   };
   const auto data = experiment("a.db", {{"full", scores(20, 0.8)}, {"lossy", scores(20, 0.6, 0.2)}},
                                {published("full", 80.0), published("lossy", 63.0), published("absent", 10.0)});
@@ -389,12 +390,12 @@ TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
 TEST_F(ReportTest, PublishedValuesAreComparedInTheirOwnUnit) {
   const auto printed = [](double value, const std::string& unit, const std::string& source) {
     return results::PublishedValue{.model = "m",
-                                 .workload = "facts",
-                                 .method = "full",
-                                 .metric = "qa_f1",
-                                 .value = value,
-                                 .unit = unit,
-                                 .source = source};
+                                   .workload = "facts",
+                                   .method = "full",
+                                   .metric = "qa_f1",
+                                   .value = value,
+                                   .unit = unit,
+                                   .source = source};
   };
   const auto data = experiment("a.db", {{"full", scores(20, 0.8)}},
                                {printed(0.8, "fraction", "a"), printed(79, "", "b"), printed(8, "nats", "c")});
@@ -564,25 +565,26 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
     store.upsert_cells(cells);
     std::vector<results::SampleResult> results;
     for (const auto& [point, rate, ttft] : {std::tuple{"0.5x", 1.0, 100.0}, std::tuple{"1.2x", 2.4, 900.0}}) {
-      results.push_back(
-          {.cell_id = "s",
-           .sample_id = point,
-           .sample_index = static_cast<int64_t>(results.size()),
-           .values =
-               {{.metric = "served_score", .value = 1, .unit = "fraction"},
-                {.metric = "offered_requests_per_s",
-                 .value = rate,
-                 .unit = "requests/s",
-                 .clock = results::Clock::measured},
-                {.metric = "mean_time_to_first_token_ms", .value = ttft, .unit = "ms", .clock = results::Clock::measured},
-                {.metric = "mean_time_to_first_token_ms",
-                 .value = ttft / 10,
-                 .unit = "ms",
-                 .clock = results::Clock::modelled}},
-           .series = {{.name = "time_to_first_token_ms",
-                       .values = {100, static_cast<float>(2 * ttft - 100)},
-                       .unit = "ms",
-                       .clock = results::Clock::measured}}});
+      results.push_back({.cell_id = "s",
+                         .sample_id = point,
+                         .sample_index = static_cast<int64_t>(results.size()),
+                         .values = {{.metric = "served_score", .value = 1, .unit = "fraction"},
+                                    {.metric = "offered_requests_per_s",
+                                     .value = rate,
+                                     .unit = "requests/s",
+                                     .clock = results::Clock::measured},
+                                    {.metric = "mean_time_to_first_token_ms",
+                                     .value = ttft,
+                                     .unit = "ms",
+                                     .clock = results::Clock::measured},
+                                    {.metric = "mean_time_to_first_token_ms",
+                                     .value = ttft / 10,
+                                     .unit = "ms",
+                                     .clock = results::Clock::modelled}},
+                         .series = {{.name = "time_to_first_token_ms",
+                                     .values = {100, static_cast<float>(2 * ttft - 100)},
+                                     .unit = "ms",
+                                     .clock = results::Clock::measured}}});
     }
     store.commit(run, results);
     store.settle_cell("s", {});

@@ -1,5 +1,5 @@
 #pragma once
-// How far rows of numbers are from those they should be.
+// Differences between rows of numbers and their expected values.
 
 #include <gtest/gtest.h>
 

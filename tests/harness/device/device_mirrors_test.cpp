@@ -166,7 +166,7 @@ TEST(DeviceMirrors, WhatTheHostGotElsewhereComesAlone) {
   const std::vector<std::vector<int32_t>> kept{{3, 17, 40}, {0, 1, 2, 5, 8, 21, 33, 44, 49}};
   for (LayerCache& layer : left.layers) layer.tail().keep(kept);
   (void)fed(offloaded.model(), left, some(50, 4));  // comes whole
-  take(left, 54, 13);                               // of each head other cells
+  take(left, 54, 13);                               // other cells of each head
   KvCache copy = left.clone();
   EXPECT_EQ(fed(offloaded.model(), left, some(67, 3)), fed(offloaded.model(), copy, some(67, 3)));
   EXPECT_EQ(offloaded.device().mirrors().uploads(), 2);  // that, and the clone

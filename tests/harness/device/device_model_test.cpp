@@ -65,8 +65,8 @@ TEST_F(DeviceModelTest, LogitsOfEveryFamilyAreTheHosts) {
   }
 }
 
-/// Where entries are rounded, the last bits of a sum decide now and then which way, and sharp attention makes much of
-/// it. Any one of these may cost what a rounding costs; together they must cost less than the rounding of every entry.
+/// Rounding of entries now and then depends on the last bits of a sum, and sharp attention magnifies the difference.
+/// Each logit may differ by the effect of a rounding; all together by less than rounding every entry does.
 TEST_F(DeviceModelTest, LogitsOverRoundedEntriesAreTheHostsButForAFewRoundings) {
   for (const char* name : kFamilies) {
     const testing::GoldenModel golden = testing::golden_model(name);

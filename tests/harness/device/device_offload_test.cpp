@@ -144,7 +144,7 @@ TEST(DeviceOffload, WhoeverIsMeasuredDecodesWhatOthersDo) {
   EXPECT_EQ(offloaded.device().tokens_attended_on_host(), 0);
 }
 
-/// Where all that is packed comes back, the copy is not attended to at all.
+/// A packed copy is not attended to at all where all of its entries were loaded exact.
 TEST(DeviceOffload, EntriesThatComeBackTakeTheirCopiesPlace) {
   Transformer host = testing::tiny_model(1, kF32);
   Offloaded offloaded;

@@ -1,4 +1,4 @@
-// Where drafts come from, and that what is emitted stays true to the target.
+// Sources of drafts: emitted tokens are the target's whatever was drafted.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Which tokens two readings of a prompt call important, against lists made by sorting.
+// Important tokens by two readings of a prompt, against lists made by sorting.
 
 #include "harness/evaluate/token_overlap.h"
 
@@ -11,8 +11,8 @@
 #include <set>
 
 #include "harness/engine/model_facts.h"
-#include "harness/method/registry.h"
 #include "harness/engine/reuse/speculation.h"
+#include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena::evaluate {

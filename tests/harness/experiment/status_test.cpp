@@ -1,4 +1,4 @@
-// How far an experiment is, as its database tells.
+// Progress of an experiment, from its database.
 
 #include "harness/experiment/status.h"
 

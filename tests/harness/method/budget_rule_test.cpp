@@ -1,4 +1,4 @@
-// How each rule divides a budget, on the method sheet's own figures and on random scores.
+// Division of a budget by each rule, on the method sheet's own figures and on random scores.
 
 #include "harness/method/budget_rule.h"
 

@@ -19,11 +19,11 @@ using testing::GgufWriter;
 using testing::GoldenModel;
 using Values = std::vector<float>;
 
-/// How the matrices between latent and heads are stored: kv_b, in newer files k_b and v_b, in some all three.
+/// Stored forms of the matrices between latent and heads: kv_b, in newer files k_b and v_b, in some all three.
 enum class Expansion { whole, split, both };
 
 struct Case {
-  std::string name;          // of this case: the model, and what is special about the file
+  std::string name;          // name of this case: the model, and the file's peculiarity
   std::string model;         // a fixture
   std::string architecture;  // the format's word
   Expansion expansion = Expansion::whole;

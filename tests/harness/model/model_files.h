@@ -1,5 +1,5 @@
 #pragma once
-// Where the tests of this folder find what they read and write.
+// Paths of the files that tests of this folder read and write.
 
 #include <zlib.h>
 

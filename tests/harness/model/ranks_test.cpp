@@ -1,5 +1,5 @@
 // A model in shares has the bits of the whole one: over a channel in memory here, over process groups in
-// tests/harness/parallel.
+// tests/harness/model/ranks.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

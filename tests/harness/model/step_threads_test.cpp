@@ -1,4 +1,4 @@
-// How many threads passes get when others use the machine.
+// Number of threads of a pass while other programs use the machine.
 
 #include "harness/model/step_threads.h"
 
@@ -29,7 +29,7 @@ TEST(StepThreads, AMachineOfOnesOwnGivesAllThreads) {
   StepThreads threads;
   EXPECT_EQ(threads.count(2), 2);
   EXPECT_EQ(go_on(threads, 16, 10, /*free=*/16), 0);
-  go_on(threads, 16, 10, /*free=*/0, /*rate=*/40);  // what a system does by itself
+  go_on(threads, 16, 10, /*free=*/0, /*rate=*/40);  // preemptions of an idle system
   EXPECT_EQ(threads.count(16), 16);
 }
 

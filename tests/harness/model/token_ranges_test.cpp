@@ -1,4 +1,4 @@
-// Where tokens stand in their text, and choices taken from one tokenizer's tokens to another's.
+// Places of tokens in their text, and choices carried over from one tokenizer's tokens to another's.
 
 #include "harness/model/tokenizer/token_ranges.h"
 

@@ -22,7 +22,7 @@ using testing::RandomCheckpoint;
 using testing::TensorShapes;
 using testing::tiny_config;
 
-/// Everything the message of a refusal must name.
+/// Expects a UserError whose message names all of `words`.
 void expect_refused(const ModelConfig& config, const Checkpoint& checkpoint, const std::vector<std::string>& words) {
   try {
     const Transformer model(config, checkpoint, {});
@@ -172,8 +172,8 @@ TEST(Forward, TokensOutsideTheVocabularyAndTheWindowAreRefusedAndNothingChanges)
   refused({3}, "17 tokens", "at most 16, the model's window");
 }
 
-/// In the first layer a key depends on its token and its position alone, so keys of one repeated token are the first
-/// one, turned.
+/// Keys of the first layer depend on token and position alone, so keys of one repeated token are the first one,
+/// rotated.
 TEST(Rotation, TurnsAStoredKeyToAnyPosition) {
   for (const char* kind : {"llama31", "llama_yarn", "longchat_linear", "qwen3", "deepseek_v2", "deepseek_v3_flat"}) {
     SCOPED_TRACE(kind);

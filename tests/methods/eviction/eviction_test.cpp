@@ -171,7 +171,7 @@ TEST(EvicPress, GreedyIsNearTheOptimum) {
   }
 }
 
-/// Nothing but what recency, frequency and age mean: a list for each tier, the victim found by looking at all.
+/// Reference of recency, frequency and age: a list for each tier, the victim found by looking at all.
 class PlainTiers {
  public:
   PlainTiers(std::string rule, std::vector<int64_t> capacities)
@@ -302,7 +302,7 @@ TEST(Impress, FrequencyTimesImportanceDecides) {
 struct TraceOutcome {
   double seconds = 0;
   double quality = 0;
-  std::vector<double> share;  // of reads, by tier
+  std::vector<double> share;  // share of reads, by tier
 };
 
 /// Stores all contexts, then reads them by a Zipf law; the policy may place anew every 200 reads.

@@ -81,7 +81,7 @@ TEST(QuestSelect, GeneratedEntriesCanBeAttendedBesideThePagesOfThePrompt) {
   const auto q = random_floats(64, "q");
   const IndexedSegment* view = request.select(q);
   ASSERT_NE(view, nullptr);
-  std::vector<double> bounds;  // of the prompt's 13 pages, the last with 8 entries
+  std::vector<double> bounds;  // bounds of the prompt's 13 pages, the last with 8 entries
   request.n = 200;
   for (int64_t page = 0; page < 13; ++page) bounds.push_back(bound(request, q, 0, page));
   std::vector<int32_t> expected;

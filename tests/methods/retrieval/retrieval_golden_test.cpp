@@ -73,7 +73,7 @@ TEST(RetrievalGolden, ClusterKvSelectsWhatItsAuthorsDoFromTheSameClusters) {
     ASSERT_NE(view, nullptr);
     for (int64_t head = 0; head < 4; ++head) {
       std::vector<int32_t> expected = one.at("selected").get<Lists>()[head];
-      expected.push_back(static_cast<int32_t>(n));  // what was generated is attended
+      expected.push_back(static_cast<int32_t>(n));  // generated entries are attended
       EXPECT_EQ(list_of(view->selected(head)), expected) << one.at("method") << ", query head " << head;
     }
   }

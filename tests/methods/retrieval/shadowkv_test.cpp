@@ -46,7 +46,7 @@ TEST(ShadowKv, SelectsAndRestoresWhatItsAuthorsDo) {
       const auto selected = one.at("selected").get<Lists>()[head];
       std::vector<int32_t> expected = one.at("exact").get<Lists>()[head];
       expected.insert(expected.end(), selected.begin(), selected.end());
-      expected.push_back(one.at("n"));  // what was generated is attended
+      expected.push_back(one.at("n"));  // generated entries are attended
       std::ranges::sort(expected);
       EXPECT_EQ(request.cache.layers[0].view->positions(head), expected) << one.at("method") << ", head " << head;
       std::vector<float> keys(static_cast<size_t>(prompt.entries(head) * 16));

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <set>
 
-#include "harness/method/registry.h"
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/reuse/recovery.h"
 #include "harness/engine/reuse/reuse_prompt.h"
 #include "harness/engine/reuse/tiered_chunk_store.h"
+#include "harness/method/registry.h"
 #include "tests/harness/engine/reuse/support.h"
 #include "tests/support/tiny_model.h"
 
@@ -54,7 +54,7 @@ TEST(FullReuse, OfOneChunkAtTheBeginningIsFullRecomputeBitForBit) {
   }
 }
 
-/// Where chunks lie decides when their entries come, not what they are.
+/// The tier of chunks decides when their entries arrive, not their bits.
 TEST(Reuse, ChunksOnATierGiveTheSameCache) {
   Transformer model = tiny_model();
   const std::vector<int32_t> tokens = tiny_prompt(300);

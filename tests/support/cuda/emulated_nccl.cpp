@@ -29,7 +29,7 @@ namespace {
   std::abort();
 }
 
-/// Where the ranks of a communicator are.
+/// A communicator: its ranks that have joined, and messages under way.
 struct Room {
   std::mutex mutex;
   std::condition_variable changed;

@@ -5,7 +5,7 @@
 struct CUstream_st;
 
 extern "C" {
-/// How to wait for a stream, which the library cannot know by itself. Called before anything else.
+/// Sets the function that waits for a stream, which the library cannot know by itself. Called before anything else.
 void emulated_nccl_wait_by(void (*synchronize)(CUstream_st* stream));
 /// Numbers that were sent so far.
 long emulated_nccl_numbers();

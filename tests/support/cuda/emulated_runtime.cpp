@@ -21,7 +21,7 @@ struct CUgraphExec_st {
   std::vector<std::function<void()>> work;
 };
 struct CUevent_st {
-  CUstream_st* stream = nullptr;       // where it was recorded last
+  CUstream_st* stream = nullptr;       // stream on which it was recorded last
   uint64_t recorded = 0, reached = 0;  // how often
   std::chrono::steady_clock::time_point at;
 };
@@ -41,7 +41,7 @@ std::recursive_mutex the_runtime;  // held in every call
 using Lock = std::lock_guard<std::recursive_mutex>;
 std::set<CUstream_st*> streams;
 bool lazy = false;
-std::map<const unsigned char*, size_t> pinned;  // where it begins, and its bytes
+std::map<const unsigned char*, size_t> pinned;  // address and bytes of each block
 
 /// Does the first thing that the stream has to do; false when it must wait for another.
 bool advance(CUstream_st& stream) {
@@ -121,7 +121,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
-/// As many as anybody asks for, all with the same memory: each thread has its own.
+/// Device of the calling thread; there is any number of them, all with the same memory.
 thread_local int chosen_device = 0;
 cudaError_t cudaSetDevice(int device) {
   chosen_device = device;
@@ -136,7 +136,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* place, int bytes, int device) {
   return cudaSuccess;
 }
 
-/// As much as a small device has.
+/// Reports the memory of a small device.
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
   *left = *all = size_t{256} << 10;
   return cudaSuccess;
