@@ -37,7 +37,7 @@ __device__ inline void score_touch(const AttendChunk<ROWS>& chunk, const Source&
   }
 }
 
-/// Scores of what rows see of list positions low .. high-1.
+/// Scores of the rows for their visible list positions among low .. high-1.
 template <class T, bool PACKED, int ROWS>
 __device__ inline void score_chunk(const AttendChunk<ROWS>& chunk, int low, int high) {
   const HeadRun& run = chunk.run.run;
@@ -79,7 +79,7 @@ __device__ inline void score_chunk(const AttendChunk<ROWS>& chunk, int low, int 
   }
 }
 
-/// Scores of a row to weights by a warp; 0 where the row does not see what others see.
+/// Turns a row's scores into weights, by a warp; 0 where the row does not see an entry that others see.
 template <int ROWS>
 __device__ inline void softmax_row(const AttendChunk<ROWS>& chunk, int row, int low, int high) {
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(kWarp);
@@ -148,7 +148,7 @@ __device__ inline void add_values(const AttendChunk<ROWS>& chunk, const Source& 
   }
 }
 
-/// Packed values at list positions begin .. end-1.
+/// Adds to `out` the packed values at list positions begin .. end-1.
 template <class T, int ROWS>
 __device__ inline void packed_value_chunk(const AttendChunk<ROWS>& chunk, int begin, int end) {
   if constexpr (sizeof(typename T::Stored) == 2) {
@@ -193,7 +193,7 @@ struct AttendRows {
   __device__ int64_t q_head(int row) const { return head * group + (first + row) % group; }
 };
 
-/// False: no row sees any of it, and nothing was computed but maximum and sum.
+/// Attends the rows to a chunk; false when no row sees any of it: only maximum and sum were set then.
 template <class T, bool PACKED, int ROWS>
 __device__ inline bool attend_chunk(const AttendChunk<ROWS>& chunk, const AttendProblem& problem,
                                     const AttendRows& rows) {

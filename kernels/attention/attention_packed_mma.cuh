@@ -12,11 +12,11 @@ __device__ __forceinline__ bool mma_levels(const PackedEntries& packed) {
   const int bits = packed.format.bits;
   return (bits == 1 || bits == 2 || bits == 4) && packed.format.levels == Levels::uniform && !packed.exact;
 }
-/// Keys with scales along tokens whose channels fill four words a lane, or eight, ...
+/// Whether tensor cores multiply these keys: scales along tokens, and channels that fill four or eight words a lane.
 __device__ __forceinline__ bool mma_keys(const PackedEntries& packed) {
   return mma_levels(packed) && !packed.format.token_groups && packed.head_dim * packed.format.bits % 128 == 0;
 }
-/// Values of which no entry's codes lie across words.
+/// Whether tensor cores multiply these values: no entry's codes may lie across words.
 __device__ __forceinline__ bool mma_values(const PackedEntries& packed) {
   return mma_levels(packed) && packed.head_dim <= 128 && (packed.head_dim & (packed.head_dim - 1)) == 0;
 }

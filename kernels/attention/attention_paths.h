@@ -65,9 +65,9 @@ struct Visible {
 /// One entry's key or value as numbers, from wherever it lies.
 [[nodiscard]] std::vector<float> attention_entry_row(CellKind kind, const HeadRun& run, DType dtype, int64_t dim,
                                                      int64_t entry);
-/// One query (token t, query head h) of one problem, folded into its state.
+/// Folds one segment into the state of one query (token t, query head h) of a problem.
 void attend_query_reference(const AttendArgs& args, const AttendProblem& problem, int64_t t, int64_t h);
-/// All queries of one kv head, one after the other, to the problem's reader; the state is complete.
+/// Shows all queries of one kv head, one after the other, to the problem's reader; the state must be complete.
 void show_queries_reference(const AttendArgs& args, const AttendProblem& problem, int64_t kv_head);
 void merge_row_reference(float* out, float* max, float* sum, const float* from_out, float from_max, float from_sum,
                          int64_t value_dim);

@@ -17,7 +17,7 @@ KVARENA_INLINE bool multiplies_values_as_integers(const PackedEntries& values) {
          (values.head_dim == 4 * kLanes || values.head_dim == 8 * kLanes);
 }
 
-/// Codes are asked for this many cells ahead: a cell is done in a seventh of the time that memory takes.
+/// Codes are prefetched this many cells ahead: a cell takes a seventh of the time of a read from memory.
 constexpr int64_t kAheadCells = 8;
 
 /// Entries of a dword of codes, and how far apart the two are that share a pair; one entry a dword pairs with the next.
@@ -163,7 +163,7 @@ KVARENA_INLINE bool sees_whole_block(const ChunkArgs& args, const Touch* touches
   return all;
 }
 
-/// weigh_cell() of each cell and round_weights() for such a block, in registers.
+/// weigh_cell() of each cell and round_weights() for a whole block, in registers.
 template <class M, int APART>
 KVARENA_INLINE void weigh_whole_block(const ChunkArgs& args, const Touch* touches, IntegerWeights& to, float* zeros) {
   const PackedEntries& values = *args.packed_values;

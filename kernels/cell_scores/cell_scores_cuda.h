@@ -18,7 +18,7 @@ struct CellScoring {
   float* scores = nullptr;
   int64_t score_stride = 0;
 };
-/// Many heads in one call.
+/// Handles many heads in one call.
 void cell_scores_cuda(std::span<const CellScoring> items, CudaScratch& scratch, CudaStream stream);
 
 }  // namespace kvarena::kernels

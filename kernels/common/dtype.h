@@ -24,7 +24,7 @@ enum class DType : uint8_t { f32, f16, bf16 };
   return "?";
 }
 
-/// Exact.
+/// Widens exactly.
 [[nodiscard]] static inline float bf16_to_f32(uint16_t x) { return std::bit_cast<float>(uint32_t{x} << 16); }
 
 /// Rounds to nearest, ties to even; NaN stays NaN (made quiet), overflow gives infinity.

@@ -38,7 +38,7 @@ struct BF16 {
   using Stored = uint16_t;
 };
 
-/// Asks for the cache line at p; any address is allowed.
+/// Prefetches the cache line at p; any address is allowed.
 KVARENA_INLINE void fetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 KVARENA_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }

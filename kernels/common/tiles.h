@@ -31,12 +31,12 @@ template <int TILE>
 [[gnu::always_inline]] inline void zero_tile() {
   asm volatile("tilezero %%tmm%c0" ::"i"(TILE));
 }
-/// Row i from p + i * stride; in bytes.
+/// Loads row i from p + i * stride; stride in bytes.
 template <int TILE>
 [[gnu::always_inline]] inline void load_tile(const void* p, int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(TILE) : "memory");
 }
-/// Row i to p + i * stride; in bytes.
+/// Stores row i to p + i * stride; stride in bytes.
 template <int TILE>
 [[gnu::always_inline]] inline void store_tile(void* p, int64_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(TILE) : "memory");

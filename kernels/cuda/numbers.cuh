@@ -91,7 +91,7 @@ __device__ __forceinline__ float load_meta(const uint16_t* at, int64_t i, DType 
   return meta == DType::f16 ? F16::widen(at[i]) : BF16::widen(at[i]);
 }
 
-/// Every lane gets the same bits.
+/// Sum over the lanes of a warp; every lane gets the same bits.
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
   for (int width = 16; width > 0; width /= 2) x += __shfl_xor_sync(kAllLanes, x, width);

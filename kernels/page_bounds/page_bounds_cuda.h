@@ -15,7 +15,7 @@ struct BoundsUpdate {
   int64_t first = 0, entries = 0;
   PageBounds bounds;
 };
-/// Many heads in one call.
+/// Handles many heads in one call.
 void update_page_bounds_cuda(std::span<const BoundsUpdate> items, CudaScratch& scratch, CudaStream stream);
 
 /// page_scores() of one head.
@@ -27,7 +27,7 @@ struct PageScoring {
   float* scores = nullptr;  // [rows, pages]
   int64_t score_stride = 0;
 };
-/// Many heads in one call.
+/// Handles many heads in one call.
 void page_scores_cuda(std::span<const PageScoring> items, CudaScratch& scratch, CudaStream stream);
 
 }  // namespace kvarena::kernels

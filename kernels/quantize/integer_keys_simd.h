@@ -18,7 +18,7 @@ constexpr int kIntegerKeyRows = 3, kIntegerKeyCells = 1;
 /// Cells whose queries are rounded before any of them is multiplied: a rounding is a chain (maximum, quotient,
 /// product), and only several at once fill the time it takes.
 constexpr int kIntegerCellsAtOnce = 8;
-/// Scales are asked for this many groups ahead.
+/// Scales are prefetched this many groups ahead.
 constexpr int64_t kAheadGroups = 8;
 
 /// Groups along channels must begin with a dword of their own; a sum of head_dim products must fit 31 bits.

@@ -17,8 +17,8 @@ struct RowEncode {
   const float* rows = nullptr;  // [count, head_dim]
   int64_t row_stride = 0;
 };
-/// Many heads in one call, of any formats; head_dim at most 1024. Cost: rows are read twice (from memory once), codes
-/// and meta written once.
+/// Handles many heads in one call, of any formats; head_dim at most 1024. Cost: rows are read twice (from memory once),
+/// codes and meta written once.
 void encode_rows_cuda(std::span<const RowEncode> items, CudaScratch& scratch, CudaStream stream);
 
 /// gather_packed_values() of one head, into other memory than `from`.
@@ -29,7 +29,7 @@ struct PackedGather {
   PackedEntries to;
   int64_t position = 0;
 };
-/// Many heads in one call.
+/// Handles many heads in one call.
 void gather_packed_values_cuda(std::span<const PackedGather> items, CudaScratch& scratch, CudaStream stream);
 
 /// decode_rows() of one head.
@@ -39,7 +39,7 @@ struct RowDecode {
   float* rows = nullptr;  // [count, head_dim]
   int64_t row_stride = 0;
 };
-/// Many heads in one call. With `added` what the codes say is not written but added, times that factor, fused.
+/// Handles many heads in one call. With `added` what the codes say is not written but added, times that factor, fused.
 void decode_rows_cuda(std::span<const RowDecode> items, CudaScratch& scratch, CudaStream stream,
                       std::optional<float> added = std::nullopt);
 

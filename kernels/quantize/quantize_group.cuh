@@ -11,7 +11,7 @@ __device__ __forceinline__ float round_even(float x) {
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
   return fabsf(x) < 4194304.0f ? (x + kMagic) - kMagic : x;
 }
-/// NaN becomes 0.
+/// Clamps x to 0 .. top; NaN becomes 0.
 __device__ __forceinline__ float saturated(float x, float top) { return x > 0 ? (x < top ? x : top) : 0.0f; }
 
 __device__ __forceinline__ uint16_t to_meta(float x, DType meta) {

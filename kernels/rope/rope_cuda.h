@@ -19,7 +19,7 @@ struct CellRotation {
   const float* sin = nullptr;
   int64_t half = 0, table_stride = 0;
 };
-/// Many heads in one call.
+/// Handles many heads in one call.
 void rotate_cells_cuda(std::span<const CellRotation> items, CudaScratch& scratch, CudaStream stream);
 
 }  // namespace kvarena::kernels
