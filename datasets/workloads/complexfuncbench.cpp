@@ -1,6 +1,6 @@
 // ComplexFuncBench (THUDM/ComplexFuncBench @c37b284e), teacher-forced: every step of a dialogue in which the golden
 // assistant calls functions is one sample, after the golden calls and observations of the steps before it. So a wrong
-// call of one step does not spoil the next, and the cache method is what is judged.
+// call of one step does not spoil the next, and differences between methods come from their caches.
 
 #include <fmt/format.h>
 

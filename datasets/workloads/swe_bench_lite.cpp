@@ -1,5 +1,5 @@
-// SWE-bench Lite, judged by the form of the answer alone: is what the model writes a valid git diff? (VeriCache's "code
-// format accuracy".) Rows of the oracle or BM25 sets carry their whole prompt in `text`; plain rows get one made of the
+// SWE-bench Lite, scored by the form of the answer alone: whether it is a valid git diff (VeriCache's "code
+// format accuracy"). Rows of the oracle or BM25 sets carry their whole prompt in `text`; plain rows get one made of the
 // problem statement.
 
 #include <fmt/format.h>
