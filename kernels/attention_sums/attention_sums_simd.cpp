@@ -66,7 +66,7 @@ void add_common(const ProbabilityRows& rows, int64_t g, int64_t begin, int64_t e
   }
 }
 
-/// One row, list positions low .. high-1.
+/// Adds one row at list positions low .. high-1.
 void add_row(const ProbabilityRows& rows, int64_t row, int64_t low, int64_t high, float* sums) {
   const RowWeights from = row_weights(rows, row);
   for_pieces(low, high, [&](Piece piece) {

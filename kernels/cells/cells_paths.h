@@ -13,10 +13,10 @@ struct CellsTable {
 };
 KVARENA_DECLARE_TABLE(CellsTable, cells_table);
 
-/// One entry, element by element.
+/// Stores one entry, element by element.
 void store_entry(const Cells& to, int64_t entry, const float* row);
 void load_entry(const Cells& from, int64_t entry, float* row);
-/// One entry's bits.
+/// Copies one entry's bits.
 void copy_entry(const Cells& from, int64_t from_entry, const Cells& to, int64_t to_entry);
 
 }  // namespace kvarena::kernels

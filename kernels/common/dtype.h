@@ -34,7 +34,7 @@ enum class DType : uint8_t { f32, f16, bf16 };
   return static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/// Exact, subnormals included.
+/// Widens exactly, subnormals included.
 [[nodiscard]] static inline float f16_to_f32(uint16_t x) {
   const uint32_t sign = uint32_t{x & 0x8000u} << 16;
   const uint32_t exponent = (x >> 10) & 0x1fu;

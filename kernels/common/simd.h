@@ -63,7 +63,7 @@ KVARENA_INLINE F32x16 mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}
 KVARENA_INLINE F32x16 div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 /// a * b + c, rounded once.
 KVARENA_INLINE F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-/// b where either is NaN.
+/// The larger of each lane; b where either is NaN.
 KVARENA_INLINE F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 KVARENA_INLINE F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 KVARENA_INLINE F32x16 abs16(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
@@ -73,7 +73,7 @@ KVARENA_INLINE Mask16 first_lanes(int64_t n) {
 }
 KVARENA_INLINE Mask16 and_not(Mask16 a, Mask16 b) { return {static_cast<__mmask16>(a.m & ~b.m)}; }
 KVARENA_INLINE Mask16 less(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
-/// yes where the mask is set, else no.
+/// `yes` in lanes where the mask is set, else `no`.
 KVARENA_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) { return {_mm512_mask_blend_ps(m.m, no.v, yes.v)}; }
 /// Touches only memory of set lanes; other lanes are zero.
 KVARENA_INLINE F32x16 load16(const float* p, Mask16 m) { return {_mm512_maskz_loadu_ps(m.m, p)}; }
@@ -171,7 +171,7 @@ KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 table) {
 KVARENA_INLINE F32x16 look_up(U32x16 a, F32x16 low, F32x16 high) {
   return {_mm512_permutex2var_ps(low.v, a.v, high.v)};
 }
-/// Lane i takes lane i ^ N; N is 1, 2, 4 or 8.
+/// Swaps lanes: lane i takes lane i ^ N; N is 1, 2, 4 or 8.
 template <int N>
 KVARENA_INLINE F32x16 swap_lanes(F32x16 a) {
   if constexpr (N < 4) return {_mm512_permute_ps(a.v, N == 1 ? 0xb1 : 0x4e)};

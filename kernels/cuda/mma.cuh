@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b, bool upp
   return upper ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16);
 }
 
-/// Two bf16 numbers less `x`, which is one exactly.
+/// Subtracts `x`, which is a bf16 number exactly, from two bf16 numbers.
 __device__ __forceinline__ uint32_t subtract_bfloat_pair(uint32_t pair, float x) {
 #if defined(__CUDACC__)
   const __nv_bfloat162 numbers = *reinterpret_cast<const __nv_bfloat162*>(&pair);

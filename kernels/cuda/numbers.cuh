@@ -45,7 +45,7 @@ void with_format(DType dtype, const Body& body) {
   }
 }
 
-/// Numbers in 16 bytes.
+/// How many numbers fit 16 bytes.
 template <class T>
 inline constexpr int kVector = 16 / static_cast<int>(sizeof(typename T::Stored));
 

@@ -5,7 +5,7 @@
 
 namespace kvarena::kernels {
 
-/// x * factor + offset.
+/// A linear map: x * factor + offset.
 struct RowScale {
   float factor = 1, offset = 0;
 };

@@ -4,7 +4,7 @@
 namespace kvarena::kernels {
 namespace {
 
-/// 1 in the lanes without bit N, -1 in those with it.
+/// Signs of the lanes: 1 in lanes without bit N, -1 in lanes with it.
 template <int N>
 KVARENA_INLINE F32x16 signs() {
   constexpr auto kSign = [](int lane) { return lane / N % 2 == 0 ? 1.0f : -1.0f; };

@@ -73,7 +73,7 @@ void fetch_part(const char* p, int64_t bytes, int64_t i, int64_t parts) {
   }
 }
 
-/// Asks for rows of y that are written next.
+/// Prefetches rows of y that are written next.
 void fetch_rows(const float* y, int64_t rows, int64_t y_stride) {
   for (int64_t i = 0; i < rows; ++i) {
     __builtin_prefetch(y + i * y_stride, 1, 3);
@@ -121,7 +121,7 @@ void block_rows(const MatmulTable& fast, const ProductTable& products, const Mat
   });
 }
 
-/// k == 0: an empty sum.
+/// Writes an empty sum, for k == 0.
 void write_empty(const MatmulArgs& args) {
   for (int64_t i = 0; i < args.m; ++i) {
     for (int64_t j = 0; j < args.w->n(); ++j) {

@@ -20,7 +20,7 @@ constexpr int64_t kRowBytes = kBlock * 2;     // bytes of a row of x
 /// Depth of a cache block: 32 KiB of a panel.
 constexpr int64_t kTileBlockDepth = 512;
 
-/// Sixteen numbers' upper halves.
+/// Stores the upper halves of sixteen numbers.
 KVARENA_INLINE void store_upper(uint16_t* p, U32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(shift_right(a, 16).v));
 }
@@ -62,7 +62,7 @@ KVARENA_INLINE void stream_columns(const char* weights) {
   multiply_tiles<C, 6, 7>();
 }
 
-/// All rows of one or two panels from `panel` on.
+/// Multiplies all rows by one or two panels from `panel` on.
 template <int PANELS>
 void stream_panels(const StreamArgs& args, int64_t panel) {
   static_assert(PANELS == 1 || PANELS == 2);

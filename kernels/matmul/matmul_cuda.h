@@ -30,7 +30,7 @@ class DeviceMatrix {
   static constexpr int64_t kTile = 16;
 
   DeviceMatrix() = default;
-  /// Not cleared. n >= 0, k > 0.
+  /// Allocates the matrix, not cleared. n >= 0, k > 0.
   DeviceMatrix(int64_t n, int64_t k, DType dtype);
 
   [[nodiscard]] int64_t n() const { return n_; }

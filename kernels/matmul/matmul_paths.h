@@ -65,7 +65,7 @@ extern const ProductTable tile_products;  // for bf16 weights
 [[nodiscard]] const void* weights_at(const ProductTable& products, const PackedMatrix& w, int64_t panel, int64_t depth,
                                      int64_t steps, float* wide);
 
-/// One element per (i, j), accumulated in double.
+/// Computes one row of y, each element accumulated in double.
 void matmul_reference(const MatmulArgs& args, int64_t row);
 
 }  // namespace kvarena::kernels

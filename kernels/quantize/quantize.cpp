@@ -81,7 +81,7 @@ void encode_group(const PackedEntries& to, int64_t at, const float* x, int64_t c
   put_meta(to, at, quantize_group(x, count, stride, to.format, codes));
 }
 
-/// `count` entries of every channel as one group each.
+/// Encodes `count` entries of every channel as one group each.
 void encode_channels(const PackedEntries& to, int64_t first, int64_t count, const float* rows, int64_t row_stride) {
   static thread_local Scratch<uint8_t> scratch;
   uint8_t* codes = scratch.get(count);

@@ -16,7 +16,7 @@ float round_even(float x) {
 
 float rounded(float x, DType meta) { return half_to_f32(f32_to_half(x, meta), meta); }
 
-/// NaN becomes 0.
+/// Clamps x to 0 .. top; NaN becomes 0.
 float saturated(float x, float top) { return x > 0 ? (x < top ? x : top) : 0.0f; }
 
 struct Group {
@@ -71,7 +71,7 @@ GroupMeta constant_group(const Group& group, const QuantFormat& format, uint8_t*
   return {.scale = 1, .zero = rounded(group.at(0), format.meta)};
 }
 
-/// minimum and midpoint: the offset is stored as it is.
+/// Codes a group by the rules `minimum` and `midpoint`, whose offset is stored as it is.
 GroupMeta by_offset(const Group& group, const QuantFormat& format, uint8_t* codes) {
   const auto [low, high] = range_of(group, format.clip);
   const bool midpoint = format.rule == QuantRule::midpoint;
