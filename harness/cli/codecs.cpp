@@ -90,7 +90,7 @@ std::vector<int32_t> prompt_of(const Options& options, const OpenedModel& model)
   return tokens;
 }
 
-/// MB of 16-bit numbers a second.
+/// Speed in MB of 16-bit numbers a second.
 double megabytes_per_second(const Packing& packing, double seconds) {
   return 2e-6 * static_cast<double>(packing.size.numbers) / std::max(seconds, 1e-9);
 }

@@ -44,7 +44,7 @@ std::vector<int32_t> prose(const Tokenizer& tokenizer, int64_t tokens) {
   }
 }
 
-/// `tokens`: the prompt and the steps that follow it.
+/// Measures a method's cost; `tokens` are the prompt and the steps that follow it.
 MethodCost cost_of(Transformer& model, const Method& method, std::span<const int32_t> tokens,
                    const std::shared_ptr<const ModelFacts>& facts) {
   const std::vector<int32_t> forced(tokens.end() - kSteps, tokens.end());

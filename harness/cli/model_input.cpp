@@ -23,7 +23,7 @@ kernels::DType dtype_named(const std::string& name) {
   return kernels::DType::f32;
 }
 
-/// "1, 2,3" or "[1,2,3]".
+/// Parses ids written as "1, 2,3" or "[1,2,3]".
 std::vector<int32_t> parse_ids(const std::string& text, int64_t vocab_size) {
   std::vector<int32_t> ids;
   const char* at = text.data();
@@ -93,9 +93,9 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
   omp_set_num_threads(threads_each(omp_get_max_threads(), options.tensor_parallel));
   Transformer transformer(model.config, *model.checkpoint, types,
                           gather_ranks({.ranks = options.tensor_parallel,
-                                                  .checkpoint = find_model(options.model),
-                                                  .weights = types.weights,
-                                                  .devices = on_device}));
+                                        .checkpoint = find_model(options.model),
+                                        .weights = types.weights,
+                                        .devices = on_device}));
   if (on_device) {
     transformer.offload_to(
         device::open_device("--device " + options.device, model.config, *model.checkpoint, types, transformer.ranks()));

@@ -38,7 +38,7 @@ struct Option {
 
   [[nodiscard]] bool is_flag() const { return std::holds_alternative<bool*>(target); }
   [[nodiscard]] bool takes_many() const;
-  /// "--limit" or "CONFIG".
+  /// The option as written: "--limit" or "CONFIG".
   [[nodiscard]] std::string display() const { return positional ? name : "--" + name; }
 };
 
@@ -58,9 +58,9 @@ class OptionSet {
     Option* option_;
   };
 
-  /// `--name`: sets `target`.
+  /// Declares `--name`, which sets `target`.
   Declared flag(std::string name, bool& target);
-  /// `--name VALUE`.
+  /// Declares `--name VALUE`.
   template <typename T>
   Declared option(const std::string& name, const std::string& value_name, T& target) {
     return add_option(name, value_name, &target);

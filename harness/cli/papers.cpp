@@ -112,7 +112,7 @@ std::set<std::string> families(const Missing& missing) {
   return names;
 }
 
-/// "runnable here", or what it needs.
+/// State of an item: "runnable here", or its needs.
 std::string state(const Read& read) {
   if (read.item->kind == ItemKind::illustration) return "nothing to reproduce";
   if (!read.item->covered()) return "not yet: " + read.item->missing;

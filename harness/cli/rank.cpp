@@ -13,7 +13,7 @@
 namespace kvarena::cli {
 namespace {
 
-/// "1/2".
+/// Parses "1/2".
 Share parse_share(const std::string& text) {
   Share share;
   const char* end = text.data() + text.size();
@@ -48,10 +48,10 @@ int run(const Options& options) {
     fail({.place = "--threads", .found = fmt::format("{}", options.threads), .expected = "0 or more"});
   }
   run_rank({.share = parse_share(options.rank),
-                      .join = options.join,
-                      .checkpoint = options.model,
-                      .threads = options.threads,
-                      .open_device = device::open_rank_device});
+            .join = options.join,
+            .checkpoint = options.model,
+            .threads = options.threads,
+            .open_device = device::open_rank_device});
   return 0;
 }
 
@@ -69,8 +69,7 @@ struct LocalOptions {
 
 int run_local(const LocalOptions& options) {
   die_with(static_cast<pid_t>(options.driver));
-  run_rank(
-      {.share = parse_share(options.rank), .meet = options.meet, .open_device = device::open_rank_device});
+  run_rank({.share = parse_share(options.rank), .meet = options.meet, .open_device = device::open_rank_device});
   return 0;
 }
 

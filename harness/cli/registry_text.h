@@ -15,10 +15,10 @@ namespace kvarena::cli {
 /// [{"name", "type", "default", "min", "max", "above", "choices", "doc", "required"}]; what is not set is left out.
 [[nodiscard]] nlohmann::json parameters_json(const std::vector<ParameterInfo>& parameters);
 
-/// Name, and meaning with type, range and default.
+/// Rows of each parameter's name, and its meaning with type, range and default.
 [[nodiscard]] Rows parameter_rows(const std::vector<ParameterInfo>& parameters);
 
-/// Pairs with an empty value are left out.
+/// Rows of `facts`; pairs with an empty value are left out.
 [[nodiscard]] Rows fact_rows(const std::vector<std::pair<std::string, std::string>>& facts);
 
 /// Families in the order in which they are listed.

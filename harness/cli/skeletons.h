@@ -15,7 +15,7 @@ struct Skeleton {
   std::string_view text;    // with @Class@, @name@ and @Title@
 };
 
-/// dropping, codec, retrieval, verification.
+/// The skeletons: dropping, codec, retrieval, verification.
 [[nodiscard]] const std::array<Skeleton, 4>& skeletons();
 
 /// The text for a method called `name` (lower case with underscores).

@@ -22,7 +22,7 @@ struct WorkerSetup {
 
 /// Throws UserError with all problems of the config.
 [[nodiscard]] experiment::ExperimentConfig config_of(const WorkerSetup& setup);
-/// `config` must outlive it.
+/// The evaluator of a worker; `config` must outlive it.
 [[nodiscard]] evaluate::ModelEvaluator model_evaluator(const experiment::ExperimentConfig& config,
                                                        const WorkerSetup& setup);
 
