@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// 8192 of ".../depth:8192/...".
+/// The number after a key in a row's name: 8192 of ".../depth:8192/...".
 std::optional<int64_t> named_number(const std::string& name, const std::string& key) {
   const size_t at = name.find("/" + key + ":");
   if (at == std::string::npos) return std::nullopt;
@@ -64,7 +64,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Shares that rows reached.
+/// Shares of the peaks that rows reached.
 struct Shares {
   std::vector<double> memory;
   std::vector<double> compute;

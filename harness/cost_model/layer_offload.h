@@ -45,7 +45,7 @@ class LayerOffload {
   /// Called before each step: calls `offload` for every layer that leaves at `length`, last layer first.
   void advance(int64_t length, const std::function<void(int64_t layer)>& offload);
   [[nodiscard]] int64_t layers() const { return static_cast<int64_t>(thresholds_.size()) - 1; }
-  /// L_CPU. Layers never come back.
+  /// L_CPU, the number of offloaded layers. Layers never come back.
   [[nodiscard]] int64_t offloaded() const { return offloaded_; }
   [[nodiscard]] bool is_offloaded(int64_t layer) const { return layer >= layers() - offloaded_; }
 

@@ -10,7 +10,7 @@
 namespace kvarena::cost_model {
 namespace {
 
-/// Transfers one after the other at a fixed rate.
+/// A link that transfers one reload after the other at a fixed rate.
 class ModelledLink final : public ReloadLink {
  public:
   ModelledLink(double bandwidth, double bytes, int64_t requests)
@@ -44,7 +44,7 @@ class ModelledLink final : public ReloadLink {
   std::vector<double> arrival_;
 };
 
-/// One run's state.
+/// State of a run.
 class Simulation {
  public:
   Simulation(const ModelledSettings& settings, const AcceptanceCurve& acceptance)

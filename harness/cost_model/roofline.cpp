@@ -16,7 +16,7 @@ double weight_bytes(double parameters, int64_t weight_bits) {
   return parameters * static_cast<double>(weight_bits) / 8;
 }
 
-/// Entries that stay of `entries`.
+/// Number of `entries` entries that the scheme keeps.
 double kept_entries(const CacheScheme& scheme, double entries) {
   if (scheme.tokens) return std::min(entries, static_cast<double>(*scheme.tokens));
   return scheme.keep * entries;
