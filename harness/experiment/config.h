@@ -134,7 +134,7 @@ struct ContextSettings {
   void parameters(ParameterVisitor& p);
 };
 
-/// Paths are relative to the working folder.
+/// Output files; paths are relative to the working folder.
 struct OutputSettings {
   std::string database = "results.db";
   std::string report = "report.html";

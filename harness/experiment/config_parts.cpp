@@ -29,7 +29,7 @@ std::string kind_name(ComponentKind kind) {
   return "";
 }
 
-/// A list that may be absent where nothing is needed; a problem otherwise.
+/// Reads a list; a missing one is a problem where it is needed.
 bool is_list(const json& list, const std::string& key, bool required, Problems& problems) {
   if (list.is_null() && !required) return false;
   if (list.is_array() && (!list.empty() || !required)) return true;
@@ -45,7 +45,7 @@ json with_name(const json& entry, const std::string& key, Problems& problems) {
   return nullptr;
 }
 
-/// Takes a key that belongs to us out of an entry.
+/// Removes a key of the framework's from an entry and returns its value.
 json take(json& entry, const char* key) {
   json value = entry.value(key, json());
   entry.erase(key);
@@ -141,7 +141,7 @@ bool take_baseline(json& entry, const std::string& key, Problems& problems) {
   return baseline.is_boolean() && baseline.get<bool>();
 }
 
-/// One entry after the matrix.
+/// Reads one entry whose matrix was expanded.
 ComponentEntry read_component(json entry, ComponentKind kind, const std::string& key, const Validator& validator,
                               Problems& problems) {
   ComponentEntry component;

@@ -15,7 +15,7 @@ class Problems {
  public:
   explicit Problems(std::string place) : place_(std::move(place)) {}
 
-  /// "configs/x.json: methods[0]"
+  /// The place of a key in messages: "configs/x.json: methods[0]".
   [[nodiscard]] std::string at(const std::string& key) const { return place_ + ": " + key; }
   void add(const std::string& key, const std::string& found, const std::string& expected,
            const std::string& nearest = "", const std::string& action = "");

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr size_t kMostCombinations = 10'000;
 
-/// "drafter.keep" -> /drafter/keep
+/// The JSON pointer of a dotted key: "drafter.keep" -> /drafter/keep.
 json::json_pointer pointer_to(const std::string& key) {
   json::json_pointer pointer;
   size_t begin = 0;
@@ -38,7 +38,7 @@ std::string label_text(const json& value) {
   return settings.empty() ? name : fmt::format("{}({})", name, settings);
 }
 
-/// Problems of the matrix itself.
+/// Checks the matrix itself; returns its problems.
 std::vector<std::string> check_matrix(const json& entry, const std::string& place) {
   const json& matrix = entry["matrix"];
   const std::string where = place + ".matrix";

@@ -38,14 +38,14 @@ std::optional<size_t> as_index(const std::string& part) {
   return index;
 }
 
-/// True when a list's entry is called so.
+/// Whether a list's entry has this name or label.
 bool is_called(const json& entry, const std::string& word) {
   if (entry.is_string()) return entry == word;
   return entry.is_object() &&
          ((entry.contains("name") && entry["name"] == word) || (entry.contains("label") && entry["label"] == word));
 }
 
-/// Applies one --set; what it could not do is the result.
+/// Applies one --set; returns its problem, "" when there is none.
 class Setter {
  public:
   Setter(const std::string& option, std::vector<std::string> parts, json value)

@@ -72,7 +72,7 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
   return item;
 }
 
-/// Configs of the folder that the index does not name.
+/// Adds a problem for each config of the folder that the index does not name.
 void check_strays(const Paper& paper, const fs::path& folder, Problems& problems) {
   for (const auto& file : fs::directory_iterator(folder)) {
     const std::string stem = file.path().stem().string();

@@ -19,7 +19,7 @@ json reference(const std::string& definition) {
 }
 json list_of(const json& items) { return {{"type", "array"}, {"minItems", 1}, {"items", items}}; }
 
-/// 1, not 1.0.
+/// A whole number as a JSON integer: 1, not 1.0.
 json number(double value) {
   return std::floor(value) == value && std::abs(value) < 1e15 ? json(static_cast<int64_t>(value)) : json(value);
 }

@@ -172,7 +172,7 @@ void WorkerProcess::send_some(std::string& outgoing) const {
   if (length > 0) {
     outgoing.erase(0, static_cast<size_t>(length));
   } else if (length < 0 && errno != EAGAIN && errno != EINTR) {
-    outgoing.clear();  // it is gone, as reading will show
+    outgoing.clear();  // the worker has gone, as reading will show
   }
 }
 
