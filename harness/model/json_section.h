@@ -33,7 +33,7 @@ class JsonSection {
   /// The object under `key`.
   [[nodiscard]] JsonSection section(const char* key) const;
 
-  /// File, then the keys that lead here.
+  /// Place of this object in messages: the file, then the keys that lead here.
   [[nodiscard]] const std::string& place() const { return place_; }
   /// Throws UserError about the value of `key`.
   [[noreturn]] void fail_value(const char* key, std::string_view expected) const;

@@ -12,7 +12,7 @@ std::vector<float> over_entries(const LatentAttentionConfig& latent, const std::
   return spread;
 }
 
-/// [n, k] as [k, n].
+/// Transposes [n, k] to [k, n].
 std::vector<float> transposed(const std::vector<float>& rows, int64_t k) {
   const int64_t n = static_cast<int64_t>(rows.size()) / k;
   std::vector<float> turned(rows.size());

@@ -1,4 +1,4 @@
-// The register of families.
+// The table of all families.
 
 #include <fmt/format.h>
 
