@@ -29,7 +29,7 @@ struct SampleOutcome {
   std::string log;             // of a failure that ended a process: the last lines that it wrote
 };
 
-/// Evaluates samples with one model at a time. Called from one thread. Values in and out only, so that a evaluate may live
+/// Evaluates samples with one model at a time. Called from one thread. Values in and out only, so that an evaluator may live
 /// in another process.
 class Evaluator {
  public:
