@@ -186,9 +186,9 @@ struct WorkloadRegistration {
                        std::source_location where = std::source_location::current());
 };
 
-#define KVARENA_WORKLOAD(Class, ...)                                              \
-  const ::kvarena::WorkloadRegistration registered_##Class {                      \
-    ::kvarena::WorkloadInfo __VA_ARGS__, [] { return std::make_unique<Class>(); } \
+#define KVARENA_WORKLOAD(Class, ...)                                                        \
+  const ::kvarena::datasets::WorkloadRegistration registered_##Class {                      \
+    ::kvarena::datasets::WorkloadInfo __VA_ARGS__, [] { return std::make_unique<Class>(); } \
   }
 
 }  // namespace kvarena::datasets

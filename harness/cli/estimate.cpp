@@ -200,7 +200,7 @@ int run(const Options& options) {
 
   const ModelShape shape = find_shape(options.model);
   const Hardware hardware = read_machine(options, calibration);
-  std::vector<datasets::Workload> workloads;
+  std::vector<Workload> workloads;
   for (const std::string& text : options.contexts.empty() ? std::vector<std::string>{"8k", "32k"} : options.contexts) {
     workloads.push_back({.context = on_tokens(text), .output = options.output, .weight_bits = options.weight_bits});
   }
@@ -209,7 +209,7 @@ int run(const Options& options) {
   for (const std::string& text : options.methods) asked.push_back(parse_method_spec(text, "--method"));
   const std::vector<MeasuredMethod> methods = measure_methods(asked, options.measured_on);
   std::vector<cost_model::EstimateCase> cases;
-  for (const datasets::Workload& workload : workloads) {
+  for (const Workload& workload : workloads) {
     for (const CacheScheme& cache : caches) cases.push_back({cache, workload});
     for (const MeasuredMethod& method : methods)
       cases.push_back({scheme_at(method, shape, workload.context + workload.output), workload});

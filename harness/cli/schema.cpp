@@ -24,7 +24,7 @@ experiment::Components registered_components() {
   for (const MethodEntry& entry : method_registry()) {
     all.methods.push_back({entry.info.name, entry.info.summary, entry.parameters()});
   }
-  for (const datasets::WorkloadEntry& entry : workloads()) {
+  for (const datasets::WorkloadEntry& entry : datasets::workloads()) {
     all.workloads.push_back({entry.info.name, entry.info.title, datasets::workload_parameters(entry)});
   }
   for (const metrics::MetricEntry* entry : metrics::all_metrics()) all.metrics.push_back({entry->id, entry->title, {}});

@@ -119,7 +119,7 @@ std::function<std::string(const json&, const metrics::PredictionRow&)> question_
           .expected = "a metric of a judge's words (judged_quality, judged_needle), or --judge-question"});
   }
   const std::string question = options.judge_question.empty() ? metric.judge->text : read_file(options.judge_question);
-  const metrics::JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : kQualityQuestion;
+  const metrics::JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : metrics::kQualityQuestion;
   const bool asks_reference = question.find("$REFERENCE$") != std::string::npos;
   return [question, &how, asks_reference](const json& row, const metrics::PredictionRow& sample) {
     return metrics::judge_prompt(question,

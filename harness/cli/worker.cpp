@@ -26,7 +26,7 @@ experiment::Bench open_bench(const nlohmann::json& message) {
   const WorkerSetup setup = read_setup(message);
   experiment::Bench bench;
   bench.config = std::make_unique<const experiment::ExperimentConfig>(config_of(setup));
-  bench.evaluate = std::make_unique<evaluate::ModelEvaluator>(model_evaluator(*bench.config, setup));
+  bench.evaluator = std::make_unique<evaluate::ModelEvaluator>(model_evaluator(*bench.config, setup));
   return bench;
 }
 

@@ -116,7 +116,7 @@ int run(const Options& options) {
     return 0;
   }
   std::vector<const datasets::WorkloadEntry*> entries;
-  for (const datasets::WorkloadEntry& entry : workloads()) {
+  for (const datasets::WorkloadEntry& entry : datasets::workloads()) {
     if (!options.family || *options.family == entry.info.family) entries.push_back(&entry);
   }
   if (options.json) {

@@ -138,7 +138,7 @@ class Point {
     if (!task_->timing.device_mib) return task_->timing.batch;
     const auto longest = static_cast<int64_t>(stored_.tokens.size()) + options_.stop.max_new_tokens;
     const double bytes = *task_->timing.device_mib * kMebi;
-    const auto each = metrics::full_cache_bytes(*model_, longest);
+    const auto each = full_cache_bytes(*model_, longest);
     const auto room = static_cast<int64_t>(bytes / static_cast<double>(each));
     if (room >= 1) return std::min(room, task_->timing.batch);
     fail({.place = "timing.device_mib",

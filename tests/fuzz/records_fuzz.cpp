@@ -25,7 +25,7 @@ constexpr std::array<const char*, 5> kBeside = {
 class DataFolder {
  public:
   DataFolder() {
-    for (const datasets::WorkloadEntry& entry : workloads()) {
+    for (const datasets::WorkloadEntry& entry : datasets::workloads()) {
       if (entry.info.files.empty()) continue;
       readers_.push_back(&entry);
       link(fs::path(entry.info.folder) / entry.info.files.front());

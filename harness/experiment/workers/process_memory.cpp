@@ -14,7 +14,7 @@ namespace kvarena::experiment {
 namespace {
 
 /// The first line of a small file of /proc; "" when it is gone.
-std::string metrics::first_line(const std::string& path) {
+std::string first_line(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "r");
   if (file == nullptr) return "";
   std::array<char, 1024> line{};
@@ -25,7 +25,7 @@ std::string metrics::first_line(const std::string& path) {
 
 /// Parent of a process, read from "pid (name) state parent ..."; the name may hold brackets.
 pid_t parent_of(pid_t pid) {
-  const std::string stat = metrics::first_line(fmt::format("/proc/{}/stat", pid));
+  const std::string stat = first_line(fmt::format("/proc/{}/stat", pid));
   const size_t name_end = stat.rfind(')');
   int parent = 0;
   if (name_end == std::string::npos || std::sscanf(stat.c_str() + name_end + 1, " %*c %d", &parent) != 1) return 0;
@@ -38,7 +38,7 @@ std::optional<int64_t> own_memory(pid_t pid) {
   long long size = 0;
   long long resident = 0;
   long long shared = 0;  // pages of files and shared memory
-  const std::string line = metrics::first_line(fmt::format("/proc/{}/statm", pid));
+  const std::string line = first_line(fmt::format("/proc/{}/statm", pid));
   if (std::sscanf(line.c_str(), "%lld %lld %lld", &size, &resident, &shared) != 3) return std::nullopt;
   return (resident - shared) * ::sysconf(_SC_PAGESIZE);
 }

@@ -176,7 +176,7 @@ TEST_F(RunnerTest, ANewMethodCostsItsOwnJudgingOnly) {
   more.replace(more.find("\"full\""), 6, R"("full", {"name": "kivi", "bits": 4})");
   Rig longer(rig_.path, more);
   std::set<size_t> asked;
-  longer.evaluate.before_sample = [&](const EvalTask& task) { asked.insert(task.cells.size()); };
+  longer.evaluator.before_sample = [&](const EvalTask& task) { asked.insert(task.cells.size()); };
   EXPECT_EQ(longer.run().evaluated, 10);
   EXPECT_EQ(asked, std::set<size_t>{1});
   Rig fresh(folder_ / "f.db", more);

@@ -84,8 +84,8 @@ Bench open_bench(const json& setup) {
   Bench bench;
   bench.config =
       std::make_unique<const experiment::ExperimentConfig>(experiment::parse(setup.at("config").get<std::string>()));
-  auto evaluate = std::make_unique<FakeEvaluator>();
-  evaluate->failure = [rules = setup.at("breaks"), &lost = evaluate->lost_reason](const EvalTask& task,
+  auto evaluator = std::make_unique<FakeEvaluator>();
+  evaluator->failure = [rules = setup.at("breaks"), &lost = evaluator->lost_reason](const EvalTask& task,
                                                                             const PlannedCell& cell) -> std::string {
     for (const json& rule : rules) {
       if (rule.at("method") != cell.record.method || rule.at("sample") != task.sample_id || !still_due(rule)) continue;
@@ -94,7 +94,7 @@ Bench open_bench(const json& setup) {
     }
     return lost;
   };
-  bench.evaluate = std::move(evaluate);
+  bench.evaluator = std::move(evaluator);
   return bench;
 }
 

@@ -26,19 +26,19 @@ constexpr int64_t kRoomMib = 512;  // of which the sanitizer takes most
 #else
 constexpr int64_t kRoomMib = 96;
 #endif
-constexpr double kPatience = 1.5;  // seconds: long for a evaluate that draws numbers
+constexpr double kPatience = 1.5;  // seconds: long for an evaluator that draws numbers
 
 class WorkerEvaluatorTest : public ::testing::Test {
  protected:
   RunSummary run(const json& breaks, const experiment::RunOptions& options = {}) {
-    WorkerEvaluator evaluate(rig_.evaluate, {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
+    WorkerEvaluator evaluator(rig_.evaluator, {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
                                    .setup = {{"config", rig_.text}, {"breaks", breaks}},
                                    .limits = {.seconds = kPatience, .memory_bytes = kRoomMib << 20U},
                                    .on_line = [this](const std::string& line) { printed_ += line + "\n"; }});
     auto results = results::ResultsStore::open_or_create(rig_.path);
     const experiment::Plan plan = experiment::make_plan(experiment::parse(rig_.text), rig_.catalog);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = rig_.sink, .now = {}});
-    return experiment::run_plan(plan, evaluate, results, progress, rig_.stop, options);
+    return experiment::run_plan(plan, evaluator, results, progress, rig_.stop, options);
   }
 
   static json breaks(const std::string& how) { return {{{"method", kGuilty}, {"sample", kPlace}, {"how", how}}}; }
@@ -48,7 +48,7 @@ class WorkerEvaluatorTest : public ::testing::Test {
   /// The database of a run in this process in which the same cell fails for the same reason.
   std::string digest_with_failure(const std::string& reason) {
     Rig other(folder_ / "other.db");
-    other.evaluate.failure = [&](const EvalTask& task, const PlannedCell& cell) {
+    other.evaluator.failure = [&](const EvalTask& task, const PlannedCell& cell) {
       return cell.record.method == kGuilty && task.sample_id == kPlace ? reason : "";
     };
     (void)other.run();
@@ -165,10 +165,10 @@ TEST_F(WorkerEvaluatorTest, SeveralGuiltyMethodsAreFoundAmongTheInnocent) {
 }
 
 TEST_F(WorkerEvaluatorTest, AProgramThatIsNoWorkerFailsTheModelWithAReason) {
-  WorkerEvaluator evaluate(rig_.evaluate, {.words = {"/bin/false"}, .setup = {}, .limits = {}, .on_line = {}});
+  WorkerEvaluator evaluator(rig_.evaluator, {.words = {"/bin/false"}, .setup = {}, .limits = {}, .on_line = {}});
   const auto config = experiment::parse(rig_.text);
   try {
-    evaluate.begin_model(config.models.front(), config.engine);
+    evaluator.begin_model(config.models.front(), config.engine);
     FAIL() << "a program that ends at once was taken for a worker";
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(), "its worker ended with exit code 1 without an answer");
