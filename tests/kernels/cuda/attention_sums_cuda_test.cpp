@@ -75,7 +75,7 @@ void add_on_host(const Given& from, const IgnoredQueries& queries, const Perturb
   for (int64_t t = 0; t < from.tokens; ++t) {
     const int64_t low = 0, position = from.position + t, high = position + 1;
     for (int64_t head = 0; head < kKvHeads; ++head) {
-      const DeviceProbabilities rows{
+      const ProbabilityRows rows{
           .kv_head = head,
           .group = kGroup,
           .first_token = t,
