@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "metrics/stored_metrics.h"
+
 namespace kvarena::metrics {
 
 struct JudgeQuestion;
@@ -20,7 +22,6 @@ enum class MetricKind {
   latency,       ///< times of requests, bytes of caches
   protocol,      ///< a rule that decides what the model sees (grids, insertion, truncation); no score of its own
 };
-enum class Better { higher, lower };
 
 [[nodiscard]] std::string_view name_of(MetricKind kind);
 [[nodiscard]] std::string_view name_of(Better better);
@@ -54,15 +55,6 @@ struct VectorContext {
 /// From the inputs of a test-vector row to an object with the same `expected...` members, computed here.
 using RecomputeFunction = nlohmann::json (*)(const nlohmann::json& row, const VectorContext& context);
 
-/// A value that a run stores under a name of its own, beside or instead of the metric's id.
-struct StoredValue {
-  std::string name;
-  std::string title;
-  std::string unit = "fraction";
-  double table_scale = 100;
-  Better better = Better::higher;
-};
-
 struct MetricEntry {
   std::string id;
   std::string title;
@@ -80,7 +72,8 @@ struct MetricEntry {
   const JudgeQuestion* judge = nullptr;
   /// In a run the reference is the answer under the full cache, not what the data set accepts.
   bool against_full_cache = false;
-  std::vector<StoredValue> stored = {};              ///< of metrics that yield several numbers: kl_nats, kl_nats_sum
+  /// What a run stores under names of their own, beside or instead of the metric's id.
+  std::vector<StoredMetric> stored = {};
   std::map<std::string, RecomputeFunction> vectors;  ///< by the `metric` member of vector rows
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
@@ -17,18 +18,18 @@ namespace {
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 
 constexpr PointColumn kColumns[] = {
-    {"served_score", "Similarity", "", std::nullopt},
-    {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
-    {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
-    {"memory_hits", "in memory", "Found", std::nullopt},
-    {"disk_hits", "on disk", "Found", std::nullopt},
-    {"remote_hits", "remote", "Found", std::nullopt},
-    {"recomputed_contexts", "computed anew", "Found", std::nullopt},
-    {"cache_load_ms", "loaded", "Cache", kFixed1},
-    {"cache_restore_ms", "restored", "Cache", kFixed1},
-    {"keep_in_memory", "in memory", "Kept", std::nullopt},
-    {"keep_on_disk", "on disk", "Kept", std::nullopt},
-    {"reprofiled_contexts", "Profiled anew", "", kFixed1},
+    {metrics::kServedScore, "Similarity", "", std::nullopt},
+    {metrics::kTimeToFirstTokenSpread.mean, "mean", "Time to first token", kFixed1},
+    {metrics::kTimeToFirstTokenSpread.p99, "p99", "Time to first token", kFixed1},
+    {metrics::kMemoryHits, "in memory", "Found", std::nullopt},
+    {metrics::kDiskHits, "on disk", "Found", std::nullopt},
+    {metrics::kRemoteHits, "remote", "Found", std::nullopt},
+    {metrics::kRecomputedContexts, "computed anew", "Found", std::nullopt},
+    {metrics::kCacheLoadMs, "loaded", "Cache", kFixed1},
+    {metrics::kCacheRestoreMs, "restored", "Cache", kFixed1},
+    {metrics::kKeepInMemory, "in memory", "Kept", std::nullopt},
+    {metrics::kKeepOnDisk, "on disk", "Kept", std::nullopt},
+    {metrics::kReprofiledContexts, "Profiled anew", "", kFixed1},
 };
 
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
@@ -36,7 +37,7 @@ TableRow row_of(const ExperimentData& data, const CellData& cell, const std::str
   TableRow row{.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload), text_cell(point)},
                .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
   for (size_t i = 0; i < std::size(kColumns); ++i) {
-    const double value = value_of(cell, kColumns[i].metric, point);
+    const double value = value_of(cell, kColumns[i].metric.name, point);
     TableCell& number = row.cells.emplace_back();
     if (std::isfinite(value)) number = number_cell(looks[i].scale * value);
   }
@@ -51,8 +52,8 @@ std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, c
     for (const CellData* cell : cells) {
       if (cell->row.cell.workload != workload) continue;
       for (const std::string& point : points_of(*cell)) {
-        const double x = value_of(*cell, "mean_time_to_first_token_ms", point);
-        const double y = value_of(*cell, "served_score", point);
+        const double x = value_of(*cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
+        const double y = value_of(*cell, metrics::kServedScore.name, point);
         if (!std::isfinite(x) || !std::isfinite(y)) continue;
         points.push_back({.series = cell->row.cell.method,
                           .label = fmt::format("{}, {}", cell->row.cell.method, point),
@@ -92,7 +93,7 @@ std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, c
     for (const CellData* cell : cells) {
       const std::vector<std::string> points = points_of(*cell);
       if (cell->row.cell.workload != workload || points.empty()) continue;
-      const std::vector<float> answers = series_of(*cell, "answer_similarity", points.back());
+      const std::vector<float> answers = series_of(*cell, metrics::kAnswerSimilarity.name, points.back());
       if (std::ranges::all_of(answers, [](float value) { return value >= 1; })) continue;
       LineSeries line{.label = cell->row.cell.method, .points = running_mean(answers, kWindow)};
       if (line.points.size() > 1) lines.push_back(std::move(line));
@@ -122,7 +123,7 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
                   {.title = "Load", .numeric = false}}};
   std::vector<MetricLook> looks;
   for (const PointColumn& column : kColumns) {
-    looks.push_back(look_of(data, column.metric));
+    looks.push_back(look_of(data, column.metric.name));
     table.columns.push_back({.title = column.title,
                              .unit = looks.back().unit,
                              .group = column.group,
@@ -132,9 +133,10 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   std::vector<const CellData*> cells;
   bool stored = false;
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts() || !cell.values.contains("served_score"))
+    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts() ||
+        !cell.values.contains(metrics::kServedScore.name))
       continue;
-    stored = stored || cell.values.contains("memory_hits");
+    stored = stored || cell.values.contains(metrics::kMemoryHits.name);
     cells.push_back(&cell);
   }
   if (!stored) return std::nullopt;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "metrics/stored_metrics.h"
+
 namespace kvarena::reports {
 
 double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
@@ -24,7 +26,7 @@ std::vector<float> series_of(const CellData& cell, const std::string& name, cons
 
 std::vector<std::string> points_of(const CellData& cell) {
   std::vector<std::string> points;
-  const auto found = cell.values.find("served_score");  // every point has one
+  const auto found = cell.values.find(metrics::kServedScore.name);  // every point has one
   if (found == cell.values.end()) return points;
   for (const results::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
   return points;

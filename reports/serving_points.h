@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/stored_metrics.h"
 #include "reports/experiment_data.h"
 #include "reports/number.h"
 
@@ -12,7 +13,7 @@ namespace kvarena::reports {
 
 /// A column of such a table.
 struct PointColumn {
-  const char* metric;
+  metrics::StoredMetric metric;
   const char* title;
   const char* group;
   std::optional<NumberFormat> format;  // the metric's own when there is none

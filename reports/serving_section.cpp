@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/latency_charts.h"
 #include "reports/metric_look.h"
@@ -19,18 +20,18 @@ constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
 
 constexpr PointColumn kColumns[] = {
-    {"offered_requests_per_s", "offered", "Requests", kFixed2},
-    {"served_requests_per_s", "served", "Requests", kFixed2},
-    {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
-    {"p50_time_to_first_token_ms", "p50", "Time to first token", kFixed1},
-    {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
-    {"mean_queueing_ms", "mean", "Queueing", kFixed1},
-    {"p50_inter_token_latency_ms", "p50", "Inter-token latency", kFixed2},
-    {"p99_inter_token_latency_ms", "p99", "Inter-token latency", kFixed2},
-    {"served_tokens_per_s", "Throughput", "", kFixed1},
-    {"attainment", "within objectives", "Goodput", std::nullopt},
-    {"goodput_latency_per_s", "by latency", "Goodput", kFixed2},
-    {"goodput_score_per_s", "by score", "Goodput", kFixed2},
+    {metrics::kOfferedRequestsPerS, "offered", "Requests", kFixed2},
+    {metrics::kServedRequestsPerS, "served", "Requests", kFixed2},
+    {metrics::kTimeToFirstTokenSpread.mean, "mean", "Time to first token", kFixed1},
+    {metrics::kTimeToFirstTokenSpread.p50, "p50", "Time to first token", kFixed1},
+    {metrics::kTimeToFirstTokenSpread.p99, "p99", "Time to first token", kFixed1},
+    {metrics::kQueueingSpread.mean, "mean", "Queueing", kFixed1},
+    {metrics::kInterTokenLatencySpread.p50, "p50", "Inter-token latency", kFixed2},
+    {metrics::kInterTokenLatencySpread.p99, "p99", "Inter-token latency", kFixed2},
+    {metrics::kServedTokensPerS, "Throughput", "", kFixed1},
+    {metrics::kAttainment, "within objectives", "Goodput", std::nullopt},
+    {metrics::kGoodputLatencyPerS, "by latency", "Goodput", kFixed2},
+    {metrics::kGoodputScorePerS, "by score", "Goodput", kFixed2},
 };
 
 /// Rows of one cell on one clock; none when it has no values there.
@@ -42,7 +43,7 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
                  .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
     bool any = false;
     for (size_t i = 0; i < std::size(kColumns); ++i) {
-      const std::string metric = virtual_clock ? modelled(kColumns[i].metric) : kColumns[i].metric;
+      const std::string metric = virtual_clock ? modelled(kColumns[i].metric.name) : kColumns[i].metric.name;
       const double value = value_of(cell, metric, point);
       TableCell& number = row.cells.emplace_back();
       if (std::isnan(value)) continue;
@@ -63,8 +64,8 @@ std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const 
       if (cell->row.cell.workload != workload) continue;
       LineSeries line{.label = cell->row.cell.method, .baseline = cell->row.cell.method == data.baseline()};
       for (const std::string& point : points_of(*cell)) {
-        const double x = value_of(*cell, "offered_requests_per_s", point);
-        const double y = value_of(*cell, "mean_time_to_first_token_ms", point);
+        const double x = value_of(*cell, metrics::kOfferedRequestsPerS.name, point);
+        const double y = value_of(*cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
         if (std::isfinite(x) && std::isfinite(y)) line.points.push_back({.x = x, .y = y});
       }
       if (line.points.size() > 1) lines.push_back(std::move(line));
@@ -87,7 +88,7 @@ std::vector<Chart> arrival_charts(const std::vector<const CellData*>& cells, con
     std::vector<LineSeries> lines;
     for (const std::string& point : points_of(*cell)) {
       LineSeries line{.label = point};
-      for (const float value : series_of(*cell, "time_to_first_token_ms", point)) {
+      for (const float value : series_of(*cell, metrics::kTimeToFirstTokenMs.name, point)) {
         line.points.push_back({.x = static_cast<double>(line.points.size() + 1), .y = value});
       }
       if (line.points.size() > 1) lines.push_back(std::move(line));
@@ -120,7 +121,7 @@ std::optional<Section> serving_section(const ExperimentData& data) {
                   {.title = "Load", .numeric = false}}};
   std::vector<MetricLook> looks;
   for (const PointColumn& column : kColumns) {
-    looks.push_back(look_of(data, column.metric));
+    looks.push_back(look_of(data, column.metric.name));
     table.columns.push_back({.title = column.title,
                              .unit = looks.back().unit,
                              .group = column.group,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/escape.h"
 #include "reports/metric_look.h"
@@ -127,7 +128,7 @@ std::vector<Chart> acceptance_charts(const ExperimentData& data) {
       LineSeries line;
       std::vector<std::string> labels;
       for (const Asked& method : group) {
-        const std::vector<double> lengths = pooled(data, method.label, "acceptance_length");
+        const std::vector<double> lengths = pooled(data, method.label, metrics::kAcceptanceLength.name);
         if (lengths.empty()) continue;
         const metrics::MeanEstimate estimate = metrics::bootstrap_mean(lengths, resampling_for(lengths.size()));
         line.points.push_back({.x = method.settings[kLength].get<double>(), .y = estimate.mean});

@@ -15,6 +15,7 @@
 #include "harness/evaluate/remote_prefix.h"
 #include "harness/evaluate/serving.h"
 #include "harness/evaluate/stored_contexts.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/evaluate/timing.h"
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
@@ -187,7 +188,7 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
   for (const std::string& id : score_metrics(info)) {
     versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, metrics::find_metric(id).version);
   }
-  for (const char* id : {"attention_hit_rate", "token_overlap"}) {
+  for (const char* id : {metrics::kAttentionHitRate.name, metrics::kTokenOverlap.name}) {
     if (asks_for(id)) versions += fmt::format(", {} v{}", id, metrics::find_metric(id).version);
   }
   const std::string cut = truncation_name(info.truncation);
@@ -261,23 +262,18 @@ std::string ModelEvaluator::lost() {
 }
 
 std::vector<results::MetricDefinition> ModelEvaluator::metric_definitions() const {
-  const auto direction = [](metrics::Better better) {
-    return better == metrics::Better::higher ? results::Direction::higher : results::Direction::lower;
-  };
   std::vector<results::MetricDefinition> definitions;
+  const auto define = [&](const std::string& name, const auto& metric) {
+    const bool higher = metric.better == metrics::Better::higher;
+    definitions.push_back({.metric = name,
+                           .title = metric.title,
+                           .unit = metric.unit,
+                           .better = higher ? results::Direction::higher : results::Direction::lower,
+                           .table_scale = metric.table_scale});
+  };
   for (const metrics::MetricEntry* metric : metrics::all_metrics()) {
-    definitions.push_back({.metric = metric->id,
-                           .title = metric->title,
-                           .unit = metric->unit,
-                           .better = direction(metric->better),
-                           .table_scale = metric->table_scale});
-    for (const metrics::StoredValue& value : metric->stored) {
-      definitions.push_back({.metric = value.name,
-                             .title = value.title,
-                             .unit = value.unit,
-                             .better = direction(value.better),
-                             .table_scale = value.table_scale});
-    }
+    define(metric->id, *metric);
+    for (const metrics::StoredMetric& value : metric->stored) define(value.name, value);
   }
   return definitions;
 }
@@ -375,8 +371,8 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
   }
   Request request = opened.request(*sample, engine, score_metrics(samples.info()));
   request.facts = opened.facts();
-  request.selections = asks_for("attention_hit_rate");
-  request.token_overlaps = asks_for("token_overlap");
+  request.selections = asks_for(metrics::kAttentionHitRate.name);
+  request.token_overlaps = asks_for(metrics::kTokenOverlap.name);
   if (is_scored_text(*sample)) {
     return evaluate_perplexity(opened.transformer(), request, methods,
                             task.kind == results::CellKind::noise_floor ? kOtherChunk : kPrefillChunk);
@@ -398,8 +394,8 @@ std::vector<results::MetricValue> ModelEvaluator::cell_values(const experiment::
   if (cell.record.kind != results::CellKind::serving || serving_->arrivals == "clients") return {};
   std::vector<results::MetricValue> values;
   for (const results::Clock clock : {results::Clock::measured, results::Clock::modelled}) {
-    const auto rates = results.values(cell.record.cell_id, "offered_requests_per_s", clock);
-    const auto attained = results.values(cell.record.cell_id, "attainment", clock);
+    const auto rates = results.values(cell.record.cell_id, metrics::kOfferedRequestsPerS.name, clock);
+    const auto attained = results.values(cell.record.cell_id, metrics::kAttainment.name, clock);
     if (rates.empty() || rates.size() != attained.size()) continue;
     std::map<double, double> sweep;
     for (size_t i = 0; i < rates.size(); ++i) sweep[rates[i].value] = attained[i].value;
@@ -408,7 +404,7 @@ std::vector<results::MetricValue> ModelEvaluator::cell_values(const experiment::
       if (attainment < serving_->attainment) break;
       served = rate;
     }
-    values.push_back({.metric = "goodput_rate_per_s", .value = served, .unit = "requests/s", .clock = clock});
+    values.push_back(stored_value(metrics::kGoodputRatePerS, served, {.clock = clock}));
   }
   return values;
 }

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/evaluate/describe.h"
+#include "harness/evaluate/stored_values.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/distribution/perplexity.h"
 
@@ -102,9 +103,9 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   const double words = json::parse(request.sample->extras).value("words", 0.0) * static_cast<double>(rest.size()) /
                        static_cast<double>(request.prompt.size());
   const metrics::Perplexity total = metrics::perplexity(nll, std::llround(words));
-  result.values.push_back({.metric = "perplexity", .value = total.token_perplexity, .unit = "perplexity"});
-  result.values.push_back({.metric = "perplexity_word", .value = total.word_perplexity, .unit = "perplexity"});
-  result.series.push_back({.name = "nll_nats", .values = {nll.begin(), nll.end()}, .unit = "nats"});
+  add(result, metrics::kPerplexity, total.token_perplexity);
+  add(result, metrics::kPerplexityWord, total.word_perplexity);
+  add_series(result, metrics::kNllNats, {nll.begin(), nll.end()});
   add_divergence(result, steps);
   if (meter) add_selections(result, *meter);
   add_bytes(result, *session, prompt.cache.bytes());

@@ -9,6 +9,7 @@
 
 #include "harness/engine/session/session.h"
 #include "harness/evaluate/describe.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/evaluate/token_overlap.h"
 #include "metrics/distribution/acceptance.h"
 #include "metrics/distribution/divergence.h"
@@ -142,28 +143,27 @@ void add_departure(results::SampleResult& result, const std::vector<int32_t>& an
   const bool same = answer == reference.tokens;
   const double position =
       same ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(differ.in1 - answer.begin());
-  result.values.push_back({.metric = "exact_match_full", .value = same ? 1.0 : 0.0, .unit = "fraction"});
-  result.values.push_back({.metric = "first_divergence", .value = position, .unit = "tokens"});
+  add(result, metrics::kExactMatchFull, same ? 1.0 : 0.0);
+  add(result, metrics::kFirstDivergence, position);
 }
 
 void add_rounds(results::SampleResult& result, const Session& session) {
   if (session.rounds.empty()) return;
-  results::Series drafted{.name = "drafted", .unit = "tokens"};
-  results::Series accepted{.name = "accepted", .unit = "tokens"};
+  std::vector<float> drafted, accepted;
   metrics::AcceptanceSummary total;
   for (const VerifyRound& round : session.rounds) {
     ++total.rounds;
     total.drafted += round.drafted;
     total.accepted += round.accepted;
     total.emitted += round.emitted;
-    drafted.values.push_back(static_cast<float>(round.drafted));
-    accepted.values.push_back(static_cast<float>(round.accepted));
+    drafted.push_back(static_cast<float>(round.drafted));
+    accepted.push_back(static_cast<float>(round.accepted));
   }
-  result.values.push_back({.metric = "acceptance_rate", .value = total.acceptance_rate(), .unit = "fraction"});
-  result.values.push_back({.metric = "acceptance_length", .value = total.mean_acceptance_length(), .unit = "tokens"});
-  result.values.push_back({.metric = "tokens_per_verify", .value = total.mean_tokens_per_round(), .unit = "tokens"});
-  result.series.push_back(std::move(drafted));
-  result.series.push_back(std::move(accepted));
+  add(result, metrics::kAcceptanceRate, total.acceptance_rate());
+  add(result, metrics::kAcceptanceLength, total.mean_acceptance_length());
+  add(result, metrics::kTokensPerVerify, total.mean_tokens_per_round());
+  add_series(result, metrics::kDraftedTokens, std::move(drafted));
+  add_series(result, metrics::kAcceptedTokens, std::move(accepted));
 }
 
 /// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
@@ -218,7 +218,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
     add_departure(outcomes[i].result, answers[i], reference);
     // Along the full-KV continuation too: the last session followed it.
     if (candidates[i].meter) add_selections(outcomes[i].result, *candidates[i].meter);
-    if (request.token_overlaps) overlaps.add(outcomes[i].result, methods[i]);
+    if (request.token_overlaps) overlaps.add_to(outcomes[i].result, methods[i]);
     outcomes[i].result.wall_s = candidates[i].seconds;
   }
   return outcomes;

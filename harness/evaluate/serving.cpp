@@ -10,6 +10,7 @@
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/serving_point.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/cost_model/hardware.h"
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
@@ -116,9 +117,9 @@ void describe_point(results::SampleResult& result, const ServingTask& task, cons
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
   result.wall_s = served.run.busy_seconds;
-  add(result, Clock::none, "served_score", metrics::mean_of(served.scores), "fraction");
-  add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(served.run.peak_held_bytes), "bytes");
-  add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
+  add(result, metrics::kServedScore, metrics::mean_of(served.scores));
+  add(result, metrics::kPeakCacheBytes, static_cast<double>(served.run.peak_held_bytes), {.clock = Clock::measured});
+  add(result, metrics::kRefusedRequests, static_cast<double>(refused));
 }
 
 Activity total_activity(const Served& served) {

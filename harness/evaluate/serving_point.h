@@ -1,6 +1,7 @@
 #pragma once
 // What serving points have in common, whatever their requests begin with: how they arrive, and what a run of them says.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,8 @@ struct ScoredRun {
   const std::vector<int64_t>& prompt_tokens;  // of each prompt
 };
 
-void add(results::SampleResult& result, results::Clock clock, const std::string& name, double value,
-         const std::string& unit);
-/// A number a request, in milliseconds.
-void add_series(results::SampleResult& result, results::Clock clock, const std::string& name,
-                const std::vector<double>& seconds);
+/// Times of requests as a series has them.
+[[nodiscard]] std::vector<float> in_milliseconds(std::span<const double> seconds);
 /// Everything that a run says on its clock.
 void add_run(results::SampleResult& result, results::Clock clock, const experiment::ServingSettings& settings,
              const ScoredRun& scored);

@@ -30,7 +30,7 @@ class TokenOverlaps {
 
   /// Of a method with a speculative model: token_overlap, with the target's own choice. Of a reference: the series
   /// first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
-  void add(results::SampleResult& result, const EvaluatedMethod& evaluated);
+  void add_to(results::SampleResult& result, const EvaluatedMethod& evaluated);
 
  private:
   const Speculation& own();

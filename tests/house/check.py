@@ -33,7 +33,7 @@ ARROWS = {
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
     "metrics": {"harness/core"},
-    "reports": {"harness/core", "harness/results", "metrics/statistics.h"},
+    "reports": {"harness/core", "harness/results", "metrics/statistics.h", "metrics/stored_metrics.h"},
 }
 
 TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/model/ranks", "methods"}
@@ -43,6 +43,14 @@ TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 PLAIN_WORDS = {"full", "quest", "random"}
 # Names that are also keys of a checkpoint's config.
 CONFIG_KEYS = {"sliding_window"}
+
+# Where stored metrics are declared, and strings elsewhere that are their names by chance: keys of a config or an output.
+STORED_METRICS = "metrics/stored_metrics.h"
+NO_METRICS = {
+    "harness/cli/reuse.cpp": {"loaded_bytes"},
+    "harness/cost_model/estimate.cpp": {"acceptance_rate", "iteration_ms", "link_bytes", "throughput_tokens_per_s"},
+    "harness/experiment/config.cpp": {"attainment", "time_to_first_token_ms"},
+}
 
 LARGEST_FILE = 2_000_000
 LARGEST_FITTED = 4_000_000  # weights fitted for the default model, below configs/fitted
@@ -125,6 +133,21 @@ def no_method_is_named_outside(tree):
                 yield f'{source.name}:{line}: names the method "{found}"; the harness knows methods only by the registry'
         for match in in_code.finditer(source.code) if in_code else ():
             yield f"{source.name}:{source.line_of(match.start())}: names the method {match.group(1)}; the harness knows methods only by the registry"
+
+
+def stored_metrics_are_named_once(tree):
+    declared = {
+        name
+        for source in tree.sources
+        if source.name == STORED_METRICS
+        for name in re.findall(r'(?:StoredMetric k\w+|\.\w+ = )\{"(\w+)"', source.text)
+    }
+    for source in tree.sources:
+        if not source.name.startswith(("harness/", "reports/")):
+            continue
+        for line, text in source.strings():
+            if text in declared and text not in NO_METRICS.get(source.name, ()):
+                yield f'{source.name}:{line}: "{text}" is the name of a stored metric; refer to its constant in {STORED_METRICS}'
 
 
 def every_folder_says_what_it_knows(tree):
@@ -215,6 +238,7 @@ CHECKS = [
     libtorch_stays_where_it_belongs,
     every_method_file_registers,
     no_method_is_named_outside,
+    stored_metrics_are_named_once,
     every_folder_says_what_it_knows,
     no_path_of_one_machine,
     nothing_is_left_undone,
