@@ -49,7 +49,7 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 }  // namespace
 
-ContextWithQueries ask_about(const LoadedModel& model, const datasets::Sample& sample, const experiment::EngineSettings& engine,
+ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample, const experiment::EngineSettings& engine,
                        const experiment::ContextSettings& settings, const datasets::ContextQuestions* given) {
   const datasets::ContextQuestions questions =
       given != nullptr ? *given : made_questions(sample, settings, static_cast<uint64_t>(engine.seed));

@@ -29,7 +29,7 @@ struct ContextWithQueries {
 /// The sample's text in front of its question is the context. Questions are those of `given`, or, where there is none,
 /// made from sentences of that text; the sample's own is the first test question. A text of few sentences gives fewer
 /// questions than asked for. Throws UserError when it gives none, and when the sample is all question.
-[[nodiscard]] ContextWithQueries ask_about(const LoadedModel& model, const datasets::Sample& sample,
+[[nodiscard]] ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample,
                                      const experiment::EngineSettings& engine,
                                      const experiment::ContextSettings& settings, const datasets::ContextQuestions* given);
 

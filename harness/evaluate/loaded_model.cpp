@@ -109,8 +109,11 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
 }
 
 Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                             std::vector<std::string> metrics) const {
-  Request request{.sample = &sample, .tokenizer = opened_.tokenizer.get(), .metrics = std::move(metrics)};
+                             std::vector<std::string> metrics) {
+  Request request{.sample = &sample,
+                  .tokenizer = opened_.tokenizer.get(),
+                  .facts = facts(),
+                  .metrics = std::move(metrics)};
   std::string text;
   if (sample.chat_template && entry_.chat_template != "none") {
     std::vector<ChatMessage> messages;

@@ -46,9 +46,9 @@ class LoadedModel {
   /// What methods may know of it; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
-  /// Template, answer prefix and stop rule applied. Throws UserError when prompt and answer do not fit the window.
+  /// Template, answer prefix and stop rule applied, facts() beside it. Throws UserError when prompt and answer do not fit the window.
   [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                                std::vector<std::string> metrics) const;
+                                std::vector<std::string> metrics);
 
  private:
   experiment::ModelEntry entry_;

@@ -134,15 +134,9 @@ std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   const Prefill prompt = prefill(model, text.first(context), needs, chunk, request.facts);
   const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(context), text.end());
-  std::vector<SampleOutcome> outcomes;
-  for (const EvaluatedMethod& evaluated : methods) {
-    try {
-      outcomes.push_back(score_text(model, prompt, rest, request, evaluated));
-    } catch (const std::exception& error) {  // costs this method its cell, not the others theirs
-      outcomes.push_back({.result = {}, .failure = error.what()});
-    }
-  }
-  return outcomes;
+  return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) {
+    return score_text(model, prompt, rest, request, evaluated);
+  });
 }
 
 }  // namespace kvarena::evaluate

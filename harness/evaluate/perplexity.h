@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "harness/experiment/evaluator.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/evaluate/request.h"
 
 namespace kvarena::evaluate {
 

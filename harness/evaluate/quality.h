@@ -1,24 +1,16 @@
 #pragma once
 // Quality of several methods on one sample, all from one shared prefill.
 
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "harness/experiment/evaluator.h"
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
-#include "harness/method/method.h"
 
 namespace kvarena::evaluate {
 
 /// Prompt tokens in one pass of a noise-floor run: neither a multiple nor a divisor of what prefill, cells and
 /// attention use.
 inline constexpr int64_t kOtherChunk = 200;
-
-struct EvaluatedMethod {
-  std::unique_ptr<Method> method;
-  bool reference = false;  // of the reference family: active although it changes nothing
-};
 
 /// Generates with full KV first, then with every method freely and, from where a method's answer departs,
 /// teacher-forced on the full-KV continuation, so that KL is known at every step of it. Methods share passes; what one

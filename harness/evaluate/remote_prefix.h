@@ -2,8 +2,7 @@
 // Equal requests whose prompts' caches lie in a store behind a fast link and a slow one, under one method.
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
 
 namespace kvarena::evaluate {

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
 #include "harness/engine/serving/load.h"
 #include "harness/engine/serving/modelled_executor.h"

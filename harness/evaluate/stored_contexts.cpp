@@ -199,24 +199,16 @@ std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const St
   const StoredPoint point = read_point(model, task, methods);
   const ServingPoint load{
       .settings = task.serving, .requests = point.asks.size(), .point = task.point, .seed = task.seed};
-  std::vector<SampleOutcome> outcomes;
-  for (const EvaluatedMethod& evaluated : methods) {
+  return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) -> SampleOutcome {
     double rate = 0;
     serving::Load arrivals = load_of(load, point.capacity, rate);
-    try {
-      if (evaluated.method->placement() != nullptr) {
-        outcomes.push_back(evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate));
-      } else if (evaluated.reference) {
-        outcomes.push_back(evaluate_full(model, task, point, std::move(arrivals), rate));
-      } else {
-        outcomes.push_back({.failure = "it places no contexts: over stored contexts methods are policies, which take a "
-                                       "compression method as \"compress\", or full KV"});
-      }
-    } catch (const std::exception& error) {
-      outcomes.push_back({.failure = error.what()});
+    if (evaluated.method->placement() != nullptr) {
+      return evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate);
     }
-  }
-  return outcomes;
+    if (evaluated.reference) return evaluate_full(model, task, point, std::move(arrivals), rate);
+    return {.failure = "it places no contexts: over stored contexts methods are policies, which take a compression "
+                       "method as \"compress\", or full KV"};
+  });
 }
 
 }  // namespace kvarena::evaluate

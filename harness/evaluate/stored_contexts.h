@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
 #include "harness/evaluate/context_with_queries.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
 
 namespace kvarena::evaluate {
 

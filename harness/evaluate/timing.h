@@ -2,8 +2,7 @@
 // Latency and throughput of one method on one sample, alone or in a batch of its like.
 
 #include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
 
 namespace kvarena::evaluate {

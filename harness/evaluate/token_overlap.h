@@ -5,7 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/evaluate/request.h"
 #include "harness/method/reuser.h"
 #include "harness/model/transformer.h"
 
