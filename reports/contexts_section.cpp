@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
@@ -17,19 +16,19 @@ namespace {
 
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 
-constexpr PointColumn kColumns[] = {
-    {metrics::kServedScore, "Similarity", "", std::nullopt},
-    {metrics::kTimeToFirstTokenSpread.mean, "mean", "Time to first token", kFixed1},
-    {metrics::kTimeToFirstTokenSpread.p99, "p99", "Time to first token", kFixed1},
-    {metrics::kMemoryHits, "in memory", "Found", std::nullopt},
-    {metrics::kDiskHits, "on disk", "Found", std::nullopt},
-    {metrics::kRemoteHits, "remote", "Found", std::nullopt},
-    {metrics::kRecomputedContexts, "computed anew", "Found", std::nullopt},
-    {metrics::kCacheLoadMs, "loaded", "Cache", kFixed1},
-    {metrics::kCacheRestoreMs, "restored", "Cache", kFixed1},
-    {metrics::kKeepInMemory, "in memory", "Kept", std::nullopt},
-    {metrics::kKeepOnDisk, "on disk", "Kept", std::nullopt},
-    {metrics::kReprofiledContexts, "Profiled anew", "", kFixed1},
+constexpr MetricColumn kColumns[] = {
+    {metrics::kServedScore, {}, "Similarity"},
+    {metrics::kTimeToFirstTokenSpread.mean, kFixed1, "mean", "Time to first token"},
+    {metrics::kTimeToFirstTokenSpread.p99, kFixed1, "p99", "Time to first token"},
+    {metrics::kMemoryHits, {}, "in memory", "Found"},
+    {metrics::kDiskHits, {}, "on disk", "Found"},
+    {metrics::kRemoteHits, {}, "remote", "Found"},
+    {metrics::kRecomputedContexts, {}, "computed anew", "Found"},
+    {metrics::kCacheLoadMs, kFixed1, "loaded", "Cache"},
+    {metrics::kCacheRestoreMs, kFixed1, "restored", "Cache"},
+    {metrics::kKeepInMemory, {}, "in memory", "Kept"},
+    {metrics::kKeepOnDisk, {}, "on disk", "Kept"},
+    {metrics::kReprofiledContexts, kFixed1, "Profiled anew"},
 };
 
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
@@ -86,26 +85,25 @@ std::vector<LinePoint> running_mean(const std::vector<float>& values, size_t win
 /// Similarity of answers as requests came, a line a method at the last load: the paper's Figure 10. Methods whose every
 /// answer is full KV's are left out.
 std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
-  constexpr size_t kWindow = 10;  // requests
-  std::vector<Chart> charts;
-  for (const std::string& workload : data.workloads()) {
-    std::vector<LineSeries> lines;
-    for (const CellData* cell : cells) {
-      const std::vector<std::string> points = points_of(*cell);
-      if (cell->row.cell.workload != workload || points.empty()) continue;
-      const std::vector<float> answers = series_of(*cell, metrics::kAnswerSimilarity.name, points.back());
-      if (std::ranges::all_of(answers, [](float value) { return value >= 1; })) continue;
-      LineSeries line{.label = cell->row.cell.method, .points = running_mean(answers, kWindow)};
-      if (line.points.size() > 1) lines.push_back(std::move(line));
-    }
-    if (lines.empty()) continue;
-    Chart chart = line_chart(fmt::format("answers-{}", charts.size() + 1),
-                             fmt::format("Answers over time, {}", workload), {.title = "requests so far"},
-                             {.title = fmt::format("similarity to full KV's, mean of {} requests", kWindow)}, lines);
-    chart.caption = "A policy that profiles anew recovers what its first profile did not know.";
-    charts.push_back(std::move(chart));
-  }
-  return charts;
+  static constexpr size_t kWindow = 10;  // requests
+  const auto line = [](const CellData& cell) {
+    LineSeries answers{.label = cell.row.cell.method};
+    const std::vector<std::string> points = points_of(cell);
+    if (points.empty()) return answers;
+    const std::vector<float> similarity = series_of(cell, metrics::kAnswerSimilarity.name, points.back());
+    const bool full = std::ranges::all_of(similarity, [](float value) { return value >= 1; });
+    if (!full) answers.points = running_mean(similarity, kWindow);
+    return answers;
+  };
+  return charts_by_workload(
+      data, cells, line, [](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
+        Chart chart =
+            line_chart(fmt::format("answers-{}", number), fmt::format("Answers over time, {}", workload),
+                       {.title = "requests so far"},
+                       {.title = fmt::format("similarity to full KV's, mean of {} requests", kWindow)}, lines);
+        chart.caption = "A policy that profiles anew recovers what its first profile did not know.";
+        return chart;
+      });
 }
 
 }  // namespace
@@ -121,15 +119,7 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Load", .numeric = false}}};
-  std::vector<MetricLook> looks;
-  for (const PointColumn& column : kColumns) {
-    looks.push_back(look_of(data, column.metric.name));
-    table.columns.push_back({.title = column.title,
-                             .unit = looks.back().unit,
-                             .group = column.group,
-                             .better = looks.back().better,
-                             .format = column.format.value_or(looks.back().format)});
-  }
+  const std::vector<MetricLook> looks = add_metric_columns(data, kColumns, table);
   std::vector<const CellData*> cells;
   bool stored = false;
   for (const CellData& cell : data.cells) {

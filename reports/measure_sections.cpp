@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 
-#include "metrics/stored_metrics.h"
 #include "reports/latency_charts.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
@@ -23,14 +22,6 @@ constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
 constexpr NumberFormat kFixed4{.style = NumberStyle::fixed, .digits = 4};
 constexpr NumberFormat kSignificant{.style = NumberStyle::significant, .digits = 3};
 constexpr NumberFormat kFactor{.style = NumberStyle::factor, .digits = 2};
-
-/// One column of a per-method table.
-struct MetricColumn {
-  metrics::StoredMetric metric;
-  std::optional<NumberFormat> format = {};  // instead of the metric's own
-  std::string title = {};                   // instead of the metric's own
-  bool modelled = false;                    // of the modelled clock
-};
 
 /// One row: the cells of a method and kind over all workloads.
 struct RowOf {
@@ -86,20 +77,6 @@ TableCell mean_of_pool(const Pool& pool, const MetricLook& look) {
   }
   cell.detail = fmt::format("{} samples", estimate.samples);
   return cell;
-}
-
-/// Adds a column for each metric, in its unit and direction; returns how their values look.
-std::vector<MetricLook> add_metric_columns(const ExperimentData& data, const std::vector<MetricColumn>& columns,
-                                           Table& table) {
-  std::vector<MetricLook> looks;
-  for (const MetricColumn& column : columns) {
-    looks.push_back(look_of(data, column.metric.name));
-    table.columns.push_back({.title = column.title.empty() ? column.metric.title : column.title,
-                             .unit = looks.back().unit,
-                             .better = looks.back().better,
-                             .format = column.format.value_or(looks.back().format)});
-  }
-  return looks;
 }
 
 /// Every method's timing.
@@ -294,7 +271,7 @@ std::optional<Section> remote_prefix_section(const ExperimentData& data) {
        {metrics::kInterTokenLatencyMs, kFixed1, "Between tokens"},
        {metrics::kEndToEndMs, kFixed1},
        {metrics::kThroughputTokensPerS, kFixed1},
-       {metrics::kPlannedTokensPerS, kFixed1, "Expected", true},
+       {metrics::kPlannedTokensPerS, kFixed1, "Expected", "", true},
        {metrics::kFastLinkBytes, {}, "Fast link"},
        {metrics::kSlowLinkBytes, {}, "Slow link"},
        {metrics::kSlowLinkUtilisation},

@@ -2,8 +2,11 @@
 // How a metric is printed and which way it is good, as the database says.
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "metrics/stored_metrics.h"
 #include "reports/experiment_data.h"
 #include "reports/table.h"
 
@@ -22,6 +25,19 @@ struct MetricLook {
 /// From the metric's definition in the database. A metric that nobody defined keeps its stored unit, and neither
 /// direction is good.
 [[nodiscard]] MetricLook look_of(const ExperimentData& data, const std::string& metric);
+
+/// A column of a table whose rows have values of one metric.
+struct MetricColumn {
+  metrics::StoredMetric metric;
+  std::optional<NumberFormat> format = {};  // instead of the metric's own
+  const char* title = nullptr;              // instead of the metric's own
+  const char* group = "";
+  bool modelled = false;  // of the modelled clock
+};
+
+/// Adds a column for each metric, in its unit and direction; returns how their values look.
+std::vector<MetricLook> add_metric_columns(const ExperimentData& data, std::span<const MetricColumn> columns,
+                                           Table& table);
 
 /// The metric that tables show for a workload: the first of its card.
 [[nodiscard]] std::string primary_metric(const ExperimentData& data, const std::string& workload);

@@ -6,6 +6,23 @@
 
 namespace kvarena::reports {
 
+std::vector<Chart> charts_by_workload(
+    const ExperimentData& data, std::span<const CellData* const> cells,
+    const std::function<LineSeries(const CellData&)>& line,
+    const std::function<Chart(size_t, const std::string&, const std::vector<LineSeries>&)>& chart) {
+  std::vector<Chart> charts;
+  for (const std::string& workload : data.workloads()) {
+    std::vector<LineSeries> lines;
+    for (const CellData* cell : cells) {
+      if (cell->row.cell.workload != workload) continue;
+      LineSeries one = line(*cell);
+      if (one.points.size() > 1) lines.push_back(std::move(one));
+    }
+    if (!lines.empty()) charts.push_back(chart(charts.size() + 1, workload, lines));
+  }
+  return charts;
+}
+
 double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
   const auto found = cell.values.find(metric);
   if (found == cell.values.end()) return NAN;
