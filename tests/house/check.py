@@ -39,6 +39,11 @@ ARROWS = {
 TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/model/ranks", "methods"}
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 
+# Folders with a namespace of their own; every other one is in kvarena itself or in what it nests there.
+OWN_NAMESPACE = {"kernels", "datasets", "metrics", "reports"} | {
+    f"harness/{room}" for room in ("cli", "cost_model", "device", "evaluate", "experiment", "results", "storage")
+}
+
 # Names of methods that are plain English too: only a string that is nothing else names the method.
 PLAIN_WORDS = {"full", "quest", "random"}
 # Names that are also keys of a checkpoint's config.
@@ -89,6 +94,35 @@ def libtorch_stays_where_it_belongs(tree):
         for line, path in source.includes():
             if TORCH_HEADER.match(path):
                 yield f"{source.name}:{line}: includes {path}; libtorch is for {', '.join(sorted(TORCH_FOLDERS))} only"
+
+
+def a_type_is_defined_once(tree):
+    """Two types of one qualified name are one type to the linker, but in anonymous namespaces.
+
+    A file *_absent.cpp is linked instead of another one.
+    """
+    first = {}
+    for source in tree.sources:
+        if source.name.endswith("_absent.cpp"):
+            continue
+        for line, kind, name, _ in source.scopes():
+            if kind != "type" or "" in name.split("::"):
+                continue
+            place = first.setdefault(name, f"{source.name}:{line}")
+            if place != f"{source.name}:{line}":
+                yield f"{source.name}:{line}: a second {name}; the first is in {place}"
+
+
+def namespaces_follow_folders(tree):
+    """Forward declarations may stand in any namespace."""
+    owners = {f"kvarena::{folder.split('/')[-1]}": folder for folder in OWN_NAMESPACE}
+    for source in tree.sources:
+        folder = folder_of(source.name)
+        for line, kind, name, body in source.scopes():
+            if kind != "namespace" or not re.search(r"[{(=]", body) or not re.match(r"kvarena\b", name):
+                continue
+            if owners.get("::".join(name.split("::")[:2])) != (folder if folder in OWN_NAMESPACE else None):
+                yield f"{source.name}:{line}: namespace {name} in {folder}; these have their own: {', '.join(sorted(owners))}"
 
 
 def registered_methods(tree):
@@ -236,6 +270,8 @@ def test_presets_fail_without_tests(tree):
 CHECKS = [
     includes_point_one_way,
     libtorch_stays_where_it_belongs,
+    a_type_is_defined_once,
+    namespaces_follow_folders,
     every_method_file_registers,
     no_method_is_named_outside,
     stored_metrics_are_named_once,

@@ -91,6 +91,28 @@ class PlantedBreach(unittest.TestCase):
         self.assert_found({"harness/cache/segment.h": "#include <ATen/core/Tensor.h>\n"},
                           "libtorch_stays_where_it_belongs", "harness/cache/segment.h:1:")
 
+    def test_type_defined_twice_in_a_namespace(self):
+        first = {"harness/cache/segment.h": "namespace kvarena {\nclass Run final : public Base {\n};\n}\n"}
+        planted = "harness/engine/session/session.cpp"
+        for second in ("struct Run {};", "enum class Run : int { a };", "namespace inner { } union Run { int a; };"):
+            self.assert_found({**first, planted: "namespace kvarena {\n" + second + "\n}\n"},
+                              "a_type_is_defined_once", f"{planted}:2:")
+        for other in ("class Run;", "namespace { class Run {}; }", "namespace inner { class Run {}; }",
+                      "class Outer { class Run {}; };", "struct Run::Impl {};", "int f() { struct Run {}; return 1; }"):
+            self.assertEqual({}, self.breaches({**first, planted: "namespace kvarena {\n" + other + "\n}\n"}), other)
+        absent = {"harness/engine/session_absent.cpp": "namespace kvarena { class Run {}; }\n"}
+        self.assertEqual({}, self.breaches({**first, **absent}))
+
+    def test_namespace_of_another_folder(self):
+        planted = "kernels/rope/rope.h"
+        self.assert_found({planted: "namespace kvarena {\nint turn();\n}\n"}, "namespaces_follow_folders",
+                          f"{planted}:1:")
+        self.assert_found({"harness/cache/segment.h": "namespace kvarena::kernels { struct Run {}; }\n"},
+                          "namespaces_follow_folders", "harness/cache/segment.h:1:")
+        for sound in ("namespace kvarena { class Error; }", "namespace kvarena::kernels::bench { int a(); }",
+                      "namespace gloo { class Context { }; }"):
+            self.assertEqual({}, self.breaches({planted: sound + "\n"}), sound)
+
     def test_method_file_that_registers_nothing(self):
         self.assert_found({"methods/compression/idle.cpp": "int idle = 0;\n"},
                           "every_method_file_registers", "methods/compression/idle.cpp:1:")
