@@ -1,5 +1,5 @@
 #pragma once
-// What a metric is, and where all of them are found. A metric is one file with one KVARENA_METRIC line at its end.
+// The register of metrics. A metric is one file with one KVARENA_METRIC line at its end.
 
 #include <filesystem>
 #include <map>
@@ -45,7 +45,7 @@ struct MetricScore {
 /// Throws UserError when `extras` lacks something the metric needs or has it in another form.
 using ScoreFunction = MetricScore (*)(const MetricInput& input);
 
-/// What a test vector may need beside its row.
+/// Inputs of a test vector beside its parsed row.
 struct VectorContext {
   std::filesystem::path
       data_folder;            ///< where rows that vectors refer to are (BFCL entries, ComplexFuncBench dialogues)
@@ -67,12 +67,11 @@ struct MetricEntry {
   std::string source;             ///< paper section, or repository @ commit and file
   ScoreFunction score = nullptr;  ///< null for metrics that do not score one prediction against references
   bool needs_references = true;   ///< false: a prediction is scored by itself
-  /// Of a metric that scores what a judge model says of an answer: what the judge is asked unless a user says
-  /// otherwise.
+  /// The question to the judge model, unless a user gives another; null for metrics that ask no judge.
   const JudgeQuestion* judge = nullptr;
   /// In a run the reference is the answer under the full cache, not what the data set accepts.
   bool against_full_cache = false;
-  /// What a run stores under names of their own, beside or instead of the metric's id.
+  /// Values that a run stores under names of their own, beside the metric's id or in its place.
   std::vector<StoredMetric> stored = {};
   std::map<std::string, RecomputeFunction> vectors;  ///< by the `metric` member of vector rows
 };

@@ -57,12 +57,12 @@ inline constexpr StoredMetric kAcceptanceRate{"acceptance_rate", "Accepted of dr
 inline constexpr StoredMetric kAcceptanceLength{"acceptance_length", "Accepted a round", "tokens"};
 inline constexpr StoredMetric kTokensPerVerify{"tokens_per_verify", "Emitted a round", "tokens"};
 
-// What a decoding step attends to.
+// Entries that a decoding step attends to.
 inline constexpr StoredMetric kAttentionHitRate{"attention_hit_rate", "Attention hit rate"};
 inline constexpr StoredMetric kSelectionOverlap{"selection_overlap", "Selected again"};
 inline constexpr StoredMetric kLoadedBytes{"loaded_bytes", "Loaded a step", "bytes", Better::lower};
 
-// Which tokens of a prompt are called important.
+// Agreement on the important tokens of a prompt.
 inline constexpr StoredMetric kTokenOverlap{"token_overlap", "Overlap of important tokens", "fraction", Better::higher,
                                             1};
 inline constexpr StoredMetric kShallowDeepOverlap{"shallow_deep_overlap", "First layer's choice in deep ones",

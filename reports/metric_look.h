@@ -42,7 +42,7 @@ std::vector<MetricLook> add_metric_columns(const ExperimentData& data, std::span
 /// The metric that tables show for a workload: the first of its card.
 [[nodiscard]] std::string primary_metric(const ExperimentData& data, const std::string& workload);
 
-/// What a stored value is multiplied with to be in `unit`: percent of a fraction, ms of s, bits of nats, GiB of bytes.
+/// The factor from a stored value to `unit`: percent of a fraction, ms of s, bits of nats, GiB of bytes.
 /// Nothing when the two units measure different things or one is not known and they are not equal.
 [[nodiscard]] std::optional<double> unit_factor(const std::string& stored, const std::string& unit);
 

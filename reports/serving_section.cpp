@@ -1,4 +1,4 @@
-// What a sweep of load says: a row a method, clock and point.
+// A sweep of load: a row a method, clock and point.
 
 #include <fmt/format.h>
 

@@ -37,7 +37,7 @@ std::map<std::string, std::vector<Asked>> by_name(const ExperimentData& data) {
   return methods;
 }
 
-/// What labels begin with alike: "KIVI, x = 5" and "KIVI, x = 10" are "KIVI".
+/// The beginning that labels share: "KIVI, x = 5" and "KIVI, x = 10" are "KIVI".
 std::string common_label(const std::vector<std::string>& labels, const std::string& otherwise) {
   std::string common = labels.front();
   for (const std::string& label : labels) {
@@ -49,7 +49,7 @@ std::string common_label(const std::vector<std::string>& labels, const std::stri
   return common.empty() ? otherwise : common;
 }
 
-/// Of one method over all workloads.
+/// A method's values of a metric over all workloads.
 std::vector<double> pooled(const ExperimentData& data, const std::string& method, const std::string& metric) {
   std::vector<double> values;
   for (const std::string& workload : data.workloads()) {

@@ -13,7 +13,7 @@
 namespace kvarena::datasets {
 namespace {
 
-// What the sentences below need to know of a subject.
+// Words about a subject that the sentences below are filled with.
 struct Subject {
   std::string_view activity;  // "baking bread"
   std::string_view worker;    // "baker"

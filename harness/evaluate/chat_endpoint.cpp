@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr double kMillion = 1e6;
 
-/// What came back: a status of 0 says that nothing did, and `body` why.
+/// An answer of the endpoint; with status 0 none came, and `body` says why.
 struct Reply {
   long status = 0;
   std::string body;

@@ -12,7 +12,7 @@ namespace {
 /// Fewer tokens than this are no context.
 constexpr int64_t kFewestTokens = 32;
 
-/// The same context with another question behind it.
+/// Puts another question behind the sample's context.
 datasets::Sample asking(const datasets::Sample& sample, const std::string& question) {
   datasets::Sample other = sample;
   other.messages.resize(sample.question.message + 1);

@@ -37,8 +37,8 @@ kernels::DType parse_dtype(const std::string& name) {
   return kernels::DType::bf16;
 }
 
-/// What of the rendered `text` comes before the first user's turn, and where the question begins. A template that
-/// changes messages leaves this open.
+/// Divides the rendered `text` into the part before the first user's turn, the context and the question. A template
+/// that changes messages leaves this open.
 PromptLayout layout_of(const datasets::Sample& sample, const std::string& text, std::vector<TextRange> ranges) {
   PromptLayout layout{.text = text, .ranges = std::move(ranges)};
   const auto token_at = [&](size_t byte) {

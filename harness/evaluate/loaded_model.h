@@ -43,10 +43,11 @@ class LoadedModel {
   [[nodiscard]] Transformer& transformer();
   /// As Transformer::lost().
   [[nodiscard]] std::string lost() const { return transformer_ ? transformer_->lost() : ""; }
-  /// What methods may know of it; valid as long as this object.
+  /// Facts that methods may know of the model; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
-  /// Template, answer prefix and stop rule applied, facts() beside it. Throws UserError when prompt and answer do not fit the window.
+  /// The sample as a request, with template, answer prefix, stop rule and facts(). Throws UserError when prompt and
+  /// answer do not fit the window.
   [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                                 std::vector<std::string> metrics);
 

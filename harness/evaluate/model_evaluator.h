@@ -45,9 +45,9 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
   SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
-  /// Of the checkpoint's files together.
+  /// The hash of the checkpoint's files together.
   std::string model_hash(const experiment::ModelEntry& model);
-  /// Of the official file; of the first sample when it is generated or comes with the source.
+  /// The official file and its hash; the first sample's when samples are generated or come with the source.
   const results::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
 
   const experiment::ExperimentConfig& config_;

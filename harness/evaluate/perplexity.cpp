@@ -25,8 +25,8 @@ double token_nll(std::span<const float> logits, int32_t token) {
   return largest + std::log(sum) - logits[static_cast<size_t>(token)];
 }
 
-/// What the full cache says of the text: its logits [vocab_size] of every step, read a few steps at a time, since those
-/// of a long text would take gigabytes.
+/// The full cache's logits [vocab_size] of every step of the text, computed a few steps at a time: those of a long text
+/// would take gigabytes.
 class FullReading {
  public:
   FullReading(Transformer& model, const Prefill& prompt, std::span<const int32_t> rest)

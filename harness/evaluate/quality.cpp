@@ -21,7 +21,7 @@ namespace {
 using experiment::SampleOutcome;
 using nlohmann::json;
 
-/// What full KV answers, with the logits of every step.
+/// Full KV's answer, with the logits of every step.
 struct Reference {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;  // [steps][vocab_size]
@@ -126,7 +126,7 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
   for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
 }
 
-/// `full_answer`: what full KV answered, for metrics that compare with it.
+/// Scores the answer. `full_answer`: full KV's, for metrics that compare with it.
 void add_scores(results::SampleResult& result, const Request& request, const std::string& full_answer) {
   const json extras = json::parse(request.sample->extras);
   const std::vector<std::string> full = {full_answer};
@@ -166,7 +166,7 @@ void add_rounds(results::SampleResult& result, const Session& session) {
   add_series(result, metrics::kAcceptedTokens, std::move(accepted));
 }
 
-/// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
+/// Describes the free-running answer, before a teacher-forced session replaces it.
 SampleOutcome describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
   const Session& session = *candidate.session;
   SampleOutcome outcome;
@@ -185,7 +185,7 @@ SampleOutcome describe_answer(const Candidate& candidate, const Request& request
   return outcome;
 }
 
-/// Every method freely, then from where it departs along the reference.
+/// Runs every method freely and, from where its answer departs, along the reference.
 std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transformer& model, const Prefill& prompt,
                                    const Request& request, std::span<const EvaluatedMethod> methods,
                                    const Prefill* neighbour = nullptr) {

@@ -23,7 +23,7 @@ using cost_model::Path;
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kMebi = 1024.0 * 1024.0;
-/// Of a pass of many requests there are enough after so many tokens.
+/// Tokens after which passes of many requests have been timed often enough.
 constexpr int64_t kPilotTokens = 8;
 
 /// How a method is served.
@@ -69,7 +69,7 @@ Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePref
   throw UserError("remote_prefix: " + problem);
 }
 
-/// What is measured before the requests come, over links that take no time.
+/// Measurements before the requests come, over links that take no time.
 struct Pilot {
   std::vector<int32_t> tokens;  // full KV's
   double one_s = 0;             // a pass of one request
@@ -102,7 +102,7 @@ class Point {
   [[nodiscard]] const Pilot& pilot() const { return pilot_; }
   [[nodiscard]] const StoredPrompt& stored() const { return stored_; }
 
-  /// By Appendix B.2, on this machine.
+  /// Rates of the paths by Appendix B.2, on this machine.
   [[nodiscard]] cost_model::RemotePrefixRates rates() const {
     const double each = pass_seconds_each();
     const auto cache = static_cast<double>(stored_.full->bytes());
@@ -166,7 +166,7 @@ class Point {
     return run;
   }
 
-  /// What one more request adds to a pass.
+  /// Seconds that one more request adds to a pass.
   [[nodiscard]] double pass_seconds_each() const {
     if (room_ == 1) return pilot_.one_s;
     const auto others = static_cast<double>(room_ - 1);
@@ -183,7 +183,7 @@ class Point {
   Pilot pilot_;
 };
 
-/// By request, in order of arrival.
+/// The requests in order of arrival.
 std::vector<PrefixRequest> requests_of(const Served& served, const RemotePrefixTask& task,
                                        const cost_model::RemotePrefixRates& rates) {
   const auto count = static_cast<size_t>(task.timing.batch);

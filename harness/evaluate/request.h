@@ -25,8 +25,8 @@ struct Request {
   bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
 };
 
-/// What requests to one model leave for later ones, empty, with chunks on the request's tier. Throws UserError when its
-/// machine has none.
+/// An empty memory for requests to one model, with chunks on the request's tier. Throws UserError when the request's
+/// machine has no such tier.
 [[nodiscard]] std::shared_ptr<ReuseMemory> reuse_memory(const Request& request);
 
 /// The answer's text: special tokens skipped, cut before the first stop string.

@@ -73,7 +73,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
   return served;
 }
 
-/// The same requests on the described machine, as the real run left them.
+/// Executes the requests on the described machine, with the answers and kept bytes of the real run.
 serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served) {
   const ModelConfig& config = model.config();
   const auto parameters =
@@ -101,7 +101,7 @@ ServingRun run_modelled(const Transformer& model, const ServingTask& task, const
   return serving::serve(std::move(load), executor, batch_settings(task.settings));
 }
 
-/// The point's requests as one sample of the cell.
+/// Describes the point's requests as one sample of the cell.
 void describe_point(results::SampleResult& result, const ServingTask& task, const Served& served) {
   std::string prompts;
   for (const Request& request : task.requests) {

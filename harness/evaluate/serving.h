@@ -13,7 +13,7 @@
 
 namespace kvarena::evaluate {
 
-/// What a serving cell is evaluated on. Spans must outlive the evaluation.
+/// Inputs of a serving point. Spans must outlive the evaluation.
 struct ServingTask {
   const experiment::ServingSettings& settings;
   std::span<const Request> requests;               // of this point alone

@@ -121,7 +121,7 @@ void add_run(results::SampleResult& result, Clock clock, const ServingSettings& 
   const metrics::ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
                            .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
   const metrics::ServingSummary summary = metrics::serving_summary(times, level);
-  // What was refused or failed has met nothing.
+  // Requests that were refused or failed have met no objective.
   const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());
   const Origin origin{.clock = clock};
   add(result, metrics::kOfferedRequestsPerS, scored.rate, origin);

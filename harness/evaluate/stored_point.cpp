@@ -39,7 +39,7 @@ class Popularity {
   std::vector<double> until_;
 };
 
-/// Of each context its questions in turn.
+/// Draws contexts by popularity, and takes the questions of each in turn.
 std::vector<Query> asks_of(const StoredContextsTask& task, const Popularity& popularity) {
   const RandomStream random(task.seed, fmt::format("asked contexts {}", task.point));
   std::vector<size_t> asked(task.asked.size(), 0);

@@ -1,6 +1,6 @@
 #pragma once
-// What all methods of a point over stored contexts share: who asks what, what full KV answers, the contexts as they
-// were read, and what is known of their forms.
+// State that all methods of a point over stored contexts share: queries, full KV's answers, prefilled contexts, and the
+// profiles of their forms.
 
 #include <memory>
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace kvarena::evaluate {
 
-/// What a request asks.
+/// A request's question about a context.
 struct Query {
   size_t context = 0;
   size_t question = 0;
@@ -48,9 +48,9 @@ struct StoredPoint {
                                                          const Method& full);
 /// Whether a policy chooses among forms, instead of leaving contexts as they come.
 [[nodiscard]] bool chooses(const Method& method);
-/// Those that a method has contexts in.
+/// Forms that a method stores contexts in.
 [[nodiscard]] std::vector<stored::CacheForm> forms_of(const Method& method, const StoredPoint& point);
-/// The point's forms of a context, by its answers to `asked`.
+/// Profiles the point's forms of a context by its answers to `asked`.
 [[nodiscard]] std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task,
                                                    const StoredPoint& point, size_t context,
                                                    std::span<const Request* const> asked);

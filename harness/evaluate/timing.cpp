@@ -79,7 +79,8 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
   return repeat;
 }
 
-/// Of all requests. What a pass takes for itself, while it runs, counts for those that run at a time.
+/// Peak cache bytes of all requests. Memory that a pass takes for itself while it runs counts once for each request that
+/// runs at a time.
 int64_t peak_bytes(const BatchRun& run) {
   int64_t most = 0;
   for (const auto& session : run.sessions) {

@@ -19,17 +19,17 @@ inline constexpr double kImportantShare = 0.2;
 /// layers, [layers]; the first is 1.
 [[nodiscard]] std::vector<double> first_layer_overlaps(const Speculation& target, double share);
 
-/// The same of the tokens that the last thirds of two models' layers call important. The speculative model's choice is
-/// taken to the target's tokens, of which it may be more than the share.
+/// Jaccard similarity of the tokens that the last thirds of two models' layers call important. The speculative model's
+/// choice is mapped to the target's tokens, of which it may be more than the share.
 [[nodiscard]] double overlap_with_target(const Speculation& speculative, const Speculation& target, double share);
 
-/// Of one request; the target reads its prompt when the first method is asked for.
+/// Overlaps of one request; the target reads its prompt when the first method is asked for.
 class TokenOverlaps {
  public:
   /// Both must outlive it.
   TokenOverlaps(Transformer& target, const Request& request) : target_(&target), request_(&request) {}
 
-  /// Of a method with a speculative model: token_overlap, with the target's own choice. Of a reference: the series
+  /// Adds, for a method with a speculative model, token_overlap with the target's own choice; for a reference the series
   /// first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
   void add_to(results::SampleResult& result, const EvaluatedMethod& evaluated);
 
