@@ -29,7 +29,7 @@ struct DataFile {
 /// first by name, so that the answer does not depend on directory order. Nothing when there is none.
 [[nodiscard]] std::optional<DataFile> find_data_file(const WorkloadInfo& info, const std::filesystem::path& data_dir);
 
-/// As find_data_file(); throws UserError that says what was looked for, where, and the command that fetches it.
+/// The same, or a UserError that says what was looked for, where, and the command that fetches it.
 [[nodiscard]] DataFile require_data_file(const WorkloadInfo& info, const std::filesystem::path& data_dir);
 
 /// One line of `kvarena workloads`.

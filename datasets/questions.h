@@ -11,7 +11,7 @@
 
 namespace kvarena::datasets {
 
-/// Questions about one context.
+/// What is asked of one context.
 struct ContextQuestions {
   std::vector<std::string> train;
   std::vector<std::string> test;
@@ -26,7 +26,7 @@ struct ContextQuestions {
 /// has fewer such sentences. The first half of the words is shown.
 [[nodiscard]] std::vector<std::string> sentence_questions(std::string_view text, int64_t count, uint64_t seed);
 
-/// A prompt that asks a language model for `count` questions about a text.
+/// What a language model is asked for `count` questions about a text.
 [[nodiscard]] std::string question_request(std::string_view text, int64_t count);
 
 /// The questions of its answer: lines that end with a question mark, without what numbers or marks them.

@@ -1,5 +1,5 @@
 #pragma once
-// The part of a tokenizer that data sets need. The engine adapts its tokenizer to this.
+// What data sets need of a tokenizer, and no more. The engine adapts its tokenizer to this.
 
 #include <cstdint>
 #include <span>

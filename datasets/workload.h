@@ -57,7 +57,7 @@ enum class TruncationRule {
   middle_joined,  // LongBench v2: first max/2 and last max/2 ids (the tail one longer for odd max), one decode
 };
 
-/// Effect of truncation on one sample.
+/// What truncation did to one sample.
 struct TruncationRecord {
   int64_t tokens_before = 0;   // of the rendered prompt, special tokens counted; 0 = was not counted
   int64_t tokens_removed = 0;  // 0 = prompt unchanged
@@ -91,7 +91,7 @@ struct Sample {
 /// SHA-256 of the text of a plain prompt, or of the messages and answer prefix as compact JSON.
 [[nodiscard]] std::string prompt_sha256(const Sample& sample);
 
-/// A workload's description, shown by `kvarena workloads` and stored with every run.
+/// What a workload says of itself; shown by `kvarena workloads`, stored with every run.
 struct WorkloadInfo {
   std::string name;      // "longbench/qasper"
   std::string family;    // "longbench"

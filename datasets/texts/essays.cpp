@@ -13,7 +13,7 @@
 namespace kvarena::datasets {
 namespace {
 
-// Words about a subject that the sentences below are filled with.
+// What the sentences below need to know of a subject.
 struct Subject {
   std::string_view activity;  // "baking bread"
   std::string_view worker;    // "baker"

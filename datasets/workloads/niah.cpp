@@ -30,7 +30,7 @@ constexpr const char* kRestriction = " Don't give information outside the docume
 constexpr const char* kCompletion =
     "<|im_start|> This is a very long story book: <book> {context} </book>.\n"
     " Based on the content of the book, Question: {question}\nAnswer:";
-// The multi-needle tester's three sentences with one answer each.
+// Of the multi-needle tester: three sentences with one answer each.
 constexpr std::array<const char*, 3> kMultiNeedles = {
     " Figs are one of the secret ingredients needed to build the perfect pizza. ",
     " Prosciutto is one of the secret ingredients needed to build the perfect pizza. ",

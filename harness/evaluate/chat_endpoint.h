@@ -33,7 +33,7 @@ struct EndpointUse {
   double cost = 0;  // of what was not cached
 };
 
-/// For one thread.
+/// A client of one endpoint, for one thread.
 class ChatEndpoint {
  public:
   explicit ChatEndpoint(EndpointSettings settings);

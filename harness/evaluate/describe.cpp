@@ -11,7 +11,7 @@
 namespace kvarena::evaluate {
 namespace {
 
-/// Adds a series, and the mean of its numbers that are not NaN as the value; nothing when there are none.
+/// Adds a series and, as the value, the mean of its numbers; NaN does not count, and without a number nothing is added.
 void add_mean(results::SampleResult& result, const metrics::StoredMetric& metric, std::vector<float> values) {
   double sum = 0;
   int64_t count = 0;
@@ -25,7 +25,7 @@ void add_mean(results::SampleResult& result, const metrics::StoredMetric& metric
   add_series(result, metric, std::move(values));
 }
 
-/// Bytes of every tier that is ever used, after the prompt and after each pass.
+/// Adds the bytes of every tier that is ever used, after the prompt and after each pass.
 void add_tier_series(results::SampleResult& result, const Session& session) {
   for (const auto& [series, tier] :
        {std::pair(metrics::kDeviceBytes, &TierBytes::device), std::pair(metrics::kHostBytes, &TierBytes::host),

@@ -1,5 +1,5 @@
 #pragma once
-// A method under evaluation, and what becomes of each when several are.
+// Methods under evaluation.
 
 #include <exception>
 #include <memory>
@@ -16,7 +16,7 @@ struct EvaluatedMethod {
   bool reference = false;  // of the reference family: active although it changes nothing
 };
 
-/// One outcome of `evaluate(method)` for each method; what it throws costs that method its cell, not the others theirs.
+/// Returns `evaluate(method)` for each method; an exception becomes the failure of its method alone.
 template <typename Evaluate>
 std::vector<experiment::SampleOutcome> outcomes_of(std::span<const EvaluatedMethod> methods, const Evaluate& evaluate) {
   std::vector<experiment::SampleOutcome> outcomes;

@@ -6,8 +6,8 @@
 
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
-#include "harness/model/tokenizer/token_ranges.h"
 #include "harness/model/ranks/split_model.h"
+#include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::evaluate {
 namespace {
@@ -86,10 +86,10 @@ Transformer& LoadedModel::transformer() {
     const bool on_device = entry_.device != "cpu";
     transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options,
                                                  gather_ranks({.ranks = entry_.tensor_parallel,
-                                                                         .listen = entry_.ranks_at,
-                                                                         .checkpoint = file_,
-                                                                         .weights = options.weights,
-                                                                         .devices = on_device}));
+                                                               .listen = entry_.ranks_at,
+                                                               .checkpoint = file_,
+                                                               .weights = options.weights,
+                                                               .devices = on_device}));
     if (on_device) {
       const std::string place = fmt::format("model {}: device \"{}\"", entry_.name, entry_.device);
       transformer_->offload_to(
@@ -110,10 +110,8 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
 
 Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                              std::vector<std::string> metrics) {
-  Request request{.sample = &sample,
-                  .tokenizer = opened_.tokenizer.get(),
-                  .facts = facts(),
-                  .metrics = std::move(metrics)};
+  Request request{
+      .sample = &sample, .tokenizer = opened_.tokenizer.get(), .facts = facts(), .metrics = std::move(metrics)};
   std::string text;
   if (sample.chat_template && entry_.chat_template != "none") {
     std::vector<ChatMessage> messages;

@@ -7,8 +7,8 @@
 
 #include "datasets/token_counter.h"
 #include "harness/engine/model_facts.h"
-#include "harness/experiment/config.h"
 #include "harness/evaluate/request.h"
+#include "harness/experiment/config.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
 
@@ -32,7 +32,7 @@ class ModelTokens final : public datasets::TokenCounter {
 class LoadedModel {
  public:
   /// `home` is the cache folder that relative model paths start from. Throws UserError when the model is absent, with
-  /// a word on how to get it. `machine`: the memory behind the device, for its requests.
+  /// the way to get it. `machine`: memory behind the device.
   LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
               std::shared_ptr<const storage::Hierarchy> machine);
 

@@ -41,7 +41,7 @@ EvaluatedMethod build_method(const ComponentEntry& entry) {
 
 constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
-/// Truncation leaves room in the window for the answer and for what the chat template adds.
+/// Most tokens of a prompt: the window less the answer and the additions of the chat template.
 int64_t prompt_room(int64_t window, int64_t answer, const ComponentEntry& workload) {
   constexpr int64_t kTemplateTokens = 64;
   const int64_t room = window - answer - kTemplateTokens;
@@ -97,11 +97,11 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
     auto made = datasets::make_workload(workload.name, workload.settings_json, workload.label);
     const int64_t answer = config_.engine.max_new_tokens.value_or(made->info().generation.max_new_tokens);
     slot = std::make_unique<SampleCursor>(
-        std::move(made),
-        datasets::OpenSettings{.data_dir = paths_.data_dir,
-                     .tokens = &opened.tokens(),
-                     .max_prompt_tokens = std::min(prompt_room(opened.config().max_position, answer, workload),
-                                                   config_.engine.max_prompt_tokens.value_or(kAnyLength))});
+        std::move(made), datasets::OpenSettings{
+                             .data_dir = paths_.data_dir,
+                             .tokens = &opened.tokens(),
+                             .max_prompt_tokens = std::min(prompt_room(opened.config().max_position, answer, workload),
+                                                           config_.engine.max_prompt_tokens.value_or(kAnyLength))});
   }
   return *slot;
 }
@@ -146,7 +146,7 @@ std::vector<std::string> ModelEvaluator::sample_ids(const ModelEntry& model, con
 }
 
 std::string ModelEvaluator::protocol_card(const ModelEntry& model, const ComponentEntry& workload,
-                                      const ComponentEntry& /*method*/, results::CellKind kind) {
+                                          const ComponentEntry& /*method*/, results::CellKind kind) {
   LoadedModel& opened = loaded(model);
   const datasets::WorkloadInfo& info = cursor(model, workload).info();
   const bool templated = info.chat_template && model.chat_template != "none";
@@ -203,8 +203,7 @@ std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
 
 void ModelEvaluator::begin_model(const ModelEntry& model, const experiment::EngineSettings& engine) {
   const int64_t ranks_here = model.ranks_at.empty() ? model.tensor_parallel : 1;
-  omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads)
-                                         : threads_each(threads_, ranks_here));
+  omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads) : threads_each(threads_, ranks_here));
   lost_.clear();
   try {
     (void)loaded(model).transformer();
@@ -258,7 +257,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
 /// Returns, for a sweep, the largest load that was served: attainment at its goal there and at every smaller one
 /// (DistServe's goodput of a server). Other metrics are means over samples, which the database's views give.
 std::vector<results::MetricValue> ModelEvaluator::cell_values(const experiment::PlannedCell& cell,
-                                                        const results::ResultsReader& results) {
+                                                              const results::ResultsReader& results) {
   if (cell.record.kind != results::CellKind::serving || config_.serving->arrivals == "clients") return {};
   std::vector<results::MetricValue> values;
   for (const results::Clock clock : {results::Clock::measured, results::Clock::modelled}) {

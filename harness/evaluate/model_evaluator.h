@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/evaluator.h"
-#include "harness/experiment/plan.h"
 #include "harness/evaluate/file_hashes.h"
 #include "harness/evaluate/loaded_model.h"
 #include "harness/evaluate/sample_cursor.h"
+#include "harness/experiment/evaluator.h"
+#include "harness/experiment/plan.h"
 
 namespace kvarena::evaluate {
 
-/// Where models and data are.
+/// Locations of models and data.
 struct Paths {
   std::filesystem::path home;      // cache folder: models live in models/
   std::filesystem::path data_dir;  // official data files; empty = $KVARENA_DATA or the project's own samples
@@ -40,7 +40,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
   [[nodiscard]] std::string lost() override;
   std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
-                                              const results::ResultsReader& results) override;
+                                                const results::ResultsReader& results) override;
 
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
@@ -58,7 +58,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::string lost_;                                              // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
-  std::map<std::string, results::RunInput> data_inputs_;            // in the same way
+  std::map<std::string, results::RunInput> data_inputs_;          // in the same way
 };
 
 /// Checks of a config's names and settings against the registries.

@@ -60,7 +60,7 @@ class FullReading {
   int64_t begin_ = 0;  // step of the first row
 };
 
-/// One method along the part of the text that is scored.
+/// Feeds one method the part of the text that is scored.
 SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
                    const EvaluatedMethod& evaluated) {
   const auto begin = std::chrono::steady_clock::now();

@@ -85,7 +85,7 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
 }
 
 /// Runs the candidates that have not failed, beside a request over `neighbour` when that is given. Should one throw,
-/// each is run again by itself, so that only the guilty one pays.
+/// each is run again by itself, so that only the one that threw fails.
 void run_candidates(std::vector<Candidate*> candidates, Transformer& model, const Prefill& prompt,
                     const Request& request, const Reference& reference, bool forced,
                     const Prefill* neighbour = nullptr) {
@@ -187,8 +187,8 @@ SampleOutcome describe_answer(const Candidate& candidate, const Request& request
 
 /// Runs every method freely and, from where its answer departs, along the reference.
 std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transformer& model, const Prefill& prompt,
-                                   const Request& request, std::span<const EvaluatedMethod> methods,
-                                   const Prefill* neighbour = nullptr) {
+                                            const Request& request, std::span<const EvaluatedMethod> methods,
+                                            const Prefill* neighbour = nullptr) {
   std::vector<Candidate> candidates(methods.size());
   std::vector<Candidate*> free_running;
   for (size_t i = 0; i < methods.size(); ++i) {
@@ -226,14 +226,15 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
 
 }  // namespace
 
-std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods) {
+std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
+                                            std::span<const EvaluatedMethod> methods) {
   Needs needs;
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   std::optional<Prefill> prompt;
   try {
     prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
   } catch (const std::exception& error) {
-    // Somebody's needs cannot be met (a second reading that does not fit the window): halving finds whose.
+    // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
     if (methods.size() == 1) return {SampleOutcome{.failure = error.what()}};
     const size_t half = methods.size() / 2;
     std::vector<SampleOutcome> outcomes = evaluate_quality(model, request, methods.first(half));

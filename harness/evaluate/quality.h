@@ -14,18 +14,19 @@ inline constexpr int64_t kOtherChunk = 200;
 
 /// Generates with full KV first, then with every method freely and, from where a method's answer departs,
 /// teacher-forced on the full-KV continuation, so that KL is known at every step of it. Methods share passes; what one
-/// computes does not depend on the others. A method that throws gets a outcome with the reason, the others their
+/// computes does not depend on the others. A method that throws gets an outcome with the reason, the others their
 /// results. Values per sample: the request's metrics; kl_nats (mean), kl_nats_sum, top1_agreement, exact_match_full,
 /// first_divergence; resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor; for verification methods
 /// acceptance_rate, acceptance_length, tokens_per_verify; where the request asks, TokenOverlaps. Series: kl_nats, and
 /// drafted and accepted per round.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
-                                                             std::span<const EvaluatedMethod> methods);
+                                                                      std::span<const EvaluatedMethod> methods);
 
 /// Full KV against full KV: the reference as in evaluate_quality, then the baseline on a prompt that was prefilled in
-/// other chunks and decoded in one batch with a request of another length. The same values as evaluate_quality's; whatever
-/// they differ by from the first run is noise of the engine. Nothing is shared between the two runs but the weights.
+/// other chunks and decoded in one batch with a request of another length. The same values as evaluate_quality's;
+/// whatever they differ by from the first run is noise of the engine. Nothing is shared between the two runs but the
+/// weights.
 [[nodiscard]] experiment::SampleOutcome evaluate_noise_floor(Transformer& model, const Request& request,
-                                                    const EvaluatedMethod& baseline);
+                                                             const EvaluatedMethod& baseline);
 
 }  // namespace kvarena::evaluate

@@ -26,12 +26,12 @@ constexpr double kMebi = 1024.0 * 1024.0;
 /// Tokens after which passes of many requests have been timed often enough.
 constexpr int64_t kPilotTokens = 8;
 
-/// How a method is served.
+/// The way in which a method is served.
 struct Served {
   PrefixUse use = PrefixUse::path;
   const Verifier* verifier = nullptr;
-  const Method* stored = nullptr;   // whose caches lie in the store, null: full ones alone
-  std::unique_ptr<Method> drafter;  // that `stored` is of a verifier
+  const Method* stored = nullptr;   // method of the stored caches; null: full caches alone
+  std::unique_ptr<Method> drafter;  // owns `stored` when that is a verifier's drafter
   std::vector<Path> paths;
 };
 
@@ -227,7 +227,8 @@ class Repeats {
     note(metrics::kThroughputTokensPerS, tokens / run.seconds);
     note(metrics::kFastLinkBytes, static_cast<double>(run.local.bytes) / requests);
     note(metrics::kSlowLinkBytes, static_cast<double>(run.remote.bytes) / requests);
-    note(metrics::kSlowLinkUtilisation, run.remote.busy_seconds / run.seconds / static_cast<double>(links.remote_devices));
+    note(metrics::kSlowLinkUtilisation,
+         run.remote.busy_seconds / run.seconds / static_cast<double>(links.remote_devices));
     if (run.moving_s > 0) note(metrics::kTransferHidden, 1 - run.waiting_s / run.moving_s);
     if (drafted > 0) note(metrics::kAcceptanceRate, accepted / drafted);
     note(metrics::kExactMatchFull, same / requests);
@@ -247,7 +248,7 @@ class Repeats {
   std::map<std::string, Repeated> repeated_;
 };
 
-/// How many requests went which way.
+/// Counts of requests by path, as JSON.
 std::string ways(std::span<const PrefixRequest> requests) {
   nlohmann::json counts = nlohmann::json::object();
   for (const PrefixRequest& request : requests) {
@@ -262,8 +263,8 @@ std::string ways(std::span<const PrefixRequest> requests) {
 
 }  // namespace
 
-experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                        const RemotePrefixTask& task) {
+experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request,
+                                                 const EvaluatedMethod& evaluated, const RemotePrefixTask& task) {
   const Served served = serving_of(evaluated, task.links);
   const Point point(model, request, task, served);
   experiment::SampleOutcome outcome;

@@ -1,5 +1,5 @@
 #pragma once
-// A sample as a request to one model: token ids, stop rule, and what its answer is scored by.
+// A sample as a request to one model: token ids, stop rule, and metrics of its answer.
 
 #include <cstdint>
 #include <string>
@@ -33,7 +33,7 @@ struct Request {
 [[nodiscard]] std::string answer_text(const Request& request, std::span<const int32_t> tokens);
 
 /// The rule that ends generation at a stop string of the sample.
-[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
-                                 int64_t max_new_tokens);
+[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer,
+                                 std::vector<int32_t> end_tokens, int64_t max_new_tokens);
 
 }  // namespace kvarena::evaluate

@@ -14,16 +14,16 @@
 namespace kvarena::evaluate {
 
 using experiment::ServingSettings;
+using results::Clock;
 using serving::Outcome;
 using serving::ServingRun;
-using results::Clock;
 
 namespace {
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kMebi = 1024.0 * 1024.0;
 
-/// The first arrivals of a trace that no earlier point has had, from time 0, at `rate` on the whole.
+/// The next arrivals of a trace behind those of earlier points, moved to time 0 and stretched to `rate` on average.
 std::vector<double> trace_arrivals(const ServingPoint& point, double rate) {
   const size_t count = point.requests;
   datasets::ArrivalReader reader(point.settings.trace);
@@ -45,7 +45,7 @@ std::vector<double> trace_arrivals(const ServingPoint& point, double rate) {
   return times;
 }
 
-/// Tokens that come together, as those of a verification round do, share the time since the token before them.
+/// Spreads tokens that arrive together, as those of a verification round do, over the time since the token before them.
 std::vector<double> spread_bursts(std::vector<double> times) {
   for (size_t i = 1; i < times.size();) {
     size_t end = i;
@@ -119,7 +119,7 @@ void add_run(results::SampleResult& result, Clock clock, const ServingSettings& 
     queueing.push_back(request.admitted_s - request.arrival_s);
   }
   const metrics::ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
-                           .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
+                                    .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
   const metrics::ServingSummary summary = metrics::serving_summary(times, level);
   // Requests that were refused or failed have met no objective.
   const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());

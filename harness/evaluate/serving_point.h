@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/config.h"
 #include "harness/engine/serving/serve.h"
+#include "harness/experiment/config.h"
 #include "harness/results/records.h"
 
 namespace kvarena::evaluate {
@@ -37,7 +37,7 @@ struct ScoredRun {
   const std::vector<int64_t>& prompt_tokens;  // of each prompt
 };
 
-/// Times of requests as a series has them.
+/// Seconds to the milliseconds of a series.
 [[nodiscard]] std::vector<float> in_milliseconds(std::span<const double> seconds);
 /// Adds all values of a run on its clock.
 void add_run(results::SampleResult& result, results::Clock clock, const experiment::ServingSettings& settings,

@@ -21,17 +21,17 @@ namespace kvarena::evaluate {
 namespace {
 
 using experiment::SampleOutcome;
-using stored::CacheForm;
-using stored::ContextLibrary;
+using results::Clock;
 using serving::Outcome;
 using serving::ServingRun;
-using results::Clock;
+using stored::CacheForm;
+using stored::ContextLibrary;
 
 constexpr double kMilliseconds = 1e3;
 
 /// Memory, disk and remote as the config describes them.
 stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint& point,
-                               const std::filesystem::path& folder) {
+                              const std::filesystem::path& folder) {
   const experiment::ContextSettings& s = task.contexts;
   const double latency = s.remote_latency_ms / kMilliseconds;
   std::vector<storage::TierSettings> behind(2);
@@ -68,7 +68,7 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
   add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
-/// Where the contexts lie in the end, and in which forms.
+/// Adds the peaks of the tiers, and the final tier and form of every context.
 void add_placement(results::SampleResult& result, const ContextLibrary& library) {
   const storage::TieredContexts& books = library.store().books();
   add(result, metrics::kPeakMemoryBytes, static_cast<double>(books.peak(0)));
@@ -87,7 +87,7 @@ void add_placement(results::SampleResult& result, const ContextLibrary& library)
   add_series(result, metrics::kContextTier, std::move(tier));
 }
 
-/// The point's requests as one sample of the cell; returns what each answer is worth.
+/// Describes the point's requests as one sample of the cell; returns the score of each answer.
 std::vector<double> describe_answers(results::SampleResult& result, const StoredContextsTask& task,
                                      const StoredPoint& point, const ServingEngine& engine, const ServingRun& run) {
   std::string prompts;
@@ -115,7 +115,7 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
   return scores;
 }
 
-/// A run of whole prompts, or of requests that begin with stored contexts.
+/// Describes a run of whole prompts, or of requests that begin with stored contexts.
 void describe_run(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
                   const ServingEngine& engine, const ServingRun& run, double rate) {
   const std::vector<double> scores = describe_answers(result, task, point, engine, run);
@@ -127,8 +127,8 @@ void describe_run(results::SampleResult& result, const StoredContextsTask& task,
            .prompt_tokens = point.prompt_tokens});
 }
 
-SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, serving::Load load,
-                   double rate) {
+SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
+                            serving::Load load, double rate) {
   SampleOutcome outcome;
   const Method full;
   ServingEngine engine(model, served_requests(task, point, full), task.facts);
@@ -140,8 +140,9 @@ SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, 
   return outcome;
 }
 
-SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, const Method& method,
-                     const std::filesystem::path& folder, serving::Load load, double rate) {
+SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
+                              const Method& method, const std::filesystem::path& folder, serving::Load load,
+                              double rate) {
   SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
   ContextLibrary library(model, task.facts, forms_of(method, point), place_of(task, point, folder), policy);
@@ -164,7 +165,7 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   return outcome;
 }
 
-/// A new folder, gone when this is.
+/// A new folder, removed by the destructor.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const std::filesystem::path& parent) {
@@ -194,7 +195,7 @@ class ScratchFolder {
 }  // namespace
 
 std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
-                                           std::span<const EvaluatedMethod> methods) {
+                                                    std::span<const EvaluatedMethod> methods) {
   const ScratchFolder folder(task.folder);
   const StoredPoint point = read_point(model, task, methods);
   const ServingPoint load{
@@ -206,8 +207,9 @@ std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const St
       return evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate);
     }
     if (evaluated.reference) return evaluate_full(model, task, point, std::move(arrivals), rate);
-    return {.failure = "it places no contexts: over stored contexts methods are policies, which take a compression "
-                       "method as \"compress\", or full KV"};
+    return {.failure =
+                "it places no contexts: over stored contexts methods are policies, which take a compression "
+                "method as \"compress\", or full KV"};
   });
 }
 

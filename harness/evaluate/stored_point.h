@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "harness/engine/serving/serving_engine.h"
-#include "harness/evaluate/stored_contexts.h"
 #include "harness/engine/stored/context_library.h"
+#include "harness/evaluate/stored_contexts.h"
 
 namespace kvarena::evaluate {
 
@@ -18,10 +18,10 @@ struct Query {
   size_t question = 0;
 };
 
-/// Requests that came before the first that counts.
+/// Requests of the past, before the first that is measured.
 struct QueryHistory {
   std::vector<int64_t> uses;  // by context, its own coming counted
-  std::vector<size_t> order;  // contexts by their last use, the newest last; first those that nobody asked about
+  std::vector<size_t> order;  // contexts by their last use, the newest last; unused ones come first
 };
 
 struct StoredPoint {
@@ -31,14 +31,14 @@ struct StoredPoint {
   std::vector<double> full_scores;                 // 1 each
   std::vector<int64_t> prompt_tokens;
   double capacity = 0;
-  std::vector<stored::CacheForm> forms;                 // that policies choose among
+  std::vector<stored::CacheForm> forms;                  // that policies choose among
   std::vector<std::shared_ptr<const Prefill>> prefills;  // by context
-  std::vector<std::vector<storage::Form>> profiles;    // by context, of `forms`; empty where nobody chooses
+  std::vector<std::vector<storage::Form>> profiles;      // by context, of `forms`; empty where nobody chooses
   int64_t full_bytes = 0;                                // of all contexts, uncompressed and stored
 };
 
-/// Draws who asks what, has full KV answer, and reads every context once with what any method wants to see of it.
-/// Throws UserError when full KV has no answers.
+/// Draws the queries, answers them with full KV, and prefills every context once with the needs of all methods. Throws
+/// UserError when full KV has no answers.
 [[nodiscard]] StoredPoint read_point(Transformer& model, const StoredContextsTask& task,
                                      std::span<const EvaluatedMethod> methods);
 
@@ -52,7 +52,7 @@ struct StoredPoint {
 [[nodiscard]] std::vector<stored::CacheForm> forms_of(const Method& method, const StoredPoint& point);
 /// Profiles the point's forms of a context by its answers to `asked`.
 [[nodiscard]] std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task,
-                                                   const StoredPoint& point, size_t context,
-                                                   std::span<const Request* const> asked);
+                                                 const StoredPoint& point, size_t context,
+                                                 std::span<const Request* const> asked);
 
 }  // namespace kvarena::evaluate

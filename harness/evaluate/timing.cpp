@@ -29,8 +29,8 @@ struct Repeat {
 /// Whether the method's session reads the prompt itself.
 bool reads_prompts(const Method& method) { return method.pruner() != nullptr || prompt_attention(method) != nullptr; }
 
-/// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes or attends
-/// in its own way reads the prompt itself: neither wants a prefill.
+/// Prefills the prompt for the method. A method that reuses entries finds them in `memory`, one that prunes or attends
+/// in its own way reads the prompt itself: both get an unread prompt.
 Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
                      const std::shared_ptr<ReuseMemory>& memory) {
   if (method.reuser() == nullptr && !reads_prompts(method)) {
@@ -42,9 +42,9 @@ Prefill start_prompt(Transformer& model, const Request& request, const Method& m
   return prompt;
 }
 
-/// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated, const BatchRunSettings& batch,
-                const std::shared_ptr<ReuseMemory>& memory) {
+/// Times one repeat. Tokens of one verification round arrive together: the round's time is shared among them.
+Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
+                const BatchRunSettings& batch, const std::shared_ptr<ReuseMemory>& memory) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -79,8 +79,8 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
   return repeat;
 }
 
-/// Peak cache bytes of all requests. Memory that a pass takes for itself while it runs counts once for each request that
-/// runs at a time.
+/// Peak cache bytes of all requests. Memory that a pass takes for itself while it runs counts once for each request
+/// that runs at a time.
 int64_t peak_bytes(const BatchRun& run) {
   int64_t most = 0;
   for (const auto& session : run.sessions) {
@@ -89,7 +89,7 @@ int64_t peak_bytes(const BatchRun& run) {
   return run.scheduled ? run.peak_bytes : std::max<int64_t>(run.peak_running, 1) * most;
 }
 
-/// Adds what requests in limited memory, and a schedule, have to say of the last repeat.
+/// Adds the values of requests in limited memory, and of a schedule, from the last repeat.
 void add_batch(results::SampleResult& result, const BatchRun& run, results::Storage storage) {
   const auto add = [&](const metrics::StoredMetric& metric, const std::vector<double>& values) {
     add_repeats(result, metric, values, {.clock = results::Clock::measured, .storage = storage});
@@ -113,7 +113,7 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
 }  // namespace
 
 experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                 const experiment::TimingSettings& settings) {
+                                          const experiment::TimingSettings& settings) {
   const auto memory = reuse_memory(request);
   if (const Reuser* reuser = evaluated.method->reuser()) {
     prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one

@@ -1,9 +1,9 @@
 #pragma once
 // Latency and throughput of one method on one sample, alone or in a batch of its like.
 
-#include "harness/experiment/config.h"
 #include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
+#include "harness/experiment/config.h"
 
 namespace kvarena::evaluate {
 
@@ -20,7 +20,8 @@ namespace kvarena::evaluate {
 /// A method that reuses entries finds its memory primed by earlier requests: its prefill_ms is the pass over the tokens
 /// that it recomputes, beside load_ms, score_ms (while entries are loaded) and align_ms. Series hold one number a
 /// repeat, and every gap of the last repeat.
-[[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                               const experiment::TimingSettings& settings);
+[[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request,
+                                                        const EvaluatedMethod& evaluated,
+                                                        const experiment::TimingSettings& settings);
 
 }  // namespace kvarena::evaluate

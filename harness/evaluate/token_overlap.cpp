@@ -4,9 +4,9 @@
 #include <numeric>
 #include <span>
 
+#include "harness/engine/reuse/speculation.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/method/important_tokens.h"
-#include "harness/engine/reuse/speculation.h"
 #include "metrics/distribution/selection.h"
 
 namespace kvarena::evaluate {
@@ -56,7 +56,8 @@ void TokenOverlaps::add_to(results::SampleResult& result, const EvaluatedMethod&
   } else if (evaluated.reference) {
     const std::vector<double> overlaps = first_layer_overlaps(own(), kImportantShare);
     const auto deep = std::span(overlaps).last((overlaps.size() + 2) / 3);
-    add(result, metrics::kShallowDeepOverlap, std::accumulate(deep.begin(), deep.end(), 0.0) / static_cast<double>(deep.size()));
+    add(result, metrics::kShallowDeepOverlap,
+        std::accumulate(deep.begin(), deep.end(), 0.0) / static_cast<double>(deep.size()));
     add_series(result, metrics::kFirstLayerOverlap, {overlaps.begin(), overlaps.end()});
   }
 }

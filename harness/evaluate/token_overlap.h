@@ -1,6 +1,6 @@
 #pragma once
-// How far two readings of a prompt agree on which of its tokens matter: two models', or two layers'. Wen et al. 2026
-// (SpecCache), Figure 3.
+// Agreement of two models, or of two layers, on the important tokens of a prompt. Wen et al. 2026 (SpecCache),
+// Figure 3.
 
 #include <optional>
 #include <vector>
@@ -29,8 +29,8 @@ class TokenOverlaps {
   /// Both must outlive it.
   TokenOverlaps(Transformer& target, const Request& request) : target_(&target), request_(&request) {}
 
-  /// Adds, for a method with a speculative model, token_overlap with the target's own choice; for a reference the series
-  /// first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
+  /// Adds, for a method with a speculative model, token_overlap with the target's own choice; for a reference the
+  /// series first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
   void add_to(results::SampleResult& result, const EvaluatedMethod& evaluated);
 
  private:
