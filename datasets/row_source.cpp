@@ -1,5 +1,7 @@
 #include "datasets/row_source.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,6 +17,7 @@ class RowSource final : public SampleSource {
   bool next(Sample& sample) override {
     while (const std::optional<Record> record = rows_.next()) {
       Sample filled = sample;
+      filled.id = fmt::format("{}", row_++);
       if (!fill_(parse_object(*record), record->place, filled)) continue;
       sample = std::move(filled);
       sample.origin = origin_;
@@ -28,6 +31,7 @@ class RowSource final : public SampleSource {
   std::string origin_;
   RecordReader rows_;
   FillSample fill_;
+  int64_t row_ = 0;
 };
 
 }  // namespace

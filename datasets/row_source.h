@@ -11,7 +11,8 @@
 
 namespace kvarena::datasets {
 
-/// Fills `sample` from one row; `place` is "file:line" for errors. Returning false skips the row.
+/// Fills `sample` from one row; `place` is "file:line" for errors. The sample's id is the row's number from 0 unless
+/// this changes it. Returning false skips the row.
 using FillSample = std::function<bool(const Row& row, const std::string& place, Sample& sample)>;
 
 /// Samples of the JSON Lines file or JSON array `file`, in file order. Sets origin and data_sha256.

@@ -1,5 +1,5 @@
 #pragma once
-// What a judge is asked about an answer.
+// Prompts that ask a judge model about an answer.
 
 #include <string>
 #include <string_view>
@@ -23,7 +23,7 @@ extern const JudgeQuestion kQualityQuestion;
 /// in LangChain's template labeled_score_string, word for word, as the two programs put them together.
 extern const JudgeQuestion kNeedleQuestion;
 
-/// What fills a question's slots.
+/// Texts for a question's slots.
 struct JudgedAnswer {
   std::string_view instruction;
   std::string_view response;

@@ -1,5 +1,5 @@
 #pragma once
-// What a metric is, and where all of them are found. A metric is one file with one KVARENA_METRIC line at its end.
+// The register of metrics. A metric is one file with one KVARENA_METRIC line at its end.
 
 #include <filesystem>
 #include <map>
@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 
@@ -20,7 +22,6 @@ enum class MetricKind {
   latency,       ///< times of requests, bytes of caches
   protocol,      ///< a rule that decides what the model sees (grids, insertion, truncation); no score of its own
 };
-enum class Better { higher, lower };
 
 [[nodiscard]] std::string_view name_of(MetricKind kind);
 [[nodiscard]] std::string_view name_of(Better better);
@@ -44,7 +45,7 @@ struct MetricScore {
 /// Throws UserError when `extras` lacks something the metric needs or has it in another form.
 using ScoreFunction = MetricScore (*)(const MetricInput& input);
 
-/// What a test vector may need beside its row.
+/// Inputs of a test vector beside its parsed row.
 struct VectorContext {
   std::filesystem::path
       data_folder;            ///< where rows that vectors refer to are (BFCL entries, ComplexFuncBench dialogues)
@@ -53,15 +54,6 @@ struct VectorContext {
 
 /// From the inputs of a test-vector row to an object with the same `expected...` members, computed here.
 using RecomputeFunction = nlohmann::json (*)(const nlohmann::json& row, const VectorContext& context);
-
-/// A value that a run stores under a name of its own, beside or instead of the metric's id.
-struct StoredValue {
-  std::string name;
-  std::string title;
-  std::string unit = "fraction";
-  double table_scale = 100;
-  Better better = Better::higher;
-};
 
 struct MetricEntry {
   std::string id;
@@ -75,12 +67,12 @@ struct MetricEntry {
   std::string source;             ///< paper section, or repository @ commit and file
   ScoreFunction score = nullptr;  ///< null for metrics that do not score one prediction against references
   bool needs_references = true;   ///< false: a prediction is scored by itself
-  /// Of a metric that scores what a judge model says of an answer: what the judge is asked unless a user says
-  /// otherwise.
+  /// The question to the judge model, unless a user gives another; null for metrics that ask no judge.
   const JudgeQuestion* judge = nullptr;
   /// In a run the reference is the answer under the full cache, not what the data set accepts.
   bool against_full_cache = false;
-  std::vector<StoredValue> stored = {};              ///< of metrics that yield several numbers: kl_nats, kl_nats_sum
+  /// Values that a run stores under names of their own, beside the metric's id or in its place.
+  std::vector<StoredMetric> stored = {};
   std::map<std::string, RecomputeFunction> vectors;  ///< by the `metric` member of vector rows
 };
 

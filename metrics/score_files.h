@@ -38,7 +38,7 @@ struct ScoreFileOptions {
   /// References by line from a second JSONL file (a data set), matched by id where both have one, else by order.
   std::filesystem::path references_file;
   ResamplingOptions resampling;
-  /// What is scored instead of a row's prediction: a judge's words about it. Empty: the prediction.
+  /// Replaces a row's prediction by what is scored instead: a judge's words about it. Empty: the prediction is scored.
   std::function<std::string(const nlohmann::json& row, const PredictionRow& sample)> rewrite;
 };
 

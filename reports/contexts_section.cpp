@@ -16,19 +16,19 @@ namespace {
 
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 
-constexpr PointColumn kColumns[] = {
-    {"served_score", "Similarity", "", std::nullopt},
-    {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
-    {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
-    {"memory_hits", "in memory", "Found", std::nullopt},
-    {"disk_hits", "on disk", "Found", std::nullopt},
-    {"remote_hits", "remote", "Found", std::nullopt},
-    {"recomputed_contexts", "computed anew", "Found", std::nullopt},
-    {"cache_load_ms", "loaded", "Cache", kFixed1},
-    {"cache_restore_ms", "restored", "Cache", kFixed1},
-    {"keep_in_memory", "in memory", "Kept", std::nullopt},
-    {"keep_on_disk", "on disk", "Kept", std::nullopt},
-    {"reprofiled_contexts", "Profiled anew", "", kFixed1},
+constexpr MetricColumn kColumns[] = {
+    {metrics::kServedScore, {}, "Similarity"},
+    {metrics::kTimeToFirstTokenSpread.mean, kFixed1, "mean", "Time to first token"},
+    {metrics::kTimeToFirstTokenSpread.p99, kFixed1, "p99", "Time to first token"},
+    {metrics::kMemoryHits, {}, "in memory", "Found"},
+    {metrics::kDiskHits, {}, "on disk", "Found"},
+    {metrics::kRemoteHits, {}, "remote", "Found"},
+    {metrics::kRecomputedContexts, {}, "computed anew", "Found"},
+    {metrics::kCacheLoadMs, kFixed1, "loaded", "Cache"},
+    {metrics::kCacheRestoreMs, kFixed1, "restored", "Cache"},
+    {metrics::kKeepInMemory, {}, "in memory", "Kept"},
+    {metrics::kKeepOnDisk, {}, "on disk", "Kept"},
+    {metrics::kReprofiledContexts, kFixed1, "Profiled anew"},
 };
 
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
@@ -36,7 +36,7 @@ TableRow row_of(const ExperimentData& data, const CellData& cell, const std::str
   TableRow row{.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload), text_cell(point)},
                .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
   for (size_t i = 0; i < std::size(kColumns); ++i) {
-    const double value = value_of(cell, kColumns[i].metric, point);
+    const double value = value_of(cell, kColumns[i].metric.name, point);
     TableCell& number = row.cells.emplace_back();
     if (std::isfinite(value)) number = number_cell(looks[i].scale * value);
   }
@@ -51,8 +51,8 @@ std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, c
     for (const CellData* cell : cells) {
       if (cell->row.cell.workload != workload) continue;
       for (const std::string& point : points_of(*cell)) {
-        const double x = value_of(*cell, "mean_time_to_first_token_ms", point);
-        const double y = value_of(*cell, "served_score", point);
+        const double x = value_of(*cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
+        const double y = value_of(*cell, metrics::kServedScore.name, point);
         if (!std::isfinite(x) || !std::isfinite(y)) continue;
         points.push_back({.series = cell->row.cell.method,
                           .label = fmt::format("{}, {}", cell->row.cell.method, point),
@@ -85,26 +85,25 @@ std::vector<LinePoint> running_mean(const std::vector<float>& values, size_t win
 /// Similarity of answers as requests came, a line a method at the last load: the paper's Figure 10. Methods whose every
 /// answer is full KV's are left out.
 std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
-  constexpr size_t kWindow = 10;  // requests
-  std::vector<Chart> charts;
-  for (const std::string& workload : data.workloads()) {
-    std::vector<LineSeries> lines;
-    for (const CellData* cell : cells) {
-      const std::vector<std::string> points = points_of(*cell);
-      if (cell->row.cell.workload != workload || points.empty()) continue;
-      const std::vector<float> answers = series_of(*cell, "answer_similarity", points.back());
-      if (std::ranges::all_of(answers, [](float value) { return value >= 1; })) continue;
-      LineSeries line{.label = cell->row.cell.method, .points = running_mean(answers, kWindow)};
-      if (line.points.size() > 1) lines.push_back(std::move(line));
-    }
-    if (lines.empty()) continue;
-    Chart chart = line_chart(fmt::format("answers-{}", charts.size() + 1),
-                             fmt::format("Answers over time, {}", workload), {.title = "requests so far"},
-                             {.title = fmt::format("similarity to full KV's, mean of {} requests", kWindow)}, lines);
-    chart.caption = "A policy that profiles anew recovers what its first profile did not know.";
-    charts.push_back(std::move(chart));
-  }
-  return charts;
+  static constexpr size_t kWindow = 10;  // requests
+  const auto line = [](const CellData& cell) {
+    LineSeries answers{.label = cell.row.cell.method};
+    const std::vector<std::string> points = points_of(cell);
+    if (points.empty()) return answers;
+    const std::vector<float> similarity = series_of(cell, metrics::kAnswerSimilarity.name, points.back());
+    const bool full = std::ranges::all_of(similarity, [](float value) { return value >= 1; });
+    if (!full) answers.points = running_mean(similarity, kWindow);
+    return answers;
+  };
+  return charts_by_workload(
+      data, cells, line, [](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
+        Chart chart =
+            line_chart(fmt::format("answers-{}", number), fmt::format("Answers over time, {}", workload),
+                       {.title = "requests so far"},
+                       {.title = fmt::format("similarity to full KV's, mean of {} requests", kWindow)}, lines);
+        chart.caption = "A policy that profiles anew recovers what its first profile did not know.";
+        return chart;
+      });
 }
 
 }  // namespace
@@ -120,21 +119,14 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Load", .numeric = false}}};
-  std::vector<MetricLook> looks;
-  for (const PointColumn& column : kColumns) {
-    looks.push_back(look_of(data, column.metric));
-    table.columns.push_back({.title = column.title,
-                             .unit = looks.back().unit,
-                             .group = column.group,
-                             .better = looks.back().better,
-                             .format = column.format.value_or(looks.back().format)});
-  }
+  const std::vector<MetricLook> looks = add_metric_columns(data, kColumns, table);
   std::vector<const CellData*> cells;
   bool stored = false;
   for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts() || !cell.values.contains("served_score"))
+    if (cell.row.cell.kind != results::CellKind::serving || !cell.counts() ||
+        !cell.values.contains(metrics::kServedScore.name))
       continue;
-    stored = stored || cell.values.contains("memory_hits");
+    stored = stored || cell.values.contains(metrics::kMemoryHits.name);
     cells.push_back(&cell);
   }
   if (!stored) return std::nullopt;

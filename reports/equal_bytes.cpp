@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/core/error.h"
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/sections.h"
 #include "reports/verdict.h"
@@ -15,9 +16,9 @@
 namespace kvarena::reports {
 namespace {
 
-constexpr const char* kShare = "kept_bytes_fraction";
-constexpr const char* kDistance = "kl_nats";
-constexpr const char* kAgreement = "top1_agreement";
+constexpr const char* kShare = metrics::kKeptBytesFraction.name;
+constexpr const char* kDistance = metrics::kKlNats.name;
+constexpr const char* kAgreement = metrics::kTop1Agreement.name;
 
 /// A setting of a method with its means over all samples of all workloads.
 struct Setting {

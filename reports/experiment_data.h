@@ -43,7 +43,7 @@ struct ExperimentData {
   [[nodiscard]] std::vector<std::string> models() const;
   [[nodiscard]] std::vector<std::string> workloads() const;
   [[nodiscard]] std::vector<std::string> methods() const;
-  /// The same experiment with the cells of one model alone: labels of methods and workloads are unique only there.
+  /// This experiment with the cells of one model alone: labels of methods and workloads are unique only there.
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
   /// The cell of a method, workload and kind, or null; of the first model when there are several.
   [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
 #include "reports/verdict.h"
@@ -33,13 +34,15 @@ struct Part {
 };
 
 // Methods that reuse entries time what they do in place of a prefill; of the others compressing follows it.
-constexpr Part kReuseParts[] = {
-    {"load_ms", "load"}, {"score_ms", "score"}, {"align_ms", "align"}, {"prefill_ms", "prefill"}};
-constexpr Part kParts[] = {{"prefill_ms", "prefill"}, {"compress_ms", "compress"}};
+constexpr Part kReuseParts[] = {{metrics::kLoadMs.name, "load"},
+                                {metrics::kScoreMs.name, "score"},
+                                {metrics::kAlignMs.name, "align"},
+                                {metrics::kPrefillMs.name, "prefill"}};
+constexpr Part kParts[] = {{metrics::kPrefillMs.name, "prefill"}, {metrics::kCompressMs.name, "compress"}};
 
 void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const std::string& method) {
   const auto mean = [&](const char* metric) { return mean_over(data, method, results::CellKind::timing, metric); };
-  const std::optional<double> total = mean("time_to_first_token_ms");
+  const std::optional<double> total = mean(metrics::kTimeToFirstTokenMs.name);
   if (!total) return;
   double told = 0;
   const auto add = [&](std::span<const Part> parts) {
@@ -49,7 +52,7 @@ void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const st
       if (value > 0) bars.push_back({.category = method, .part = part.title, .value = value});
     }
   };
-  if (mean("load_ms")) {
+  if (mean(metrics::kLoadMs.name)) {
     add(kReuseParts);
   } else {
     add(kParts);
@@ -80,7 +83,7 @@ bool workloads_read_alike(const ExperimentData& data) {
 }
 
 std::vector<double> waits(const CellData& cell, const std::string& point) {
-  const auto series = cell.series.find("time_to_first_token_ms");
+  const auto series = cell.series.find(metrics::kTimeToFirstTokenMs.name);
   if (series == cell.series.end()) return {};
   std::vector<double> all;
   for (const results::SeriesRow& row : series->second) {
@@ -106,8 +109,8 @@ std::vector<Chart> first_token_charts(const ExperimentData& data) {
 std::vector<Chart> quality_speed_charts(const ExperimentData& data) {
   if (!workloads_read_alike(data)) return {};
   const MetricLook look = look_of(data, primary_metric(data, data.workloads().front()));
-  const Part axes[] = {{"time_to_first_token_ms", "time to the first token, ms"},
-                       {"inter_token_latency_ms", "time of a token, ms"}};
+  const Part axes[] = {{metrics::kTimeToFirstTokenMs.name, "time to the first token, ms"},
+                       {metrics::kInterTokenLatencyMs.name, "time of a token, ms"}};
   std::vector<Chart> charts;
   for (const Part& axis : axes) {
     std::vector<ScatterPoint> points;
@@ -135,7 +138,7 @@ std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
   std::map<std::pair<std::string, std::string>, std::vector<LineSeries>> lines;  // by workload and point
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.kind != results::CellKind::serving || !cell.counts()) continue;
-    const auto series = cell.series.find("time_to_first_token_ms");
+    const auto series = cell.series.find(metrics::kTimeToFirstTokenMs.name);
     if (series == cell.series.end()) continue;
     for (const results::SeriesRow& row : series->second) {
       const std::vector<double> sorted = waits(cell, row.sample_id);

@@ -23,14 +23,6 @@ constexpr NumberFormat kFixed4{.style = NumberStyle::fixed, .digits = 4};
 constexpr NumberFormat kSignificant{.style = NumberStyle::significant, .digits = 3};
 constexpr NumberFormat kFactor{.style = NumberStyle::factor, .digits = 2};
 
-/// One column of a per-method table.
-struct MetricColumn {
-  std::string metric;
-  std::string title;
-  std::optional<NumberFormat> format;  // instead of the metric's own
-  bool modelled = false;               // of the modelled clock
-};
-
 /// One row: the cells of a method and kind over all workloads.
 struct RowOf {
   std::string label;
@@ -87,20 +79,6 @@ TableCell mean_of_pool(const Pool& pool, const MetricLook& look) {
   return cell;
 }
 
-/// Adds a column for each metric, in its unit and direction; returns how their values look.
-std::vector<MetricLook> add_metric_columns(const ExperimentData& data, const std::vector<MetricColumn>& columns,
-                                           Table& table) {
-  std::vector<MetricLook> looks;
-  for (const MetricColumn& column : columns) {
-    looks.push_back(look_of(data, column.metric));
-    table.columns.push_back({.title = column.title,
-                             .unit = looks.back().unit,
-                             .better = looks.back().better,
-                             .format = column.format.value_or(looks.back().format)});
-  }
-  return looks;
-}
-
 /// Every method's timing.
 std::vector<RowOf> timing_rows(const ExperimentData& data) {
   std::vector<RowOf> rows = quality_rows(data);
@@ -118,7 +96,7 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
     TableRow row{.cells = {text_cell(of.label)}, .role = of.role};
     bool any = false;
     for (size_t at = 0; at < columns.size(); ++at) {
-      const std::string name = columns[at].modelled ? modelled(columns[at].metric) : columns[at].metric;
+      const std::string name = columns[at].modelled ? modelled(columns[at].metric.name) : columns[at].metric.name;
       row.cells.push_back(mean_of_pool(pool_of(data, of, name), looks[at]));
       any = any || row.cells.back().has_value();
     }
@@ -155,7 +133,8 @@ TableCell spread_cell(const std::vector<double>& values, const MetricLook& look)
   if (values.empty()) return {};
   TableCell cell = number_cell(look.scale * metrics::percentile(values, 50));
   if (values.size() > 1) {
-    cell.interval = metrics::Interval{look.scale * metrics::percentile(values, 10), look.scale * metrics::percentile(values, 90)};
+    cell.interval =
+        metrics::Interval{look.scale * metrics::percentile(values, 10), look.scale * metrics::percentile(values, 90)};
   }
   cell.detail = fmt::format("{} timed runs", values.size());
   return cell;
@@ -185,11 +164,11 @@ std::optional<Section> distance_section(const ExperimentData& data) {
            "KL(full || method), teacher-forced on the full-KV continuation, over the whole vocabulary. \"Again\" is "
            "full KV a second time, with its own prefill in other chunks and in a batch with another request: the "
            "noise floor, measured. First divergence is the mean over answers that differ."},
-      {{"kl_nats", "KL a step", kSignificant},
-       {"kl_nats_sum", "KL a sequence", kSignificant},
-       {"top1_agreement", "Same next token", {}},
-       {"exact_match_full", "Same answer", {}},
-       {"first_divergence", "First divergence", kFixed1}});
+      {{metrics::kKlNats, kSignificant},
+       {metrics::kKlNatsSum, kSignificant},
+       {metrics::kTop1Agreement, {}, "Same next token"},
+       {metrics::kExactMatchFull, {}, "Same answer"},
+       {metrics::kFirstDivergence, kFixed1, "First divergence"}});
   if (table.rows.empty()) return std::nullopt;
   return Section{
       .id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)};
@@ -204,10 +183,10 @@ Section memory_section(const ExperimentData& data) {
                   "verification methods both caches. Packed: bits for each number that a codec holds, its scales "
                   "and tables included. Numbers without a mark are of real allocations; sim: a codec "
                   "without a packed form; emu: a tier or link that was not there."},
-      {{"resident_bytes", "Resident", {}},
-       {"kept_bytes_fraction", "Of full KV", {}},
-       {"compression_factor", "Factor", kFactor},
-       {"bits_per_number", "Packed", kFixed2}});
+      {{metrics::kResidentBytes, {}, "Resident"},
+       {metrics::kKeptBytesFraction, {}, "Of full KV"},
+       {metrics::kCompressionFactor, kFactor, "Factor"},
+       {metrics::kBitsPerNumber, kFixed2, "Packed"}});
   std::erase_if(table.rows, [](const TableRow& row) { return row.role == RowRole::noise_floor; });
   return {.id = "memory", .title = "Memory", .tables = {std::move(table)}, .charts = trade_off_charts(data)};
 }
@@ -222,9 +201,7 @@ std::optional<Section> selection_section(const ExperimentData& data) {
            "over steps, layers and query heads, along the full-KV continuation. Selected again: of a kv head's "
            "selected entries, the share that was selected a step before. Loaded: keys and values of the others, "
            "what a cache on a slower tier would have to send."},
-      {{"attention_hit_rate", "Hit rate", {}},
-       {"selection_overlap", "Selected again", {}},
-       {"loaded_bytes", "Loaded a step", {}}});
+      {{metrics::kAttentionHitRate, {}, "Hit rate"}, {metrics::kSelectionOverlap}, {metrics::kLoadedBytes}});
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
   if (table.rows.empty()) return std::nullopt;
   return Section{.id = "selection", .title = "Selection", .tables = {std::move(table)}};
@@ -239,10 +216,10 @@ std::optional<Section> link_section(const ExperimentData& data) {
            "Bytes that came over the link, how long they occupied it, and how long the pass waited for them; what "
            "was not waited for was hidden behind computing. emu: the link takes the time that its description "
            "says."},
-      {{"link_bytes", "Brought a pass", {}},
-       {"link_ms", "Link occupied", kFixed2},
-       {"stall_ms", "Waited", kFixed2},
-       {"prefetch_overlap", "Hidden", {}}});
+      {{metrics::kLinkBytes},
+       {metrics::kLinkMs, kFixed2, "Link occupied"},
+       {metrics::kStallMs, kFixed2, "Waited"},
+       {metrics::kPrefetchOverlap, {}, "Hidden"}});
   if (table.rows.empty()) return std::nullopt;
   return Section{.id = "links", .title = "Links", .tables = {std::move(table)}, .charts = tier_charts(data)};
 }
@@ -252,10 +229,10 @@ std::optional<Section> verification_section(const ExperimentData& data) {
                              {.id = "verification",
                               .title = "Draft and verify",
                               .caption = "Accepted tokens exclude the correction or bonus token of each round."},
-                             {{"acceptance_rate", "Accepted of drafted", {}},
-                              {"acceptance_length", "Accepted a round", kFixed2},
-                              {"tokens_per_verify", "Emitted a round", kFixed2},
-                              {"exact_match_full", "Same answer as full KV", {}}});
+                             {{metrics::kAcceptanceRate},
+                              {metrics::kAcceptanceLength, kFixed2},
+                              {metrics::kTokensPerVerify, kFixed2},
+                              {metrics::kExactMatchFull}});
   Table runtime = metric_table(
       data,
       {.id = "verification-runtime",
@@ -263,11 +240,11 @@ std::optional<Section> verification_section(const ExperimentData& data) {
        .caption = "Equal requests that share the device's memory for caches. Where full caches lie behind the device: "
                   "how much of the time their link was occupied, how much went by in passes that verify, and how often "
                   "a verification had to wait for its cache."},
-      {{"concurrent_requests", "Requests at a time", kFixed1},
-       {"throughput_tokens_per_s", "Throughput", kFixed1},
-       {"link_utilisation", "Link occupied", {}},
-       {"verify_share", "Time in passes that verify", {}},
-       {"late_verifies", "Verifications that waited", kFixed1}},
+      {{metrics::kConcurrentRequests, kFixed1},
+       {metrics::kThroughputTokensPerS, kFixed1},
+       {metrics::kLinkUtilisation},
+       {metrics::kVerifyShare},
+       {metrics::kLateVerifies, kFixed1, "Verifications that waited"}},
       timing_rows(data));
   Section section{.id = "verification", .title = "Verification"};
   for (Table* each : {&table, &runtime}) {
@@ -289,18 +266,18 @@ std::optional<Section> remote_prefix_section(const ExperimentData& data) {
                   "which a cache was on its way, the share in which passes ran. Expected: the linear programme over "
                   "paths, fed with what this machine was measured to take for a pass. One device computes for both "
                   "pools; emu: links take the time that their rates say."},
-      {{"first_draft_ms", "First draft", kFixed1},
-       {"time_to_first_token_ms", "First token", kFixed1},
-       {"inter_token_latency_ms", "Between tokens", kFixed1},
-       {"end_to_end_ms", "Whole answer", kFixed1},
-       {"throughput_tokens_per_s", "Throughput", kFixed1},
-       {"planned_tokens_per_s", "Expected", kFixed1, true},
-       {"fast_link_bytes", "Fast link", {}},
-       {"slow_link_bytes", "Slow link", {}},
-       {"slow_link_utilisation", "Slow links occupied", {}},
-       {"transfer_hidden", "Hidden", {}},
-       {"acceptance_rate", "Accepted", {}},
-       {"exact_match_full", "Full KV's tokens", {}}},
+      {{metrics::kFirstDraftMs, kFixed1, "First draft"},
+       {metrics::kTimeToFirstTokenMs, kFixed1, "First token"},
+       {metrics::kInterTokenLatencyMs, kFixed1, "Between tokens"},
+       {metrics::kEndToEndMs, kFixed1},
+       {metrics::kThroughputTokensPerS, kFixed1},
+       {metrics::kPlannedTokensPerS, kFixed1, "Expected", "", true},
+       {metrics::kFastLinkBytes, {}, "Fast link"},
+       {metrics::kSlowLinkBytes, {}, "Slow link"},
+       {metrics::kSlowLinkUtilisation},
+       {metrics::kTransferHidden, {}, "Hidden"},
+       {metrics::kAcceptanceRate, {}, "Accepted"},
+       {metrics::kExactMatchFull, {}, "Full KV's tokens"}},
       timing_rows(data));
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[8].has_value(); });
   if (table.rows.empty()) return std::nullopt;
@@ -313,10 +290,10 @@ std::optional<Section> reuse_section(const ExperimentData& data) {
                                 .title = "Reuse of entries",
                                 .caption = "Computed anew: share of tokens and layers, the question included. "
                                            "Deviation: mean cosine distance of keys and values to those of full KV."},
-                               {{"recompute_share", "Computed anew", {}},
-                                {"recomputed_tokens", "Context tokens", kFixed1},
-                                {"kv_deviation", "Deviation", kFixed4},
-                                {"kl_nats", "KL to full KV", kFixed4}});
+                               {{metrics::kRecomputeShare},
+                                {metrics::kRecomputedTokens, kFixed1, "Context tokens"},
+                                {metrics::kKvDeviation, kFixed4, "Deviation"},
+                                {metrics::kKlNats, kFixed4, "KL to full KV"}});
   std::erase_if(quality.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
   if (quality.rows.empty()) return std::nullopt;
   Section section{.id = "reuse", .title = "Reuse", .tables = {std::move(quality)}};
@@ -327,15 +304,16 @@ std::optional<Section> reuse_section(const ExperimentData& data) {
        .caption =
            "Jaccard similarity of two choices of a fifth of a prompt's tokens by the norms of hidden states: the "
            "speculative model's deep layers and the target's, and the target's first layer and its deep ones."},
-      {{"token_overlap", "Speculative and target", kFixed4}, {"shallow_deep_overlap", "First and deep", kFixed4}});
+      {{metrics::kTokenOverlap, kFixed4, "Speculative and target"},
+       {metrics::kShallowDeepOverlap, kFixed4, "First and deep"}});
   std::erase_if(overlap.rows,
                 [](const TableRow& row) { return !row.cells[1].has_value() && !row.cells[2].has_value(); });
   if (!overlap.rows.empty()) section.tables.push_back(std::move(overlap));
-  for (const LayerSeries& series : {LayerSeries{.series = "kv_deviation",
+  for (const LayerSeries& series : {LayerSeries{.series = metrics::kKvDeviation,
                                    .id = "kv-deviation",
                                    .title = "Deviation of reused entries by layer",
                                    .axis = "mean cosine distance to full KV"},
-                                    LayerSeries{.series = "first_layer_overlap",
+                                    LayerSeries{.series = metrics::kFirstLayerOverlap,
                                     .id = "first-layer-overlap",
                                     .title = "Important tokens of the first layer and of each layer",
                                     .axis = "Jaccard similarity"}}) {
@@ -346,11 +324,11 @@ std::optional<Section> reuse_section(const ExperimentData& data) {
 
 std::optional<Section> speed_section(const ExperimentData& data) {
   const std::vector<MetricColumn> columns = {
-      {"time_to_first_token_ms", "Time to first token", kFixed1},
-      {"compress_ms", "of it compressing", kFixed1},
-      {"compression_overhead", "Observing and compressing, of the prefill", kFixed1},
-      {"inter_token_latency_ms", "Inter-token latency", kFixed2},
-      {"throughput_tokens_per_s", "Throughput", kFixed1}};
+      {metrics::kTimeToFirstTokenMs, kFixed1},
+      {metrics::kCompressMs, kFixed1, "of it compressing"},
+      {metrics::kCompressionOverhead, kFixed1, "Observing and compressing, of the prefill"},
+      {metrics::kInterTokenLatencyMs, kFixed2},
+      {metrics::kThroughputTokensPerS, kFixed1}};
   Table table{.id = "speed",
               .title = "Latency and throughput",
               .caption =
@@ -366,7 +344,7 @@ std::optional<Section> speed_section(const ExperimentData& data) {
                    .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
       bool any = false;
       for (size_t at = 0; at < columns.size(); ++at) {
-        const std::string name = virtual_clock ? modelled(columns[at].metric) : columns[at].metric;
+        const std::string name = virtual_clock ? modelled(columns[at].metric.name) : columns[at].metric.name;
         const RowOf of{.label = method, .method = method, .kind = results::CellKind::timing};
         TableCell cell = spread_cell(repeats(data, of, name), looks[at]);
         const TableCell marks = pool_of(data, of, name).marks;

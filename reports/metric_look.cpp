@@ -88,6 +88,20 @@ MetricLook look_of(const ExperimentData& data, const std::string& metric) {
   return look;
 }
 
+std::vector<MetricLook> add_metric_columns(const ExperimentData& data, std::span<const MetricColumn> columns,
+                                           Table& table) {
+  std::vector<MetricLook> looks;
+  for (const MetricColumn& column : columns) {
+    looks.push_back(look_of(data, column.metric.name));
+    table.columns.push_back({.title = column.title != nullptr ? column.title : column.metric.title,
+                             .unit = looks.back().unit,
+                             .group = column.group,
+                             .better = looks.back().better,
+                             .format = column.format.value_or(looks.back().format)});
+  }
+  return looks;
+}
+
 std::string primary_metric(const ExperimentData& data, const std::string& workload) {
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.workload != workload) continue;

@@ -2,8 +2,11 @@
 // How a metric is printed and which way it is good, as the database says.
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "metrics/stored_metrics.h"
 #include "reports/experiment_data.h"
 #include "reports/table.h"
 
@@ -23,10 +26,23 @@ struct MetricLook {
 /// direction is good.
 [[nodiscard]] MetricLook look_of(const ExperimentData& data, const std::string& metric);
 
+/// A column of a table whose rows have values of one metric.
+struct MetricColumn {
+  metrics::StoredMetric metric;
+  std::optional<NumberFormat> format = {};  // instead of the metric's own
+  const char* title = nullptr;              // instead of the metric's own
+  const char* group = "";
+  bool modelled = false;  // of the modelled clock
+};
+
+/// Adds a column for each metric, in its unit and direction; returns how their values look.
+std::vector<MetricLook> add_metric_columns(const ExperimentData& data, std::span<const MetricColumn> columns,
+                                           Table& table);
+
 /// The metric that tables show for a workload: the first of its card.
 [[nodiscard]] std::string primary_metric(const ExperimentData& data, const std::string& workload);
 
-/// What a stored value is multiplied with to be in `unit`: percent of a fraction, ms of s, bits of nats, GiB of bytes.
+/// The factor from a stored value to `unit`: percent of a fraction, ms of s, bits of nats, GiB of bytes.
 /// Nothing when the two units measure different things or one is not known and they are not equal.
 [[nodiscard]] std::optional<double> unit_factor(const std::string& stored, const std::string& unit);
 

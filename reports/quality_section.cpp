@@ -154,7 +154,8 @@ std::optional<TableRow> noise_floor_row(const ExperimentData& data, Table& table
   return row;
 }
 
-/// What so many samples could show: the floor that differences must exceed, and the smallest that is mostly found.
+/// Power of the comparison by workload: the noise floor that a difference must exceed, and the smallest true difference
+/// that so many samples mostly find.
 Table sensitivity_table(const ExperimentData& data, const Comparisons& comparisons) {
   Table table{.id = "sensitivity",
               .title = "What these samples can show",

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/verdict.h"
 
@@ -35,7 +36,7 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
 
 constexpr size_t kFewest = 5;  // samples that still run; fewer make a jumpy tail
 constexpr double kMebibyte = 1024 * 1024;
-constexpr const char* kBytes = "kept_bytes_fraction";
+constexpr const char* kBytes = metrics::kKeptBytesFraction.name;
 
 /// The workloads whose metric is printed and read like the first one's, so that a mean over them is one.
 std::vector<std::string> workloads_alike(const ExperimentData& data) {
@@ -69,7 +70,7 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
   std::vector<LineSeries> lines;
   for (const std::string& method : data.methods()) {
     LineSeries line{.label = method, .baseline = method == data.baseline()};
-    const auto steps = by_step(data, method, "kl_nats");
+    const auto steps = by_step(data, method, metrics::kKlNats.name);
     double largest = 0;
     for (size_t step = 0; step < steps.size() && steps[step].size() >= kFewest; ++step) {
       const metrics::MeanEstimate estimate = metrics::bootstrap_mean(
@@ -91,12 +92,14 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
 }
 
 std::vector<Chart> tier_charts(const ExperimentData& data) {
+  using Tier = std::pair<std::string, metrics::StoredSeries>;
   std::vector<LineSeries> lines;
   bool behind = false;
   for (const std::string& method : data.methods()) {
-    for (const std::string tier : {"device", "host", "disk"}) {
+    for (const auto& [tier, bytes] : {Tier{"device", metrics::kDeviceBytes}, Tier{"host", metrics::kHostBytes},
+                                      Tier{"disk", metrics::kDiskBytes}}) {
       LineSeries line{.label = fmt::format("{}, {}", method, tier), .baseline = method == data.baseline()};
-      const auto steps = by_step(data, method, tier + "_bytes");
+      const auto steps = by_step(data, method, bytes.name);
       // All of a pass's samples or none: answers of different lengths would bend a mean.
       for (size_t step = 0; step < steps.size() && steps[step].size() == steps[0].size(); ++step) {
         const double sum = std::accumulate(steps[step].begin(), steps[step].end(), 0.0);
@@ -120,7 +123,7 @@ std::optional<Chart> layer_chart(const ExperimentData& data, const LayerSeries& 
   for (const std::string& method : data.methods()) {
     LineSeries line{.label = method, .baseline = method == data.baseline()};
     double largest = 0;
-    for (const std::vector<double>& values : by_step(data, method, what.series)) {
+    for (const std::vector<double>& values : by_step(data, method, what.series.name)) {
       const double mean = metrics::mean_of(values);
       line.points.push_back({.x = static_cast<double>(line.points.size()), .y = mean});
       largest = std::max(largest, mean);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart.h"
 #include "reports/experiment_data.h"
 
@@ -18,7 +19,7 @@ namespace kvarena::reports {
 
 /// A series that holds a number a layer.
 struct LayerSeries {
-  std::string series;
+  metrics::StoredSeries series;
   std::string id;  // the chart's
   std::string title;
   std::string axis;

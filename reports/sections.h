@@ -1,5 +1,5 @@
 #pragma once
-// What a report says of one model, section by section. Every function takes an experiment with the cells of one model.
+// Sections of a report. Every function takes an experiment with the cells of one model.
 
 #include <optional>
 
@@ -22,9 +22,9 @@ namespace kvarena::reports {
 /// Nothing when no cell holds a distance, as when texts are scored and nothing is answered.
 [[nodiscard]] std::optional<Section> distance_section(const ExperimentData& data);
 [[nodiscard]] Section memory_section(const ExperimentData& data);
-/// What decoding attended to, where it was measured.
+/// Entries that decoding attended to, where they were measured.
 [[nodiscard]] std::optional<Section> selection_section(const ExperimentData& data);
-/// What came over links, where a method keeps entries behind the device.
+/// Bytes over links, where a method keeps entries behind the device.
 [[nodiscard]] std::optional<Section> link_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> verification_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> reuse_section(const ExperimentData& data);
@@ -32,18 +32,18 @@ namespace kvarena::reports {
 [[nodiscard]] std::optional<Section> speed_section(const ExperimentData& data);
 /// Sweeps of load: a row a method, clock and point.
 [[nodiscard]] std::optional<Section> serving_section(const ExperimentData& data);
-/// What requests waited for whose prompts' caches lie behind links, and what went over these.
+/// Latencies of requests whose prompts' caches lie behind links, and the bytes that these carried.
 [[nodiscard]] std::optional<Section> remote_prefix_section(const ExperimentData& data);
 
-/// Where requests found the caches of stored contexts, and what their answers were worth.
+/// Tiers on which requests found the caches of stored contexts, and the quality of their answers.
 [[nodiscard]] std::optional<Section> contexts_section(const ExperimentData& data);
 /// Cells that failed and methods that never acted.
 [[nodiscard]] std::optional<Section> outcome_section(const ExperimentData& data);
 
-/// What made the last run's numbers: source, build, machine, inputs.
+/// Provenance of the last run's numbers: source, build, machine, inputs.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData& data);
 
-/// What a cell that has no number says instead; nothing when it may have one.
+/// The table cell of a cell that failed or never acted; nothing when it may have a number.
 [[nodiscard]] std::optional<TableCell> state_cell(const CellData* cell);
 /// Sets the marks of a number that comes from these values: simulated, emulated, modelled.
 void mark_origin(TableCell& cell, const results::ValueColumn& values);

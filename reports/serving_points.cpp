@@ -2,7 +2,26 @@
 
 #include <cmath>
 
+#include "metrics/stored_metrics.h"
+
 namespace kvarena::reports {
+
+std::vector<Chart> charts_by_workload(
+    const ExperimentData& data, std::span<const CellData* const> cells,
+    const std::function<LineSeries(const CellData&)>& line,
+    const std::function<Chart(size_t, const std::string&, const std::vector<LineSeries>&)>& chart) {
+  std::vector<Chart> charts;
+  for (const std::string& workload : data.workloads()) {
+    std::vector<LineSeries> lines;
+    for (const CellData* cell : cells) {
+      if (cell->row.cell.workload != workload) continue;
+      LineSeries one = line(*cell);
+      if (one.points.size() > 1) lines.push_back(std::move(one));
+    }
+    if (!lines.empty()) charts.push_back(chart(charts.size() + 1, workload, lines));
+  }
+  return charts;
+}
 
 double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
   const auto found = cell.values.find(metric);
@@ -24,7 +43,7 @@ std::vector<float> series_of(const CellData& cell, const std::string& name, cons
 
 std::vector<std::string> points_of(const CellData& cell) {
   std::vector<std::string> points;
-  const auto found = cell.values.find("served_score");  // every point has one
+  const auto found = cell.values.find(metrics::kServedScore.name);  // every point has one
   if (found == cell.values.end()) return points;
   for (const results::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
   return points;

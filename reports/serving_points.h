@@ -1,22 +1,22 @@
 #pragma once
-// Inside the reports folder: cells whose samples are points of a load, and tables with a row a point.
+// Inside the reports folder: cells whose samples are points of a load.
 
-#include <optional>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "reports/chart_specs.h"
 #include "reports/experiment_data.h"
-#include "reports/number.h"
 
 namespace kvarena::reports {
 
-/// A column of such a table.
-struct PointColumn {
-  const char* metric;
-  const char* title;
-  const char* group;
-  std::optional<NumberFormat> format;  // the metric's own when there is none
-};
+/// Returns for each workload a chart of the lines that its cells give; a line of fewer than two points is left out, and
+/// so is a chart without lines. `chart` takes its number from 1, the workload and the lines.
+[[nodiscard]] std::vector<Chart> charts_by_workload(
+    const ExperimentData& data, std::span<const CellData* const> cells,
+    const std::function<LineSeries(const CellData&)>& line,
+    const std::function<Chart(size_t, const std::string&, const std::vector<LineSeries>&)>& chart);
 
 /// The value of a sample, NaN when there is none.
 [[nodiscard]] double value_of(const CellData& cell, const std::string& metric, const std::string& sample);

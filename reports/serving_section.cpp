@@ -1,4 +1,4 @@
-// What a sweep of load says: a row a method, clock and point.
+// A sweep of load: a row a method, clock and point.
 
 #include <fmt/format.h>
 
@@ -18,19 +18,19 @@ namespace {
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
 
-constexpr PointColumn kColumns[] = {
-    {"offered_requests_per_s", "offered", "Requests", kFixed2},
-    {"served_requests_per_s", "served", "Requests", kFixed2},
-    {"mean_time_to_first_token_ms", "mean", "Time to first token", kFixed1},
-    {"p50_time_to_first_token_ms", "p50", "Time to first token", kFixed1},
-    {"p99_time_to_first_token_ms", "p99", "Time to first token", kFixed1},
-    {"mean_queueing_ms", "mean", "Queueing", kFixed1},
-    {"p50_inter_token_latency_ms", "p50", "Inter-token latency", kFixed2},
-    {"p99_inter_token_latency_ms", "p99", "Inter-token latency", kFixed2},
-    {"served_tokens_per_s", "Throughput", "", kFixed1},
-    {"attainment", "within objectives", "Goodput", std::nullopt},
-    {"goodput_latency_per_s", "by latency", "Goodput", kFixed2},
-    {"goodput_score_per_s", "by score", "Goodput", kFixed2},
+constexpr MetricColumn kColumns[] = {
+    {metrics::kOfferedRequestsPerS, kFixed2, "offered", "Requests"},
+    {metrics::kServedRequestsPerS, kFixed2, "served", "Requests"},
+    {metrics::kTimeToFirstTokenSpread.mean, kFixed1, "mean", "Time to first token"},
+    {metrics::kTimeToFirstTokenSpread.p50, kFixed1, "p50", "Time to first token"},
+    {metrics::kTimeToFirstTokenSpread.p99, kFixed1, "p99", "Time to first token"},
+    {metrics::kQueueingSpread.mean, kFixed1, "mean", "Queueing"},
+    {metrics::kInterTokenLatencySpread.p50, kFixed2, "p50", "Inter-token latency"},
+    {metrics::kInterTokenLatencySpread.p99, kFixed2, "p99", "Inter-token latency"},
+    {metrics::kServedTokensPerS, kFixed1, "Throughput"},
+    {metrics::kAttainment, {}, "within objectives", "Goodput"},
+    {metrics::kGoodputLatencyPerS, kFixed2, "by latency", "Goodput"},
+    {metrics::kGoodputScorePerS, kFixed2, "by score", "Goodput"},
 };
 
 /// Rows of one cell on one clock; none when it has no values there.
@@ -42,7 +42,7 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
                  .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
     bool any = false;
     for (size_t i = 0; i < std::size(kColumns); ++i) {
-      const std::string metric = virtual_clock ? modelled(kColumns[i].metric) : kColumns[i].metric;
+      const std::string metric = virtual_clock ? modelled(kColumns[i].metric.name) : kColumns[i].metric.name;
       const double value = value_of(cell, metric, point);
       TableCell& number = row.cells.emplace_back();
       if (std::isnan(value)) continue;
@@ -56,27 +56,23 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
 
 /// Time to first token over what was offered, a line a method; measured.
 std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
-  std::vector<Chart> charts;
-  for (const std::string& workload : data.workloads()) {
-    std::vector<LineSeries> lines;
-    for (const CellData* cell : cells) {
-      if (cell->row.cell.workload != workload) continue;
-      LineSeries line{.label = cell->row.cell.method, .baseline = cell->row.cell.method == data.baseline()};
-      for (const std::string& point : points_of(*cell)) {
-        const double x = value_of(*cell, "offered_requests_per_s", point);
-        const double y = value_of(*cell, "mean_time_to_first_token_ms", point);
-        if (std::isfinite(x) && std::isfinite(y)) line.points.push_back({.x = x, .y = y});
-      }
-      if (line.points.size() > 1) lines.push_back(std::move(line));
+  const auto line = [&](const CellData& cell) {
+    LineSeries waits{.label = cell.row.cell.method, .baseline = cell.row.cell.method == data.baseline()};
+    for (const std::string& point : points_of(cell)) {
+      const double x = value_of(cell, metrics::kOfferedRequestsPerS.name, point);
+      const double y = value_of(cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
+      if (std::isfinite(x) && std::isfinite(y)) waits.points.push_back({.x = x, .y = y});
     }
-    if (lines.empty()) continue;
-    Chart chart = line_chart(
-        fmt::format("load-{}", charts.size() + 1), fmt::format("Time to first token under load, {}", workload),
-        {.title = "requests offered a second"}, {.title = "mean ms, queueing included", .zero = true}, lines);
-    chart.caption = "Measured. Each point serves samples of its own.";
-    charts.push_back(std::move(chart));
-  }
-  return charts;
+    return waits;
+  };
+  return charts_by_workload(
+      data, cells, line, [](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
+        Chart chart = line_chart(
+            fmt::format("load-{}", number), fmt::format("Time to first token under load, {}", workload),
+            {.title = "requests offered a second"}, {.title = "mean ms, queueing included", .zero = true}, lines);
+        chart.caption = "Measured. Each point serves samples of its own.";
+        return chart;
+      });
 }
 
 /// Time to first token of the baseline's requests as they came, a line a load: whether a queue grows; measured.
@@ -87,7 +83,7 @@ std::vector<Chart> arrival_charts(const std::vector<const CellData*>& cells, con
     std::vector<LineSeries> lines;
     for (const std::string& point : points_of(*cell)) {
       LineSeries line{.label = point};
-      for (const float value : series_of(*cell, "time_to_first_token_ms", point)) {
+      for (const float value : series_of(*cell, metrics::kTimeToFirstTokenMs.name, point)) {
         line.points.push_back({.x = static_cast<double>(line.points.size() + 1), .y = value});
       }
       if (line.points.size() > 1) lines.push_back(std::move(line));
@@ -118,15 +114,7 @@ std::optional<Section> serving_section(const ExperimentData& data) {
                   {.title = "Workload", .numeric = false},
                   {.title = "Clock", .numeric = false},
                   {.title = "Load", .numeric = false}}};
-  std::vector<MetricLook> looks;
-  for (const PointColumn& column : kColumns) {
-    looks.push_back(look_of(data, column.metric));
-    table.columns.push_back({.title = column.title,
-                             .unit = looks.back().unit,
-                             .group = column.group,
-                             .better = looks.back().better,
-                             .format = column.format.value_or(looks.back().format)});
-  }
+  const std::vector<MetricLook> looks = add_metric_columns(data, kColumns, table);
   std::vector<const CellData*> cells;
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.kind != results::CellKind::serving || !cell.counts()) continue;

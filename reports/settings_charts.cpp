@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/escape.h"
 #include "reports/metric_look.h"
@@ -36,7 +37,7 @@ std::map<std::string, std::vector<Asked>> by_name(const ExperimentData& data) {
   return methods;
 }
 
-/// What labels begin with alike: "KIVI, x = 5" and "KIVI, x = 10" are "KIVI".
+/// The beginning that labels share: "KIVI, x = 5" and "KIVI, x = 10" are "KIVI".
 std::string common_label(const std::vector<std::string>& labels, const std::string& otherwise) {
   std::string common = labels.front();
   for (const std::string& label : labels) {
@@ -48,7 +49,7 @@ std::string common_label(const std::vector<std::string>& labels, const std::stri
   return common.empty() ? otherwise : common;
 }
 
-/// Of one method over all workloads.
+/// A method's values of a metric over all workloads.
 std::vector<double> pooled(const ExperimentData& data, const std::string& method, const std::string& metric) {
   std::vector<double> values;
   for (const std::string& workload : data.workloads()) {
@@ -127,7 +128,7 @@ std::vector<Chart> acceptance_charts(const ExperimentData& data) {
       LineSeries line;
       std::vector<std::string> labels;
       for (const Asked& method : group) {
-        const std::vector<double> lengths = pooled(data, method.label, "acceptance_length");
+        const std::vector<double> lengths = pooled(data, method.label, metrics::kAcceptanceLength.name);
         if (lengths.empty()) continue;
         const metrics::MeanEstimate estimate = metrics::bootstrap_mean(lengths, resampling_for(lengths.size()));
         line.points.push_back({.x = method.settings[kLength].get<double>(), .y = estimate.mean});

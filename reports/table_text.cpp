@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "harness/core/markdown.h"
 #include "reports/escape.h"
 #include "reports/table.h"
 
@@ -58,10 +59,6 @@ std::string markdown_cell(const TableCell& cell, const Column& column) {
   const std::string words = flag_words(cell);
   if (!words.empty()) text += " *" + words + "*";
   return text;
-}
-
-std::string markdown_row(const std::vector<std::string>& fields) {
-  return fmt::format("| {} |\n", fmt::join(fields, " | "));
 }
 
 // --- LaTeX

@@ -16,7 +16,7 @@ namespace kvarena::datasets {
 namespace {
 
 // Tool results have no slot in many chat templates; they become user turns, and extras.tool_turns counts them.
-bool fill_conversation(const std::string& number, const Row& row, const std::string& place, Sample& sample) {
+bool fill_conversation(const Row& row, const std::string& place, Sample& sample) {
   const Row& input = any_field(row, "input", place);
   if (!input.is_array() || input.empty()) {
     fail({.place = place, .found = "\"input\" without messages", .expected = "a list of messages"});
@@ -31,7 +31,7 @@ bool fill_conversation(const std::string& number, const Row& row, const std::str
     }
     sample.messages.push_back({role, content.is_string() ? content.get<std::string>() : content.dump()});
   }
-  sample.id = fmt::format("{}-{}", string_field(row, "session_id", place), number);
+  sample.id = fmt::format("{}-{}", string_field(row, "session_id", place), sample.id);
   sample.question = {sample.messages.size() - 1, 0};
   sample.generation.max_new_tokens = std::max<int64_t>(1, integer_field(row, "output_length", place));
   sample.extras =
@@ -68,10 +68,7 @@ bool fill_piece(std::map<std::string, Session>& sessions, const Row& row, const 
 class AgenticTraces final : public Workload {
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return make_row_source(require_data_file(info(), settings.data_dir),
-                           [number = int64_t{0}](const Row& row, const std::string& place, Sample& sample) mutable {
-                             return fill_conversation(fmt::format("{}", number++), row, place, sample);
-                           });
+    return make_row_source(require_data_file(info(), settings.data_dir), fill_conversation);
   }
 };
 

@@ -43,17 +43,14 @@ class Gsm8k final : public Workload {
       const auto& example = kExamples[static_cast<size_t>(i)];
       shots.append(fmt::format("Question: {}\nAnswer: {}\n\n", example[0], example[1]));
     }
-    return make_row_source(require_data_file(info(), settings.data_dir), [shots, extraction = extraction_,
-                                                                          number = int64_t{0}](const Row& row,
-                                                                                               const std::string& place,
-                                                                                               Sample& sample) mutable {
-      sample.id = fmt::format("{}", number++);
+    const auto fill = [shots, extraction = extraction_](const Row& row, const std::string& place, Sample& sample) {
       sample.question = {0, shots.size()};
       sample.messages = {{"user", fmt::format("{}Question: {}\nAnswer:", shots, string_field(row, "question", place))}};
       sample.references = {string_field(row, "answer", place)};
       sample.extras = nlohmann::json{{"extraction", extraction}}.dump();
       return true;
-    });
+    };
+    return make_row_source(require_data_file(info(), settings.data_dir), fill);
   }
 
  private:

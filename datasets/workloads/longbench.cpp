@@ -193,10 +193,7 @@ class LongBench final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return make_row_source(require_data_file(info(), settings.data_dir),
-                           [&task = task_](const Row& row, const std::string& place, Sample& sample) {
-                             return fill(task, row, place, sample);
-                           });
+    return make_row_source(require_data_file(info(), settings.data_dir), std::bind_front(fill, std::cref(task_)));
   }
 
  private:

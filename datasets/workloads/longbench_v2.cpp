@@ -75,9 +75,7 @@ class LongBenchV2 final : public Workload {
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
     const std::string form = prompt_ == "0shot" ? kWithContext : kWithoutContext;
-    return make_row_source(
-        require_data_file(info(), settings.data_dir),
-        [form](const Row& row, const std::string& place, Sample& sample) { return fill(form, row, place, sample); });
+    return make_row_source(require_data_file(info(), settings.data_dir), std::bind_front(fill, form));
   }
 
  private:

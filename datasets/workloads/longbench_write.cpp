@@ -15,8 +15,7 @@ class LongBenchWrite final : public Workload {
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
     return make_row_source(require_data_file(info(), settings.data_dir),
-                           [number = int64_t{0}](const Row& row, const std::string& place, Sample& sample) mutable {
-                             sample.id = fmt::format("{}", number++);  // official rows have no name but their place
+                           [](const Row& row, const std::string& place, Sample& sample) {
                              sample.messages = {{"user", string_field(row, "prompt", place)}};
                              nlohmann::json extras = {{"required_length", integer_field(row, "length", place)}};
                              if (row.contains("type")) extras["type"] = string_field(row, "type", place);

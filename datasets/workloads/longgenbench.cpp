@@ -10,8 +10,7 @@
 namespace kvarena::datasets {
 namespace {
 
-bool fill(const std::string& number, const Row& row, const std::string& place, Sample& sample) {
-  sample.id = number;
+bool fill(const Row& row, const std::string& place, Sample& sample) {
   sample.messages = {{"user", string_field(row, "prompt", place)}};
   sample.extras = Row{{"type", string_field(row, "type", place)},
                       {"number", integer_field(row, "number", place)},
@@ -26,10 +25,7 @@ bool fill(const std::string& number, const Row& row, const std::string& place, S
 class LongGenBench final : public Workload {
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return make_row_source(require_data_file(info(), settings.data_dir),
-                           [number = int64_t{0}](const Row& row, const std::string& place, Sample& sample) mutable {
-                             return fill(fmt::format("{}", number++), row, place, sample);
-                           });
+    return make_row_source(require_data_file(info(), settings.data_dir), fill);
   }
 };
 

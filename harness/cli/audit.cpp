@@ -15,6 +15,7 @@
 #include "harness/core/page.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::cli {
 namespace {
@@ -123,7 +124,7 @@ json report(const Options& options, const json& asked, const json& reference, co
     same_bits += one.method.same_bits && !one.method.step ? 1 : 0;
     noisy += one.again.step ? 1 : 0;
     json row = {{"tokens", one.reference.tokens.size()}, {"same_logits", one.method.same_bits}};
-    row["first_divergence"] = one.method.step ? json(*one.method.step) : json(nullptr);
+    row[metrics::kFirstDivergence.name] = one.method.step ? json(*one.method.step) : json(nullptr);
     row["noise_divergence"] = one.again.step ? json(*one.again.step) : json(nullptr);
     if (one.method.step) {
       const bool noise = one.method.gap <= floor;
@@ -146,9 +147,9 @@ void print_text(const json& audit) {
   std::vector<std::vector<std::string>> rows = {{"prompt", "tokens", "first divergence", "gap there", "logits"}};
   for (size_t i = 0; i < count; ++i) {
     const json& one = audit["prompts"][i];
-    const bool parts = !one["first_divergence"].is_null();
+    const bool parts = !one[metrics::kFirstDivergence.name].is_null();
     rows.push_back(
-        {fmt::format("{}", i + 1), one["tokens"].dump(), parts ? one["first_divergence"].dump() : "none",
+        {fmt::format("{}", i + 1), one["tokens"].dump(), parts ? one[metrics::kFirstDivergence.name].dump() : "none",
          parts ? fmt::format("{:.4f}{}", one["gap"].get<double>(), one["within_noise"] ? ", noise" : "") : "",
          one["same_logits"] ? "the same bits" : "differ"});
   }

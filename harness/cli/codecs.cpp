@@ -18,6 +18,7 @@
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
 #include "kernels/common/parallel.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::cli {
 namespace {
@@ -61,7 +62,7 @@ struct Codec {
 
 const results::PublishedValue* published_bits(const experiment::ExperimentConfig& config, const std::string& label) {
   const auto found = std::ranges::find_if(config.published, [&](const results::PublishedValue& value) {
-    return value.metric == "bits_per_number" && value.method == label;
+    return value.metric == metrics::kBitsPerNumber.name && value.method == label;
   });
   return found == config.published.end() ? nullptr : &*found;
 }
@@ -99,7 +100,7 @@ json row_of(const Codec& codec, const Packing& packing) {
   json row = {{"codec", codec.entry->label},
               {"method", codec.entry->name},
               {"settings", json::parse(codec.entry->settings_json)},
-              {"bits_per_number", packing.size.bits_per_number()},
+              {metrics::kBitsPerNumber.name, packing.size.bits_per_number()},
               {"key_error", packing.key_error},
               {"value_error", packing.value_error},
               {"encode_mb_per_s", megabytes_per_second(packing, packing.encode_seconds)},
@@ -121,7 +122,7 @@ void print_text(const json& report) {
       rows.push_back({row["codec"], row["failure"].get<std::string>()});
       continue;
     }
-    rows.push_back({row["codec"], fmt::format("{:.2f}", row["bits_per_number"].get<double>()),
+    rows.push_back({row["codec"], fmt::format("{:.2f}", row[metrics::kBitsPerNumber.name].get<double>()),
                     row.contains("published_bits") ? fmt::format("{:.2f}", row["published_bits"].get<double>()) : "",
                     fmt::format("{:.2g}", row["key_error"].get<double>()),
                     fmt::format("{:.2g}", row["value_error"].get<double>()),

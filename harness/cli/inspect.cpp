@@ -15,6 +15,7 @@
 #include "harness/core/files.h"
 #include "harness/method/verifier.h"
 #include "harness/core/page.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::cli {
 namespace {
@@ -78,7 +79,7 @@ json inspection_json(const Inspection& inspection, const Options& options, const
   for (const LayerInfo& layer : inspection.layers) layers.push_back(layer_json(layer));
   json steps = json::array();
   for (const StepInfo& step : inspection.steps) steps.push_back(step_json(step, options.top, tokenizer));
-  return {{"resident_bytes", inspection.resident_bytes},
+  return {{metrics::kResidentBytes.name, inspection.resident_bytes},
           {"full_bytes", inspection.full_bytes},
           {"activity",
            {{"entries_dropped", activity.entries_dropped},

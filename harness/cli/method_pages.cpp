@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/registry_text.h"
+#include "harness/core/markdown.h"
 #include "harness/method/budget_rule.h"
 
 namespace kvarena::cli {
@@ -57,9 +58,9 @@ std::string linked(const std::string& paper) {
 }
 
 std::string settings_table(const std::vector<ParameterInfo>& parameters) {
-  std::string text = "| setting | is | means |\n| --- | --- | --- |\n";
+  std::string text = markdown_row({"setting", "is", "means"}) + markdown_row({"---", "---", "---"});
   for (const ParameterInfo& info : parameters) {
-    text += fmt::format("| `{}` | {} | {} |\n", info.name, cell(describe(info)), cell(info.doc));
+    text += markdown_row({fmt::format("`{}`", info.name), cell(describe(info)), cell(info.doc)});
   }
   return text;
 }
@@ -110,11 +111,12 @@ std::string budget_rules_section() {
 }  // namespace
 
 std::string family_page(Family family) {
-  std::string text = fmt::format("{}# Methods: {}\n\n{}\n\n| method | what it does |\n| --- | --- |\n", kMade,
-                                 to_string(family), purpose(family));
+  std::string text = fmt::format("{}# Methods: {}\n\n{}\n\n", kMade, to_string(family), purpose(family));
+  text += markdown_row({"method", "what it does"}) + markdown_row({"---", "---"});
   const auto entries = members(family);
   for (const MethodEntry* entry : entries) {
-    text += fmt::format("| [{}](#{}) | {} |\n", entry->info.name, anchor(entry->info.title), cell(entry->info.summary));
+    const std::string link = fmt::format("[{}](#{})", entry->info.name, anchor(entry->info.title));
+    text += markdown_row({link, cell(entry->info.summary)});
   }
   for (const MethodEntry* entry : entries) text += method_section(*entry);
   if (family == Family::compression) text += budget_rules_section();
@@ -124,7 +126,8 @@ std::string family_page(Family family) {
 std::string families_page() {
   std::string text = fmt::format("{}# Methods\n\n| family | methods | |\n| --- | ---: | --- |\n", kMade);
   for (const Family family : kFamilies) {
-    text += fmt::format("| [{0}]({0}.md) | {1} | {2} |\n", to_string(family), members(family).size(), purpose(family));
+    const std::string link = fmt::format("[{0}]({0}.md)", to_string(family));
+    text += markdown_row({link, fmt::format("{}", members(family).size()), purpose(family)});
   }
   return text;
 }

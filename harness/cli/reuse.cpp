@@ -19,6 +19,7 @@
 #include "harness/core/page.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/statistics.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::cli {
 namespace {
@@ -122,24 +123,24 @@ void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const
   const std::vector<double> deviation = layer_deviations(full.cache, reused.cache, full.cache.length);
   const metrics::StepDivergence step = metrics::step_divergence(std::span<const float>(full.logits), reused.logits, 0);
   one.result = {{"method", one.spec},
-                {"recompute_share", record.recompute_share},
-                {"recomputed_tokens", record.recomputed.size()},
+                {metrics::kRecomputeShare.name, record.recompute_share},
+                {metrics::kRecomputedTokens.name, record.recomputed.size()},
                 {"loaded_bytes", record.loaded_bytes},
-                {"kv_deviation",
+                {metrics::kKvDeviation.name,
                  std::accumulate(deviation.begin(), deviation.end(), 0.0) / static_cast<double>(deviation.size())},
                 {"kv_deviation_by_layer", deviation},
-                {"kl_nats", step.kl_nats}};
+                {metrics::kKlNats.name, step.kl_nats}};
 }
 
 json timed(const Candidate& one, double full_ms) {
   json result = one.result;
   const double first = metrics::percentile(one.first_token_ms, 50);
-  result["time_to_first_token_ms"] = first;
+  result[metrics::kTimeToFirstTokenMs.name] = first;
   result["of_full"] = first / full_ms;
-  result["load_ms"] = metrics::percentile(one.load_ms, 50);
-  result["score_ms"] = metrics::percentile(one.score_ms, 50);
-  result["align_ms"] = metrics::percentile(one.align_ms, 50);
-  result["prefill_ms"] = metrics::percentile(one.prefill_ms, 50);
+  result[metrics::kLoadMs.name] = metrics::percentile(one.load_ms, 50);
+  result[metrics::kScoreMs.name] = metrics::percentile(one.score_ms, 50);
+  result[metrics::kAlignMs.name] = metrics::percentile(one.align_ms, 50);
+  result[metrics::kPrefillMs.name] = metrics::percentile(one.prefill_ms, 50);
   return result;
 }
 

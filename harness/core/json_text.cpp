@@ -61,22 +61,8 @@ json parse_json(const std::string& text, const std::string& place) {
 }
 
 bool nests_deeply(std::string_view text) {
-  int64_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kDeepestData) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
+  BracketDepth depth;
+  return std::ranges::any_of(text, [&](char c) { return depth.after(c) > kDeepestData; });
 }
 
 void require_shallow(std::string_view text, const std::string& place) {

@@ -14,6 +14,29 @@ namespace kvarena {
 /// beyond any use. `place` is the file.
 [[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& place);
 
+/// How many brackets are open outside of strings, as the characters of JSON text go by.
+class BracketDepth {
+ public:
+  int64_t after(char c) {
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      --depth_;
+    }
+    return depth_;
+  }
+
+ private:
+  int64_t depth_ = 0;
+  bool in_string_ = false;
+  bool escaped_ = false;
+};
+
 /// Whether brackets outside of strings nest more than 500 deep, beyond any real data: values are copied, compared and
 /// written by recursion, which must not overflow the stack.
 [[nodiscard]] bool nests_deeply(std::string_view text);

@@ -7,7 +7,7 @@
 
 #include "harness/core/error.h"
 
-namespace kvarena::cost_model {
+namespace kvarena {
 namespace {
 
 std::vector<double> solve_whole(glp_prob* problem, int variables) {
@@ -57,4 +57,4 @@ std::vector<double> solve(const LinearProgram& program) {
   return x;
 }
 
-}  // namespace kvarena::cost_model
+}  // namespace kvarena

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace kvarena::cost_model {
+namespace kvarena {
 
 /// maximise gain . x  subject to  rows x <= limits, x >= 0.
 struct LinearProgram {
@@ -17,4 +17,4 @@ struct LinearProgram {
 /// limits, and every gaining variable limited by a row, it is neither.
 [[nodiscard]] std::vector<double> solve(const LinearProgram& program);
 
-}  // namespace kvarena::cost_model
+}  // namespace kvarena

@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/markdown.h"
 #include "harness/cost_model/comparison_parts.h"
 #include "harness/cost_model/description.h"
 
@@ -70,9 +71,8 @@ std::string table(const Comparison& comparison) {
       mark = fmt::format("unknown {}", known - unknowns.begin() + 1);
       if (known == unknowns.end()) unknowns.push_back(figure.unknown);
     }
-    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", figure.row, figure.quantity,
-                        figure.published ? number(*figure.published) : "drawn", number(figure.modelled),
-                        difference_text(figure), mark);
+    text += markdown_row({figure.row, figure.quantity, figure.published ? number(*figure.published) : "drawn",
+                          number(figure.modelled), difference_text(figure), mark});
   }
   for (size_t i = 0; i < unknowns.size(); ++i) text += fmt::format("\nUnknown {}: {}\n", i + 1, unknowns[i]);
   return text;

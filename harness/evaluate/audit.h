@@ -1,5 +1,5 @@
 #pragma once
-// Whether a method says what it should, token by token, and whether what it does not say is more than noise.
+// Audit of a method's answers: equality with a reference token by token, and whether a divergence is more than noise.
 
 #include <array>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvarena::evaluate {
 
-/// An answer with what its audit compares.
+/// An answer and the numbers that its audit compares.
 struct AnswerTrace {
   std::vector<int32_t> tokens;
   std::vector<std::array<int32_t, 2>> best;  // of each step the two likeliest tokens
@@ -26,8 +26,8 @@ struct AnswerTrace {
 [[nodiscard]] AnswerTrace trace_answer(Transformer& model, const Prefill& prompt, const Method& method,
                                        SessionOptions options);
 
-/// By how much the gap of each step's two likeliest tokens is another when `model` is fed the same answer: what
-/// another arithmetic of the same model makes of it. `method` may be the one that gave the answer.
+/// Shifts of the gap between each step's two likeliest tokens when `model`, the same weights in another arithmetic, is
+/// fed the same answer. `method` may be the one that gave the answer.
 [[nodiscard]] std::vector<double> gap_shifts(Transformer& model, const Prefill& prompt, const Method& method,
                                              const AnswerTrace& answer);
 

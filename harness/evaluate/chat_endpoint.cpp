@@ -20,7 +20,7 @@ using nlohmann::json;
 
 constexpr double kMillion = 1e6;
 
-/// What came back: a status of 0 says that nothing did, and `body` why.
+/// An answer of the endpoint; with status 0 none came, and `body` says why.
 struct Reply {
   long status = 0;
   std::string body;
@@ -80,7 +80,7 @@ Reply post(const EndpointSettings& settings, const std::string& body) {
 
 bool is_worth_repeating(long status) { return status == 0 || status == 408 || status == 429 || status >= 500; }
 
-/// A word of the endpoint for a message: short, and without the key should it echo it.
+/// Shortens the endpoint's words for a message, and blanks the key should they echo it.
 std::string excerpt(std::string text, const std::string& key) {
   for (size_t at = key.empty() ? std::string::npos : text.find(key); at != std::string::npos; at = text.find(key)) {
     text.replace(at, key.size(), "(key)");
@@ -119,7 +119,7 @@ std::optional<Answer> read_answer(const std::string& body) {
                 .answer_tokens = count("completion_tokens")};
 }
 
-/// Where an answer is kept: by everything that decides it.
+/// The file of a cached answer, named by the hash of everything that decides the answer.
 std::filesystem::path cache_file(const EndpointSettings& settings, const std::string& request, int64_t draw) {
   if (settings.cache.empty()) return {};
   return settings.cache / (sha256(fmt::format("{}\n{}\n{}", settings.url, draw, request)) + ".json");

@@ -23,7 +23,7 @@ struct EndpointSettings {
   double price_out = 0;         // of a million answer tokens
 };
 
-/// What was asked of the endpoint, and what it cost.
+/// Counts of requests to the endpoint, and their cost.
 struct EndpointUse {
   int64_t answers = 0;  // given, from the endpoint or the cache
   int64_t cached = 0;   // of them
@@ -33,7 +33,7 @@ struct EndpointUse {
   double cost = 0;  // of what was not cached
 };
 
-/// For one thread.
+/// A client of one endpoint, for one thread.
 class ChatEndpoint {
  public:
   explicit ChatEndpoint(EndpointSettings settings);

@@ -9,10 +9,10 @@
 namespace kvarena::evaluate {
 namespace {
 
-/// Fewer tokens than this are no context.
+/// Least tokens of a context.
 constexpr int64_t kFewestTokens = 32;
 
-/// The same context with another question behind it.
+/// Puts another question behind the sample's context.
 datasets::Sample asking(const datasets::Sample& sample, const std::string& question) {
   datasets::Sample other = sample;
   other.messages.resize(sample.question.message + 1);
@@ -23,8 +23,9 @@ datasets::Sample asking(const datasets::Sample& sample, const std::string& quest
   return other;
 }
 
-/// Every so many go to training, as evenly as can be.
-datasets::ContextQuestions made_questions(const datasets::Sample& sample, const experiment::ContextSettings& settings, uint64_t seed) {
+/// Divides made questions between training and test, in the proportion of the settings and as evenly as can be.
+datasets::ContextQuestions made_questions(const datasets::Sample& sample, const experiment::ContextSettings& settings,
+                                          uint64_t seed) {
   const std::string text = sample.messages[sample.question.message].content.substr(0, sample.question.byte);
   const int64_t train = settings.train_questions, all = train + settings.test_questions - 1;
   const std::vector<std::string> made = datasets::sentence_questions(text, all, seed);
@@ -49,8 +50,9 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 
 }  // namespace
 
-ContextWithQueries ask_about(const LoadedModel& model, const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                       const experiment::ContextSettings& settings, const datasets::ContextQuestions* given) {
+ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample,
+                             const experiment::EngineSettings& engine, const experiment::ContextSettings& settings,
+                             const datasets::ContextQuestions* given) {
   const datasets::ContextQuestions questions =
       given != nullptr ? *given : made_questions(sample, settings, static_cast<uint64_t>(engine.seed));
   ContextWithQueries asked;

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "datasets/questions.h"
-#include "harness/experiment/config.h"
 #include "harness/evaluate/loaded_model.h"
+#include "harness/experiment/config.h"
 
 namespace kvarena::evaluate {
 
-/// Every prompt begins with `tokens`, and something follows. Requests point into `samples`: not copied.
+/// A context, and requests whose prompts begin with its `tokens`. Requests point into `samples`, so it is not copied.
 struct ContextWithQueries {
   std::string id;
   std::vector<int32_t> tokens;
@@ -29,8 +29,9 @@ struct ContextWithQueries {
 /// The sample's text in front of its question is the context. Questions are those of `given`, or, where there is none,
 /// made from sentences of that text; the sample's own is the first test question. A text of few sentences gives fewer
 /// questions than asked for. Throws UserError when it gives none, and when the sample is all question.
-[[nodiscard]] ContextWithQueries ask_about(const LoadedModel& model, const datasets::Sample& sample,
-                                     const experiment::EngineSettings& engine,
-                                     const experiment::ContextSettings& settings, const datasets::ContextQuestions* given);
+[[nodiscard]] ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample,
+                                           const experiment::EngineSettings& engine,
+                                           const experiment::ContextSettings& settings,
+                                           const datasets::ContextQuestions* given);
 
 }  // namespace kvarena::evaluate

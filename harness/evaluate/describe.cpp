@@ -5,37 +5,38 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "harness/evaluate/stored_values.h"
 #include "harness/storage/hierarchy.h"
 
 namespace kvarena::evaluate {
 namespace {
 
-/// A series, and the mean of its numbers as a value of the same name.
-void add_series(results::SampleResult& result, results::Series series) {
+/// Adds a series and, as the value, the mean of its numbers; NaN does not count, and without a number nothing is added.
+void add_mean(results::SampleResult& result, const metrics::StoredMetric& metric, std::vector<float> values) {
   double sum = 0;
   int64_t count = 0;
-  for (const float value : series.values) {
+  for (const float value : values) {
     if (std::isnan(value)) continue;
     sum += value;
     ++count;
   }
   if (count == 0) return;
-  result.values.push_back({.metric = series.name, .value = sum / static_cast<double>(count), .unit = series.unit});
-  result.series.push_back(std::move(series));
+  add(result, metric, sum / static_cast<double>(count));
+  add_series(result, metric, std::move(values));
 }
 
-/// Bytes of every tier that is ever used, after the prompt and after each pass.
+/// Adds the bytes of every tier that is ever used, after the prompt and after each pass.
 void add_tier_series(results::SampleResult& result, const Session& session) {
-  for (const auto& [name, tier] :
-       {std::pair("device_bytes", &TierBytes::device), std::pair("host_bytes", &TierBytes::host),
-        std::pair("disk_bytes", &TierBytes::disk)}) {
-    results::Series series{.name = name, .unit = "bytes"};
+  for (const auto& [series, tier] :
+       {std::pair(metrics::kDeviceBytes, &TierBytes::device), std::pair(metrics::kHostBytes, &TierBytes::host),
+        std::pair(metrics::kDiskBytes, &TierBytes::disk)}) {
+    std::vector<float> values;
     bool used = false;
     for (const TierBytes& bytes : session.tier_bytes) {
-      series.values.push_back(static_cast<float>(bytes.*tier));
+      values.push_back(static_cast<float>(bytes.*tier));
       used = used || bytes.*tier > 0;
     }
-    if (used) result.series.push_back(std::move(series));
+    if (used) add_series(result, series, std::move(values));
   }
 }
 
@@ -50,12 +51,12 @@ void describe_prompt(results::SampleResult& result, const Request& request) {
 void add_bytes(results::SampleResult& result, const Session& session, int64_t full_bytes) {
   const auto resident = static_cast<double>(session.resident_bytes);
   const auto full = static_cast<double>(full_bytes);
-  result.values.push_back({.metric = "resident_bytes", .value = resident, .unit = "bytes"});
-  result.values.push_back({.metric = "full_kv_bytes", .value = full, .unit = "bytes"});
-  result.values.push_back({.metric = "kept_bytes_fraction", .value = resident / full, .unit = "fraction"});
-  result.values.push_back({.metric = "compression_factor", .value = full / resident, .unit = ""});
+  add(result, metrics::kResidentBytes, resident);
+  add(result, metrics::kFullKvBytes, full);
+  add(result, metrics::kKeptBytesFraction, resident / full);
+  add(result, metrics::kCompressionFactor, full / resident);
   if (session.bits_per_number > 0) {
-    result.values.push_back({.metric = "bits_per_number", .value = session.bits_per_number, .unit = "bits"});
+    add(result, metrics::kBitsPerNumber, session.bits_per_number);
   }
   result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = session.peak_host_bytes;
@@ -65,12 +66,12 @@ void add_bytes(results::SampleResult& result, const Session& session, int64_t fu
 
 void add_divergence(results::SampleResult& result, std::span<const metrics::StepDivergence> steps) {
   const metrics::SequenceDivergence total = metrics::sequence_divergence(steps);
-  result.values.push_back({.metric = "kl_nats", .value = total.kl_nats_mean, .unit = "nats"});
-  result.values.push_back({.metric = "kl_nats_sum", .value = total.kl_nats_sum, .unit = "nats"});
-  result.values.push_back({.metric = "top1_agreement", .value = total.top1_agreement, .unit = "fraction"});
-  results::Series series{.name = "kl_nats", .unit = "nats"};
-  for (const metrics::StepDivergence& step : steps) series.values.push_back(static_cast<float>(step.kl_nats));
-  result.series.push_back(std::move(series));
+  add(result, metrics::kKlNats, total.kl_nats_mean);
+  add(result, metrics::kKlNatsSum, total.kl_nats_sum);
+  add(result, metrics::kTop1Agreement, total.top1_agreement);
+  std::vector<float> nats;
+  for (const metrics::StepDivergence& step : steps) nats.push_back(static_cast<float>(step.kl_nats));
+  add_series(result, metrics::kKlNats, std::move(nats));
 }
 
 results::Storage storage_of(const Session& session, const Request& request) {
@@ -85,44 +86,38 @@ void add_traffic(results::SampleResult& result, const Session& session, const Re
   const results::Storage storage = storage_of(session, request);
   const auto passes = static_cast<double>(session.traffic.size());
   Traffic total;
-  results::Series bytes{.name = "link_bytes", .unit = "bytes", .storage = storage};
-  results::Series link{.name = "link_ms", .unit = "ms", .clock = results::Clock::measured, .storage = storage};
-  results::Series stall{.name = "stall_ms", .unit = "ms", .clock = results::Clock::measured, .storage = storage};
+  std::vector<float> bytes, link, stall;
   for (const Traffic& pass : session.traffic) {
-    bytes.values.push_back(static_cast<float>(pass.loaded_bytes));
-    link.values.push_back(static_cast<float>(pass.link_seconds * kMilliseconds));
-    stall.values.push_back(static_cast<float>(pass.stalled_seconds * kMilliseconds));
+    bytes.push_back(static_cast<float>(pass.loaded_bytes));
+    link.push_back(static_cast<float>(pass.link_seconds * kMilliseconds));
+    stall.push_back(static_cast<float>(pass.stalled_seconds * kMilliseconds));
     total.loaded_bytes += pass.loaded_bytes;
     total.link_seconds += pass.link_seconds;
     total.stalled_seconds += pass.stalled_seconds;
   }
-  const auto add = [&](const char* metric, double value, const char* unit, results::Clock clock) {
-    result.values.push_back({.metric = metric, .value = value, .unit = unit, .clock = clock, .storage = storage});
-  };
-  add("link_bytes", static_cast<double>(total.loaded_bytes) / passes, "bytes", results::Clock::none);
-  add("link_ms", total.link_seconds * kMilliseconds / passes, "ms", results::Clock::measured);
-  add("stall_ms", total.stalled_seconds * kMilliseconds / passes, "ms", results::Clock::measured);
+  const Origin counted{.storage = storage};
+  const Origin measured{.clock = results::Clock::measured, .storage = storage};
+  add(result, metrics::kLinkBytes, static_cast<double>(total.loaded_bytes) / passes, counted);
+  add(result, metrics::kLinkMs, total.link_seconds * kMilliseconds / passes, measured);
+  add(result, metrics::kStallMs, total.stalled_seconds * kMilliseconds / passes, measured);
   const double hidden = 1 - total.stalled_seconds / std::max(total.link_seconds, 1e-12);
-  add("prefetch_overlap", std::clamp(hidden, 0.0, 1.0), "fraction", results::Clock::measured);
-  for (results::Series* series : {&bytes, &link, &stall}) result.series.push_back(std::move(*series));
+  add(result, metrics::kPrefetchOverlap, std::clamp(hidden, 0.0, 1.0), measured);
+  add_series(result, metrics::kLinkBytes, std::move(bytes), counted);
+  add_series(result, metrics::kLinkMs, std::move(link), measured);
+  add_series(result, metrics::kStallMs, std::move(stall), measured);
 }
 
 void add_reuse(results::SampleResult& result, const Session& session) {
   if (!session.reuse) return;
   const ReuseRecord& reuse = *session.reuse;
   const auto recomputed = static_cast<double>(reuse.recomputed.size());
-  result.values.push_back({.metric = "recompute_share", .value = reuse.recompute_share, .unit = "fraction"});
-  result.values.push_back({.metric = "recomputed_tokens", .value = recomputed, .unit = "tokens"});
-  result.values.push_back(
-      {.metric = "reused_bytes", .value = static_cast<double>(reuse.loaded_bytes), .unit = "bytes"});
+  add(result, metrics::kRecomputeShare, reuse.recompute_share);
+  add(result, metrics::kRecomputedTokens, recomputed);
+  add(result, metrics::kReusedBytes, static_cast<double>(reuse.loaded_bytes));
   if (session.deviation.empty()) return;
   const double sum = std::accumulate(session.deviation.begin(), session.deviation.end(), 0.0);
-  result.values.push_back({.metric = "kv_deviation",
-                           .value = sum / static_cast<double>(session.deviation.size()),
-                           .unit = "cosine distance"});
-  result.series.push_back({.name = "kv_deviation",
-                           .values = {session.deviation.begin(), session.deviation.end()},
-                           .unit = "cosine distance"});
+  add(result, metrics::kKvDeviation, sum / static_cast<double>(session.deviation.size()));
+  add_series(result, metrics::kKvDeviation, {session.deviation.begin(), session.deviation.end()});
 }
 
 void add_activity(results::SampleResult& result, const Activity& activity) {
@@ -135,21 +130,18 @@ void add_activity(results::SampleResult& result, const Activity& activity) {
 
 void add_selections(results::SampleResult& result, const SelectionMeter& meter) {
   if (meter.steps().empty()) return;
-  results::Series hits{.name = "attention_hit_rate", .values = {}, .unit = "fraction"};
-  results::Series overlaps{.name = "selection_overlap", .values = {}, .unit = "fraction"};
-  results::Series loaded{.name = "loaded_bytes", .values = {}, .unit = "bytes"};
+  std::vector<float> hits, overlaps, loaded;
   for (const SelectionStep& step : meter.steps()) {
-    hits.values.push_back(static_cast<float>(step.hit_rate));
-    overlaps.values.push_back(static_cast<float>(step.overlap));
-    loaded.values.push_back(static_cast<float>(step.loaded_bytes));
+    hits.push_back(static_cast<float>(step.hit_rate));
+    overlaps.push_back(static_cast<float>(step.overlap));
+    loaded.push_back(static_cast<float>(step.loaded_bytes));
   }
   const std::vector<double> layers = meter.layer_hit_rates();
-  add_series(result, std::move(hits));
-  result.series.push_back(
-      {.name = "attention_hit_rate_by_layer", .values = {layers.begin(), layers.end()}, .unit = "fraction"});
+  add_mean(result, metrics::kAttentionHitRate, std::move(hits));
+  add_series(result, metrics::kAttentionHitRateByLayer, {layers.begin(), layers.end()});
   if (!meter.selected()) return;
-  add_series(result, std::move(overlaps));
-  add_series(result, std::move(loaded));
+  add_mean(result, metrics::kSelectionOverlap, std::move(overlaps));
+  add_mean(result, metrics::kLoadedBytes, std::move(loaded));
 }
 
 }  // namespace kvarena::evaluate

@@ -6,8 +6,8 @@
 
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
-#include "harness/model/tokenizer/token_ranges.h"
 #include "harness/model/ranks/split_model.h"
+#include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::evaluate {
 namespace {
@@ -37,8 +37,8 @@ kernels::DType parse_dtype(const std::string& name) {
   return kernels::DType::bf16;
 }
 
-/// What of the rendered `text` comes before the first user's turn, and where the question begins. A template that
-/// changes messages leaves this open.
+/// Divides the rendered `text` into the part before the first user's turn, the context and the question. A template
+/// that changes messages leaves this open.
 PromptLayout layout_of(const datasets::Sample& sample, const std::string& text, std::vector<TextRange> ranges) {
   PromptLayout layout{.text = text, .ranges = std::move(ranges)};
   const auto token_at = [&](size_t byte) {
@@ -86,10 +86,10 @@ Transformer& LoadedModel::transformer() {
     const bool on_device = entry_.device != "cpu";
     transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options,
                                                  gather_ranks({.ranks = entry_.tensor_parallel,
-                                                                         .listen = entry_.ranks_at,
-                                                                         .checkpoint = file_,
-                                                                         .weights = options.weights,
-                                                                         .devices = on_device}));
+                                                               .listen = entry_.ranks_at,
+                                                               .checkpoint = file_,
+                                                               .weights = options.weights,
+                                                               .devices = on_device}));
     if (on_device) {
       const std::string place = fmt::format("model {}: device \"{}\"", entry_.name, entry_.device);
       transformer_->offload_to(
@@ -109,8 +109,9 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
 }
 
 Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                             std::vector<std::string> metrics) const {
-  Request request{.sample = &sample, .tokenizer = opened_.tokenizer.get(), .metrics = std::move(metrics)};
+                             std::vector<std::string> metrics) {
+  Request request{
+      .sample = &sample, .tokenizer = opened_.tokenizer.get(), .facts = facts(), .metrics = std::move(metrics)};
   std::string text;
   if (sample.chat_template && entry_.chat_template != "none") {
     std::vector<ChatMessage> messages;

@@ -7,8 +7,8 @@
 
 #include "datasets/token_counter.h"
 #include "harness/engine/model_facts.h"
-#include "harness/experiment/config.h"
 #include "harness/evaluate/request.h"
+#include "harness/experiment/config.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
 
@@ -32,7 +32,7 @@ class ModelTokens final : public datasets::TokenCounter {
 class LoadedModel {
  public:
   /// `home` is the cache folder that relative model paths start from. Throws UserError when the model is absent, with
-  /// a word on how to get it. `machine`: the memory behind the device, for its requests.
+  /// the way to get it. `machine`: memory behind the device.
   LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
               std::shared_ptr<const storage::Hierarchy> machine);
 
@@ -43,12 +43,13 @@ class LoadedModel {
   [[nodiscard]] Transformer& transformer();
   /// As Transformer::lost().
   [[nodiscard]] std::string lost() const { return transformer_ ? transformer_->lost() : ""; }
-  /// What methods may know of it; valid as long as this object.
+  /// Facts that methods may know of the model; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
-  /// Template, answer prefix and stop rule applied. Throws UserError when prompt and answer do not fit the window.
+  /// The sample as a request, with template, answer prefix, stop rule and facts(). Throws UserError when prompt and
+  /// answer do not fit the window.
   [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                                std::vector<std::string> metrics) const;
+                                std::vector<std::string> metrics);
 
  private:
   experiment::ModelEntry entry_;

@@ -20,15 +20,16 @@ class LocalEmbedder final : public metrics::TextEmbedder {
 }  // namespace
 
 void use_local_embedder(const std::filesystem::path& home) {
-  metrics::provide_text_embedder([folder = home / "models" / "all-minilm-l6-v2"]() -> std::unique_ptr<metrics::TextEmbedder> {
-    if (!std::filesystem::exists(folder)) {
-      fail({.place = folder.string(),
-            .found = "no such folder",
-            .expected = "the sentence encoder all-MiniLM-L6-v2",
-            .action = "`scripts/setup` fetches it"});
-    }
-    return std::make_unique<LocalEmbedder>(folder);
-  });
+  metrics::provide_text_embedder(
+      [folder = home / "models" / "all-minilm-l6-v2"]() -> std::unique_ptr<metrics::TextEmbedder> {
+        if (!std::filesystem::exists(folder)) {
+          fail({.place = folder.string(),
+                .found = "no such folder",
+                .expected = "the sentence encoder all-MiniLM-L6-v2",
+                .action = "`scripts/setup` fetches it"});
+        }
+        return std::make_unique<LocalEmbedder>(folder);
+      });
 }
 
 }  // namespace kvarena::evaluate

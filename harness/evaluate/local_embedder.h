@@ -5,7 +5,7 @@
 
 namespace kvarena::evaluate {
 
-/// From now on metrics embed with `home`/models/all-minilm-l6-v2, which is loaded when it is first needed.
+/// Makes metrics embed with `home`/models/all-minilm-l6-v2, which is loaded when it is first needed.
 void use_local_embedder(const std::filesystem::path& home);
 
 }  // namespace kvarena::evaluate

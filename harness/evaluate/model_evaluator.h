@@ -1,5 +1,5 @@
 #pragma once
-// The evaluate of real models, and the catalog that plans are made from.
+// The evaluator of real models, and the catalog that plans are made from.
 
 #include <filesystem>
 #include <map>
@@ -7,27 +7,26 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/evaluator.h"
-#include "harness/experiment/plan.h"
 #include "harness/evaluate/file_hashes.h"
 #include "harness/evaluate/loaded_model.h"
-#include "harness/evaluate/quality.h"
 #include "harness/evaluate/sample_cursor.h"
+#include "harness/experiment/evaluator.h"
+#include "harness/experiment/plan.h"
 
 namespace kvarena::evaluate {
 
-/// Where models and data are.
+/// Locations of models and data.
 struct Paths {
   std::filesystem::path home;      // cache folder: models live in models/
   std::filesystem::path data_dir;  // official data files; empty = $KVARENA_DATA or the project's own samples
   std::filesystem::path hardware;  // machines for modelled clocks, one file each
 };
 
-/// Opens models and workloads for both planning and judging. One model's weights are in memory at a time.
+/// Opens models and workloads for both planning and evaluating. One model's weights are in memory at a time.
 class ModelEvaluator final : public experiment::Evaluator, public experiment::Catalog {
  public:
-  /// Everything the evaluate needs of the config, which must outlive it.
-  ModelEvaluator(const experiment::ExperimentConfig& config, Paths places);
+  /// `config` must outlive it.
+  ModelEvaluator(const experiment::ExperimentConfig& config, Paths paths);
 
   std::vector<std::string> sample_ids(const experiment::ModelEntry& model,
                                       const experiment::ComponentEntry& workload) override;
@@ -41,39 +40,25 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
   [[nodiscard]] std::string lost() override;
   std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
-                                              const results::ResultsReader& results) override;
+                                                const results::ResultsReader& results) override;
 
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
   SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
-  /// Of the checkpoint's files together.
+  /// The hash of the checkpoint's files together.
   std::string model_hash(const experiment::ModelEntry& model);
-  /// Of the official file; of the first sample when it is generated or comes with the source.
+  /// The official file and its hash; the first sample's when samples are generated or come with the source.
   const results::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
-  std::vector<experiment::SampleOutcome> evaluate_point(const experiment::EvalTask& task,
-                                               std::span<const EvaluatedMethod> methods);
-  /// The same where the point's samples are stored contexts.
-  std::vector<experiment::SampleOutcome> evaluate_contexts(const experiment::EvalTask& task, std::span<const datasets::Sample> content,
-                                                  const experiment::EngineSettings& engine,
-                                                  std::span<const EvaluatedMethod> methods);
-  [[nodiscard]] std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload) const;
-  /// Whether the config lists the metric, beside the workloads' own.
-  [[nodiscard]] bool asks_for(const std::string& metric) const;
 
-  experiment::EngineSettings engine_;
+  const experiment::ExperimentConfig& config_;
   int threads_;  // that OpenMP has where nothing is said
-  std::optional<experiment::TimingSettings> timing_;
-  std::optional<experiment::RemotePrefixSettings> remote_prefix_;
-  std::optional<experiment::ServingSettings> serving_;
-  std::optional<experiment::ContextSettings> contexts_;
   std::shared_ptr<const storage::Hierarchy> machine_;
-  std::vector<std::string> extra_metrics_;  // asked for by the config beside the workloads' own
-  Paths places_;
+  Paths paths_;
   FileHashes hashes_;
   std::string lost_;                                              // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
-  std::map<std::string, results::RunInput> data_inputs_;            // in the same way
+  std::map<std::string, results::RunInput> data_inputs_;          // in the same way
 };
 
 /// Checks of a config's names and settings against the registries.

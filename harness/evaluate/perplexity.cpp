@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/evaluate/describe.h"
+#include "harness/evaluate/stored_values.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/distribution/perplexity.h"
 
@@ -24,8 +25,8 @@ double token_nll(std::span<const float> logits, int32_t token) {
   return largest + std::log(sum) - logits[static_cast<size_t>(token)];
 }
 
-/// What the full cache says of the text: its logits [vocab_size] of every step, read a few steps at a time, since those
-/// of a long text would take gigabytes.
+/// The full cache's logits [vocab_size] of every step of the text, computed a few steps at a time: those of a long text
+/// would take gigabytes.
 class FullReading {
  public:
   FullReading(Transformer& model, const Prefill& prompt, std::span<const int32_t> rest)
@@ -59,7 +60,7 @@ class FullReading {
   int64_t begin_ = 0;  // step of the first row
 };
 
-/// One method along the part of the text that is scored.
+/// Feeds one method the part of the text that is scored.
 SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
                    const EvaluatedMethod& evaluated) {
   const auto begin = std::chrono::steady_clock::now();
@@ -102,9 +103,9 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   const double words = json::parse(request.sample->extras).value("words", 0.0) * static_cast<double>(rest.size()) /
                        static_cast<double>(request.prompt.size());
   const metrics::Perplexity total = metrics::perplexity(nll, std::llround(words));
-  result.values.push_back({.metric = "perplexity", .value = total.token_perplexity, .unit = "perplexity"});
-  result.values.push_back({.metric = "perplexity_word", .value = total.word_perplexity, .unit = "perplexity"});
-  result.series.push_back({.name = "nll_nats", .values = {nll.begin(), nll.end()}, .unit = "nats"});
+  add(result, metrics::kPerplexity, total.token_perplexity);
+  add(result, metrics::kPerplexityWord, total.word_perplexity);
+  add_series(result, metrics::kNllNats, {nll.begin(), nll.end()});
   add_divergence(result, steps);
   if (meter) add_selections(result, *meter);
   add_bytes(result, *session, prompt.cache.bytes());
@@ -133,15 +134,9 @@ std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   const Prefill prompt = prefill(model, text.first(context), needs, chunk, request.facts);
   const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(context), text.end());
-  std::vector<SampleOutcome> outcomes;
-  for (const EvaluatedMethod& evaluated : methods) {
-    try {
-      outcomes.push_back(score_text(model, prompt, rest, request, evaluated));
-    } catch (const std::exception& error) {  // costs this method its cell, not the others theirs
-      outcomes.push_back({.result = {}, .failure = error.what()});
-    }
-  }
-  return outcomes;
+  return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) {
+    return score_text(model, prompt, rest, request, evaluated);
+  });
 }
 
 }  // namespace kvarena::evaluate

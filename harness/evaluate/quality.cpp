@@ -9,6 +9,7 @@
 
 #include "harness/engine/session/session.h"
 #include "harness/evaluate/describe.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/evaluate/token_overlap.h"
 #include "metrics/distribution/acceptance.h"
 #include "metrics/distribution/divergence.h"
@@ -20,7 +21,7 @@ namespace {
 using experiment::SampleOutcome;
 using nlohmann::json;
 
-/// What full KV answers, with the logits of every step.
+/// Full KV's answer, with the logits of every step.
 struct Reference {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;  // [steps][vocab_size]
@@ -84,7 +85,7 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
 }
 
 /// Runs the candidates that have not failed, beside a request over `neighbour` when that is given. Should one throw,
-/// each is run again by itself, so that only the guilty one pays.
+/// each is run again by itself, so that only the one that threw fails.
 void run_candidates(std::vector<Candidate*> candidates, Transformer& model, const Prefill& prompt,
                     const Request& request, const Reference& reference, bool forced,
                     const Prefill* neighbour = nullptr) {
@@ -125,7 +126,7 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
   for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
 }
 
-/// `full_answer`: what full KV answered, for metrics that compare with it.
+/// Scores the answer. `full_answer`: full KV's, for metrics that compare with it.
 void add_scores(results::SampleResult& result, const Request& request, const std::string& full_answer) {
   const json extras = json::parse(request.sample->extras);
   const std::vector<std::string> full = {full_answer};
@@ -142,31 +143,30 @@ void add_departure(results::SampleResult& result, const std::vector<int32_t>& an
   const bool same = answer == reference.tokens;
   const double position =
       same ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(differ.in1 - answer.begin());
-  result.values.push_back({.metric = "exact_match_full", .value = same ? 1.0 : 0.0, .unit = "fraction"});
-  result.values.push_back({.metric = "first_divergence", .value = position, .unit = "tokens"});
+  add(result, metrics::kExactMatchFull, same ? 1.0 : 0.0);
+  add(result, metrics::kFirstDivergence, position);
 }
 
 void add_rounds(results::SampleResult& result, const Session& session) {
   if (session.rounds.empty()) return;
-  results::Series drafted{.name = "drafted", .unit = "tokens"};
-  results::Series accepted{.name = "accepted", .unit = "tokens"};
+  std::vector<float> drafted, accepted;
   metrics::AcceptanceSummary total;
   for (const VerifyRound& round : session.rounds) {
     ++total.rounds;
     total.drafted += round.drafted;
     total.accepted += round.accepted;
     total.emitted += round.emitted;
-    drafted.values.push_back(static_cast<float>(round.drafted));
-    accepted.values.push_back(static_cast<float>(round.accepted));
+    drafted.push_back(static_cast<float>(round.drafted));
+    accepted.push_back(static_cast<float>(round.accepted));
   }
-  result.values.push_back({.metric = "acceptance_rate", .value = total.acceptance_rate(), .unit = "fraction"});
-  result.values.push_back({.metric = "acceptance_length", .value = total.mean_acceptance_length(), .unit = "tokens"});
-  result.values.push_back({.metric = "tokens_per_verify", .value = total.mean_tokens_per_round(), .unit = "tokens"});
-  result.series.push_back(std::move(drafted));
-  result.series.push_back(std::move(accepted));
+  add(result, metrics::kAcceptanceRate, total.acceptance_rate());
+  add(result, metrics::kAcceptanceLength, total.mean_acceptance_length());
+  add(result, metrics::kTokensPerVerify, total.mean_tokens_per_round());
+  add_series(result, metrics::kDraftedTokens, std::move(drafted));
+  add_series(result, metrics::kAcceptedTokens, std::move(accepted));
 }
 
-/// What describes the free-running answer; taken before the session is replaced by a teacher-forced one.
+/// Describes the free-running answer, before a teacher-forced session replaces it.
 SampleOutcome describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
   const Session& session = *candidate.session;
   SampleOutcome outcome;
@@ -185,10 +185,10 @@ SampleOutcome describe_answer(const Candidate& candidate, const Request& request
   return outcome;
 }
 
-/// Every method freely, then from where it departs along the reference.
+/// Runs every method freely and, from where its answer departs, along the reference.
 std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transformer& model, const Prefill& prompt,
-                                   const Request& request, std::span<const EvaluatedMethod> methods,
-                                   const Prefill* neighbour = nullptr) {
+                                            const Request& request, std::span<const EvaluatedMethod> methods,
+                                            const Prefill* neighbour = nullptr) {
   std::vector<Candidate> candidates(methods.size());
   std::vector<Candidate*> free_running;
   for (size_t i = 0; i < methods.size(); ++i) {
@@ -218,7 +218,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
     add_departure(outcomes[i].result, answers[i], reference);
     // Along the full-KV continuation too: the last session followed it.
     if (candidates[i].meter) add_selections(outcomes[i].result, *candidates[i].meter);
-    if (request.token_overlaps) overlaps.add(outcomes[i].result, methods[i]);
+    if (request.token_overlaps) overlaps.add_to(outcomes[i].result, methods[i]);
     outcomes[i].result.wall_s = candidates[i].seconds;
   }
   return outcomes;
@@ -226,14 +226,15 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
 
 }  // namespace
 
-std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods) {
+std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
+                                            std::span<const EvaluatedMethod> methods) {
   Needs needs;
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   std::optional<Prefill> prompt;
   try {
     prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
   } catch (const std::exception& error) {
-    // Somebody's needs cannot be met (a second reading that does not fit the window): halving finds whose.
+    // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
     if (methods.size() == 1) return {SampleOutcome{.failure = error.what()}};
     const size_t half = methods.size() / 2;
     std::vector<SampleOutcome> outcomes = evaluate_quality(model, request, methods.first(half));

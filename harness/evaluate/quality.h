@@ -1,13 +1,10 @@
 #pragma once
 // Quality of several methods on one sample, all from one shared prefill.
 
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "harness/experiment/evaluator.h"
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
-#include "harness/method/method.h"
 
 namespace kvarena::evaluate {
 
@@ -15,25 +12,21 @@ namespace kvarena::evaluate {
 /// attention use.
 inline constexpr int64_t kOtherChunk = 200;
 
-struct EvaluatedMethod {
-  std::unique_ptr<Method> method;
-  bool reference = false;  // of the reference family: active although it changes nothing
-};
-
 /// Generates with full KV first, then with every method freely and, from where a method's answer departs,
 /// teacher-forced on the full-KV continuation, so that KL is known at every step of it. Methods share passes; what one
-/// computes does not depend on the others. A method that throws gets a outcome with the reason, the others their
+/// computes does not depend on the others. A method that throws gets an outcome with the reason, the others their
 /// results. Values per sample: the request's metrics; kl_nats (mean), kl_nats_sum, top1_agreement, exact_match_full,
 /// first_divergence; resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor; for verification methods
 /// acceptance_rate, acceptance_length, tokens_per_verify; where the request asks, TokenOverlaps. Series: kl_nats, and
 /// drafted and accepted per round.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
-                                                             std::span<const EvaluatedMethod> methods);
+                                                                      std::span<const EvaluatedMethod> methods);
 
 /// Full KV against full KV: the reference as in evaluate_quality, then the baseline on a prompt that was prefilled in
-/// other chunks and decoded in one batch with a request of another length. The same values as evaluate_quality's; whatever
-/// they differ by from the first run is noise of the engine. Nothing is shared between the two runs but the weights.
+/// other chunks and decoded in one batch with a request of another length. The same values as evaluate_quality's;
+/// whatever they differ by from the first run is noise of the engine. Nothing is shared between the two runs but the
+/// weights.
 [[nodiscard]] experiment::SampleOutcome evaluate_noise_floor(Transformer& model, const Request& request,
-                                                    const EvaluatedMethod& baseline);
+                                                             const EvaluatedMethod& baseline);
 
 }  // namespace kvarena::evaluate

@@ -12,6 +12,7 @@
 #include "harness/engine/session/request_bytes.h"
 #include "harness/engine/stored/stored_cache.h"
 #include "harness/evaluate/describe.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/method/registry.h"
 #include "metrics/statistics.h"
 
@@ -22,15 +23,15 @@ using cost_model::Path;
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kMebi = 1024.0 * 1024.0;
-/// Of a pass of many requests there are enough after so many tokens.
+/// Tokens after which passes of many requests have been timed often enough.
 constexpr int64_t kPilotTokens = 8;
 
-/// How a method is served.
+/// The way in which a method is served.
 struct Served {
   PrefixUse use = PrefixUse::path;
   const Verifier* verifier = nullptr;
-  const Method* stored = nullptr;   // whose caches lie in the store, null: full ones alone
-  std::unique_ptr<Method> drafter;  // that `stored` is of a verifier
+  const Method* stored = nullptr;   // method of the stored caches; null: full caches alone
+  std::unique_ptr<Method> drafter;  // owns `stored` when that is a verifier's drafter
   std::vector<Path> paths;
 };
 
@@ -68,7 +69,7 @@ Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePref
   throw UserError("remote_prefix: " + problem);
 }
 
-/// What is measured before the requests come, over links that take no time.
+/// Measurements before the requests come, over links that take no time.
 struct Pilot {
   std::vector<int32_t> tokens;  // full KV's
   double one_s = 0;             // a pass of one request
@@ -101,7 +102,7 @@ class Point {
   [[nodiscard]] const Pilot& pilot() const { return pilot_; }
   [[nodiscard]] const StoredPrompt& stored() const { return stored_; }
 
-  /// By Appendix B.2, on this machine.
+  /// Rates of the paths by Appendix B.2, on this machine.
   [[nodiscard]] cost_model::RemotePrefixRates rates() const {
     const double each = pass_seconds_each();
     const auto cache = static_cast<double>(stored_.full->bytes());
@@ -165,7 +166,7 @@ class Point {
     return run;
   }
 
-  /// What one more request adds to a pass.
+  /// Seconds that one more request adds to a pass.
   [[nodiscard]] double pass_seconds_each() const {
     if (room_ == 1) return pilot_.one_s;
     const auto others = static_cast<double>(room_ - 1);
@@ -182,7 +183,7 @@ class Point {
   Pilot pilot_;
 };
 
-/// By request, in order of arrival.
+/// The requests in order of arrival.
 std::vector<PrefixRequest> requests_of(const Served& served, const RemotePrefixTask& task,
                                        const cost_model::RemotePrefixRates& rates) {
   const auto count = static_cast<size_t>(task.timing.batch);
@@ -198,12 +199,11 @@ std::vector<PrefixRequest> requests_of(const Served& served, const RemotePrefixT
   return requests;
 }
 
-/// Values of each repeat, by name, with their units.
+/// Values of each repeat, by name of their metric.
 class Repeats {
  public:
-  void note(const std::string& name, const std::string& unit, double value) {
-    values_[name].push_back(value);
-    units_[name] = unit;
+  void note(const metrics::StoredMetric& metric, double value) {
+    repeated_.try_emplace(metric.name, Repeated{.metric = metric}).first->second.values.push_back(value);
   }
 
   void note(const PrefixRun& run, const Pilot& pilot, const experiment::RemotePrefixSettings& links) {
@@ -220,41 +220,35 @@ class Repeats {
       drafted += static_cast<double>(answer.session->activity.tokens_drafted);
       accepted += static_cast<double>(answer.session->activity.tokens_accepted);
     }
-    note("time_to_first_token_ms", "ms", kMilliseconds * first / requests);
-    if (draft > 0) note("first_draft_ms", "ms", kMilliseconds * draft / requests);
-    note("end_to_end_ms", "ms", kMilliseconds * end / requests);
-    note("inter_token_latency_ms", "ms", kMilliseconds * gap / requests);
-    note("throughput_tokens_per_s", "tokens/s", tokens / run.seconds);
-    note("fast_link_bytes", "bytes", static_cast<double>(run.local.bytes) / requests);
-    note("slow_link_bytes", "bytes", static_cast<double>(run.remote.bytes) / requests);
-    note("slow_link_utilisation", "fraction",
+    note(metrics::kTimeToFirstTokenMs, kMilliseconds * first / requests);
+    if (draft > 0) note(metrics::kFirstDraftMs, kMilliseconds * draft / requests);
+    note(metrics::kEndToEndMs, kMilliseconds * end / requests);
+    note(metrics::kInterTokenLatencyMs, kMilliseconds * gap / requests);
+    note(metrics::kThroughputTokensPerS, tokens / run.seconds);
+    note(metrics::kFastLinkBytes, static_cast<double>(run.local.bytes) / requests);
+    note(metrics::kSlowLinkBytes, static_cast<double>(run.remote.bytes) / requests);
+    note(metrics::kSlowLinkUtilisation,
          run.remote.busy_seconds / run.seconds / static_cast<double>(links.remote_devices));
-    if (run.moving_s > 0) note("transfer_hidden", "fraction", 1 - run.waiting_s / run.moving_s);
-    if (drafted > 0) note("acceptance_rate", "fraction", accepted / drafted);
-    note("exact_match_full", "fraction", same / requests);
+    if (run.moving_s > 0) note(metrics::kTransferHidden, 1 - run.waiting_s / run.moving_s);
+    if (drafted > 0) note(metrics::kAcceptanceRate, accepted / drafted);
+    note(metrics::kExactMatchFull, same / requests);
   }
 
   void give(results::SampleResult& result) const {
-    for (const auto& [name, values] : values_) {
-      result.values.push_back({.metric = name,
-                               .value = metrics::percentile(values, 50),
-                               .unit = units_.at(name),
-                               .clock = results::Clock::measured,
-                               .storage = results::Storage::emulated});
-      result.series.push_back({.name = name,
-                               .values = {values.begin(), values.end()},
-                               .unit = units_.at(name),
-                               .clock = results::Clock::measured,
-                               .storage = results::Storage::emulated});
-    }
+    const Origin origin{.clock = results::Clock::measured, .storage = results::Storage::emulated};
+    for (const auto& [name, repeated] : repeated_) add_repeats(result, repeated.metric, repeated.values, origin);
   }
 
  private:
-  std::map<std::string, std::vector<double>> values_;
-  std::map<std::string, std::string> units_;
+  struct Repeated {
+    metrics::StoredMetric metric;
+    std::vector<double> values = {};
+  };
+
+  std::map<std::string, Repeated> repeated_;
 };
 
-/// How many requests went which way.
+/// Counts of requests by path, as JSON.
 std::string ways(std::span<const PrefixRequest> requests) {
   nlohmann::json counts = nlohmann::json::object();
   for (const PrefixRequest& request : requests) {
@@ -269,8 +263,8 @@ std::string ways(std::span<const PrefixRequest> requests) {
 
 }  // namespace
 
-experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                        const RemotePrefixTask& task) {
+experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request,
+                                                 const EvaluatedMethod& evaluated, const RemotePrefixTask& task) {
   const Served served = serving_of(evaluated, task.links);
   const Point point(model, request, task, served);
   experiment::SampleOutcome outcome;
@@ -278,11 +272,8 @@ experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Reque
   cost_model::RemotePrefixRates rates;
   if (served.use == PrefixUse::path) {
     rates = point.rates();
-    result.values.push_back({.metric = "planned_tokens_per_s",
-                             .value = rates.tokens_per_second,
-                             .unit = "tokens/s",
-                             .clock = results::Clock::modelled,
-                             .storage = results::Storage::emulated});
+    add(result, metrics::kPlannedTokensPerS, rates.tokens_per_second,
+        {.clock = results::Clock::modelled, .storage = results::Storage::emulated});
   }
   const std::vector<PrefixRequest> requests = requests_of(served, task, rates);
   for (int64_t i = 0; i < task.timing.warmup; ++i) (void)point.run(requests);

@@ -7,7 +7,7 @@
 namespace kvarena::evaluate {
 namespace {
 
-/// Where the earliest stop string begins, or npos.
+/// The offset of the earliest stop string, or npos.
 size_t first_stop(const std::string& text, const std::vector<std::string>& stops) {
   size_t first = std::string::npos;
   for (const std::string& stop : stops) first = std::min(first, text.find(stop));

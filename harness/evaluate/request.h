@@ -1,5 +1,5 @@
 #pragma once
-// A sample as a request to one model: token ids, stop rule, and what its answer is scored by.
+// A sample as a request to one model: token ids, stop rule, and metrics of its answer.
 
 #include <cstdint>
 #include <string>
@@ -25,15 +25,15 @@ struct Request {
   bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
 };
 
-/// What requests to one model leave for later ones, empty, with chunks on the request's tier. Throws UserError when its
-/// machine has none.
+/// An empty memory for requests to one model, with chunks on the request's tier. Throws UserError when the request's
+/// machine has no such tier.
 [[nodiscard]] std::shared_ptr<ReuseMemory> reuse_memory(const Request& request);
 
 /// The answer's text: special tokens skipped, cut before the first stop string.
 [[nodiscard]] std::string answer_text(const Request& request, std::span<const int32_t> tokens);
 
 /// The rule that ends generation at a stop string of the sample.
-[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
-                                 int64_t max_new_tokens);
+[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer,
+                                 std::vector<int32_t> end_tokens, int64_t max_new_tokens);
 
 }  // namespace kvarena::evaluate

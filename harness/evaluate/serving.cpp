@@ -10,6 +10,7 @@
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/serving_point.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/cost_model/hardware.h"
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
@@ -72,7 +73,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
   return served;
 }
 
-/// The same requests on the described machine, as the real run left them.
+/// Executes the requests on the described machine, with the answers and kept bytes of the real run.
 serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served) {
   const ModelConfig& config = model.config();
   const auto parameters =
@@ -100,7 +101,7 @@ ServingRun run_modelled(const Transformer& model, const ServingTask& task, const
   return serving::serve(std::move(load), executor, batch_settings(task.settings));
 }
 
-/// The point's requests as one sample of the cell.
+/// Describes the point's requests as one sample of the cell.
 void describe_point(results::SampleResult& result, const ServingTask& task, const Served& served) {
   std::string prompts;
   for (const Request& request : task.requests) {
@@ -116,9 +117,9 @@ void describe_point(results::SampleResult& result, const ServingTask& task, cons
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
   result.wall_s = served.run.busy_seconds;
-  add(result, Clock::none, "served_score", metrics::mean_of(served.scores), "fraction");
-  add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(served.run.peak_held_bytes), "bytes");
-  add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
+  add(result, metrics::kServedScore, metrics::mean_of(served.scores));
+  add(result, metrics::kPeakCacheBytes, static_cast<double>(served.run.peak_held_bytes), {.clock = Clock::measured});
+  add(result, metrics::kRefusedRequests, static_cast<double>(refused));
 }
 
 Activity total_activity(const Served& served) {

@@ -5,16 +5,15 @@
 #include <optional>
 #include <vector>
 
-#include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
-#include "harness/evaluate/quality.h"
-#include "harness/evaluate/request.h"
 #include "harness/engine/serving/load.h"
 #include "harness/engine/serving/modelled_executor.h"
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/evaluate/request.h"
+#include "harness/experiment/config.h"
 
 namespace kvarena::evaluate {
 
-/// What a serving cell is evaluated on. Spans must outlive the evaluation.
+/// Inputs of a serving point. Spans must outlive the evaluation.
 struct ServingTask {
   const experiment::ServingSettings& settings;
   std::span<const Request> requests;               // of this point alone
@@ -23,9 +22,9 @@ struct ServingTask {
   std::optional<serving::ServingMachine> machine;  // of the modelled clock
 };
 
-/// Full KV first, all requests at once: what it serves a second is the capacity that loads are shares of, and its
-/// answers are what goodput by score is measured by; it warms the machine up as well. Then every method by itself, at
-/// the same arrival times. Each request prefills its own prompt: nothing is cached between requests, but for methods
+/// Serves all requests at once with full KV: its rate is the capacity that loads are shares of, its answers are the
+/// reference of goodput by score, and it warms the machine up. Then serves every method by itself, at the same arrival
+/// times. Each request prefills its own prompt: nothing is cached between requests, but for methods
 /// that reuse entries, whose memory is primed with every request's parts before the first arrives.
 ///
 /// Values, on the measured clock, and on the modelled one where a machine is described and the method feeds one token a
@@ -35,7 +34,7 @@ struct ServingTask {
 /// and kept bytes from the real one. Without a clock: served_score (mean of the workload's first metric),
 /// refused_requests. Series by request: time_to_first_token_ms, queueing_ms.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task,
-                                                             std::span<const EvaluatedMethod> methods);
+                                                                      std::span<const EvaluatedMethod> methods);
 
 /// The machine of configs/hardware/<name>.json in `folder`, or of the file `name`, at the shares of its peaks that the
 /// file says programs reach. Nothing for "". Throws UserError naming the machines there are.

@@ -8,21 +8,22 @@
 
 #include "datasets/arrivals.h"
 #include "harness/core/error.h"
+#include "harness/evaluate/stored_values.h"
 #include "metrics/latency/serving.h"
 
 namespace kvarena::evaluate {
 
 using experiment::ServingSettings;
+using results::Clock;
 using serving::Outcome;
 using serving::ServingRun;
-using results::Clock;
 
 namespace {
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kMebi = 1024.0 * 1024.0;
 
-/// The first arrivals of a trace that no earlier point has had, from time 0, at `rate` on the whole.
+/// The next arrivals of a trace behind those of earlier points, moved to time 0 and stretched to `rate` on average.
 std::vector<double> trace_arrivals(const ServingPoint& point, double rate) {
   const size_t count = point.requests;
   datasets::ArrivalReader reader(point.settings.trace);
@@ -44,7 +45,7 @@ std::vector<double> trace_arrivals(const ServingPoint& point, double rate) {
   return times;
 }
 
-/// Tokens that come together, as those of a verification round do, share the time since the token before them.
+/// Spreads tokens that arrive together, as those of a verification round do, over the time since the token before them.
 std::vector<double> spread_bursts(std::vector<double> times) {
   for (size_t i = 1; i < times.size();) {
     size_t end = i;
@@ -56,11 +57,12 @@ std::vector<double> spread_bursts(std::vector<double> times) {
   return times;
 }
 
-void add_spread(results::SampleResult& result, Clock clock, const std::string& name, const metrics::LatencySummary& seconds) {
-  add(result, clock, "mean_" + name, seconds.mean * kMilliseconds, "ms");
-  add(result, clock, "p50_" + name, seconds.p50 * kMilliseconds, "ms");
-  add(result, clock, "p90_" + name, seconds.p90 * kMilliseconds, "ms");
-  add(result, clock, "p99_" + name, seconds.p99 * kMilliseconds, "ms");
+void add_spread(results::SampleResult& result, const metrics::StoredSpread& spread,
+                const metrics::LatencySummary& seconds, Origin origin) {
+  add(result, spread.mean, seconds.mean * kMilliseconds, origin);
+  add(result, spread.p50, seconds.p50 * kMilliseconds, origin);
+  add(result, spread.p90, seconds.p90 * kMilliseconds, origin);
+  add(result, spread.p99, seconds.p99 * kMilliseconds, origin);
 }
 
 }  // namespace
@@ -97,14 +99,10 @@ std::string trouble_of(const ServingRun& run) {
   return answered ? "" : refusal;
 }
 
-void add(results::SampleResult& result, Clock clock, const std::string& name, double value, const std::string& unit) {
-  result.values.push_back({.metric = name, .value = value, .unit = unit, .clock = clock});
-}
-
-void add_series(results::SampleResult& result, Clock clock, const std::string& name, const std::vector<double>& seconds) {
-  results::Series series{.name = name, .unit = "ms", .clock = clock};
-  for (const double value : seconds) series.values.push_back(static_cast<float>(value * kMilliseconds));
-  result.series.push_back(std::move(series));
+std::vector<float> in_milliseconds(std::span<const double> seconds) {
+  std::vector<float> milliseconds;
+  for (const double value : seconds) milliseconds.push_back(static_cast<float>(value * kMilliseconds));
+  return milliseconds;
 }
 
 void add_run(results::SampleResult& result, Clock clock, const ServingSettings& settings, const ScoredRun& scored) {
@@ -121,23 +119,24 @@ void add_run(results::SampleResult& result, Clock clock, const ServingSettings& 
     queueing.push_back(request.admitted_s - request.arrival_s);
   }
   const metrics::ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
-                           .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
+                                    .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
   const metrics::ServingSummary summary = metrics::serving_summary(times, level);
-  // What was refused or failed has met nothing.
+  // Requests that were refused or failed have met no objective.
   const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());
-  add(result, clock, "offered_requests_per_s", scored.rate, "requests/s");
-  add_spread(result, clock, "time_to_first_token_ms", summary.time_to_first_token_s);
-  add_spread(result, clock, "queueing_ms", metrics::summarize(queueing));
-  add_spread(result, clock, "inter_token_latency_ms", summary.inter_token_latency_s);
-  add(result, clock, "served_tokens_per_s", summary.output_tokens_per_s, "tokens/s");
-  add(result, clock, "served_requests_per_s", summary.requests_per_s, "requests/s");
-  add(result, clock, "attainment", summary.attainment * answered, "fraction");
-  add(result, clock, "goodput_latency_per_s", summary.goodput_requests_per_s, "requests/s");
+  const Origin origin{.clock = clock};
+  add(result, metrics::kOfferedRequestsPerS, scored.rate, origin);
+  add_spread(result, metrics::kTimeToFirstTokenSpread, summary.time_to_first_token_s, origin);
+  add_spread(result, metrics::kQueueingSpread, metrics::summarize(queueing), origin);
+  add_spread(result, metrics::kInterTokenLatencySpread, summary.inter_token_latency_s, origin);
+  add(result, metrics::kServedTokensPerS, summary.output_tokens_per_s, origin);
+  add(result, metrics::kServedRequestsPerS, summary.requests_per_s, origin);
+  add(result, metrics::kAttainment, summary.attainment * answered, origin);
+  add(result, metrics::kGoodputLatencyPerS, summary.goodput_requests_per_s, origin);
   const metrics::ScoreGoodput goodput =
       metrics::score_goodput(scored.scores, scored.full_scores, summary.duration_s, settings.score_share);
-  add(result, clock, "goodput_score_per_s", goodput.goodput_per_s, "requests/s");
-  add_series(result, clock, "time_to_first_token_ms", first);
-  add_series(result, clock, "queueing_ms", queueing);
+  add(result, metrics::kGoodputScorePerS, goodput.goodput_per_s, origin);
+  add_series(result, metrics::kTimeToFirstTokenMs, in_milliseconds(first), origin);
+  add_series(result, metrics::kQueueingMs, in_milliseconds(queueing), origin);
 }
 
 }  // namespace kvarena::evaluate

@@ -1,11 +1,12 @@
 #pragma once
-// What serving points have in common, whatever their requests begin with: how they arrive, and what a run of them says.
+// Arrivals of a serving point's requests and the values of a run, whatever the requests begin with.
 
+#include <span>
 #include <string>
 #include <vector>
 
-#include "harness/experiment/config.h"
 #include "harness/engine/serving/serve.h"
+#include "harness/experiment/config.h"
 #include "harness/results/records.h"
 
 namespace kvarena::evaluate {
@@ -20,28 +21,25 @@ struct ServingPoint {
 
 [[nodiscard]] serving::BatchSettings batch_settings(const experiment::ServingSettings& settings);
 [[nodiscard]] serving::Load all_at_once(size_t requests);
-/// How the point's requests arrive when full KV serves `capacity` requests a second; `rate` is set to what is offered.
+/// Arrivals of the point's requests when full KV serves `capacity` requests a second; `rate` is set to what is offered.
 [[nodiscard]] serving::Load load_of(const ServingPoint& point, double capacity, double& rate);
 /// Requests a second of a run in which all waited from the beginning.
 [[nodiscard]] double capacity_of(const serving::ServingRun& run);
-/// Why a method has no result at this point, "" when it has: one of its requests failed, or none was answered.
+/// The reason why a method has no result at this point, "" when it has one: a request failed, or none was answered.
 [[nodiscard]] std::string trouble_of(const serving::ServingRun& run);
 
-/// A run and what its answers are worth, by request.
+/// A run and the scores of its answers, by request.
 struct ScoredRun {
   const serving::ServingRun& run;
-  double rate = 0;                            // that was offered
+  double rate = 0;                            // requests offered a second
   const std::vector<double>& scores;          // 0 for what was not answered
   const std::vector<double>& full_scores;     // of full KV
   const std::vector<int64_t>& prompt_tokens;  // of each prompt
 };
 
-void add(results::SampleResult& result, results::Clock clock, const std::string& name, double value,
-         const std::string& unit);
-/// A number a request, in milliseconds.
-void add_series(results::SampleResult& result, results::Clock clock, const std::string& name,
-                const std::vector<double>& seconds);
-/// Everything that a run says on its clock.
+/// Seconds to the milliseconds of a series.
+[[nodiscard]] std::vector<float> in_milliseconds(std::span<const double> seconds);
+/// Adds all values of a run on its clock.
 void add_run(results::SampleResult& result, results::Clock clock, const experiment::ServingSettings& settings,
              const ScoredRun& scored);
 

@@ -13,6 +13,7 @@
 #include "harness/evaluate/serving_point.h"
 #include "harness/evaluate/stored_executor.h"
 #include "harness/evaluate/stored_point.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/method/eviction.h"
 #include "metrics/statistics.h"
 
@@ -20,17 +21,17 @@ namespace kvarena::evaluate {
 namespace {
 
 using experiment::SampleOutcome;
-using stored::CacheForm;
-using stored::ContextLibrary;
+using results::Clock;
 using serving::Outcome;
 using serving::ServingRun;
-using results::Clock;
+using stored::CacheForm;
+using stored::ContextLibrary;
 
 constexpr double kMilliseconds = 1e3;
 
 /// Memory, disk and remote as the config describes them.
 stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint& point,
-                               const std::filesystem::path& folder) {
+                              const std::filesystem::path& folder) {
   const experiment::ContextSettings& s = task.contexts;
   const double latency = s.remote_latency_ms / kMilliseconds;
   std::vector<storage::TierSettings> behind(2);
@@ -54,53 +55,50 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
     const auto count = std::ranges::count_if(begun, [&](const Begun& one) { return one.tier == tier; });
     return static_cast<double>(count) / static_cast<double>(begun.size());
   };
-  add(result, Clock::none, "memory_hits", share(Tier::host), "fraction");
-  add(result, Clock::none, "disk_hits", share(Tier::disk), "fraction");
-  add(result, Clock::none, "remote_hits", share(Tier::remote), "fraction");
-  add(result, Clock::none, "recomputed_contexts", share(std::nullopt), "fraction");
+  add(result, metrics::kMemoryHits, share(Tier::host));
+  add(result, metrics::kDiskHits, share(Tier::disk));
+  add(result, metrics::kRemoteHits, share(Tier::remote));
+  add(result, metrics::kRecomputedContexts, share(std::nullopt));
   std::vector<double> load, restore;
   for (const Begun& one : begun) {
     load.push_back(one.load_s);
     restore.push_back(one.restore_s);
   }
-  add(result, Clock::measured, "cache_load_ms", metrics::mean_of(load) * kMilliseconds, "ms");
-  add(result, Clock::measured, "cache_restore_ms", metrics::mean_of(restore) * kMilliseconds, "ms");
+  add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, {.clock = Clock::measured});
+  add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
-/// Where the contexts lie in the end, and in which forms.
+/// Adds the peaks of the tiers, and the final tier and form of every context.
 void add_placement(results::SampleResult& result, const ContextLibrary& library) {
   const storage::TieredContexts& books = library.store().books();
-  add(result, Clock::none, "peak_memory_bytes", static_cast<double>(books.peak(0)), "bytes");
-  add(result, Clock::none, "peak_disk_bytes", static_cast<double>(books.peak(1)), "bytes");
+  add(result, metrics::kPeakMemoryBytes, static_cast<double>(books.peak(0)));
+  add(result, metrics::kPeakDiskBytes, static_cast<double>(books.peak(1)));
   std::vector<double> keeps[3];
-  results::Series keep{.name = "context_keep", .unit = "fraction"};
-  results::Series tier{.name = "context_tier", .unit = "tier"};
+  std::vector<float> keep, tier;
   for (const storage::Context& context : books.contexts()) {
     const double share = context.form(context.at).keep;
     keeps[context.at.tier].push_back(share);
-    keep.values.push_back(static_cast<float>(share));
-    tier.values.push_back(static_cast<float>(context.at.tier));
+    keep.push_back(static_cast<float>(share));
+    tier.push_back(static_cast<float>(context.at.tier));
   }
-  if (!keeps[0].empty()) add(result, Clock::none, "keep_in_memory", metrics::mean_of(keeps[0]), "fraction");
-  if (!keeps[1].empty()) add(result, Clock::none, "keep_on_disk", metrics::mean_of(keeps[1]), "fraction");
-  result.series.push_back(std::move(keep));
-  result.series.push_back(std::move(tier));
+  if (!keeps[0].empty()) add(result, metrics::kKeepInMemory, metrics::mean_of(keeps[0]));
+  if (!keeps[1].empty()) add(result, metrics::kKeepOnDisk, metrics::mean_of(keeps[1]));
+  add_series(result, metrics::kContextKeep, std::move(keep));
+  add_series(result, metrics::kContextTier, std::move(tier));
 }
 
-/// The point's requests as one sample of the cell; returns what each answer is worth.
+/// Describes the point's requests as one sample of the cell; returns the score of each answer.
 std::vector<double> describe_answers(results::SampleResult& result, const StoredContextsTask& task,
                                      const StoredPoint& point, const ServingEngine& engine, const ServingRun& run) {
   std::string prompts;
   std::vector<double> scores, end_to_end;
   int64_t refused = 0;
-  results::Series similarity{.name = "answer_similarity", .unit = "fraction"};
   for (size_t r = 0; r < point.asks.size(); ++r) {
     const Request& request = request_of(task, point.asks[r]);
     const auto& answer = engine.answer(static_cast<int64_t>(r));
     prompts += request.sample->prompt_sha256;
     result.prompt_tokens += point.prompt_tokens[r];
     scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
-    similarity.values.push_back(static_cast<float>(scores.back()));
     refused += run.requests[r].outcome == Outcome::refused ? 1 : 0;
     if (!answer) continue;
     result.output_tokens += static_cast<int64_t>(answer->tokens.size());
@@ -109,15 +107,15 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
   result.prompt_sha256 = sha256(prompts);
   result.finish_reason = "served";
   result.wall_s = run.busy_seconds;
-  result.series.push_back(std::move(similarity));
-  add_series(result, Clock::measured, "end_to_end_ms", end_to_end);
-  add(result, Clock::none, "served_score", metrics::mean_of(scores), "fraction");
-  add(result, Clock::none, "refused_requests", static_cast<double>(refused), "requests");
-  add(result, Clock::measured, "peak_cache_bytes", static_cast<double>(run.peak_held_bytes), "bytes");
+  add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
+  add_series(result, metrics::kEndToEndMs, in_milliseconds(end_to_end), {.clock = Clock::measured});
+  add(result, metrics::kServedScore, metrics::mean_of(scores));
+  add(result, metrics::kRefusedRequests, static_cast<double>(refused));
+  add(result, metrics::kPeakCacheBytes, static_cast<double>(run.peak_held_bytes), {.clock = Clock::measured});
   return scores;
 }
 
-/// A run of whole prompts, or of requests that begin with stored contexts.
+/// Describes a run of whole prompts, or of requests that begin with stored contexts.
 void describe_run(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
                   const ServingEngine& engine, const ServingRun& run, double rate) {
   const std::vector<double> scores = describe_answers(result, task, point, engine, run);
@@ -129,8 +127,8 @@ void describe_run(results::SampleResult& result, const StoredContextsTask& task,
            .prompt_tokens = point.prompt_tokens});
 }
 
-SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, serving::Load load,
-                   double rate) {
+SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
+                            serving::Load load, double rate) {
   SampleOutcome outcome;
   const Method full;
   ServingEngine engine(model, served_requests(task, point, full), task.facts);
@@ -142,8 +140,9 @@ SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, 
   return outcome;
 }
 
-SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point, const Method& method,
-                     const std::filesystem::path& folder, serving::Load load, double rate) {
+SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
+                              const Method& method, const std::filesystem::path& folder, serving::Load load,
+                              double rate) {
   SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
   ContextLibrary library(model, task.facts, forms_of(method, point), place_of(task, point, folder), policy);
@@ -161,12 +160,12 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   describe_run(outcome.result, task, point, executor.engine(), run, rate);
   add_begun(outcome.result, executor.begun());
   add_placement(outcome.result, library);
-  add(outcome.result, Clock::none, "reprofiled_contexts", static_cast<double>(executor.reprofiled()), "contexts");
+  add(outcome.result, metrics::kReprofiledContexts, static_cast<double>(executor.reprofiled()));
   outcome.result.active = true;
   return outcome;
 }
 
-/// A new folder, gone when this is.
+/// A new folder, removed by the destructor.
 class ScratchFolder {
  public:
   explicit ScratchFolder(const std::filesystem::path& parent) {
@@ -196,29 +195,22 @@ class ScratchFolder {
 }  // namespace
 
 std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
-                                           std::span<const EvaluatedMethod> methods) {
+                                                    std::span<const EvaluatedMethod> methods) {
   const ScratchFolder folder(task.folder);
   const StoredPoint point = read_point(model, task, methods);
   const ServingPoint load{
       .settings = task.serving, .requests = point.asks.size(), .point = task.point, .seed = task.seed};
-  std::vector<SampleOutcome> outcomes;
-  for (const EvaluatedMethod& evaluated : methods) {
+  return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) -> SampleOutcome {
     double rate = 0;
     serving::Load arrivals = load_of(load, point.capacity, rate);
-    try {
-      if (evaluated.method->placement() != nullptr) {
-        outcomes.push_back(evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate));
-      } else if (evaluated.reference) {
-        outcomes.push_back(evaluate_full(model, task, point, std::move(arrivals), rate));
-      } else {
-        outcomes.push_back({.failure = "it places no contexts: over stored contexts methods are policies, which take a "
-                                       "compression method as \"compress\", or full KV"});
-      }
-    } catch (const std::exception& error) {
-      outcomes.push_back({.failure = error.what()});
+    if (evaluated.method->placement() != nullptr) {
+      return evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate);
     }
-  }
-  return outcomes;
+    if (evaluated.reference) return evaluate_full(model, task, point, std::move(arrivals), rate);
+    return {.failure =
+                "it places no contexts: over stored contexts methods are policies, which take a compression "
+                "method as \"compress\", or full KV"};
+  });
 }
 
 }  // namespace kvarena::evaluate

@@ -5,14 +5,13 @@
 #include <functional>
 #include <vector>
 
-#include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
 #include "harness/evaluate/context_with_queries.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/experiment/config.h"
 
 namespace kvarena::evaluate {
 
-/// How good an answer to a request is beside full KV's, 1 at best.
+/// Similarity of an answer to full KV's, 1 at best.
 using AnswerSimilarity =
     std::function<double(const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full)>;
 
@@ -27,7 +26,7 @@ struct StoredContextsTask {
   uint64_t seed = 0;  // of arrival times and of what is asked
 };
 
-/// serving.requests requests over the contexts, asked about by popularity, each the next of the context's test
+/// Serves serving.requests requests about contexts drawn by popularity; each asks the next of its context's test
 /// questions. Full KV first, all requests at once: the capacity that loads are shares of, and the answers that others
 /// are compared with. Then every method at the same arrival times with all contexts stored, as contexts.past_requests
 /// requests by the same popularity left them, and placed anew where a policy does that: a placement policy begins a
@@ -39,7 +38,8 @@ struct StoredContextsTask {
 /// (means), peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie
 /// there in the end), reprofiled_contexts. Series by request: answer_similarity, end_to_end_ms; by context:
 /// context_keep, context_tier.
-[[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
-                                                                     std::span<const EvaluatedMethod> methods);
+[[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model,
+                                                                              const StoredContextsTask& task,
+                                                                              std::span<const EvaluatedMethod> methods);
 
 }  // namespace kvarena::evaluate

@@ -7,7 +7,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-/// Nothing where a policy has nothing to choose anew.
+/// The drift at which a context is profiled anew; nothing where the policy chooses among no forms.
 std::optional<double> drift_threshold_of(const storage::Policy& policy, const stored::ContextLibrary& library) {
   return policy.chooses_forms() && library.forms().size() > 1 ? policy.drift_threshold() : std::nullopt;
 }
@@ -51,10 +51,8 @@ KvCache StoredExecutor::begin(size_t request) {
   const size_t context = point_->asks[request].context;
   stored::LoadedCache loaded = library_->load(task_->asked[context].id);
   loaded_.push_back(context);
-  begun_[request] = {.tier = loaded.tier,
-                     .profiled = loaded.form.quality,
-                     .load_s = loaded.load_s,
-                     .restore_s = loaded.restore_s};
+  begun_[request] = {
+      .tier = loaded.tier, .profiled = loaded.form.quality, .load_s = loaded.load_s, .restore_s = loaded.restore_s};
   return std::move(loaded.cache);
 }
 

@@ -1,18 +1,18 @@
 #pragma once
-// The engine's passes over stored contexts; between them what the store and the profiler have to do.
+// The engine's passes over stored contexts, with the work of the store and the profiler between them.
 
 #include <deque>
 #include <optional>
 #include <vector>
 
 #include "harness/engine/serving/serving_engine.h"
-#include "harness/evaluate/stored_point.h"
 #include "harness/engine/stored/context_library.h"
 #include "harness/engine/stored/profiler.h"
+#include "harness/evaluate/stored_point.h"
 
 namespace kvarena::evaluate {
 
-/// How the cache of one request came.
+/// The way in which the cache of one request came.
 struct Begun {
   std::optional<Tier> tier;
   double profiled = 1;  // quality of the form that it came in
@@ -40,7 +40,7 @@ class StoredExecutor final : public serving::Executor {
  private:
   [[nodiscard]] std::vector<ServedRequest> requests();
   [[nodiscard]] KvCache begin(size_t request);
-  /// An answer beside what its form promised; the seconds of profiling anew when the context has drifted.
+  /// Compares an answer with its form's profile; returns the seconds of profiling anew when the context has drifted.
   [[nodiscard]] double watch(size_t request);
 
   Transformer* model_;
@@ -51,7 +51,7 @@ class StoredExecutor final : public serving::Executor {
   std::optional<double> threshold_;
   stored::DriftWatch drift_;
   std::vector<Begun> begun_;                         // by request
-  std::deque<size_t> loaded_;                      // contexts used in the pass under way
+  std::deque<size_t> loaded_;                        // contexts used in the pass under way
   std::vector<std::vector<const Request*>> recent_;  // by context, the newest last
   int64_t uses_;                                     // clock of the store: contexts that came, then their uses
   int64_t reprofiled_ = 0;

@@ -10,19 +10,19 @@
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
-#include "harness/evaluate/serving_point.h"
 #include "harness/engine/stored/profiler.h"
+#include "harness/evaluate/serving_point.h"
 #include "harness/method/eviction.h"
 #include "harness/method/registry.h"
 
 namespace kvarena::evaluate {
 namespace {
 
-using stored::CacheForm;
 using nlohmann::json;
 using serving::ServingRun;
+using stored::CacheForm;
 
-/// Contexts by popularity, the first one most.
+/// Draws contexts by popularity; the first one is drawn most often.
 class Popularity {
  public:
   Popularity(size_t contexts, double exponent) {
@@ -39,7 +39,7 @@ class Popularity {
   std::vector<double> until_;
 };
 
-/// Of each context its questions in turn.
+/// Draws contexts by popularity, and takes the questions of each in turn.
 std::vector<Query> asks_of(const StoredContextsTask& task, const Popularity& popularity) {
   const RandomStream random(task.seed, fmt::format("asked contexts {}", task.point));
   std::vector<size_t> asked(task.asked.size(), 0);
@@ -66,7 +66,7 @@ QueryHistory query_history(const StoredContextsTask& task, const Popularity& pop
   return before;
 }
 
-/// One method's forms for all contexts alike, or nothing.
+/// The form that a placement policy compresses contexts to, or nothing.
 std::optional<CacheForm> compressed_form(const Method& method) {
   const auto* placing = dynamic_cast<const PlacingMethod*>(&method);
   if (placing == nullptr || placing->compress_json().empty()) return std::nullopt;
@@ -90,7 +90,7 @@ stored::Query query_of(const ContextWithQueries& context, const Request& request
           .stop = request.stop};
 }
 
-/// Full KV, all requests at once: capacity and reference answers.
+/// Serves all requests at once with full KV: capacity and reference answers.
 void serve_reference(Transformer& model, const StoredContextsTask& task, StoredPoint& point) {
   const Method full;
   ServingEngine engine(model, served_requests(task, point, full), task.facts);
@@ -107,7 +107,7 @@ void serve_reference(Transformer& model, const StoredContextsTask& task, StoredP
   }
 }
 
-/// Every context once, with what any method wants to see of it; profiled where somebody chooses.
+/// Prefills every context once with the needs of all methods, and profiles it where a policy chooses among forms.
 void read_contexts(Transformer& model, const StoredContextsTask& task, std::span<const EvaluatedMethod> methods,
                    StoredPoint& point) {
   point.forms = configured_forms(task);
@@ -148,13 +148,13 @@ std::vector<CacheForm> forms_of(const Method& method, const StoredPoint& point) 
 }
 
 std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
-                                     size_t context, std::span<const Request* const> asked) {
+                                   size_t context, std::span<const Request* const> asked) {
   std::vector<stored::Query> queries;
   for (const Request* request : asked) queries.push_back(query_of(task.asked[context], *request));
   return stored::profile_forms(model, *point.prefills[context], point.forms, queries,
-                                [&](size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
-                                  return task.similarity(*asked[i], answer, full);
-                                });
+                               [&](size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
+                                 return task.similarity(*asked[i], answer, full);
+                               });
 }
 
 std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const StoredPoint& point,

@@ -1,27 +1,27 @@
 #pragma once
-// What all methods of a point over stored contexts share: who asks what, what full KV answers, the contexts as they
-// were read, and what is known of their forms.
+// State that all methods of a point over stored contexts share: queries, full KV's answers, prefilled contexts, and the
+// profiles of their forms.
 
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "harness/engine/serving/serving_engine.h"
-#include "harness/evaluate/stored_contexts.h"
 #include "harness/engine/stored/context_library.h"
+#include "harness/evaluate/stored_contexts.h"
 
 namespace kvarena::evaluate {
 
-/// What a request asks.
+/// A request's question about a context.
 struct Query {
   size_t context = 0;
   size_t question = 0;
 };
 
-/// Requests that came before the first that counts.
+/// Requests of the past, before the first that is measured.
 struct QueryHistory {
   std::vector<int64_t> uses;  // by context, its own coming counted
-  std::vector<size_t> order;  // contexts by their last use, the newest last; first those that nobody asked about
+  std::vector<size_t> order;  // contexts by their last use, the newest last; unused ones come first
 };
 
 struct StoredPoint {
@@ -31,14 +31,14 @@ struct StoredPoint {
   std::vector<double> full_scores;                 // 1 each
   std::vector<int64_t> prompt_tokens;
   double capacity = 0;
-  std::vector<stored::CacheForm> forms;                 // that policies choose among
+  std::vector<stored::CacheForm> forms;                  // that policies choose among
   std::vector<std::shared_ptr<const Prefill>> prefills;  // by context
-  std::vector<std::vector<storage::Form>> profiles;    // by context, of `forms`; empty where nobody chooses
+  std::vector<std::vector<storage::Form>> profiles;      // by context, of `forms`; empty where nobody chooses
   int64_t full_bytes = 0;                                // of all contexts, uncompressed and stored
 };
 
-/// Draws who asks what, has full KV answer, and reads every context once with what any method wants to see of it.
-/// Throws UserError when full KV has no answers.
+/// Draws the queries, answers them with full KV, and prefills every context once with the needs of all methods. Throws
+/// UserError when full KV has no answers.
 [[nodiscard]] StoredPoint read_point(Transformer& model, const StoredContextsTask& task,
                                      std::span<const EvaluatedMethod> methods);
 
@@ -48,11 +48,11 @@ struct StoredPoint {
                                                          const Method& full);
 /// Whether a policy chooses among forms, instead of leaving contexts as they come.
 [[nodiscard]] bool chooses(const Method& method);
-/// Those that a method has contexts in.
+/// Forms that a method stores contexts in.
 [[nodiscard]] std::vector<stored::CacheForm> forms_of(const Method& method, const StoredPoint& point);
-/// The point's forms of a context, by its answers to `asked`.
+/// Profiles the point's forms of a context by its answers to `asked`.
 [[nodiscard]] std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task,
-                                                   const StoredPoint& point, size_t context,
-                                                   std::span<const Request* const> asked);
+                                                 const StoredPoint& point, size_t context,
+                                                 std::span<const Request* const> asked);
 
 }  // namespace kvarena::evaluate

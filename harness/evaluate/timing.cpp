@@ -5,6 +5,7 @@
 #include "harness/core/error.h"
 #include "harness/engine/serving/batch_run.h"
 #include "harness/evaluate/describe.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/method/prompt_attention.h"
 #include "metrics/statistics.h"
 
@@ -28,8 +29,8 @@ struct Repeat {
 /// Whether the method's session reads the prompt itself.
 bool reads_prompts(const Method& method) { return method.pruner() != nullptr || prompt_attention(method) != nullptr; }
 
-/// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes or attends
-/// in its own way reads the prompt itself: neither wants a prefill.
+/// Prefills the prompt for the method. A method that reuses entries finds them in `memory`, one that prunes or attends
+/// in its own way reads the prompt itself: both get an unread prompt.
 Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
                      const std::shared_ptr<ReuseMemory>& memory) {
   if (method.reuser() == nullptr && !reads_prompts(method)) {
@@ -41,9 +42,9 @@ Prefill start_prompt(Transformer& model, const Request& request, const Method& m
   return prompt;
 }
 
-/// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated, const BatchRunSettings& batch,
-                const std::shared_ptr<ReuseMemory>& memory) {
+/// Times one repeat. Tokens of one verification round arrive together: the round's time is shared among them.
+Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
+                const BatchRunSettings& batch, const std::shared_ptr<ReuseMemory>& memory) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -78,22 +79,8 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
   return repeat;
 }
 
-void add(results::SampleResult& result, const std::string& name, const std::vector<double>& values,
-         const std::string& unit, results::Storage storage = results::Storage::real) {
-  if (values.empty()) return;
-  result.values.push_back({.metric = name,
-                           .value = metrics::percentile(values, 50),
-                           .unit = unit,
-                           .clock = results::Clock::measured,
-                           .storage = storage});
-  result.series.push_back({.name = name,
-                           .values = {values.begin(), values.end()},
-                           .unit = unit,
-                           .clock = results::Clock::measured,
-                           .storage = storage});
-}
-
-/// Of all requests. What a pass takes for itself, while it runs, counts for those that run at a time.
+/// Peak cache bytes of all requests. Memory that a pass takes for itself while it runs counts once for each request
+/// that runs at a time.
 int64_t peak_bytes(const BatchRun& run) {
   int64_t most = 0;
   for (const auto& session : run.sessions) {
@@ -102,9 +89,12 @@ int64_t peak_bytes(const BatchRun& run) {
   return run.scheduled ? run.peak_bytes : std::max<int64_t>(run.peak_running, 1) * most;
 }
 
-/// What requests in limited memory, and a schedule, have to say of the last repeat.
+/// Adds the values of requests in limited memory, and of a schedule, from the last repeat.
 void add_batch(results::SampleResult& result, const BatchRun& run, results::Storage storage) {
-  add(result, "concurrent_requests", {static_cast<double>(run.peak_running)}, "requests", storage);
+  const auto add = [&](const metrics::StoredMetric& metric, const std::vector<double>& values) {
+    add_repeats(result, metric, values, {.clock = results::Clock::measured, .storage = storage});
+  };
+  add(metrics::kConcurrentRequests, {static_cast<double>(run.peak_running)});
   if (!run.scheduled) return;
   double verifying = 0;
   std::vector<double> milliseconds, bytes;
@@ -113,17 +103,17 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
     milliseconds.push_back(pass.seconds * kMilliseconds);
     bytes.push_back(pass.memory_bytes);
   }
-  add(result, "link_utilisation", {run.link_busy_seconds / run.seconds}, "fraction", storage);
-  add(result, "verify_share", {verifying / run.seconds}, "fraction", storage);
-  add(result, "late_verifies", {static_cast<double>(run.late_verifies)}, "verifications", storage);
-  add(result, "iteration_ms", milliseconds, "ms", storage);
-  add(result, "iteration_bytes", bytes, "bytes", storage);
+  add(metrics::kLinkUtilisation, {run.link_busy_seconds / run.seconds});
+  add(metrics::kVerifyShare, {verifying / run.seconds});
+  add(metrics::kLateVerifies, {static_cast<double>(run.late_verifies)});
+  add(metrics::kIterationMs, milliseconds);
+  add(metrics::kIterationBytes, bytes);
 }
 
 }  // namespace
 
 experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                 const experiment::TimingSettings& settings) {
+                                          const experiment::TimingSettings& settings) {
   const auto memory = reuse_memory(request);
   if (const Reuser* reuser = evaluated.method->reuser()) {
     prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one
@@ -177,17 +167,19 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = settings.batch * session.peak_host_bytes;
   if (session.peak_disk_bytes > 0) result.peak_bytes["disk"] = settings.batch * session.peak_disk_bytes;
   add_traffic(result, session, request);
-  add(result, "prefill_ms", prefill_ms, "ms");
   const results::Storage storage = storage_of(session, request);
-  add(result, "observe_ms", observe_ms, "ms");
-  add(result, "compress_ms", compress_ms, "ms", storage);
-  add(result, "compression_overhead", overhead, "fraction", storage);
-  add(result, "load_ms", load_ms, "ms", storage);
-  add(result, "score_ms", score_ms, "ms", storage);
-  add(result, "align_ms", align_ms, "ms", storage);
-  add(result, "time_to_first_token_ms", first_token_ms, "ms", storage);
-  add(result, "inter_token_latency_ms", gap_ms, "ms", storage);
-  add(result, "throughput_tokens_per_s", throughput, "tokens/s", storage);
+  const Origin real{.clock = results::Clock::measured};
+  const Origin measured{.clock = results::Clock::measured, .storage = storage};
+  add_repeats(result, metrics::kPrefillMs, prefill_ms, real);
+  add_repeats(result, metrics::kObserveMs, observe_ms, real);
+  add_repeats(result, metrics::kCompressMs, compress_ms, measured);
+  add_repeats(result, metrics::kCompressionOverhead, overhead, measured);
+  add_repeats(result, metrics::kLoadMs, load_ms, measured);
+  add_repeats(result, metrics::kScoreMs, score_ms, measured);
+  add_repeats(result, metrics::kAlignMs, align_ms, measured);
+  add_repeats(result, metrics::kTimeToFirstTokenMs, first_token_ms, measured);
+  add_repeats(result, metrics::kInterTokenLatencyMs, gap_ms, measured);
+  add_repeats(result, metrics::kThroughputTokensPerS, throughput, measured);
   if (settings.device_mib) add_batch(result, repeat.run, storage);
   return outcome;
 }

@@ -1,10 +1,9 @@
 #pragma once
 // Latency and throughput of one method on one sample, alone or in a batch of its like.
 
-#include "harness/experiment/config.h"
-#include "harness/experiment/evaluator.h"
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
+#include "harness/experiment/config.h"
 
 namespace kvarena::evaluate {
 
@@ -18,10 +17,11 @@ namespace kvarena::evaluate {
 /// throughput is of all, peaks are of all. Of a verifier with a schedule also link_utilisation (share of decoding in
 /// which the link was occupied), verify_share (in passes that verify something), late_verifies, concurrent_requests,
 /// and of the last repeat, by pass, iteration_ms and iteration_bytes. Beside them, what the first moved between tiers.
-/// Of a method that reuses entries, whose memory earlier requests have primed: prefill_ms is the pass over the tokens
+/// A method that reuses entries finds its memory primed by earlier requests: its prefill_ms is the pass over the tokens
 /// that it recomputes, beside load_ms, score_ms (while entries are loaded) and align_ms. Series hold one number a
 /// repeat, and every gap of the last repeat.
-[[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                               const experiment::TimingSettings& settings);
+[[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request,
+                                                        const EvaluatedMethod& evaluated,
+                                                        const experiment::TimingSettings& settings);
 
 }  // namespace kvarena::evaluate

@@ -4,8 +4,9 @@
 #include <numeric>
 #include <span>
 
-#include "harness/method/important_tokens.h"
 #include "harness/engine/reuse/speculation.h"
+#include "harness/evaluate/stored_values.h"
+#include "harness/method/important_tokens.h"
 #include "metrics/distribution/selection.h"
 
 namespace kvarena::evaluate {
@@ -46,21 +47,18 @@ const Speculation& TokenOverlaps::own() {
   return *own_;
 }
 
-void TokenOverlaps::add(results::SampleResult& result, const EvaluatedMethod& evaluated) {
+void TokenOverlaps::add_to(results::SampleResult& result, const EvaluatedMethod& evaluated) {
   const Reuser* reuser = evaluated.method->reuser();
   const auto asked = reuser == nullptr ? std::nullopt : reuser->speculative();
   if (asked) {
     const Speculation read = speculate(*target_, request_->prompt, request_->layout, *asked);
-    result.values.push_back(
-        {.metric = "token_overlap", .value = overlap_with_target(read, own(), kImportantShare), .unit = "fraction"});
+    add(result, metrics::kTokenOverlap, overlap_with_target(read, own(), kImportantShare));
   } else if (evaluated.reference) {
     const std::vector<double> overlaps = first_layer_overlaps(own(), kImportantShare);
     const auto deep = std::span(overlaps).last((overlaps.size() + 2) / 3);
-    result.values.push_back({.metric = "shallow_deep_overlap",
-                             .value = std::accumulate(deep.begin(), deep.end(), 0.0) / static_cast<double>(deep.size()),
-                             .unit = "fraction"});
-    result.series.push_back(
-        {.name = "first_layer_overlap", .values = {overlaps.begin(), overlaps.end()}, .unit = "fraction"});
+    add(result, metrics::kShallowDeepOverlap,
+        std::accumulate(deep.begin(), deep.end(), 0.0) / static_cast<double>(deep.size()));
+    add_series(result, metrics::kFirstLayerOverlap, {overlaps.begin(), overlaps.end()});
   }
 }
 

@@ -1,11 +1,12 @@
 #pragma once
-// How far two readings of a prompt agree on which of its tokens matter: two models', or two layers'. Wen et al. 2026
-// (SpecCache), Figure 3.
+// Agreement of two models, or of two layers, on the important tokens of a prompt. Wen et al. 2026 (SpecCache),
+// Figure 3.
 
 #include <optional>
 #include <vector>
 
-#include "harness/evaluate/quality.h"
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/evaluate/request.h"
 #include "harness/method/reuser.h"
 #include "harness/model/transformer.h"
 
@@ -18,19 +19,19 @@ inline constexpr double kImportantShare = 0.2;
 /// layers, [layers]; the first is 1.
 [[nodiscard]] std::vector<double> first_layer_overlaps(const Speculation& target, double share);
 
-/// The same of the tokens that the last thirds of two models' layers call important. The speculative model's choice is
-/// taken to the target's tokens, of which it may be more than the share.
+/// Jaccard similarity of the tokens that the last thirds of two models' layers call important. The speculative model's
+/// choice is mapped to the target's tokens, of which it may be more than the share.
 [[nodiscard]] double overlap_with_target(const Speculation& speculative, const Speculation& target, double share);
 
-/// Of one request; the target reads its prompt when the first method is asked for.
+/// Overlaps of one request; the target reads its prompt when the first method is asked for.
 class TokenOverlaps {
  public:
   /// Both must outlive it.
   TokenOverlaps(Transformer& target, const Request& request) : target_(&target), request_(&request) {}
 
-  /// Of a method with a speculative model: token_overlap, with the target's own choice. Of a reference: the series
-  /// first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
-  void add(results::SampleResult& result, const EvaluatedMethod& evaluated);
+  /// Adds, for a method with a speculative model, token_overlap with the target's own choice; for a reference the
+  /// series first_layer_overlap, and shallow_deep_overlap, its mean over the last third of the layers.
+  void add_to(results::SampleResult& result, const EvaluatedMethod& evaluated);
 
  private:
   const Speculation& own();

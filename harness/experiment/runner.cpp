@@ -215,7 +215,7 @@ class Runner {
     });
     if (!failure.empty()) outcomes.assign(missing.size(), SampleOutcome{.result = {}, .failure = failure});
     KVARENA_ASSERT(outcomes.size() == missing.size(),
-                   fmt::format("{} verdicts for {} cells", outcomes.size(), missing.size()));
+                   fmt::format("{} outcomes for {} cells", outcomes.size(), missing.size()));
 
     std::vector<SampleResult> results;
     std::vector<CellFailure> failures;

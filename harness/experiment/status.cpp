@@ -33,7 +33,7 @@ ExperimentStatus status_of(const results::ResultsReader& results, const std::str
   });
   status.run_id = last.run_id;
   status.state = last.state;
-  status.by_this_run = results.judged_by(last.run_id);
+  status.by_this_run = results.evaluated_by(last.run_id);
   const int64_t begin = seconds_of(last.started_at, now);
   status.run_s = static_cast<double>(seconds_of(last.finished_at, now) - begin);
   return status;

@@ -174,7 +174,7 @@ std::vector<RunRecord> ResultsReader::runs(const std::string& experiment) const 
       });
 }
 
-int64_t ResultsReader::judged_by(const std::string& run_id) const {
+int64_t ResultsReader::evaluated_by(const std::string& run_id) const {
   const auto counts = select<int64_t>(*database_, "SELECT count(*) FROM samples WHERE run_id = ?", {run_id},
                                       [](auto next) { return next().getInt64(); });
   return counts.front();

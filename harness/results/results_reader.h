@@ -80,7 +80,7 @@ class ResultsReader {
   [[nodiscard]] std::vector<ExperimentRecord> experiments() const;
   [[nodiscard]] std::vector<RunRecord> runs(const std::string& experiment) const;
   /// Samples that a run evaluated.
-  [[nodiscard]] int64_t judged_by(const std::string& run_id) const;
+  [[nodiscard]] int64_t evaluated_by(const std::string& run_id) const;
   [[nodiscard]] std::vector<RunInput> inputs(const std::string& run_id) const;
   /// Cells in force; with `superseded` also those that an older config asked for.
   [[nodiscard]] std::vector<CellRow> cells(const std::string& experiment, bool superseded = false) const;

@@ -26,10 +26,10 @@ SampleResult sample(int64_t index) {
                       .references_json = R"(["an answer"])",
                       .finish_reason = "length",
                       .activity_json = R"({"entries_dropped": 1024})"};
-  for (const char* metric : {"token_f1", "exact_match", "kl_nats", "top1_agreement", "resident_bytes", "kept"}) {
+  for (const char* metric : {"score_1", "score_2", "score_3", "score_4", "score_5", "score_6"}) {
     result.values.push_back({.metric = metric, .value = 0.5, .unit = "fraction"});
   }
-  for (const char* name : {"kl_nats", "top1"}) {
+  for (const char* name : {"series_1", "series_2"}) {
     result.series.push_back({.name = name, .values = std::vector<float>(64, 0.125F), .unit = "nats"});
   }
   return result;

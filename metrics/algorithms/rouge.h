@@ -18,7 +18,7 @@ struct RougeScore {
 /// case and punctuation kept, F = 2PR/(P+R+1e-8). The package fails on backtracking of about 1000 steps (CPython's
 /// recursion limit); this function does not.
 [[nodiscard]] RougeScore pltrdy_rouge_l(std::string_view prediction, std::string_view reference);
-/// The same package's ROUGE-N over sets of n-grams of the whole text. n >= 1.
+/// ROUGE-N of that package, over sets of n-grams of the whole text. n >= 1.
 [[nodiscard]] RougeScore pltrdy_rouge_n(std::string_view prediction, std::string_view reference, int n);
 
 /// google-research `rouge_score`: lower-case [a-z0-9] tokens, with `stem` Porter-stemmed when longer than 3 letters.

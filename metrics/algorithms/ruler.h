@@ -1,5 +1,5 @@
 #pragma once
-// What RULER's scorers do with one prediction.
+// RULER's scorers, applied to one prediction.
 
 #include <span>
 #include <string>

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "metrics/registry.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -58,9 +59,7 @@ KVARENA_METRIC({.id = "acceptance",
                 .summary = "Drafted tokens the full cache confirms over drafted tokens, pooled over rounds; beside it "
                            "tokens accepted and emitted per round.",
                 .source = "VeriCache, section 4.1",
-                .stored = {{"acceptance_rate", "Accepted of drafted"},
-                           {"acceptance_length", "Accepted a round", "tokens", 1},
-                           {"tokens_per_verify", "Emitted a round", "tokens", 1}},
+                .stored = {kAcceptanceRate, kAcceptanceLength, kTokensPerVerify},
                 .vectors = {{"acceptance", recompute}}});
 
 }  // namespace kvarena::metrics

@@ -1,5 +1,5 @@
 #pragma once
-// What one round of drafting and verifying yields (VeriCache section 4.1).
+// Yield of rounds of drafting and verifying (VeriCache, section 4.1).
 
 #include <cstdint>
 #include <span>

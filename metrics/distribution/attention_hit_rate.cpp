@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "metrics/distribution/selection.h"
 #include "metrics/registry.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -50,14 +51,14 @@ double attention_hit_rate(std::span<const double> weights, std::span<const int64
 }
 
 KVARENA_METRIC(
-    {.id = "attention_hit_rate",
-     .title = "Attention hit rate",
+    {.id = kAttentionHitRate.name,
+     .title = kAttentionHitRate.title,
      .kind = MetricKind::distribution,
      .summary = "Share of the full softmax weight that the selected keys carry, mean over queries, heads and "
                 "layers; overlap with the true top-k beside it. Measured in runs whose config lists it: it costs the "
                 "full keys and one more attention a step.",
      .source = "SpeCache, Figure 2",
-     .stored = {{"selection_overlap", "Selected again"}, {"loaded_bytes", "Loaded a step", "bytes", 1, Better::lower}},
+     .stored = {kSelectionOverlap, kLoadedBytes},
      .vectors = {{"attention_hit_rate", recompute}}});
 
 }  // namespace kvarena::metrics

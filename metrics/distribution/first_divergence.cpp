@@ -2,6 +2,7 @@
 
 #include "metrics/distribution/divergence.h"
 #include "metrics/registry.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 
@@ -11,13 +12,13 @@ std::optional<int64_t> first_divergence(std::span<const int64_t> full, std::span
   return a - full.begin();
 }
 
-KVARENA_METRIC({.id = "first_divergence",
-                .title = "First differing token",
+KVARENA_METRIC({.id = kFirstDivergence.name,
+                .title = kFirstDivergence.title,
                 .kind = MetricKind::distribution,
-                .unit = "tokens",
-                .table_scale = 1,
+                .unit = kFirstDivergence.unit,
+                .table_scale = kFirstDivergence.table_scale,
                 .summary = "Tokens two greedy continuations share before the first one that differs.",
                 .source = "kvarena",
-                .stored = {{"exact_match_full", "Same answer as full KV"}}});
+                .stored = {kExactMatchFull}});
 
 }  // namespace kvarena::metrics

@@ -11,6 +11,7 @@
 #include "metrics/distribution/divergence.h"
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -184,9 +185,7 @@ KVARENA_METRIC(
      .summary = "KL(full || lossy) over the whole vocabulary on the same prefix; per step, and as the sum over "
                 "a request's steps. Needs logits of both caches along one continuation.",
      .source = "VeriCache, Equations 1-2",
-     .stored = {{"kl_nats", "KL a step", "nats", 1, Better::lower},
-                {"kl_nats_sum", "KL a sequence", "nats", 1, Better::lower},
-                {"top1_agreement", "Same most likely token"}},
+     .stored = {kKlNats, kKlNatsSum, kTop1Agreement},
      .vectors = {{"kl", recompute}}});
 
 }  // namespace kvarena::metrics

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "metrics/registry.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -29,16 +30,16 @@ Perplexity perplexity(std::span<const double> token_nll, int64_t words) {
   return {total, per(static_cast<double>(token_nll.size())), per(static_cast<double>(words))};
 }
 
-KVARENA_METRIC({.id = "perplexity",
-                .title = "Perplexity",
+KVARENA_METRIC({.id = kPerplexity.name,
+                .title = kPerplexity.title,
                 .kind = MetricKind::distribution,
-                .unit = "perplexity",
-                .table_scale = 1,
-                .better = Better::lower,
+                .unit = kPerplexity.unit,
+                .table_scale = kPerplexity.table_scale,
+                .better = kPerplexity.better,
                 .summary = "exp of the mean negative log-likelihood per token; per word (the official PG-19 figure) "
                            "beside it.",
                 .source = "deepmind/pg19; token-level form of the KV-cache papers",
-                .stored = {{"perplexity_word", "Perplexity a word", "perplexity", 1, Better::lower}},
+                .stored = {kPerplexityWord},
                 .vectors = {{"perplexity", recompute}}});
 
 }  // namespace kvarena::metrics

@@ -23,24 +23,17 @@ struct ValueExtent {
   int64_t depth = 0;
 };
 
-// The bracketed value that opens at `start`.
+/// Measures the bracketed value that opens at `start`.
 ValueExtent extent_of_value(std::string_view text, size_t start) {
   ValueExtent extent;
-  int64_t depth = 0;
-  bool in_string = false;
+  BracketDepth depth;
   for (size_t i = start; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      extent.depth = std::max(extent.depth, ++depth);
-    } else if ((c == '}' || c == ']') && --depth == 0) {
+    const int64_t open = depth.after(text[i]);
+    if (open == 0) {
       extent.end = i + 1;
       break;
     }
+    extent.depth = std::max(extent.depth, open);
   }
   return extent;
 }

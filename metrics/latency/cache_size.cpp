@@ -5,6 +5,7 @@
 #include "harness/core/error.h"
 #include "metrics/latency/memory.h"
 #include "metrics/registry.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::metrics {
 
@@ -30,10 +31,6 @@ KVARENA_METRIC(
      .summary = "Measured resident bytes, metadata included, over the bytes of the full cache in the model's type; "
                 "at the end of prefill and at peak.",
      .source = "kvarena; SpeCache's \"0.16x\" counts the maximum context length",
-     .stored = {{"resident_bytes", "Resident bytes", "bytes", 1, Better::lower},
-                {"full_kv_bytes", "Bytes of the full cache", "bytes", 1, Better::lower},
-                {"bits_per_number", "Bits for each number that a codec holds", "bits", 1, Better::lower},
-                {"kept_bytes_fraction", "Resident bytes of full KV", "fraction", 100, Better::lower},
-                {"compression_factor", "Compression factor", "", 1}}});
+     .stored = {kResidentBytes, kFullKvBytes, kBitsPerNumber, kKeptBytesFraction, kCompressionFactor}});
 
 }  // namespace kvarena::metrics

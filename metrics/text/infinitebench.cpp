@@ -67,8 +67,8 @@ std::vector<std::string> strings_of(const json& label) {
   return out;
 }
 
-// What stands after the first prefix that occurs, one character skipped; nothing when none occurs, empty when the text
-// ends with it.
+// The text after the first prefix that occurs, one character skipped; nothing when none occurs, empty when the text
+// ends with the prefix.
 std::optional<std::string> after_prefix(const std::string& text, Phrases prefixes) {
   for (const std::string_view prefix : prefixes) {
     const size_t at = text.find(prefix);

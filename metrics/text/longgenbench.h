@@ -22,7 +22,7 @@ struct CompletionQuestion {
   std::string prompt;  ///< ends "Please answer with 'yes' or 'no' only."
 };
 
-/// What a judge has to be asked: one question for each check whose block exists, in the order given.
+/// Questions to the judge: one for each check whose block exists, in the order given.
 [[nodiscard]] std::vector<CompletionQuestion> longgenbench_questions(
     const std::map<int64_t, std::string>& blocks, std::span<const std::pair<std::string, std::string>> checks);
 

@@ -14,7 +14,7 @@ namespace kvarena::metrics {
 /// Steps of backtracking from which CPython's recursion limit of 1000 may have stopped the official code.
 constexpr int64_t kRecursionSteps = 900;
 
-/// What is done to both texts first.
+/// Prepares prediction and reference before they are split into tokens.
 using PrepareText = std::string (*)(std::string_view);
 
 /// Best over the references; values: precision, recall, official_recursion_risk.

@@ -40,7 +40,7 @@ namespace kvarena::metrics {
 
 /// round(value, digits) of a Python float: the exact binary value, half to even (round(2.675, 2) is 2.67).
 [[nodiscard]] double python_round(double value, int digits);
-/// The same call on a numpy scalar: times 10^digits, to the nearest integer (half to even), divided (2.68).
+/// Rounds as numpy does a scalar: times 10^digits, to the nearest integer (half to even), divided (2.68).
 [[nodiscard]] double numpy_round(double value, int digits);
 
 }  // namespace kvarena::metrics

@@ -12,9 +12,9 @@ KVARENA_FUZZ(message, data) {
   reader.append(kvarena::fuzz::text_of(data.subspan(data.size() / 2)));
   while (const auto message = reader.next()) {
     if (!message->is_object() || !message->contains("ok")) continue;
-    for (const auto& verdict : message->at("ok")) {
+    for (const auto& outcome : message->at("ok")) {
       try {
-        (void)read_verdict(verdict);
+        (void)read_outcome(outcome);
       } catch (const nlohmann::json::exception&) {  // as its header says
       } catch (const kvarena::UserError&) {
       }

@@ -33,16 +33,29 @@ ARROWS = {
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
     "metrics": {"harness/core"},
-    "reports": {"harness/core", "harness/results", "metrics/statistics.h"},
+    "reports": {"harness/core", "harness/results", "metrics/statistics.h", "metrics/stored_metrics.h"},
 }
 
 TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/model/ranks", "methods"}
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 
+# Folders with a namespace of their own; every other one is in kvarena itself or in what it nests there.
+OWN_NAMESPACE = {"kernels", "datasets", "metrics", "reports"} | {
+    f"harness/{room}" for room in ("cli", "cost_model", "device", "evaluate", "experiment", "results", "storage")
+}
+
 # Names of methods that are plain English too: only a string that is nothing else names the method.
 PLAIN_WORDS = {"full", "quest", "random"}
 # Names that are also keys of a checkpoint's config.
 CONFIG_KEYS = {"sliding_window"}
+
+# Where stored metrics are declared, and strings elsewhere that are their names by chance: keys of a config or an output.
+STORED_METRICS = "metrics/stored_metrics.h"
+NO_METRICS = {
+    "harness/cli/reuse.cpp": {"loaded_bytes"},
+    "harness/cost_model/estimate.cpp": {"acceptance_rate", "iteration_ms", "link_bytes", "throughput_tokens_per_s"},
+    "harness/experiment/config.cpp": {"attainment", "time_to_first_token_ms"},
+}
 
 # Folders whose comments are not yet held to the rule that they open with their subject.
 PENDING_FOLDERS = ("harness/cache", "harness/device", "harness/engine", "harness/method", "harness/evaluate", "methods",
@@ -88,6 +101,35 @@ def libtorch_stays_where_it_belongs(tree):
                 yield f"{source.name}:{line}: includes {path}; libtorch is for {', '.join(sorted(TORCH_FOLDERS))} only"
 
 
+def a_type_is_defined_once(tree):
+    """Two types of one qualified name are one type to the linker, but in anonymous namespaces.
+
+    A file *_absent.cpp is linked instead of another one.
+    """
+    first = {}
+    for source in tree.sources:
+        if source.name.endswith("_absent.cpp"):
+            continue
+        for line, kind, name, _ in source.scopes():
+            if kind != "type" or "" in name.split("::"):
+                continue
+            place = first.setdefault(name, f"{source.name}:{line}")
+            if place != f"{source.name}:{line}":
+                yield f"{source.name}:{line}: a second {name}; the first is in {place}"
+
+
+def namespaces_follow_folders(tree):
+    """Forward declarations may stand in any namespace."""
+    owners = {f"kvarena::{folder.split('/')[-1]}": folder for folder in OWN_NAMESPACE}
+    for source in tree.sources:
+        folder = folder_of(source.name)
+        for line, kind, name, body in source.scopes():
+            if kind != "namespace" or not re.search(r"[{(=]", body) or not re.match(r"kvarena\b", name):
+                continue
+            if owners.get("::".join(name.split("::")[:2])) != (folder if folder in OWN_NAMESPACE else None):
+                yield f"{source.name}:{line}: namespace {name} in {folder}; these have their own: {', '.join(sorted(owners))}"
+
+
 def registered_methods(tree):
     """{name: class} of every registration in methods/: KVARENA_SCORER(SnapKv, {.name = "snapkv", ...."""
     registration = re.compile(r'KVARENA_[A-Z]+\(\s*(\w+)\s*,[^;]*?\.name\s*=\s*"([^"]+)"', re.DOTALL)
@@ -130,6 +172,21 @@ def no_method_is_named_outside(tree):
                 yield f'{source.name}:{line}: names the method "{found}"; the harness knows methods only by the registry'
         for match in in_code.finditer(source.code) if in_code else ():
             yield f"{source.name}:{source.line_of(match.start())}: names the method {match.group(1)}; the harness knows methods only by the registry"
+
+
+def stored_metrics_are_named_once(tree):
+    declared = {
+        name
+        for source in tree.sources
+        if source.name == STORED_METRICS
+        for name in re.findall(r'(?:StoredMetric k\w+|\.\w+ = )\{"(\w+)"', source.text)
+    }
+    for source in tree.sources:
+        if not source.name.startswith(("harness/", "reports/")):
+            continue
+        for line, text in source.strings():
+            if text in declared and text not in NO_METRICS.get(source.name, ()):
+                yield f'{source.name}:{line}: "{text}" is the name of a stored metric; refer to its constant in {STORED_METRICS}'
 
 
 def every_folder_says_what_it_knows(tree):
@@ -239,8 +296,11 @@ def test_presets_fail_without_tests(tree):
 CHECKS = [
     includes_point_one_way,
     libtorch_stays_where_it_belongs,
+    a_type_is_defined_once,
+    namespaces_follow_folders,
     every_method_file_registers,
     no_method_is_named_outside,
+    stored_metrics_are_named_once,
     every_folder_says_what_it_knows,
     readmes_are_short,
     comments_open_with_their_subject,

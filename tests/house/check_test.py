@@ -72,9 +72,10 @@ class PlantedBreach(unittest.TestCase):
                            '#include "harness/engine/session/session.h"\n' + SOUND["methods/reference/full.cpp"]},
                           "includes_point_one_way", "methods/reference/full.cpp:1:")
 
-    def test_report_that_knows_more_of_metrics_than_statistics(self):
+    def test_report_that_knows_more_of_metrics_than_statistics_and_names(self):
         readme = {"reports/README.md": "Knows tables.\n"}
-        self.assertEqual({}, self.breaches({**readme, "reports/a.cpp": '#include "metrics/statistics.h"\n'}))
+        for header in ("statistics", "stored_metrics"):
+            self.assertEqual({}, self.breaches({**readme, "reports/a.cpp": f'#include "metrics/{header}.h"\n'}))
         self.assert_found({**readme, "reports/a.cpp": '#include "metrics/registry.h"\n'},
                           "includes_point_one_way", "reports/a.cpp:1:")
 
@@ -89,6 +90,28 @@ class PlantedBreach(unittest.TestCase):
     def test_libtorch_in_the_cache(self):
         self.assert_found({"harness/cache/segment.h": "#include <ATen/core/Tensor.h>\n"},
                           "libtorch_stays_where_it_belongs", "harness/cache/segment.h:1:")
+
+    def test_type_defined_twice_in_a_namespace(self):
+        first = {"harness/cache/segment.h": "namespace kvarena {\nclass Run final : public Base {\n};\n}\n"}
+        planted = "harness/engine/session/session.cpp"
+        for second in ("struct Run {};", "enum class Run : int { a };", "namespace inner { } union Run { int a; };"):
+            self.assert_found({**first, planted: "namespace kvarena {\n" + second + "\n}\n"},
+                              "a_type_is_defined_once", f"{planted}:2:")
+        for other in ("class Run;", "namespace { class Run {}; }", "namespace inner { class Run {}; }",
+                      "class Outer { class Run {}; };", "struct Run::Impl {};", "int f() { struct Run {}; return 1; }"):
+            self.assertEqual({}, self.breaches({**first, planted: "namespace kvarena {\n" + other + "\n}\n"}), other)
+        absent = {"harness/engine/session_absent.cpp": "namespace kvarena { class Run {}; }\n"}
+        self.assertEqual({}, self.breaches({**first, **absent}))
+
+    def test_namespace_of_another_folder(self):
+        planted = "kernels/rope/rope.h"
+        self.assert_found({planted: "namespace kvarena {\nint turn();\n}\n"}, "namespaces_follow_folders",
+                          f"{planted}:1:")
+        self.assert_found({"harness/cache/segment.h": "namespace kvarena::kernels { struct Run {}; }\n"},
+                          "namespaces_follow_folders", "harness/cache/segment.h:1:")
+        for sound in ("namespace kvarena { class Error; }", "namespace kvarena::kernels::bench { int a(); }",
+                      "namespace gloo { class Context { }; }"):
+            self.assertEqual({}, self.breaches({planted: sound + "\n"}), sound)
 
     def test_method_file_that_registers_nothing(self):
         self.assert_found({"methods/compression/idle.cpp": "int idle = 0;\n"},
@@ -107,6 +130,18 @@ class PlantedBreach(unittest.TestCase):
 
     def test_method_named_in_a_comment_is_no_breach(self):
         self.assertEqual({}, self.breaches({"harness/engine/session/session.cpp": '// as "snapkv" does\n/* SnapKv */\n'}))
+
+    def test_stored_metric_named_outside_its_declaration(self):
+        declaration = {"metrics/README.md": "Knows scores.\n",
+                       "metrics/stored_metrics.h": 'constexpr StoredMetric kKlNats{"kl_nats", "KL a step", "nats"};\n'
+                                                   'constexpr StoredSpread kWait{.p50 = {"p50_wait", "Wait"}};\n'
+                                                   'constexpr StoredSeries kHost{"host_bytes", "bytes"};\n'}
+        planted = "harness/engine/session/session.cpp"
+        for name in ("kl_nats", "p50_wait"):
+            self.assert_found({**declaration, planted: f'\nadd(result, "{name}", 1);\n'},
+                              "stored_metrics_are_named_once", f"{planted}:2:")
+        for text in ("KL in kl_nats", "host_bytes"):
+            self.assertEqual({}, self.breaches({**declaration, planted: f'auto text = "{text}";\n'}))
 
     def test_folder_without_readme(self):
         self.assert_found({"harness/cache/README.md": None},

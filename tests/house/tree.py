@@ -7,6 +7,17 @@ import re
 import subprocess
 
 SOURCE_SUFFIXES = {".h", ".hpp", ".cpp", ".cu", ".cuh"}
+SCOPE = re.compile(
+    r"""
+    \bnamespace\s*(?P<namespace>[\w:]*)\s*\{
+  | \b(?:class|struct|union|enum(?:\s+(?:class|struct))?)\s+(?:\[\[\w+\]\]\s*|alignas\([^)]*\)\s*)*
+    (?P<type>\w+(?:::\w+)*)(?:\s+final)?\s*(?::(?!:)[^;{()]*)?\{
+  | (?P<open>\{)
+  | (?P<close>\})
+    """,
+    re.VERBOSE,
+)
+
 SOURCE_FOLDERS = ("kernels", "harness", "methods", "datasets", "metrics", "reports")
 
 TOKEN = re.compile(
@@ -44,6 +55,27 @@ class Source:
                 line = self.line_of(match.start())
                 if line not in include_lines:
                     yield line, match.group("text") if match.group("string") else match.group("raw_text")
+
+    def scopes(self):
+        """Yields (line, kind, qualified name, body) of each namespace, and of each type outside of functions.
+
+        An anonymous namespace is called "".
+        """
+        outer = []  # (kind, name, line, offset of the body)
+        for match in SCOPE.finditer(self.code):
+            line = self.line_of(match.start())
+            if match.group("close"):
+                if outer:
+                    kind, name, opened, begin = outer.pop()
+                    if kind != "block" and all(one[0] != "block" for one in outer):
+                        path = "::".join([one[1] for one in outer] + [name])
+                        yield opened, kind, path, self.code[begin : match.start()]
+            elif match.group("open"):
+                outer.append(("block", "", line, match.end()))
+            elif match.group("type"):
+                outer.append(("type", match.group("type"), line, match.end()))
+            else:
+                outer.append(("namespace", match.group("namespace"), line, match.end()))
 
     @functools.cached_property
     def code(self):

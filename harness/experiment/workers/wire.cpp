@@ -193,7 +193,7 @@ json outcome_json(const SampleOutcome& outcome) {
           {"peak_bytes", result.peak_bytes}};
 }
 
-SampleOutcome read_verdict(const json& value) {
+SampleOutcome read_outcome(const json& value) {
   SampleOutcome outcome;
   if (value.contains("failure")) {
     value.at("failure").get_to(outcome.failure);

@@ -3,7 +3,7 @@
 //
 //   {"ask": "start", "setup": ...}          -> {"ok": null}
 //   {"ask": "begin_model", "model": label}  -> {"ok": null}
-//   {"ask": "judge", "task": ...}           -> {"ok": [outcome, ...]}
+//   {"ask": "evaluate", "task": ...}        -> {"ok": [outcome, ...]}
 //   anything that throws                    -> {"error": message}
 //   an evaluator that is lost               -> {"lost": reason}
 
@@ -33,7 +33,7 @@ struct ReceivedTask {
 
 [[nodiscard]] nlohmann::json outcome_json(const experiment::SampleOutcome& outcome);
 /// Throws nlohmann's exceptions when `value` is no outcome.
-[[nodiscard]] experiment::SampleOutcome read_verdict(const nlohmann::json& value);
+[[nodiscard]] experiment::SampleOutcome read_outcome(const nlohmann::json& value);
 
 /// The model with this label. Throws UserError when there is none.
 [[nodiscard]] const experiment::ModelEntry& model_labelled(const std::string& label,

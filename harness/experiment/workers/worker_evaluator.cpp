@@ -81,9 +81,9 @@ std::vector<SampleOutcome> WorkerEvaluator::evaluate(const EvalTask& task) {
 std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task,
                                                               std::span<const PlannedCell* const> cells) {
   try {
-    const json answer = ask({{"ask", "judge"}, {"task", task_json(task, cells)}});
+    const json answer = ask({{"ask", "evaluate"}, {"task", task_json(task, cells)}});
     std::vector<SampleOutcome> outcomes;
-    for (const json& outcome : answer) outcomes.push_back(read_verdict(outcome));
+    for (const json& outcome : answer) outcomes.push_back(read_outcome(outcome));
     if (outcomes.size() == cells.size()) return outcomes;
   } catch (const json::exception&) {
     if (worker_ == nullptr) throw;

@@ -48,7 +48,7 @@ std::vector<Choice> best_placement(std::span<const Context> contexts, std::span<
                                    double alpha) {
   check_tiers(tiers);
   const std::vector<Option> options = all_options(contexts, tiers, alpha);
-  cost_model::LinearProgram program{.whole = true};
+  LinearProgram program{.whole = true};
   for (const Option& option : options) program.gain.push_back(option.gain);
   // At most one option of a context: gains are at least 0, so that leaving a context out gains nothing.
   for (size_t c = 0; c < contexts.size(); ++c) {
@@ -66,7 +66,7 @@ std::vector<Choice> best_placement(std::span<const Context> contexts, std::span<
     }
     program.limits.push_back(1);
   }
-  const std::vector<double> x = cost_model::solve(program);
+  const std::vector<double> x = solve(program);
 
   std::vector<Choice> choices;
   for (const Context& context : contexts) choices.push_back(fallback(context, tiers, alpha));

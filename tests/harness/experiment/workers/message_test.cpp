@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 TEST(datasets::Message, ArrivesWholeHoweverItIsCut) {
-  const json first = {{"ask", "judge"}, {"list", {1, 2.5, nullptr, "text"}}};
+  const json first = {{"ask", "evaluate"}, {"list", {1, 2.5, nullptr, "text"}}};
   const json second = "another";
   const std::string stream = frame(first) + frame(second);
   for (size_t piece = 1; piece <= stream.size(); piece += 3) {
@@ -94,7 +94,7 @@ TEST(datasets::Message, AVerdictArrivesBitForBit) {
 
   FrameReader reader;
   reader.append(frame(outcome_json(sent)));
-  const experiment::SampleOutcome read = read_verdict(*reader.next());
+  const experiment::SampleOutcome read = read_outcome(*reader.next());
   const results::SampleResult& got = read.result;
   EXPECT_EQ(read.failure, "");
   EXPECT_EQ(got.prediction, result.prediction);
@@ -122,7 +122,7 @@ TEST(datasets::Message, AVerdictArrivesBitForBit) {
   EXPECT_FALSE(got.events[1].at_ms.has_value());
 
   reader.append(frame(outcome_json({.failure = "why"})));
-  EXPECT_EQ(read_verdict(*reader.next()).failure, "why");
+  EXPECT_EQ(read_outcome(*reader.next()).failure, "why");
 }
 
 }  // namespace

@@ -1,0 +1,193 @@
+#include "harness/evaluate/cell_procedures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/error.h"
+#include "harness/evaluate/perplexity.h"
+#include "harness/evaluate/quality.h"
+#include "harness/evaluate/remote_prefix.h"
+#include "harness/evaluate/serving.h"
+#include "harness/evaluate/stored_contexts.h"
+#include "harness/evaluate/timing.h"
+#include "metrics/registry.h"
+#include "metrics/stored_metrics.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::EngineSettings;
+using experiment::SampleOutcome;
+using nlohmann::json;
+
+const datasets::Sample& sample_of(const OpenTask& open) {
+  const experiment::EvalTask& task = open.task;
+  const datasets::Sample* sample = open.samples.at(task.sample_index);
+  KVARENA_ASSERT(sample != nullptr && sample->id == task.sample_id,
+                 fmt::format("sample {} of {} is not {}", task.sample_index, task.workload.label, task.sample_id));
+  return *sample;
+}
+
+/// The config's engine, with answers of `max_new_tokens` where a kind of cell has its own limit.
+EngineSettings engine_with(const OpenTask& open, std::optional<int64_t> max_new_tokens) {
+  EngineSettings engine = open.config.engine;
+  if (max_new_tokens) engine.max_new_tokens = max_new_tokens;
+  return engine;
+}
+
+uint64_t seed_of(const OpenTask& open) { return static_cast<uint64_t>(open.config.engine.seed); }
+
+// --- quality and noise floor
+
+Request scored_request(const OpenTask& open) {
+  Request request =
+      open.model.request(sample_of(open), open.config.engine, score_metrics(open.samples.info(), open.config));
+  request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
+  request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
+  return request;
+}
+
+std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
+  const Request request = scored_request(open);
+  Transformer& model = open.model.transformer();
+  if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
+  return evaluate_quality(model, request, open.methods);
+}
+
+std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
+  const Request request = scored_request(open);
+  Transformer& model = open.model.transformer();
+  if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kOtherChunk);
+  return outcomes_of(open.methods,
+                     [&](const EvaluatedMethod& method) { return evaluate_noise_floor(model, request, method); });
+}
+
+// --- timing
+
+Request timed_request(const OpenTask& open) {
+  return open.model.request(sample_of(open), engine_with(open, open.config.timing->max_new_tokens), {});
+}
+
+std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
+  const Request request = timed_request(open);
+  return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
+    return evaluate_timing(open.model.transformer(), request, method, *open.config.timing);
+  });
+}
+
+std::vector<SampleOutcome> remote_prefix_cell(const OpenTask& open) {
+  const Request request = timed_request(open);
+  const RemotePrefixTask task{
+      .timing = *open.config.timing, .links = *open.config.remote_prefix, .seed = seed_of(open)};
+  return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
+    return evaluate_remote_prefix(open.model.transformer(), request, method, task);
+  });
+}
+
+// --- serving
+
+/// The point's own samples: the next so many of the workload after those of the points before.
+std::vector<datasets::Sample> point_samples(const OpenTask& open) {
+  const json identity = json::parse(open.task.cells.front()->record.engine_json);
+  const auto count = identity.at("requests").get<int64_t>();
+  std::vector<datasets::Sample> samples;
+  for (int64_t i = 0; i < count; ++i) samples.push_back(*open.samples.at(open.task.sample_index * count + i));
+  return samples;
+}
+
+std::vector<SampleOutcome> serving_cell(const OpenTask& open) {
+  const experiment::ServingSettings& settings = *open.config.serving;
+  const EngineSettings engine = engine_with(open, settings.max_new_tokens);
+  const std::vector<datasets::Sample> samples = point_samples(open);
+  std::vector<Request> requests;
+  for (const datasets::Sample& sample : samples) {
+    requests.push_back(open.model.request(sample, engine, score_metrics(open.samples.info(), open.config)));
+  }
+  return evaluate_serving(open.model.transformer(),
+                          {.settings = settings,
+                           .requests = requests,
+                           .point = static_cast<size_t>(open.task.sample_index),
+                           .seed = seed_of(open),
+                           .machine = serving_machine(settings.hardware, open.hardware)},
+                          open.methods);
+}
+
+/// The samples as contexts with the questions of the config's file about each, or with questions made from its text.
+std::vector<ContextWithQueries> contexts_of(const OpenTask& open, std::span<const datasets::Sample> samples,
+                                            const EngineSettings& engine) {
+  const experiment::ContextSettings& settings = *open.config.contexts;
+  std::map<std::string, datasets::ContextQuestions> questions;
+  if (!settings.questions.empty()) questions = datasets::read_questions(settings.questions);
+  std::vector<ContextWithQueries> contexts;
+  for (const datasets::Sample& sample : samples) {
+    const auto given = questions.find(sample.id);
+    if (given == questions.end() && !settings.questions.empty()) {
+      fail({.place = settings.questions,
+            .found = fmt::format("no question about \"{}\"", sample.id),
+            .expected = "at least one for every sample"});
+    }
+    contexts.push_back(
+        ask_about(open.model, sample, engine, settings, given == questions.end() ? nullptr : &given->second));
+  }
+  return contexts;
+}
+
+/// Compares answers with full KV's, whatever the metric.
+AnswerSimilarity similarity_by(const std::string& metric) {
+  return [&metric = metrics::find_metric(metric)](const Request& request, std::span<const int32_t> answer,
+                                                  std::span<const int32_t> full) {
+    const std::vector<std::string> reference = {answer_text(request, full)};
+    const json extras = json::parse(request.sample->extras);
+    return metrics::score_sample(metric, {answer_text(request, answer), reference, extras}).score;
+  };
+}
+
+std::vector<SampleOutcome> stored_contexts_cell(const OpenTask& open) {
+  const EngineSettings engine = engine_with(open, open.config.serving->max_new_tokens);
+  const std::vector<datasets::Sample> samples = point_samples(open);
+  const std::vector<ContextWithQueries> asked = contexts_of(open, samples, engine);
+  return evaluate_stored_contexts(
+      open.model.transformer(),
+      {.serving = *open.config.serving,
+       .contexts = *open.config.contexts,
+       .asked = asked,
+       .facts = open.model.facts(),
+       .folder = engine.disk_folder.empty() ? std::filesystem::temp_directory_path().string() : engine.disk_folder,
+       .similarity = similarity_by(open.config.contexts->quality),
+       .point = static_cast<size_t>(open.task.sample_index),
+       .seed = seed_of(open)},
+      open.methods);
+}
+
+}  // namespace
+
+CellProcedure procedure_of(results::CellKind kind, const experiment::ExperimentConfig& config) {
+  switch (kind) {
+    case results::CellKind::quality: return quality_cell;
+    case results::CellKind::noise_floor: return noise_floor_cell;
+    case results::CellKind::timing: return config.remote_prefix ? remote_prefix_cell : timing_cell;
+    case results::CellKind::serving: return config.contexts ? stored_contexts_cell : serving_cell;
+  }
+  KVARENA_ASSERT(false, "a cell of no kind");
+  return nullptr;
+}
+
+std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,
+                                       const experiment::ExperimentConfig& config) {
+  std::vector<std::string> ids;
+  const auto add = [&](const std::string& id) {
+    if (metrics::find_metric(id).score != nullptr && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  };
+  std::ranges::for_each(workload.metrics, add);
+  std::ranges::for_each(config.metrics, add, &experiment::ComponentEntry::name);
+  return ids;
+}
+
+bool lists_metric(const experiment::ExperimentConfig& config, const std::string& metric) {
+  return std::ranges::find(config.metrics, metric, &experiment::ComponentEntry::name) != config.metrics.end();
+}
+
+}  // namespace kvarena::evaluate

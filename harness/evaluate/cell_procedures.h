@@ -1,0 +1,37 @@
+#pragma once
+// Procedures that evaluate a task: one for each kind of cell, and for each shape that a config gives it.
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/evaluate/loaded_model.h"
+#include "harness/evaluate/sample_cursor.h"
+
+namespace kvarena::evaluate {
+
+/// A task with its model, samples and methods at hand.
+struct OpenTask {
+  const experiment::ExperimentConfig& config;
+  const experiment::EvalTask& task;
+  LoadedModel& model;
+  SampleCursor& samples;
+  std::span<const EvaluatedMethod> methods;
+  const std::filesystem::path& hardware;  // folder of the machines that modelled clocks describe
+};
+
+/// Returns one outcome for each method, in their order.
+using CellProcedure = std::vector<experiment::SampleOutcome> (*)(const OpenTask& open);
+
+[[nodiscard]] CellProcedure procedure_of(results::CellKind kind, const experiment::ExperimentConfig& config);
+
+/// Ids of the metrics that score a prediction: the workload's own, then those of the config.
+[[nodiscard]] std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,
+                                                     const experiment::ExperimentConfig& config);
+
+/// Whether the config lists the metric, beside the workloads' own.
+[[nodiscard]] bool lists_metric(const experiment::ExperimentConfig& config, const std::string& metric);
+
+}  // namespace kvarena::evaluate
