@@ -12,9 +12,9 @@
 #include "harness/cli/model_input.h"
 #include "harness/cli/texts.h"
 #include "harness/core/error.h"
+#include "harness/core/page.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
-#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
@@ -62,9 +62,8 @@ struct Options {
 };
 
 /// What the method is measured by: plain decoding on the cache that it verifies on, for others on full KV.
-json reference_of(const Method& method) {
-  if (method.verifier() == nullptr || method.verifier()->verified_cache().empty()) return "full KV";
-  return json::parse(method.verifier()->verified_cache());
+Nested<Method> reference_of(const Method& method) {
+  return method.verifier() == nullptr ? Nested<Method>() : method.verifier()->verified_cache();
 }
 
 std::vector<std::vector<int32_t>> prompts_of(const Options& options, const OpenedModel& model) {
@@ -170,9 +169,9 @@ int run(const Options& options) {
   options.check();
   const json asked = parse_method_spec(options.method, "METHOD");
   const auto method = make_method(asked, "METHOD");
-  const json reference_spec = reference_of(*method);
-  const auto reference =
-      reference_spec.is_string() ? std::make_unique<Method>() : make_method(reference_spec, "reference");
+  const Nested<Method> verified = reference_of(*method);
+  const json reference_spec = verified ? json::parse(verified.settings()) : json("full KV");
+  const auto reference = verified ? verified.shared() : std::make_shared<const Method>();
 
   const OpenedModel model = open_chosen(options.model);
   const std::vector<std::vector<int32_t>> prompts = prompts_of(options, model);

@@ -12,7 +12,7 @@
 #include "harness/engine/session/request_bytes.h"
 #include "harness/engine/stored/stored_cache.h"
 #include "harness/evaluate/describe.h"
-#include "harness/method/registry.h"
+#include "harness/method/verifier.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -29,8 +29,8 @@ constexpr int64_t kPilotTokens = 8;
 struct Served {
   PrefixUse use = PrefixUse::path;
   const Verifier* verifier = nullptr;
-  const Method* stored = nullptr;   // whose caches lie in the store, null: full ones alone
-  std::unique_ptr<Method> drafter;  // that `stored` is of a verifier
+  const Method* stored = nullptr;  // whose caches lie in the store, null: full ones alone
+  Nested<Method> drafter;          // that `stored` is of a verifier
   std::vector<Path> paths;
 };
 
@@ -40,27 +40,29 @@ std::vector<Path> allowed(std::span<const Path> paths, const experiment::RemoteP
   return list;
 }
 
-Served served_by_verifier(const Verifier& verifier, const experiment::RemotePrefixSettings& links) {
-  if (!verifier.auxiliary().empty() || !verifier.verified_cache().empty()) {
+Served served_by_verifier(const Verifier& verifier, const CompressedCopy& copy,
+                          const experiment::RemotePrefixSettings& links) {
+  if (copy.auxiliary || verifier.verified_cache()) {
     fail({.place = "remote_prefix",
           .found = "a verifier with an auxiliary drafter, or on another cache than full KV",
           .expected = "one whose drafts are a stored cache's alone"});
   }
-  Served served{.verifier = &verifier};
-  served.drafter = make_method(nlohmann::json::parse(verifier.drafter()), "drafter");
-  served.stored = served.drafter.get();
-  const std::string path = verifier.prefix_path();
-  served.paths =
-      path.empty() ? allowed(cost_model::all_paths, links) : std::vector<Path>{cost_model::path_named(path, "path")};
-  return served;
+  const std::string& path = copy.prefix_path;
+  return {.verifier = &verifier,
+          .stored = &*copy.compressor,
+          .drafter = copy.compressor,
+          .paths = path.empty() ? allowed(cost_model::all_paths, links)
+                                : std::vector<Path>{cost_model::path_named(path, "path")}};
 }
 
 Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePrefixSettings& links) {
   const Method& method = *evaluated.method;
   const bool reads = method.reuser() != nullptr && method.reuser()->source() == ReuseSource::nothing;
   if (reads) return {.use = PrefixUse::recompute};
-  if (method.verifier() != nullptr && !method.verifier()->drafter().empty()) {
-    return served_by_verifier(*method.verifier(), links);
+  if (method.verifier() != nullptr) {
+    const Drafter drafter = method.verifier()->drafter();
+    const auto* copy = std::get_if<CompressedCopy>(&drafter);
+    if (copy != nullptr) return served_by_verifier(*method.verifier(), *copy, links);
   }
   if (evaluated.reference) return {.paths = allowed(cost_model::plain_paths, links)};
   const std::string problem = storing_problem(method);
@@ -269,8 +271,8 @@ std::string ways(std::span<const PrefixRequest> requests) {
 
 }  // namespace
 
-experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                        const RemotePrefixTask& task) {
+experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request,
+                                                 const EvaluatedMethod& evaluated, const RemotePrefixTask& task) {
   const Served served = serving_of(evaluated, task.links);
   const Point point(model, request, task, served);
   experiment::SampleOutcome outcome;

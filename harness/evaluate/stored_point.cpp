@@ -10,17 +10,17 @@
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
-#include "harness/evaluate/serving_point.h"
 #include "harness/engine/stored/profiler.h"
+#include "harness/evaluate/serving_point.h"
 #include "harness/method/eviction.h"
 #include "harness/method/registry.h"
 
 namespace kvarena::evaluate {
 namespace {
 
-using stored::CacheForm;
 using nlohmann::json;
 using serving::ServingRun;
+using stored::CacheForm;
 
 /// Contexts by popularity, the first one most.
 class Popularity {
@@ -69,10 +69,11 @@ QueryHistory query_history(const StoredContextsTask& task, const Popularity& pop
 /// One method's forms for all contexts alike, or nothing.
 std::optional<CacheForm> compressed_form(const Method& method) {
   const auto* placing = dynamic_cast<const PlacingMethod*>(&method);
-  if (placing == nullptr || placing->compress_json().empty()) return std::nullopt;
-  return CacheForm{.label = placing->compress_json(),
-                   .keep = json::parse(placing->compress_json()).value("keep", 1.0),
-                   .method = placing->compressor()};
+  if (placing == nullptr || !placing->compressor()) return std::nullopt;
+  const Nested<Method>& compressor = placing->compressor();
+  return CacheForm{.label = compressor.settings(),
+                   .keep = json::parse(compressor.settings()).value("keep", 1.0),
+                   .method = compressor.shared()};
 }
 
 std::vector<CacheForm> configured_forms(const StoredContextsTask& task) {
@@ -148,13 +149,13 @@ std::vector<CacheForm> forms_of(const Method& method, const StoredPoint& point) 
 }
 
 std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
-                                     size_t context, std::span<const Request* const> asked) {
+                                   size_t context, std::span<const Request* const> asked) {
   std::vector<stored::Query> queries;
   for (const Request* request : asked) queries.push_back(query_of(task.asked[context], *request));
   return stored::profile_forms(model, *point.prefills[context], point.forms, queries,
-                                [&](size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
-                                  return task.similarity(*asked[i], answer, full);
-                                });
+                               [&](size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
+                                 return task.similarity(*asked[i], answer, full);
+                               });
 }
 
 std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const StoredPoint& point,

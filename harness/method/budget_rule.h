@@ -36,16 +36,15 @@ struct Division {
 class BudgetRule {
  public:
   virtual ~BudgetRule() = default;
+  /// The rule with these settings ({"name": "pyramid", "beta": 20}). Adds every problem as a finished message that
+  /// starts with `place`.
+  [[nodiscard]] static std::unique_ptr<BudgetRule> build(const nlohmann::json& settings, const std::string& place,
+                                                         std::vector<std::string>& problems);
   virtual void parameters(ParameterVisitor& /*p*/) {}
   /// Budgets of each layer's heads, at least 1 each; may exceed what a head holds. Budgets of a cache whose heads fit
   /// the equal division are those of the equal division, so that decoding up to the budget drops nothing.
   [[nodiscard]] virtual std::vector<HeadBudgets> divide(const Division& division) const = 0;
 };
-
-/// Problems of a rule's settings ({"name": "pyramid", "beta": 20}); messages start with `place`.
-[[nodiscard]] std::vector<std::string> check_budget_rule(const std::string& json, const std::string& place);
-/// Throws UserError with all problems.
-[[nodiscard]] std::unique_ptr<BudgetRule> make_budget_rule(const std::string& json);
 
 /// A rule's name and parameters, for help texts.
 struct BudgetRuleInfo {

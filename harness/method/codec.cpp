@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
@@ -56,28 +55,16 @@ void CodecMethod::parameters(ParameterVisitor& p) {
 
 void CodecMethod::check(const std::string& place, std::vector<std::string>& problems) const {
   codec_->check(place, problems);
-  if (over_.json.empty()) return;
-  const auto spec = nlohmann::json::parse(over_.json);
-  const auto nested = check_method(spec, place + ".over");
-  problems.insert(problems.end(), nested.begin(), nested.end());
-  if (nested.empty() && !make_method(spec, place + ".over")->only_compresses()) {
-    problems.push_back(describe({.place = place + ".over.name",
-                                 .found = spec["name"].dump(),
-                                 .expected = "a method that drops entries of the prompt and leaves later ones alone"}));
-  }
+  if (!over_ || over_->only_compresses()) return;
+  problems.push_back(describe({.place = place + ".over.name",
+                               .found = fmt::format("\"{}\"", over_.name()),
+                               .expected = "a method that drops entries of the prompt and leaves later ones alone"}));
 }
 
-std::unique_ptr<Method> CodecMethod::over() const {
-  return over_.json.empty() ? nullptr : make_method(nlohmann::json::parse(over_.json), name_ + ".over");
-}
-
-Needs CodecMethod::needs() const {
-  const auto inner = over();
-  return inner ? combine(inner->needs(), codec_->needs()) : codec_->needs();
-}
+Needs CodecMethod::needs() const { return over_ ? combine(over_->needs(), codec_->needs()) : codec_->needs(); }
 
 void CodecMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
-  if (const auto inner = over()) inner->compress_all(layers, seen);
+  if (over_) over_->compress_all(layers, seen);
   for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
 }
 

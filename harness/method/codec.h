@@ -15,8 +15,9 @@
 
 #include <memory>
 
-#include "harness/cache/quantized_segment.h"
 #include "harness/cache/codec_side_data.h"
+#include "harness/cache/quantized_segment.h"
+#include "harness/core/nested.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 
@@ -85,10 +86,11 @@ class CodecMethod final : public Method {
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void settle(LayerContext& layer) const override;
-  [[nodiscard]] HookAccess reach() const override { return codec_->has_views() ? HookAccess::planes : HookAccess::rows; }
+  [[nodiscard]] HookAccess reach() const override {
+    return codec_->has_views() ? HookAccess::planes : HookAccess::rows;
+  }
 
  private:
-  [[nodiscard]] std::unique_ptr<Method> over() const;
   void set_apart(LayerContext& layer, const std::vector<int32_t>& entries) const;
   [[nodiscard]] int64_t waiting_sinks(const LayerCache& cache) const;
   [[nodiscard]] PackedSegment* start_packing(LayerContext& layer) const;
@@ -96,7 +98,7 @@ class CodecMethod final : public Method {
   std::string name_;
   std::unique_ptr<Codec> codec_;
   int64_t sinks_ = 0;
-  NestedSpec over_;
+  Nested<Method> over_;
 };
 
 #define KVARENA_CODEC(type, ...)                                                                \

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "harness/core/error.h"
@@ -38,10 +37,8 @@ std::vector<KeptEntries> everywhere(std::span<LayerContext> layers, const std::v
   return lists;
 }
 
-std::string rule_name(const NestedSpec& rule) { return nlohmann::json::parse(rule.json).value("name", ""); }
-
 /// Budgets of the layers from `first` on. The rule sees the others without entries, which tells it the model's depth.
-std::vector<HeadBudgets> divide(const NestedSpec& rule, double share, std::span<const LayerScores> scores,
+std::vector<HeadBudgets> divide(const BudgetRule& rule, double share, std::span<const LayerScores> scores,
                                 const LayerContext& first) {
   const auto layers = static_cast<size_t>(first.layers);
   const LayerScores empty{.heads = std::vector<std::vector<float>>(scores.front().heads.size()),
@@ -49,7 +46,7 @@ std::vector<HeadBudgets> divide(const NestedSpec& rule, double share, std::span<
                           .share = share};
   std::vector<LayerScores> all(layers, empty);
   std::ranges::copy(scores, all.begin() + first.layer);
-  const std::vector<HeadBudgets> budgets = make_budget_rule(rule.json)->divide({.share = share, .layers = all});
+  const std::vector<HeadBudgets> budgets = rule.divide({.share = share, .layers = all});
   return {budgets.begin() + first.layer, budgets.begin() + first.layer + static_cast<int64_t>(scores.size())};
 }
 
@@ -75,7 +72,7 @@ void Scorer::observe(const StepAttention& step) const {
 }
 
 DroppingMethod::DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer)
-    : name_(std::move(name)), scorer_(std::move(scorer)), rule_{scorer_->default_rule()} {}
+    : name_(std::move(name)), scorer_(std::move(scorer)), rule_(scorer_->default_rule()) {}
 
 void DroppingMethod::parameters(ParameterVisitor& p) {
   if (scorer_->budgeted()) {
@@ -98,13 +95,11 @@ void DroppingMethod::check(const std::string& place, std::vector<std::string>& p
   scorer_->check(place, problems);
   if (!scorer_->budgeted()) return;
   budget_.check(place, problems);
-  const auto found = check_budget_rule(rule_.json, place + ".budget_rule");
-  problems.insert(problems.end(), found.begin(), found.end());
   const auto refuse = [&](const char* key, const char* what, const char* expected) {
     problems.push_back(describe({.place = place + key, .found = what, .expected = expected}));
   };
   if (prefill_block_ && prefill_chunk_) refuse(".prefill_block", "prefill_chunk beside it", "one of the two");
-  if (prefill_block_ && rule_name(rule_) != "uniform") {
+  if (prefill_block_ && rule_.name() != "uniform") {
     refuse(".prefill_block", "a budget rule that makes heads unequal", "the rule \"uniform\"");
   }
   if (prefill_block_ && scorer_->needs().hidden) {
@@ -164,7 +159,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
   if (unlimited() || layers.empty()) return;
   const double share = share_of(layers.front());
   // Layer by layer where the rule allows, so that beside the full cache no more than one layer's state is held.
-  const size_t group = rule_name(rule_) == "global" ? layers.size() : 1;
+  const size_t group = rule_.name() == "global" ? layers.size() : 1;
   for (size_t first = 0; first < layers.size(); first += group) {
     const auto own = layers.subspan(first, group);
     const auto own_seen = seen.subspan(first, group);
@@ -197,7 +192,7 @@ std::vector<KeptEntries> DroppingMethod::choose(std::span<LayerContext> layers, 
     if (parts != nullptr) views.back() = {views.back().front().part((*parts)[layer])};
     scores.push_back(score(views.back(), share));
   }
-  budgets = divide(rule_, share, scores, layers.front());
+  budgets = divide(*rule_, share, scores, layers.front());
   std::vector<KeptEntries> kept;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     kept.push_back(best(views[layer], std::move(scores[layer]), budgets[layer]));

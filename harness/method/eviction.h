@@ -1,9 +1,10 @@
 #pragma once
-// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides (harness/storage/placement); the
-// cache of a single request is left as it is.
+// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides
+// (harness/storage/placement); the cache of a single request is left as it is.
 
 #include <memory>
 
+#include "harness/core/nested.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 #include "harness/storage/placement/policy.h"
@@ -15,16 +16,13 @@ namespace kvarena {
 class PlacingMethod : public Method {
  public:
   void parameters(ParameterVisitor& p) override;
-  void check(const std::string& place, std::vector<std::string>& problems) const override;
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
 
-  /// The method of "compress"; null where contexts come uncompressed.
-  [[nodiscard]] std::unique_ptr<Method> compressor() const;
-  /// Its settings as JSON text, "" without.
-  [[nodiscard]] const std::string& compress_json() const { return compress_.json; }
+  /// The method of "compress"; absent where contexts come uncompressed.
+  [[nodiscard]] const Nested<Method>& compressor() const { return compress_; }
 
  private:
-  NestedSpec compress_;
+  Nested<Method> compress_;
 };
 
 /// A placement policy under its registered name. `P` is a storage::Policy with a function

@@ -151,6 +151,11 @@ class Method {
  public:
   virtual ~Method() = default;
 
+  /// The registered method with these settings ({"name": ..., parameters}), nested ones included. Adds every problem as
+  /// a finished message that starts with `place`; null when the name is unknown.
+  [[nodiscard]] static std::unique_ptr<Method> build(const nlohmann::json& settings, const std::string& place,
+                                                     std::vector<std::string>& problems);
+
   /// Declares the method's parameters (harness/core/parameters.h).
   virtual void parameters(ParameterVisitor& /*p*/) {}
   /// Checks over several parameters; messages start with `place`.

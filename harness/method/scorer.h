@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "harness/core/nested.h"
 #include "harness/method/budget.h"
 #include "harness/method/budget_rule.h"
 #include "harness/method/fitter.h"
@@ -39,6 +40,11 @@ struct StepAttention {
 class Scorer {
  public:
   virtual ~Scorer() = default;
+
+  /// The scorer of a dropping method with these settings, which have no budget ({"name": "snapkv", "window": 32}). Adds
+  /// every problem as a finished message that starts with `place`; null when there is no such scorer.
+  [[nodiscard]] static std::unique_ptr<Scorer> build(const nlohmann::json& settings, const std::string& place,
+                                                     std::vector<std::string>& problems);
 
   /// Parameters beside the budget, which the framework declares.
   virtual void parameters(ParameterVisitor& /*p*/) {}
@@ -138,19 +144,13 @@ class DroppingMethod final : public Method {
   std::string name_;
   std::unique_ptr<Scorer> scorer_;
   Budget budget_;
-  NestedSpec rule_;
+  Nested<BudgetRule> rule_;
   std::optional<int64_t> prefill_chunk_;
   std::optional<int64_t> prefill_block_;
   std::optional<int64_t> decode_interval_;
   std::optional<int64_t> decode_tokens_;
   std::string positions_ = "orig";
 };
-
-/// Problems of a scorer's settings without a budget ({"name": "snapkv", "window": 32}): what a wrapper takes. Messages
-/// start with `place`.
-[[nodiscard]] std::vector<std::string> check_scorer(const std::string& json, const std::string& place);
-/// The scorer of a dropping method with these settings. Throws UserError with all problems.
-[[nodiscard]] std::unique_ptr<Scorer> make_scorer(const std::string& json, const std::string& place);
 
 #define KVARENA_SCORER(type, ...)                                                                  \
   KVARENA_REGISTER(type, ::kvarena::Family::compression,                                           \

@@ -1,7 +1,5 @@
 #include "harness/method/verifier.h"
 
-#include <nlohmann/json.hpp>
-
 namespace kvarena {
 
 DraftSampling Verifier::draft_sampling() const {
@@ -20,11 +18,18 @@ void VerificationMethod::parameters(ParameterVisitor& p) {
 
 Needs VerificationMethod::needs() const {
   Needs needs;
-  for (const std::string& spec :
-       {verifier_->drafter(), verifier_->draft_view(), verifier_->verified_cache(), verifier_->auxiliary()}) {
-    if (!spec.empty()) needs = combine(needs, make_method(nlohmann::json::parse(spec), "drafter")->needs());
+  const auto add = [&](const Nested<Method>& method) {
+    if (method) needs = combine(needs, method->needs());
+  };
+  const Drafter drafter = verifier_->drafter();
+  if (const auto* copy = std::get_if<CompressedCopy>(&drafter)) {
+    add(copy->compressor);
+    add(copy->auxiliary);
   }
-  if (verifier_->draft_head()) needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
+  if (const auto* view = std::get_if<CacheView>(&drafter)) add(view->method);
+  add(verifier_->verified_cache());
+  if (std::holds_alternative<DraftingHead>(drafter))
+    needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
   return needs;
 }
 

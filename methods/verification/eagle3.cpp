@@ -294,8 +294,8 @@ class Eagle3 final : public Verifier {
     p("yarn", yarn_).min(1).doc("YaRN's factor on the window that the drafter was trained on; 1 = none");
   }
   int64_t draft_length() const override { return draft_length_; }
-  std::optional<HeadDrafting> draft_head() const override {
-    return HeadDrafting{
+  Drafter drafter() const override {
+    return DraftingHead{
         .weights = {.method = "eagle3", .variant = {}, .path = weights_, .wanted = draft_head_tensors()},
         .yarn = yarn_,
         .beams = top_k_,

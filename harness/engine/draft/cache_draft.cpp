@@ -1,17 +1,17 @@
 #include "harness/engine/draft/cache_draft.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/engine/draft/make_draft_source.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/selection_meter.h"
-#include "harness/method/registry.h"
 
 namespace kvarena {
-CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+
+CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const CompressedCopy& copy, DraftSampler sampler,
                        const DraftContext& session)
-    : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),
+    : method_(copy.compressor),
       sampler_(sampler),
       activity_(session.activity),
       prompt_tokens_(static_cast<int64_t>(prompt.tokens.size())),
@@ -19,13 +19,12 @@ CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier
       committed_(state_after_prompt(model, prompt, *method_, *activity_).cache),
       hooks_(*method_, *activity_, model.config().layers, prompt_tokens_, model_facts_.get()),
       // The meter measures passes of one token.
-      meter_(verifier.auxiliary().empty() ? session.meter : nullptr),
+      meter_(copy.auxiliary ? nullptr : session.meter),
       hidden_size_(model.config().hidden_size),
+      aux_method_(copy.auxiliary),
       inner_hooks_(*this) {
   if (meter_ != nullptr) meter_->watch(hooks_);
-  if (verifier.auxiliary().empty()) return;
-  aux_method_ = make_method(nlohmann::json::parse(verifier.auxiliary()), "aux");
-  aux_ = make_draft_source(model, prompt, *aux_method_->verifier(), sampler, session);
+  if (aux_method_) aux_ = make_draft_source(model, prompt, *aux_method_->verifier(), sampler, session);
 }
 
 LayerContext CacheDraft::context(KvCache& cache, int64_t layer) const {

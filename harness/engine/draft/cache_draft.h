@@ -17,7 +17,7 @@ namespace kvarena {
 /// of the others back before the method settles.
 class CacheDraft final : public DraftSource {
  public:
-  CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+  CacheDraft(Transformer& model, const Prefill& prompt, const CompressedCopy& copy, DraftSampler sampler,
              const DraftContext& session);
 
   void begin(const DraftRound& round) override;
@@ -85,7 +85,7 @@ class CacheDraft final : public DraftSource {
   /// them as if no other had been.
   void keep_inner(int64_t kept);
 
-  std::unique_ptr<Method> method_;
+  Nested<Method> method_;
   DraftSampler sampler_;
   Activity* activity_;
   int64_t prompt_tokens_;
@@ -99,7 +99,7 @@ class CacheDraft final : public DraftSource {
   int64_t most_passes_ = 0;  // of this round
   int64_t hidden_size_;      // of the model
   int64_t passes_ = 0;       // so far
-  std::unique_ptr<Method> aux_method_;
+  Nested<Method> aux_method_;
   std::unique_ptr<DraftSource> aux_;  // null: each pass drafts one token
   InnerHooks inner_hooks_;
   std::vector<int32_t> history_;  // of the round, with what was drafted in it; only for aux_

@@ -77,17 +77,13 @@ class DraftSampler {
 class SelectionMeter;
 class Tokenizer;
 
-/// What a source uses of its session; it must outlive the source.
+/// Parts of a session that a source uses; they must outlive the source.
 struct DraftContext {
-  KvCache* full = nullptr;               // the session's full cache, or what its verifications attend to instead
+  KvCache* full = nullptr;               // the cache that verifications attend to
+  bool compressed = false;               // whether that is not full KV but Verifier::verified_cache()
   Activity* activity = nullptr;          // counts what a compressor does
   SelectionMeter* meter = nullptr;       // of what a compressed cache attends to; null when nothing is measured
   const Tokenizer* tokenizer = nullptr;  // the target's; null where there is no text
 };
-
-/// The source that `verifier` names, at the end of the prompt.
-[[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt,
-                                                             const Verifier& verifier, const DraftSampler& sampler,
-                                                             const DraftContext& session);
 
 }  // namespace kvarena

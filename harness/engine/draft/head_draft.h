@@ -15,7 +15,7 @@ namespace kvarena {
 class HeadDraft final : public DraftSource {
  public:
   /// Reads the head's weights. Throws UserError when they are absent or of another model.
-  HeadDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler);
+  HeadDraft(const Transformer& model, const Prefill& prompt, const DraftingHead& head, DraftSampler sampler);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] AttentionHooks* verification_hooks() override { return &taps_; }

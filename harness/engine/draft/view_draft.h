@@ -13,7 +13,7 @@ namespace kvarena {
 /// rejected included.
 class ViewDraft final : public DraftSource {
  public:
-  ViewDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+  ViewDraft(const Transformer& model, const Prefill& prompt, const CacheView& view, DraftSampler sampler,
             const DraftContext& session);
 
   void begin(const DraftRound& round) override;
@@ -36,7 +36,7 @@ class ViewDraft final : public DraftSource {
     ViewDraft* owner_;
   };
 
-  std::unique_ptr<Method> method_;
+  Nested<Method> method_;
   DraftSampler sampler_;
   KvCache* full_;
   Activity* activity_;

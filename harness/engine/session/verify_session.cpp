@@ -3,41 +3,36 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/engine/draft/make_draft_source.h"
+#include "harness/engine/draft/stored_draft.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_meter.h"
-#include "harness/engine/draft/stored_draft.h"
-#include "harness/method/registry.h"
 
 namespace kvarena {
-namespace {
-
-std::unique_ptr<Method> verified_method(const Verifier& verifier) {
-  const std::string spec = verifier.verified_cache();
-  return spec.empty() ? nullptr : make_method(nlohmann::json::parse(spec), "verified cache");
-}
-
-}  // namespace
 
 VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier,
                              SessionOptions options)
     : model_(&model),
       verifier_(&verifier),
       history_(prompt.tokens),
-      target_(verified_method(verifier)),
+      target_(verifier.verified_cache()),
       model_facts_(prompt.model),
       full_(target_ ? compress_prompt(prompt, *target_, activity) : prompt.cache.clone()),
       meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())),
       sampler_(verifier.draft_sampling(), emitter_.sampling()) {
   const std::optional<Tier> tier = emitter_.options().offload_tier;
-  KVARENA_ASSERT(!tier || !verifier.drafter().empty(), "a cache is parked while another one drafts");
+  KVARENA_ASSERT(!tier || std::holds_alternative<CompressedCopy>(verifier.drafter()),
+                 "a cache is parked while another one drafts");
   const auto start = std::chrono::steady_clock::now();
-  source_ = make_draft_source(
-      model, prompt, verifier, sampler_,
-      {.full = &full_, .activity = &activity, .meter = meter_, .tokenizer = emitter_.options().tokenizer});
+  source_ = make_draft_source(model, prompt, verifier, sampler_,
+                              {.full = &full_,
+                               .compressed = static_cast<bool>(target_),
+                               .activity = &activity,
+                               .meter = meter_,
+                               .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (tier) {
     offloaded_.emplace(full_, model_facts_->tiers, *tier);

@@ -15,8 +15,8 @@ namespace kvarena {
 /// position. With rejection sampling they have that distribution. Where the verifier names another cache to verify on,
 /// plain decoding on that cache takes the place of full KV.
 ///
-/// With SessionOptions::offload_tier its full cache lies behind the device, and others end its rounds: passes draft, as long as
-/// can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
+/// With SessionOptions::offload_tier its full cache lies behind the device, and others end its rounds: passes draft, as
+/// long as can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
 ///
 /// A prompt whose cache lies in a store begins without it: all of it but the last token comes by take_full(), also
 /// while the session drafts, and a pass that verifies needs it there.
@@ -61,7 +61,7 @@ class VerifySession final : public Session {
   Transformer* model_;
   const Verifier* verifier_;                       // null: nothing is drafted
   std::vector<int32_t> history_;                   // prompt and emitted tokens; the last one is in no cache
-  std::unique_ptr<Method> target_;                 // whose cache is verified on; null for full KV
+  Nested<Method> target_;                          // whose cache is verified on; absent for full KV
   std::shared_ptr<const ModelFacts> model_facts_;  // for it
   KvCache full_;                                   // or what target_ makes of it; without the prompt while absent_
   bool absent_ = false;

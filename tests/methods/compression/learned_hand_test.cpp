@@ -51,7 +51,7 @@ struct Layer {
     return cache.layers[0].tail().positions(head);
   }
   [[nodiscard]] at::Tensor scores(const json& spec) {
-    return make_scorer(spec.dump(), "test")->score(LayerView(context, &seen));
+    return Nested<Scorer>(spec.dump())->score(LayerView(context, &seen));
   }
 
   KvCache cache;
