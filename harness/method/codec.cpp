@@ -81,7 +81,7 @@ void CodecMethod::compress(LayerContext& layer, const LayerObservations& seen) c
           .action = "choose a dropping method with one budget for all heads"});
   }
   if (tail.form() == StorageForm::dense) set_apart(layer, codec_->exempt(layer, seen));
-  settle(layer);
+  after_append(layer);
 }
 
 void CodecMethod::set_apart(LayerContext& layer, const std::vector<int32_t>& entries) const {
@@ -121,7 +121,7 @@ void CodecMethod::select(LayerContext& layer, const LayerQueries& queries) const
   if (queries.q_len == 1 && codec_->has_views()) layer.cache.view = codec_->view(layer.cache);
 }
 
-void CodecMethod::settle(LayerContext& layer) const {
+void CodecMethod::after_append(LayerContext& layer) const {
   if (!codec_->packs(layer)) return;
   LayerCache& cache = layer.cache;
   PackedSegment* packed = packed_part(cache);

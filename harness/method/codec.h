@@ -85,7 +85,7 @@ class CodecMethod final : public Method {
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
-  void settle(LayerContext& layer) const override;
+  void after_append(LayerContext& layer) const override;
   [[nodiscard]] HookAccess reach() const override {
     return codec_->has_views() ? HookAccess::planes : HookAccess::rows;
   }

@@ -177,7 +177,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       if (!acts_while_decoding()) cache.tail().reserve_scores(0);
       if (!acts_while_decoding() || !scorer_->budgeted()) continue;
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
-      state->settled = cache.tail().entries(0);
+      state->compressed = cache.tail().entries(0);
       cache.index = std::move(state);
     }
   }
@@ -294,10 +294,10 @@ void DroppingMethod::attend(StepAttention& step, const LayerQueries& queries, in
   }
 }
 
-void DroppingMethod::settle(LayerContext& layer) const {
+void DroppingMethod::after_append(LayerContext& layer) const {
   if (unlimited() || !acts_while_decoding()) return;
   if (decode_interval_) {
-    settle_interval(layer);
+    compress_interval(layer);
     return;
   }
   const EntrySegment& tail = layer.cache.tail();
@@ -315,11 +315,11 @@ void DroppingMethod::settle(LayerContext& layer) const {
 
 /// kvpress's DecodingPress: every so many entries the whole cache is compressed by the newest queries' view of it.
 /// Heads keep their shares of the budget.
-void DroppingMethod::settle_interval(LayerContext& layer) const {
+void DroppingMethod::compress_interval(LayerContext& layer) const {
   auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get());
   EntrySegment& tail = layer.cache.tail();
   const LayerShape& shape = layer.cache.shape();
-  if (state == nullptr || tail.entries(0) - state->settled < *decode_interval_) return;
+  if (state == nullptr || tail.entries(0) - state->compressed < *decode_interval_) return;
   LayerObservations newest;
   newest.window = static_cast<int64_t>(state->queries.size()) / (shape.q_heads * shape.head_dim);
   newest.window_queries.assign(state->queries.begin(), state->queries.end());
@@ -332,7 +332,7 @@ void DroppingMethod::settle_interval(LayerContext& layer) const {
     if (decode_tokens_) budget = std::max<int64_t>(1, budget * *decode_tokens_ / even);
   }
   drop_others(layer, best(views, std::move(scores), std::move(budgets)), state);
-  state->settled = tail.entries(0);
+  state->compressed = tail.entries(0);
   state->queries.clear();
 }
 

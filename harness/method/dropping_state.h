@@ -11,12 +11,12 @@ struct DroppingState final : public LayerIndex {
       : capacities(LedgerAllocator<int64_t>(ledger)), queries(LedgerAllocator<float>(ledger)), pre_rotation(ledger) {}
   DroppingState(const DroppingState& from, const LedgerPtr& ledger)
       : capacities(from.capacities.begin(), from.capacities.end(), LedgerAllocator<int64_t>(ledger)),
-        settled(from.settled),
+        compressed(from.compressed),
         queries(from.queries.begin(), from.queries.end(), LedgerAllocator<float>(ledger)),
         pre_rotation(from.pre_rotation, ledger) {}
 
   LedgerVector<int64_t> capacities;  // [kv_heads], entries a head may hold while decoding
-  int64_t settled = 0;               // entries of head 0 when it was compressed last
+  int64_t compressed = 0;            // entries of head 0 when it was compressed last
   LedgerVector<float> queries;       // [rows, q_heads, head_dim], the newest decode queries, oldest first
   PreRotationKeys pre_rotation;             // where positions are renumbered
 

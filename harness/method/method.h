@@ -179,11 +179,11 @@ class Method {
   /// Each decode pass, after attention, with the softmax denominators lse [q_len, q_heads].
   virtual void observe(LayerContext& /*layer*/, const LayerQueries& /*queries*/, const float* /*lse*/) const {}
   /// After entries were appended by whatever way: pack what is due, evict to the budget.
-  virtual void settle(LayerContext& /*layer*/) const {}
+  virtual void after_append(LayerContext& /*layer*/) const {}
 
   /// Whether each decode pass shall also feed a guess at the next token, so that the method can prepare for it: the
   /// last row of a pass is the guess's (of the first pass, the first token's), and its entries are gone before
-  /// settle().
+  /// after_append().
   [[nodiscard]] virtual bool looks_ahead() const { return false; }
 
   /// Whether compress() is all that the method does: later entries stay as they are, so that another method may pack

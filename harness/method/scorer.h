@@ -102,7 +102,7 @@ class DroppingMethod final : public Method {
   [[nodiscard]] Needs needs() const override;
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
-  void settle(LayerContext& layer) const override;
+  void after_append(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
   /// What is let go behind a pass is dropped from copies too; keys that are turned anew are other entries.
   [[nodiscard]] HookAccess reach() const override {
@@ -139,7 +139,7 @@ class DroppingMethod final : public Method {
   [[nodiscard]] std::vector<KeptEntries> by_blocks(std::span<LayerContext> layers,
                                                    std::span<const LayerObservations> seen, double share,
                                                    std::vector<HeadBudgets>& budgets) const;
-  void settle_interval(LayerContext& layer) const;
+  void compress_interval(LayerContext& layer) const;
 
   std::string name_;
   std::unique_ptr<Scorer> scorer_;

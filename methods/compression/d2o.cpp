@@ -87,7 +87,7 @@ class D2o final : public Method {
     }
   }
   HookAccess reach() const override { return HookAccess::rows; }
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (!budget_.unlimited()) evict(layer, /*first=*/false);
   }
 

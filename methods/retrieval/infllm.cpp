@@ -140,7 +140,7 @@ class InfLlm final : public Method, public PromptAttention {
     }
   }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (layer.cache.shape().window > 0) return;
     const Sizes sizes = sizes_of(layer);
     Memory& memory = of(layer, sizes);

@@ -119,9 +119,9 @@ class SpeCache final : public Method {
     fetched.forget();
   }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     offload(layer);
-    copy_->settle(layer);
+    copy_->after_append(layer);
     Fetched& fetched = of(layer);
     if (!fetched.scores.empty()) choose(layer, std::exchange(fetched.scores, {}));
   }

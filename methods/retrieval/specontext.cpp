@@ -231,7 +231,7 @@ class SpeContext final : public Method {
     }
   }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (slots_of(layer.cache) != nullptr) offload(layer.cache, layer.activity);
   }
 

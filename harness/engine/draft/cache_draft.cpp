@@ -96,10 +96,10 @@ void CacheDraft::keep_inner(int64_t kept) {
   const int64_t rejected = static_cast<int64_t>(fed_.size()) - kept;
   for (int64_t layer = 0; layer < static_cast<int64_t>(scratch_->layers.size()); ++layer) {
     if (rejected > 0) drop_newest(scratch_->layers[layer], rejected);
-    LayerContext settled = context(*scratch_, layer);
+    LayerContext own = context(*scratch_, layer);
     const InnerHooks::Seen& seen = inner_hooks_.seen[layer];
-    method_->observe(settled, seen.queries(kept, fed_), seen.lse.data());
-    method_->settle(settled);
+    method_->observe(own, seen.queries(kept, fed_), seen.lse.data());
+    method_->after_append(own);
   }
   scratch_->length -= rejected;
 }
@@ -113,8 +113,8 @@ void CacheDraft::commit(const Verified& verified) {
   for (int64_t layer = 0; layer < layers; ++layer) {
     // The full cache is dense: its entry index is the position.
     committed_.layers[layer].tail().append_entries(verified.full.layers[layer].tail(), verified.before, count);
-    LayerContext settled = context(committed_, layer);
-    method_->settle(settled);
+    LayerContext own = context(committed_, layer);
+    method_->after_append(own);
   }
   committed_.length += count;
   if (meter_ != nullptr) meter_->follow(verified.full, verified.before, count);

@@ -14,7 +14,7 @@ namespace kvarena {
 ///
 /// With an auxiliary source (Yao et al. 2026, arXiv:2605.17613, Appendix C) each pass over the copy verifies what that
 /// source drafted, keeps what the compressed cache would have said itself and its own next token, and takes the entries
-/// of the others back before the method settles.
+/// of the others back before the method packs or evicts.
 class CacheDraft final : public DraftSource {
  public:
   CacheDraft(Transformer& model, const Prefill& prompt, const CompressedCopy& copy, DraftSampler sampler,
@@ -81,8 +81,8 @@ class CacheDraft final : public DraftSource {
   /// What the auxiliary source makes of the round so far.
   void begin_inner();
   void consume_inner(std::span<const float> logits);
-  /// Of the copy's newest entries, those of the pass under way, the first `kept` stay: the method observes and settles
-  /// them as if no other had been.
+  /// Of the copy's newest entries, those of the pass under way, the first `kept` stay: the method observes them and
+  /// packs or evicts them as if no other had been.
   void keep_inner(int64_t kept);
 
   Nested<Method> method_;

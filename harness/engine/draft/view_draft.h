@@ -24,7 +24,7 @@ class ViewDraft final : public DraftSource {
   void commit(const Verified& verified) override;
 
  private:
-  /// Shows the method a verification, and nothing more: it chooses nothing for it and settles nothing in it.
+  /// Shows the method a verification, and nothing more: it chooses nothing for it and changes nothing in it.
   class Watcher final : public AttentionHooks {
    public:
     explicit Watcher(ViewDraft& owner) : owner_(&owner) {}

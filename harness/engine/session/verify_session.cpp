@@ -172,7 +172,7 @@ void VerifySession::verify(std::span<const float> logits) {
 
   const int64_t before = full_.length - static_cast<int64_t>(fed_.size());
   keep_rows(before, rows);
-  if (target_) settle();
+  if (target_) after_append();
   std::vector<int32_t> kept;
   for (const int32_t row : rows) kept.push_back(fed_[row]);
   source_->commit({.full = full_, .before = before, .tokens = kept, .rows = rows});
@@ -208,7 +208,7 @@ void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
 }
 
 /// What plain decoding does in every pass: here the round's last one is the first after which anything is due.
-void VerifySession::settle() {
+void VerifySession::after_append() {
   const auto layers = static_cast<int64_t>(full_.layers.size());
   for (int64_t layer = 0; layer < layers; ++layer) {
     LayerContext context{.layer = layer,
@@ -218,7 +218,7 @@ void VerifySession::settle() {
                          .prompt_tokens = full_.prompt_length,
                          .model = model_facts_.get(),
                          .request = &full_};
-    target_->settle(context);
+    target_->after_append(context);
   }
 }
 

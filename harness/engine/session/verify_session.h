@@ -52,7 +52,7 @@ class VerifySession final : public Session {
   void verify(std::span<const float> logits);
   [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
   void keep_rows(int64_t before, std::span<const int32_t> rows);
-  void settle();
+  void after_append();
   void offload(int64_t before);
   void note_round();
   [[nodiscard]] int64_t draft_limit() const;
