@@ -22,7 +22,7 @@ struct LayerScores {
 
 using HeadBudgets = std::vector<int64_t>;  // [kv_heads], entries a head may hold
 
-/// What is to be divided: a budget of `share` entries a head on average, over the layers whose scores are given.
+/// A budget to divide: `share` entries a head on average, over the layers whose scores are given.
 struct Division {
   double share = 0;  // before rounding: keep * n for a fraction
   std::span<const LayerScores> layers;

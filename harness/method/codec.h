@@ -45,7 +45,7 @@ class Codec {
   /// Whether a single query attends to view() in place of the layer's segments.
   [[nodiscard]] virtual bool has_views() const { return false; }
   [[nodiscard]] virtual std::unique_ptr<Segment> view(const LayerCache& /*cache*/) const { return nullptr; }
-  /// What the prefill must observe for exempt().
+  /// Observations that exempt() reads.
   [[nodiscard]] virtual Needs needs() const { return {}; }
   /// Prompt entries that stay in 16 bits beside the sinks, ascending. Not asked when a dropping method acted first.
   [[nodiscard]] virtual std::vector<int32_t> exempt(const LayerContext& /*layer*/,
@@ -56,7 +56,7 @@ class Codec {
   [[nodiscard]] virtual bool packs(const LayerContext& /*layer*/) const { return true; }
 };
 
-/// A codec whose packed form is a QuantizedSegment: what remains is to say the format.
+/// A codec whose packed form is a QuantizedSegment: only the format is left to say.
 class QuantizingCodec : public Codec {
  public:
   [[nodiscard]] virtual QuantizedFormat format(const LayerContext& layer) const = 0;

@@ -30,7 +30,7 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
   return list;
 }
 
-/// The same entries of every head of every layer.
+/// `entries` for every head of every layer.
 std::vector<KeptEntries> everywhere(std::span<LayerContext> layers, const std::vector<int32_t>& entries) {
   std::vector<KeptEntries> lists;
   for (const LayerContext& layer : layers) lists.emplace_back(layer.cache.shape().kv_heads, entries);

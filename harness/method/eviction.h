@@ -11,7 +11,7 @@
 
 namespace kvarena {
 
-/// What every placing method can be asked: with "compress", all contexts come compressed alike, and the policy places
+/// The part that all placing methods share: with "compress", all contexts come compressed alike, and the policy places
 /// them as they come.
 class PlacingMethod : public Method {
  public:

@@ -72,9 +72,9 @@ const std::vector<MethodEntry>& method_registry() {
     sorted = true;
     std::vector<MethodEntry> entries = std::move(collected());
     std::ranges::sort(entries, {}, [](const MethodEntry& entry) { return entry.info.name; });
-    const auto twin = std::ranges::adjacent_find(
+    const auto repeated = std::ranges::adjacent_find(
         entries, {}, [](const MethodEntry& entry) -> const std::string& { return entry.info.name; });
-    KVARENA_ASSERT(twin == entries.end(), fmt::format("two methods are named \"{}\"", twin->info.name));
+    KVARENA_ASSERT(repeated == entries.end(), fmt::format("two methods are named \"{}\"", repeated->info.name));
     return entries;
   }();
   return all;

@@ -11,7 +11,7 @@
 
 namespace kvarena {
 
-/// What a method's registration line says.
+/// The registration line of a method.
 struct MethodInfo {
   std::string name;     // as in configs: "snapkv"
   std::string title;    // as in prose: "SnapKV"

@@ -7,7 +7,7 @@
 namespace kvarena {
 namespace {
 
-/// What was chosen and what is attended anyway, ascending and once each.
+/// The chosen entries and those attended anyway, ascending and once each.
 std::vector<int32_t> with_attended(const std::vector<int32_t>& chosen, const Candidates& among, int64_t entries) {
   std::vector<int32_t> all(static_cast<size_t>(among.first));
   std::iota(all.begin(), all.end(), 0);

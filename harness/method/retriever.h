@@ -24,8 +24,8 @@ namespace kvarena {
 /// Selected entries, ascending indices into the layer's tail: one list a kv head, or one a query head.
 using Selection = std::vector<std::vector<int32_t>>;
 
-/// What a step chooses from. Entries before `first` (sinks) and from `last` on (recent ones, generated ones where they
-/// are no candidates, the query's own) are attended whatever is chosen.
+/// The entries that a step chooses from. Entries before `first` (sinks) and from `last` on (recent ones, generated ones
+/// where they are no candidates, the query's own) are attended whatever is chosen.
 struct Candidates {
   int64_t first = 0;
   int64_t last = 0;
@@ -43,7 +43,7 @@ class Retriever {
   /// Parameters beside those of the framework: the budget of entries a step attends to, `generated`, `dense_layers`.
   virtual void parameters(ParameterVisitor& /*p*/) {}
   virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-  /// What start() looks at.
+  /// Observations that start() reads.
   [[nodiscard]] virtual Needs needs() const { return {}; }
 
   /// Defaults of the framework's parameters: first layers that attend to everything; whether entries made after the
@@ -57,16 +57,17 @@ class Retriever {
   /// An empty index for a layer; it is extended as entries arrive.
   [[nodiscard]] virtual std::unique_ptr<LayerIndex> make_index(const LayerShape& shape,
                                                                const LedgerPtr& ledger) const = 0;
-  /// Once, after the prompt and before the first extend(): what the index takes from the prompt as a whole.
+  /// Reads into the index what it takes from the prompt as a whole; called once, before the first extend().
   virtual void start(LayerIndex& /*index*/, const LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
   /// Brings the index up to date with entries [index.entries, end); the framework then counts them in. `end` stays at
   /// the prompt's length where generated entries are no candidates.
   virtual void extend(LayerIndex& /*index*/, const EntrySegment& /*entries*/, int64_t /*end*/) const {}
   /// The entries that a single query (queries.q_len == 1) attends to: about among.count of each head's candidates.
-  /// What is attended anyway may be listed too. An empty selection attends to everything.
+  /// Entries that are attended anyway may be listed too. An empty selection attends to everything.
   [[nodiscard]] virtual Selection select(const LayerIndex& index, const EntrySegment& entries,
                                          const LayerQueries& queries, const Candidates& among) const = 0;
-  /// After the attention of a pass over the tail's newest queries.q_len entries, also where everything was attended.
+  /// Called after the attention of a pass over the tail's newest queries.q_len entries, also where everything was
+  /// attended.
   virtual void observe(LayerIndex& /*index*/, const EntrySegment& /*entries*/, const LayerQueries& /*queries*/) const {}
 
   /// How the retriever's weights are fitted, null for one without any.

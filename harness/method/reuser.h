@@ -19,7 +19,7 @@ namespace kvarena {
 enum class ReuseSource {
   nothing,  // everything is computed
   prefix,   // the longest beginning of the prompt that an earlier prompt shares, whole blocks of tokens
-  chunks,   // parts of the prompt computed alone, brought to their positions by turning their keys
+  chunks,   // parts of the prompt computed alone, whose keys are rotated to their positions
 };
 
 /// Tokens begin .. end-1 of the prompt.
@@ -34,7 +34,7 @@ struct SpeculativeModel {
   double layers = 1;  // share of its layers that are run, in (0, 1]
 };
 
-/// What a speculative model made of the prompt.
+/// The prompt as a speculative model read it.
 struct Speculation {
   int64_t layers = 0;             // that were run
   int64_t tokens = 0;             // N, of its tokenizer

@@ -1,12 +1,12 @@
 #pragma once
-// Rotary embedding of rows outside the model's own layers: of small heads, of keys that move.
+// Rotary embedding of rows outside the model's own layers: those of small heads, keys that move.
 
 #include <cstdint>
 #include <span>
 
 namespace kvarena {
 
-/// Turns rows [positions.size(), heads, head_dim] to their positions, or by them. inverse: radians per position, for
+/// Rotates rows [positions.size(), heads, head_dim] to their positions, or by them. inverse: radians per position, for
 /// the first 2 * inverse.size() channels; magnitude: factor on cosine and sine.
 void rotate_rows(float* rows, int64_t heads, int64_t head_dim, std::span<const double> inverse, double magnitude,
                  std::span<const int32_t> positions);

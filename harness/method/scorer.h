@@ -20,7 +20,7 @@
 
 namespace kvarena {
 
-/// What one decode query of one layer attended to.
+/// The attention of one decode query in one layer.
 struct StepAttention {
   EntrySegment* entries = nullptr;  // its own entry among them, last of each head
   /// [q_heads][entries of its kv head], probabilities; empty unless Needs::step_attention.
@@ -75,11 +75,11 @@ class Scorer {
   /// Numbers remembered with every entry while decoding; they travel with it and are counted as memory. New entries
   /// start at 0.
   [[nodiscard]] virtual int64_t score_width() const { return needs().step_attention ? 1 : 0; }
-  /// What the prompt's entries start with, [kv_heads, n, score_width]: the attention each received from all prompt
-  /// queries, summed over its group, unless overridden.
+  /// Numbers that the prompt's entries start with, [kv_heads, n, score_width]: the attention each received from all
+  /// prompt queries, summed over its group, unless overridden.
   [[nodiscard]] virtual at::Tensor remember_prompt(const LayerView& layer) const;
-  /// Each decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds the step's attention,
-  /// summed over the group, unless overridden.
+  /// Updates the numbers with a decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds
+  /// the step's attention, summed over the group, unless overridden.
   virtual void observe(const StepAttention& step) const;
 
   /// How the scorer's weights are fitted, null for a scorer without any.
@@ -104,7 +104,8 @@ class DroppingMethod final : public Method {
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void after_append(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
-  /// What is let go behind a pass is dropped from copies too; keys that are turned anew are other entries.
+  /// Rows suffice where entries only leave: copies on a device drop them too. Keys that are rotated anew are other
+  /// entries.
   [[nodiscard]] HookAccess reach() const override {
     if (only_compresses()) return HookAccess::nothing;
     return positions_ == "orig" ? HookAccess::rows : HookAccess::attention;

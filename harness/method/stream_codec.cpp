@@ -42,7 +42,7 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
       {.place = "cache stream", .found = found, .expected = expected, .action = "it was cut or damaged; encode again"});
 }
 
-/// Turns a chunk's keys to positions first and after, or from them back to none; all layers by one table.
+/// Rotates a chunk's keys to positions first and after, or from them back to none; all layers by one table.
 void rotate_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
   if (layer.model == nullptr || layer.model->rotation.inverse.empty()) return;
   const std::vector<double>& inverse = layer.model->rotation.inverse;

@@ -73,8 +73,8 @@ class StreamCodec {
 /// truncated or damaged.
 [[nodiscard]] KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream);
 
-/// The prompt's cache goes through the codec and back, chunk by chunk: what decoding then sees is what a cache restored
-/// from storage would hold.
+/// Takes the prompt's cache through the codec and back, chunk by chunk: decoding then sees the cache that would come
+/// back from storage.
 class StreamCodecMethod final : public Method {
  public:
   explicit StreamCodecMethod(std::unique_ptr<StreamCodec> codec) : codec_(std::move(codec)) {}
@@ -94,10 +94,10 @@ class StreamCodecMethod final : public Method {
     int64_t end = 0;
   };
   [[nodiscard]] Coded coded(int64_t n) const { return {.begin = codec_->sinks(), .end = n - codec_->recent()}; }
-  /// Those tokens of dense tails as frames, one after the other; all layers of a request, of one shape.
+  /// The coded() tokens of dense tails as frames, one after the other; all layers of a request, of one shape.
   [[nodiscard]] std::vector<uint8_t> encode(std::span<LayerContext> layers) const;
-  /// Appends what such frames hold to the tails, at `position` and after. Throws UserError as read_frame() does, and on
-  /// frames of another shape.
+  /// Appends the tokens of such frames to the tails, at `position` and after. Throws UserError as read_frame() does,
+  /// and on frames of another shape.
   void decode(std::span<const uint8_t> stream, std::span<LayerContext> layers, int64_t position) const;
 
  private:

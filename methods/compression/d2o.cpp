@@ -12,7 +12,7 @@
 namespace kvarena {
 namespace {
 
-/// What a layer remembers while decoding.
+/// A layer's state while decoding.
 struct Memory final : public LayerIndex {
   int64_t capacity = 0;  // entries a head may hold; 0 = all
   double threshold = 0;  // similarity that an evicted entry must reach to be merged

@@ -15,7 +15,7 @@ namespace {
 
 using storage::EntryStore;
 
-/// What a request keeps of a layer beside the low-bit copy.
+/// A layer's exact entries beside the low-bit copy.
 struct Fetched final : public LayerIndex {
   std::unique_ptr<EntryStore> store;  // C, every entry, exact, behind the device
   EntryLists chosen;                  // K, [kv_heads] indices of packed entries, ascending; empty: nothing is fetched

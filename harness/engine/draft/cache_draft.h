@@ -9,8 +9,8 @@
 
 namespace kvarena {
 
-/// A round drafts on a copy of the committed compressed cache and throws it away; what was accepted comes back as the
-/// verifier's own entries, so drafted ones never stay anywhere.
+/// A round drafts on a copy of the committed compressed cache and throws it away; accepted tokens come back as the
+/// verifier's own entries, so drafted ones never stay.
 ///
 /// With an auxiliary source (Yao et al. 2026, arXiv:2605.17613, Appendix C) each pass over the copy verifies what that
 /// source drafted, keeps what the compressed cache would have said itself and its own next token, and takes the entries
@@ -38,8 +38,8 @@ class CacheDraft final : public DraftSource {
   [[nodiscard]] int64_t peak_bytes() const override;
 
  private:
-  /// Of a pass whose entries may be taken back: the method selects, and what it would observe is kept until it is known
-  /// which rows stay. The auxiliary source watches too.
+  /// Hooks of a pass whose entries may be taken back: the method selects, and its observations are kept until it is
+  /// known which rows stay. The auxiliary source watches too.
   class InnerHooks final : public AttentionHooks {
    public:
     /// A layer's queries, copied.
@@ -78,11 +78,11 @@ class CacheDraft final : public DraftSource {
   };
 
   [[nodiscard]] LayerContext context(KvCache& cache, int64_t layer) const;
-  /// What the auxiliary source makes of the round so far.
+  /// Asks the auxiliary source for drafts that continue the round so far.
   void begin_inner();
   void consume_inner(std::span<const float> logits);
-  /// Of the copy's newest entries, those of the pass under way, the first `kept` stay: the method observes them and
-  /// packs or evicts them as if no other had been.
+  /// Keeps the first `kept` entries of the pass under way and drops its others: the method observes, packs and evicts
+  /// as if these had never been.
   void keep_inner(int64_t kept);
 
   Nested<Method> method_;

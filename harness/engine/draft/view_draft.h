@@ -1,5 +1,5 @@
 #pragma once
-// Self-speculation on the cache that is verified on: drafts see what a method shows of it.
+// Self-speculation on the cache that is verified on: drafts see the part that a method shows of it.
 
 #include <string>
 

@@ -25,7 +25,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
       sampler_(verifier.draft_sampling(), emitter_.sampling()) {
   const std::optional<Tier> tier = emitter_.options().offload_tier;
   KVARENA_ASSERT(!tier || std::holds_alternative<CompressedCopy>(verifier.drafter()),
-                 "a cache is parked while another one drafts");
+                 "a cache is offloaded while another one drafts");
   const auto start = std::chrono::steady_clock::now();
   source_ = make_draft_source(model, prompt, verifier, sampler_,
                               {.full = &full_,
@@ -88,7 +88,7 @@ void VerifySession::stop_drafting() {
   verifier_ = nullptr;
 }
 
-/// Tokens of a round.
+/// Tokens that a round may draft.
 int64_t VerifySession::draft_limit() const {
   if (verifier_ == nullptr) return 0;
   if (offloaded_) return std::numeric_limits<int64_t>::max();
@@ -155,7 +155,7 @@ void VerifySession::verify(std::span<const float> logits) {
   std::vector<int32_t> rows = {0};  // of the entries that stay
   while (!finished()) {
     const auto row = static_cast<size_t>(rows.back());
-    // Of a tree, whoever equals the token that is drawn anyway is accepted: its drafts were not drawn.
+    // A tree's draft is accepted where it equals the token that is drawn: drafts of a tree were not drawn themselves.
     const bool rejects = sampler_.rejects() && tree_.empty() && row < drafts.size();
     const int32_t token = emitter_.emit(*this, logits.subspan(row * vocab, vocab), rejects ? &drafts[row] : nullptr);
     history_.push_back(token);
@@ -190,7 +190,7 @@ void VerifySession::offload(int64_t before) {
   peak_host_bytes = offloaded_->peak_parked_bytes();
 }
 
-/// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.
+/// Keeps the accepted `rows` of the verification's entries, which begin at position `before`; they close up.
 void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   if (before + count == full_.length) return;
@@ -207,7 +207,8 @@ void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
   full_.length = before + count;
 }
 
-/// What plain decoding does in every pass: here the round's last one is the first after which anything is due.
+/// Lets the verified cache's method pack and evict, as plain decoding does in every pass: a round ends before or where
+/// anything is due.
 void VerifySession::after_append() {
   const auto layers = static_cast<int64_t>(full_.layers.size());
   for (int64_t layer = 0; layer < layers; ++layer) {
