@@ -59,7 +59,6 @@ class DraftHead {
  private:
   void read_attention(const FittedWeights& weights);
   void read_vocabulary(const FittedWeights& weights, int64_t vocab_size);
-  [[nodiscard]] std::vector<float> normed(const float* x, int64_t count, const std::vector<float>& norm) const;
   void rotate(float* x, int64_t count, int64_t heads, const Rows& rows) const;
   void attend(const std::vector<float>& q, const Rows& rows, LayerCache& cache, float* out) const;
 

@@ -8,7 +8,7 @@
 #include "harness/method/model_facts.h"
 #include "harness/method/prompt_attention.h"
 #include "harness/method/registry.h"
-#include "harness/method/rotate_rows.h"
+#include "harness/method/row_ops.h"
 #include "harness/method/row_index.h"
 #include "harness/storage/block_cache.h"
 #include "kernels/top_k/top_k.h"
