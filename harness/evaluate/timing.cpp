@@ -5,7 +5,6 @@
 #include "harness/core/error.h"
 #include "harness/engine/serving/batch_run.h"
 #include "harness/evaluate/describe.h"
-#include "harness/method/prompt_attention.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -26,7 +25,7 @@ struct Repeat {
 };
 
 /// Whether the method's session reads the prompt itself.
-bool reads_prompts(const Method& method) { return method.pruner() != nullptr || prompt_attention(method) != nullptr; }
+bool reads_prompts(const Method& method) { return method.pruner() != nullptr || method.prompt_pass() > 0; }
 
 /// The prompt as the method starts from it. One that reuses entries finds them in `memory`, one that prunes or attends
 /// in its own way reads the prompt itself: neither wants a prefill.
@@ -42,8 +41,8 @@ Prefill start_prompt(Transformer& model, const Request& request, const Method& m
 }
 
 /// Tokens of one verification round arrive together: the round's time is shared among them.
-Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated, const BatchRunSettings& batch,
-                const std::shared_ptr<ReuseMemory>& memory) {
+Repeat run_once(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
+                const BatchRunSettings& batch, const std::shared_ptr<ReuseMemory>& memory) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -123,7 +122,7 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
 }  // namespace
 
 experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request, const EvaluatedMethod& evaluated,
-                                 const experiment::TimingSettings& settings) {
+                                          const experiment::TimingSettings& settings) {
   const auto memory = reuse_memory(request);
   if (const Reuser* reuser = evaluated.method->reuser()) {
     prime(model, request.prompt, request.layout, *reuser, *memory);  // by earlier requests, not by this one

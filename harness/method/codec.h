@@ -18,17 +18,14 @@
 #include "harness/cache/codec_side_data.h"
 #include "harness/cache/quantized_segment.h"
 #include "harness/core/nested.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
 
-class Codec {
+/// Packs entries. Its needs are the observations that exempt() reads.
+class Codec : public MethodPart {
  public:
-  virtual ~Codec() = default;
-
-  virtual void parameters(ParameterVisitor& p) = 0;
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
   /// Problems of these settings with a model's layer ("group_size: found 32, which does not divide head_dim 80"),
   /// empty when none.
   [[nodiscard]] virtual std::string check_layer(const LayerContext& /*layer*/) const { return {}; }
@@ -45,8 +42,6 @@ class Codec {
   /// Whether a single query attends to view() in place of the layer's segments.
   [[nodiscard]] virtual bool has_views() const { return false; }
   [[nodiscard]] virtual std::unique_ptr<Segment> view(const LayerCache& /*cache*/) const { return nullptr; }
-  /// Observations that exempt() reads.
-  [[nodiscard]] virtual Needs needs() const { return {}; }
   /// Prompt entries that stay in 16 bits beside the sinks, ascending. Not asked when a dropping method acted first.
   [[nodiscard]] virtual std::vector<int32_t> exempt(const LayerContext& /*layer*/,
                                                     const LayerObservations& /*seen*/) const {
@@ -75,7 +70,7 @@ void check_bits(const std::string& place, const char* key, int64_t bits, std::ve
 /// The cache is [16-bit sinks][packed][16-bit tail]; prompt attention always uses un-quantised entries, and a new entry
 /// is attended in 16 bits at its own step (method sheet, section 0.6). With "over", a dropping method acts on the
 /// prompt first and its survivors are packed: every head must keep the same number.
-class CodecMethod final : public Method {
+class CodecMethod final : public PartMethod<Codec> {
  public:
   CodecMethod(std::string name, std::unique_ptr<Codec> codec);
 
@@ -86,9 +81,7 @@ class CodecMethod final : public Method {
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void after_append(LayerContext& layer) const override;
-  [[nodiscard]] HookAccess reach() const override {
-    return codec_->has_views() ? HookAccess::planes : HookAccess::rows;
-  }
+  [[nodiscard]] HookAccess reach() const override { return part_->has_views() ? HookAccess::planes : HookAccess::rows; }
 
  private:
   void set_apart(LayerContext& layer, const std::vector<int32_t>& entries) const;
@@ -96,7 +89,6 @@ class CodecMethod final : public Method {
   [[nodiscard]] PackedSegment* start_packing(LayerContext& layer) const;
 
   std::string name_;
-  std::unique_ptr<Codec> codec_;
   int64_t sinks_ = 0;
   Nested<Method> over_;
 };

@@ -72,10 +72,10 @@ void Scorer::observe(const StepAttention& step) const {
 }
 
 DroppingMethod::DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer)
-    : name_(std::move(name)), scorer_(std::move(scorer)), rule_(scorer_->default_rule()) {}
+    : PartMethod(std::move(scorer)), name_(std::move(name)), rule_(part_->default_rule()) {}
 
 void DroppingMethod::parameters(ParameterVisitor& p) {
-  if (scorer_->budgeted()) {
+  if (part_->budgeted()) {
     budget_.parameters(p);
     p("budget_rule", rule_).doc("how layers and heads share the budget: uniform, layers, pyramid, heads or global");
     p("prefill_chunk", prefill_chunk_).min(1).doc("compress the prompt in chunks of so many entries, each by itself");
@@ -88,12 +88,12 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
         .one_of({"orig", "renumber"})
         .doc("keys keep their rotation, or are turned to their places in the shortened cache");
   }
-  scorer_->parameters(p);
+  part_->parameters(p);
 }
 
 void DroppingMethod::check(const std::string& place, std::vector<std::string>& problems) const {
-  scorer_->check(place, problems);
-  if (!scorer_->budgeted()) return;
+  part_->check(place, problems);
+  if (!part_->budgeted()) return;
   budget_.check(place, problems);
   const auto refuse = [&](const char* key, const char* what, const char* expected) {
     problems.push_back(describe({.place = place + key, .found = what, .expected = expected}));
@@ -102,14 +102,14 @@ void DroppingMethod::check(const std::string& place, std::vector<std::string>& p
   if (prefill_block_ && rule_.name() != "uniform") {
     refuse(".prefill_block", "a budget rule that makes heads unequal", "the rule \"uniform\"");
   }
-  if (prefill_block_ && scorer_->needs().hidden) {
+  if (prefill_block_ && part_->needs().hidden) {
     refuse(".prefill_block", "a scorer of hidden states", "one whose scores follow each head's own entries");
   }
   if (decode_tokens_ && !decode_interval_) refuse(".decode_tokens", "no decode_interval", "both");
 }
 
 Needs DroppingMethod::needs() const {
-  Needs needs = scorer_->needs();
+  Needs needs = part_->needs();
   // The last queries of every chunk vote, not those of the prompt alone.
   if ((prefill_chunk_ || prefill_block_) && needs.window > 0) needs.window = kWholePrompt;
   return needs;
@@ -139,13 +139,13 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
 }
 
 double DroppingMethod::share_of(const LayerContext& layer) const {
-  if (!scorer_->budgeted()) return static_cast<double>(layer.prompt_tokens);
+  if (!part_->budgeted()) return static_cast<double>(layer.prompt_tokens);
   return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
 }
 
 void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& view) const {
-  const int64_t width = scorer_->score_width();
-  const at::Tensor start = scorer_->remember_prompt(view).to(at::kFloat).contiguous();  // [kv_heads, n, width]
+  const int64_t width = part_->score_width();
+  const at::Tensor start = part_->remember_prompt(view).to(at::kFloat).contiguous();  // [kv_heads, n, width]
   KVARENA_ASSERT(start.numel() == view.kv_heads() * view.n() * width,
                  fmt::format("{} remembers [{}] of the prompt", name_, fmt::join(start.sizes(), ", ")));
   EntrySegment& tail = layer.cache.tail();
@@ -175,7 +175,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       auto state = std::make_unique<DroppingState>(cache.ledger());
       drop_others(own[layer], kept[layer], state.get());
       if (!acts_while_decoding()) cache.tail().reserve_scores(0);
-      if (!acts_while_decoding() || !scorer_->budgeted()) continue;
+      if (!acts_while_decoding() || !part_->budgeted()) continue;
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
       state->compressed = cache.tail().entries(0);
       cache.index = std::move(state);
@@ -250,14 +250,14 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
   const LayerShape& shape = layer.cache.shape();
   if (auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get()); decode_interval_ && state != nullptr) {
     const int64_t row = shape.q_heads * shape.head_dim;
-    const auto most = static_cast<size_t>(std::min(scorer_->needs().window, *decode_interval_) * row);
+    const auto most = static_cast<size_t>(std::min(part_->needs().window, *decode_interval_) * row);
     for (int64_t t = 0; t < queries.q_len && most > 0; ++t) {
       const float* q = queries.q + t * queries.q_stride;
       state->queries.insert(state->queries.end(), q, q + row);
     }
     if (state->queries.size() > most) state->queries.erase(state->queries.begin(), state->queries.end() - most);
   }
-  const Needs needs = scorer_->needs();
+  const Needs needs = part_->needs();
   if (!(needs.step_attention || needs.step_hidden) || !remembers()) return;
   for (int64_t t = 0; t < queries.q_len; ++t) {
     StepAttention step{.entries = &layer.cache.tail(),
@@ -273,7 +273,7 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
     if (queries.tokens != nullptr) step.token = queries.tokens[t];
     if (needs.step_attention) attend(step, queries, t, lse);
     if (needs.step_hidden) step.hidden = queries.hidden + t * layer.model->hidden_size;
-    scorer_->observe(step);
+    part_->observe(step);
   }
 }
 
@@ -338,9 +338,9 @@ void DroppingMethod::compress_interval(LayerContext& layer) const {
 
 LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double share) const {
   const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
-  LayerScores result{.heads = {}, .protection = scorer_->protect(capacity), .share = share};
+  LayerScores result{.heads = {}, .protection = part_->protect(capacity), .share = share};
   for (const LayerView& view : views) {
-    const at::Tensor scores = scorer_->score(view).to(at::kFloat).contiguous();
+    const at::Tensor scores = part_->score(view).to(at::kFloat).contiguous();
     KVARENA_ASSERT(scores.dim() == 2 && scores.size(0) == view.kv_heads() && scores.size(1) == view.n(),
                    fmt::format("{} scored [{}], the layer is [{}, {}]", name_, fmt::join(scores.sizes(), ", "),
                                view.kv_heads(), view.n()));
@@ -367,13 +367,13 @@ KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScore
                      .protection = scores.protection,
                      .share = scores.share};
     HeadBudgets part_budgets(budgets.begin() + first, budgets.begin() + last);
-    scorer_->refine(view, part, part_budgets);
+    part_->refine(view, part, part_budgets);
     std::ranges::move(part.heads, scores.heads.begin() + first);
     std::ranges::copy(part_budgets, budgets.begin() + first);
   }
   KeptEntries kept;
   for (size_t head = 0; head < budgets.size(); ++head) {
-    kept.push_back(select_best(scores.heads[head], budgets[head], scorer_->protect(budgets[head])));
+    kept.push_back(select_best(scores.heads[head], budgets[head], part_->protect(budgets[head])));
   }
   return kept;
 }

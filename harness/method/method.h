@@ -145,23 +145,28 @@ class Pruner;
 class Reuser;
 class Verifier;
 
+/// Parameters, needs and weights of a method, and of the narrow part that an author writes of one (Scorer, Codec, ...).
+class MethodPart {
+ public:
+  virtual ~MethodPart() = default;
+
+  /// Declares the parameters (harness/core/parameters.h).
+  virtual void parameters(ParameterVisitor& /*p*/) {}
+  /// Checks over several parameters; messages start with `place`.
+  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
+  [[nodiscard]] virtual Needs needs() const { return {}; }
+  /// The fitter of the weights, null where there are none.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
+};
+
 /// A request's method. It holds parameters only: all state of a request lives in the cache (scores of segments,
 /// LayerIndex), so that copying a cache copies the request's whole state and one instance may serve many.
-class Method {
+class Method : public MethodPart {
  public:
-  virtual ~Method() = default;
-
   /// The registered method with these settings ({"name": ..., parameters}), nested ones included. Adds every problem as
   /// a finished message that starts with `place`; null when the name is unknown.
   [[nodiscard]] static std::unique_ptr<Method> build(const nlohmann::json& settings, const std::string& place,
                                                      std::vector<std::string>& problems);
-
-  /// Declares the method's parameters (harness/core/parameters.h).
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  /// Checks over several parameters; messages start with `place`.
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-
-  [[nodiscard]] virtual Needs needs() const { return {}; }
 
   /// Compresses the prompt: called once, after the prompt's own dense attention, while all layers' caches still hold
   /// every entry. A method that decides over several layers at once overrides this; others are called layer by layer.
@@ -181,6 +186,10 @@ class Method {
   /// Packs what is due and evicts to the budget: called after entries were appended by any way.
   virtual void after_append(LayerContext& /*layer*/) const {}
 
+  /// Tokens of a pass where the prompt goes through the model under the method's own hooks, as decoding does, the last
+  /// token by itself; compress() is then not called, and logits and hidden states are not those of full KV. 0: prompts
+  /// get full attention.
+  [[nodiscard]] virtual int64_t prompt_pass() const { return 0; }
   /// Whether each decode pass shall also feed a guess at the next token, so that the method can prepare for it: the
   /// last row of a pass is the guess's (of the first pass, the first token's), and its entries are gone before
   /// after_append().
@@ -193,9 +202,6 @@ class Method {
   [[nodiscard]] virtual HookAccess reach() const {
     return only_compresses() ? HookAccess::nothing : HookAccess::attention;
   }
-
-  /// The fitter of the method's weights, null for a method without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
 
   /// The draft-and-verify side of a verification method, null for all others.
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }

@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "harness/method/budget.h"
-#include "harness/method/fitter.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
 
@@ -36,16 +35,10 @@ struct Candidates {
   [[nodiscard]] int64_t size() const { return last - first; }
 };
 
-class Retriever {
+/// Selects entries for each step. Its parameters are those beside the framework's: the budget of entries a step attends
+/// to, `generated`, `dense_layers`. Its needs are the observations that start() reads.
+class Retriever : public MethodPart {
  public:
-  virtual ~Retriever() = default;
-
-  /// Parameters beside those of the framework: the budget of entries a step attends to, `generated`, `dense_layers`.
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-  /// Observations that start() reads.
-  [[nodiscard]] virtual Needs needs() const { return {}; }
-
   /// Defaults of the framework's parameters: first layers that attend to everything; whether entries made after the
   /// prompt are candidates of the selection ("candidates"), or always attended beside it ("attended").
   [[nodiscard]] virtual int64_t default_dense_layers() const { return 0; }
@@ -69,34 +62,28 @@ class Retriever {
   /// Called after the attention of a pass over the tail's newest queries.q_len entries, also where everything was
   /// attended.
   virtual void observe(LayerIndex& /*index*/, const EntrySegment& /*entries*/, const LayerQueries& /*queries*/) const {}
-
-  /// How the retriever's weights are fitted, null for one without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const { return nullptr; }
 };
 
 /// A budget given as a fraction is of the entries there are at each step, of the prompt's where generated ones are no
 /// candidates: nothing is stored less, so nothing need be fixed by the prompt.
 /// Passes with more than one query, steps whose candidates fit the budget, and layers with a sliding window attend to
 /// everything.
-class RetrievalMethod final : public Method {
+class RetrievalMethod final : public PartMethod<Retriever> {
  public:
   explicit RetrievalMethod(std::unique_ptr<Retriever> retriever);
 
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
-  [[nodiscard]] Needs needs() const override { return retriever_->needs(); }
   [[nodiscard]] HookAccess reach() const override { return HookAccess::selection; }
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
-  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return retriever_->fitter(); }
 
  private:
   [[nodiscard]] bool attends_to_all(const LayerContext& layer) const;
   [[nodiscard]] Candidates candidates(const LayerContext& layer) const;
   void update_index(LayerContext& layer) const;
 
-  std::unique_ptr<Retriever> retriever_;
   Budget budget_;
   std::string generated_;
   int64_t dense_layers_;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/core/text_range.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
@@ -61,14 +61,10 @@ struct EntryDeviation {
   std::span<const float> values;       // likewise
 };
 
-class Reuser {
+/// Chooses the tokens of a prompt that are computed anew. Its parameters are those beside the length of chunks, which
+/// the framework declares.
+class Reuser : public MethodPart {
  public:
-  virtual ~Reuser() = default;
-
-  /// Parameters beside the length of chunks, which the framework declares.
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-
   [[nodiscard]] virtual ReuseSource source() const { return ReuseSource::chunks; }
   /// Tokens of a block of the prefix; of ReuseSource::prefix.
   [[nodiscard]] virtual int64_t block() const { return 1; }
@@ -97,19 +93,13 @@ class Reuser {
 [[nodiscard]] std::vector<PromptPart> cut_parts(int64_t prefix, int64_t question, int64_t chunk);
 
 /// Acts before the first token alone: later entries are full KV's.
-class ReuseMethod final : public Method {
+class ReuseMethod final : public PartMethod<Reuser> {
  public:
-  explicit ReuseMethod(std::unique_ptr<Reuser> reuser) : reuser_(std::move(reuser)) {}
+  using PartMethod::PartMethod;
 
   void parameters(ParameterVisitor& p) override;
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    reuser_->check(place, problems);
-  }
-  [[nodiscard]] const Reuser* reuser() const override { return reuser_.get(); }
+  [[nodiscard]] const Reuser* reuser() const override { return part_.get(); }
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
-
- private:
-  std::unique_ptr<Reuser> reuser_;
 };
 
 #define KVARENA_REUSER(type, ...)                                                                             \

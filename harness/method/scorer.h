@@ -12,9 +12,8 @@
 #include "harness/core/nested.h"
 #include "harness/method/budget.h"
 #include "harness/method/budget_rule.h"
-#include "harness/method/fitter.h"
 #include "harness/method/layer_view.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
 
@@ -37,19 +36,13 @@ struct StepAttention {
   [[nodiscard]] int64_t group() const { return entries->shape().group(); }
 };
 
-class Scorer {
+/// Scores entries. Its parameters are those beside the budget, which the framework declares.
+class Scorer : public MethodPart {
  public:
-  virtual ~Scorer() = default;
-
   /// The scorer of a dropping method with these settings, which have no budget ({"name": "snapkv", "window": 32}). Adds
   /// every problem as a finished message that starts with `place`; null when there is no such scorer.
   [[nodiscard]] static std::unique_ptr<Scorer> build(const nlohmann::json& settings, const std::string& place,
                                                      std::vector<std::string>& problems);
-
-  /// Parameters beside the budget, which the framework declares.
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-  [[nodiscard]] virtual Needs needs() const { return {}; }
 
   /// Importance of every entry, [kv_heads, n] float32; larger is kept, ties keep the lower index. Must not depend on
   /// state outside `layer`. NaN is an error that names the method and the layer.
@@ -81,9 +74,6 @@ class Scorer {
   /// Updates the numbers with a decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds
   /// the step's attention, summed over the group, unless overridden.
   virtual void observe(const StepAttention& step) const;
-
-  /// How the scorer's weights are fitted, null for a scorer without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const { return nullptr; }
 };
 
 /// Entries kept of one layer: ascending indices for each kv head.
@@ -93,7 +83,7 @@ struct DroppingState;
 
 /// A scorer with a budget: after the prompt each head of each layer keeps its best entries; the others' memory is
 /// released. The prompt may be compressed piece by piece, and the cache from time to time while decoding.
-class DroppingMethod final : public Method {
+class DroppingMethod final : public PartMethod<Scorer> {
  public:
   explicit DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer);
 
@@ -110,19 +100,18 @@ class DroppingMethod final : public Method {
     if (only_compresses()) return HookAccess::nothing;
     return positions_ == "orig" ? HookAccess::rows : HookAccess::attention;
   }
-  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return scorer_->fitter(); }
 
   /// Gives the scorer away, for a method that wraps it.
-  [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(scorer_); }
-  [[nodiscard]] Scorer& scorer() { return *scorer_; }
+  [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(part_); }
+  [[nodiscard]] Scorer& scorer() { return *part_; }
 
  private:
   /// Parts of a prompt's layers that are compressed by themselves; null: all of it.
   using Parts = const std::vector<KeptEntries>*;
 
-  [[nodiscard]] bool unlimited() const { return scorer_->budgeted() && budget_.unlimited(); }
-  [[nodiscard]] bool remembers() const { return scorer_->score_width() > 0 && !unlimited(); }
-  [[nodiscard]] bool acts_while_decoding() const { return scorer_->evicts_while_decoding() || decode_interval_; }
+  [[nodiscard]] bool unlimited() const { return part_->budgeted() && budget_.unlimited(); }
+  [[nodiscard]] bool remembers() const { return part_->score_width() > 0 && !unlimited(); }
+  [[nodiscard]] bool acts_while_decoding() const { return part_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
   /// Keeps these, counts what went, and renumbers positions when asked to. `state` is null where there is no budget.
   void drop_others(LayerContext& layer, const KeptEntries& kept, DroppingState* state) const;
@@ -143,7 +132,6 @@ class DroppingMethod final : public Method {
   void compress_interval(LayerContext& layer) const;
 
   std::string name_;
-  std::unique_ptr<Scorer> scorer_;
   Budget budget_;
   Nested<BudgetRule> rule_;
   std::optional<int64_t> prefill_chunk_;

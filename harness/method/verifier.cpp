@@ -7,27 +7,25 @@ DraftSampling Verifier::draft_sampling() const {
   return draft_sampling_ == "rejection" ? DraftSampling::rejection : DraftSampling::coupled;
 }
 
-std::unique_ptr<Fitter> Verifier::fitter() const { return nullptr; }
-
 void VerificationMethod::parameters(ParameterVisitor& p) {
-  verifier_->parameters(p);
-  p("draft_sampling", verifier_->draft_sampling_)
+  part_->parameters(p);
+  p("draft_sampling", part_->draft_sampling_)
       .one_of({"coupled", "greedy", "rejection"})
       .doc("above temperature 0: draft with the verifier's own draws, greedily, or freely with rejection");
 }
 
 Needs VerificationMethod::needs() const {
-  Needs needs;
+  Needs needs = part_->needs();
   const auto add = [&](const Nested<Method>& method) {
     if (method) needs = combine(needs, method->needs());
   };
-  const Drafter drafter = verifier_->drafter();
+  const Drafter drafter = part_->drafter();
   if (const auto* copy = std::get_if<CompressedCopy>(&drafter)) {
     add(copy->compressor);
     add(copy->auxiliary);
   }
   if (const auto* view = std::get_if<CacheView>(&drafter)) add(view->method);
-  add(verifier_->verified_cache());
+  add(part_->verified_cache());
   if (std::holds_alternative<DraftingHead>(drafter))
     needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
   return needs;

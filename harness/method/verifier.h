@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "harness/core/nested.h"
-#include "harness/method/fitter.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
@@ -77,13 +76,11 @@ using Drafter = std::variant<CompressedCopy, CacheView, FirstLayers, OtherCheckp
 /// Proposes tokens. The engine owns the loop, so that drafts and verifications of many requests share passes: it
 /// drafts, verifies x + 1 positions in one pass over the full cache, keeps the longest prefix that full-KV decoding
 /// accepts, adds the correction or bonus token, and rolls the drafter back.
-class Verifier {
+///
+/// Its parameters are those beside draft_sampling, which the framework declares; drafting methods' needs are added to
+/// its own.
+class Verifier : public MethodPart {
  public:
-  virtual ~Verifier() = default;
-  /// Parameters beside draft_sampling, which the framework declares.
-  virtual void parameters(ParameterVisitor& p) = 0;
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-
   /// Tokens proposed in a round, or passes of the target that propose them.
   [[nodiscard]] virtual int64_t draft_length() const = 0;
   [[nodiscard]] DraftSampling draft_sampling() const;
@@ -96,29 +93,19 @@ class Verifier {
   /// verified_cache(), none may leave it before the round's last: that makes rounds equal plain decoding bit for bit.
   [[nodiscard]] virtual int64_t draft_room(int64_t /*newest*/) const { return draft_length(); }
 
-  /// How the verifier's weights are fitted, null for one without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
-
  private:
   friend class VerificationMethod;  // which declares it
   std::string draft_sampling_ = "coupled";
 };
 
-class VerificationMethod final : public Method {
+class VerificationMethod final : public PartMethod<Verifier> {
  public:
-  explicit VerificationMethod(std::unique_ptr<Verifier> verifier) : verifier_(std::move(verifier)) {}
+  using PartMethod::PartMethod;
 
   void parameters(ParameterVisitor& p) override;
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    verifier_->check(place, problems);
-  }
   /// Needs of all methods that draft or are verified on.
   [[nodiscard]] Needs needs() const override;
-  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return verifier_->fitter(); }
-  [[nodiscard]] const Verifier* verifier() const override { return verifier_.get(); }
-
- private:
-  std::unique_ptr<Verifier> verifier_;
+  [[nodiscard]] const Verifier* verifier() const override { return part_.get(); }
 };
 
 #define KVARENA_VERIFIER(type, ...)                                                                                  \

@@ -6,10 +6,9 @@
 #include "harness/cache/clamped_distance_view.h"
 #include "harness/core/error.h"
 #include "harness/method/model_facts.h"
-#include "harness/method/prompt_attention.h"
 #include "harness/method/registry.h"
-#include "harness/method/row_ops.h"
 #include "harness/method/row_index.h"
+#include "harness/method/row_ops.h"
 #include "harness/storage/block_cache.h"
 #include "kernels/top_k/top_k.h"
 
@@ -74,7 +73,7 @@ void rotate(float* rows, int64_t heads, int64_t head_dim, const Rotation& rotati
 /// total: SpeCache's Table 2 sizes InfLLM by a share of the prompt as Yuan et al. 2024 do (longctx_bench):
 ///   t = int(total n), initial = int(0.021 t), topk = int(0.324 t) // block, local = max(512, t - initial - block
 ///   topk).
-class InfLlm final : public Method, public PromptAttention {
+class InfLlm final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
     p("init", init_).min(0).doc("first entries, always attended");
