@@ -93,10 +93,10 @@ class CodecMethod final : public PartMethod<Codec> {
   Nested<Method> over_;
 };
 
-#define KVARENA_CODEC(type, ...)                                                                \
-  KVARENA_REGISTER(type, ::kvarena::Family::compression,                                        \
-                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::CodecMethod>( \
-                       (::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>())),    \
-                   __VA_ARGS__)
+#define KVARENA_CODEC(type, ...)                                                                                    \
+  KVARENA_REGISTER(                                                                                                 \
+      type, ::kvarena::Family::compression,                                                                         \
+      std::make_unique<::kvarena::CodecMethod>((::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>()), \
+      __VA_ARGS__)
 
 }  // namespace kvarena

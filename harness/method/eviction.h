@@ -40,9 +40,7 @@ class EvictionMethod final : public PlacingMethod {
   P policy_;
 };
 
-#define KVARENA_EVICTION(type, ...)                                                                         \
-  KVARENA_REGISTER(type, ::kvarena::Family::eviction,                                                       \
-                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::EvictionMethod<type>>()), \
-                   __VA_ARGS__)
+#define KVARENA_EVICTION(type, ...) \
+  KVARENA_REGISTER(type, ::kvarena::Family::eviction, std::make_unique<::kvarena::EvictionMethod<type>>(), __VA_ARGS__)
 
 }  // namespace kvarena

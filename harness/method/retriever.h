@@ -89,10 +89,8 @@ class RetrievalMethod final : public PartMethod<Retriever> {
   int64_t dense_layers_;
 };
 
-#define KVARENA_RETRIEVER(type, ...)                                                                              \
-  KVARENA_REGISTER(                                                                                               \
-      type, ::kvarena::Family::retrieval,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::RetrievalMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_RETRIEVER(type, ...)                   \
+  KVARENA_REGISTER(type, ::kvarena::Family::retrieval, \
+                   std::make_unique<::kvarena::RetrievalMethod>(std::make_unique<type>()), __VA_ARGS__)
 
 }  // namespace kvarena

@@ -102,10 +102,8 @@ class ReuseMethod final : public PartMethod<Reuser> {
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
 };
 
-#define KVARENA_REUSER(type, ...)                                                                             \
-  KVARENA_REGISTER(                                                                                           \
-      type, ::kvarena::Family::reuse,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::ReuseMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_REUSER(type, ...)                                                                                      \
+  KVARENA_REGISTER(type, ::kvarena::Family::reuse, std::make_unique<::kvarena::ReuseMethod>(std::make_unique<type>()), \
+                   __VA_ARGS__)
 
 }  // namespace kvarena

@@ -141,10 +141,10 @@ class DroppingMethod final : public PartMethod<Scorer> {
   std::string positions_ = "orig";
 };
 
-#define KVARENA_SCORER(type, ...)                                                                  \
-  KVARENA_REGISTER(type, ::kvarena::Family::compression,                                           \
-                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::DroppingMethod>( \
-                       (::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>())),       \
-                   __VA_ARGS__)
+#define KVARENA_SCORER(type, ...)                                                                                      \
+  KVARENA_REGISTER(                                                                                                    \
+      type, ::kvarena::Family::compression,                                                                            \
+      std::make_unique<::kvarena::DroppingMethod>((::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>()), \
+      __VA_ARGS__)
 
 }  // namespace kvarena

@@ -90,10 +90,8 @@ class StreamCodecMethod final : public PartMethod<StreamCodec> {
   void decode(std::span<const uint8_t> stream, std::span<LayerContext> layers, int64_t position) const;
 };
 
-#define KVARENA_STREAM(type, ...)                                                                                   \
-  KVARENA_REGISTER(                                                                                                 \
-      type, ::kvarena::Family::compression,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::StreamCodecMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_STREAM(type, ...)                        \
+  KVARENA_REGISTER(type, ::kvarena::Family::compression, \
+                   std::make_unique<::kvarena::StreamCodecMethod>(std::make_unique<type>()), __VA_ARGS__)
 
 }  // namespace kvarena

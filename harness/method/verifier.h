@@ -108,10 +108,8 @@ class VerificationMethod final : public PartMethod<Verifier> {
   [[nodiscard]] const Verifier* verifier() const override { return part_.get(); }
 };
 
-#define KVARENA_VERIFIER(type, ...)                                                                                  \
-  KVARENA_REGISTER(                                                                                                  \
-      type, ::kvarena::Family::verification,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::VerificationMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_VERIFIER(type, ...)                       \
+  KVARENA_REGISTER(type, ::kvarena::Family::verification, \
+                   std::make_unique<::kvarena::VerificationMethod>(std::make_unique<type>()), __VA_ARGS__)
 
 }  // namespace kvarena

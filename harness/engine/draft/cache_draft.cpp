@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
-#include "harness/engine/draft/make_draft_source.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/selection_meter.h"
 

@@ -1,7 +1,6 @@
-#include "harness/engine/draft/make_draft_source.h"
-
 #include "harness/core/home.h"
 #include "harness/engine/draft/cache_draft.h"
+#include "harness/engine/draft/draft_source.h"
 #include "harness/engine/draft/exit_draft.h"
 #include "harness/engine/draft/head_draft.h"
 #include "harness/engine/draft/model_draft.h"

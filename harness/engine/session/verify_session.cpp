@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "harness/core/error.h"
-#include "harness/engine/draft/make_draft_source.h"
 #include "harness/engine/draft/stored_draft.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_meter.h"
