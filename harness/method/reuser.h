@@ -84,7 +84,7 @@ class Reuser : public MethodPart {
   [[nodiscard]] int64_t chunk() const { return chunk_; }
 
  private:
-  friend class ReuseMethod;  // which declares it
+  friend class ReuseMethod;  // declares chunk_
   int64_t chunk_ = 512;
 };
 

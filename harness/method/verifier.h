@@ -62,7 +62,7 @@ struct DraftingHead {
   FittedRequest weights;
   double yarn = 1;          // YaRN's factor on the window that it was trained on
   int64_t beams = 1;        // above 1 drafts are a tree: so many tokens go on at each depth
-  int64_t tree_tokens = 0;  // of it that are verified, the likeliest
+  int64_t tree_tokens = 0;  // drafts of a tree that are verified, the likeliest
 };
 
 /// A rule drafts, without a model: at most `limit` tokens that may follow `history`, prompt included. None is allowed:
@@ -94,7 +94,7 @@ class Verifier : public MethodPart {
   [[nodiscard]] virtual int64_t draft_room(int64_t /*newest*/) const { return draft_length(); }
 
  private:
-  friend class VerificationMethod;  // which declares it
+  friend class VerificationMethod;  // declares draft_sampling_
   std::string draft_sampling_ = "coupled";
 };
 
@@ -103,7 +103,7 @@ class VerificationMethod final : public PartMethod<Verifier> {
   using PartMethod::PartMethod;
 
   void parameters(ParameterVisitor& p) override;
-  /// Needs of all methods that draft or are verified on.
+  /// Needs of the verifier and of all methods that draft or are verified on.
   [[nodiscard]] Needs needs() const override;
   [[nodiscard]] const Verifier* verifier() const override { return part_.get(); }
 };

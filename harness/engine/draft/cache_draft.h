@@ -13,7 +13,7 @@ namespace kvarena {
 /// verifier's own entries, so drafted ones never stay.
 ///
 /// With an auxiliary source (Yao et al. 2026, arXiv:2605.17613, Appendix C) each pass over the copy verifies what that
-/// source drafted, keeps what the compressed cache would have said itself and its own next token, and takes the entries
+/// source drafted, keeps the drafts that the compressed cache agrees with and its own next token, and takes the entries
 /// of the others back before the method packs or evicts.
 class CacheDraft final : public DraftSource {
  public:
