@@ -63,9 +63,8 @@ struct Options {
 };
 
 /// Reference of the method: plain decoding on the cache that a verifier verifies on, else on full KV.
-json reference_of(const Method& method) {
-  if (method.verifier() == nullptr || method.verifier()->verified_cache().empty()) return "full KV";
-  return json::parse(method.verifier()->verified_cache());
+Nested<Method> reference_of(const Method& method) {
+  return method.verifier() == nullptr ? Nested<Method>() : method.verifier()->verified_cache();
 }
 
 std::vector<std::vector<int32_t>> prompts_of(const Options& options, const OpenedModel& model) {
@@ -171,9 +170,9 @@ int run(const Options& options) {
   options.check();
   const json asked = parse_method_spec(options.method, "METHOD");
   const auto method = make_method(asked, "METHOD");
-  const json reference_spec = reference_of(*method);
-  const auto reference =
-      reference_spec.is_string() ? std::make_unique<Method>() : make_method(reference_spec, "reference");
+  const Nested<Method> verified = reference_of(*method);
+  const json reference_spec = verified ? json::parse(verified.settings()) : json("full KV");
+  const auto reference = verified ? verified.shared() : std::make_shared<const Method>();
 
   const OpenedModel model = open_chosen(options.model);
   const std::vector<std::vector<int32_t>> prompts = prompts_of(options, model);

@@ -13,8 +13,8 @@
 #include "harness/cli/top_tokens.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/method/verifier.h"
 #include "harness/core/page.h"
+#include "harness/method/verifier.h"
 #include "metrics/stored_metrics.h"
 
 namespace kvarena::cli {
@@ -91,35 +91,36 @@ json inspection_json(const Inspection& inspection, const Options& options, const
 }
 
 /// A verifier answers as full KV does; what there is to see is the cache that drafts.
-json drafter_settings(const Method& method) {
-  if (method.verifier() == nullptr) return nullptr;
-  const std::string drafter = method.verifier()->drafter();
-  if (drafter.empty()) {
+Nested<Method> compressor_of(const Method& method) {
+  if (method.verifier() == nullptr) return {};
+  const Drafter drafter = method.verifier()->drafter();
+  const auto* copy = std::get_if<CompressedCopy>(&drafter);
+  if (copy == nullptr) {
     fail({.place = "--method",
           .found = "a verifier that drafts without a cache",
           .expected = "a method with a cache of its own"});
   }
-  return json::parse(drafter);
+  return copy->compressor;
 }
 
 int run(const Options& options) {
   options.check();
   const json asked = parse_method_spec(options.method, "--method");
-  auto method = make_method(asked, "--method");
-  const json drafter = drafter_settings(*method);
-  if (!drafter.is_null()) method = make_method(drafter, "--method.drafter");
+  const auto whole = make_method(asked, "--method");
+  const Nested<Method> compressor = compressor_of(*whole);
+  const Method& method = compressor ? *compressor : *whole;
 
   const OpenedModel model = open_chosen(options.model);
   const Tokenizer& tokenizer = *model.tokenizer;
   const std::vector<int32_t> tokens = prompt_tokens(options.prompt, model);
   Transformer transformer = load_weights(model, options.model);
-  const Prefill prompt = prefill(transformer, tokens, method->needs(), kPrefillChunk, facts_of(model, transformer));
-  const Inspection inspection = inspect(transformer, prompt, *method, options.steps);
+  const Prefill prompt = prefill(transformer, tokens, method.needs(), kPrefillChunk, facts_of(model, transformer));
+  const Inspection inspection = inspect(transformer, prompt, method, options.steps);
 
   json result = inspection_json(inspection, options, tokenizer);
   result["model"] = model.config.name;
   result["method"] = asked;
-  if (!drafter.is_null()) result["inspected"] = drafter;
+  if (compressor) result["inspected"] = json::parse(compressor.settings());
   result["tokens"] = prompt.tokens;
   result["next"] = top_tokens(prompt.logits, options.top, tokenizer);
   const std::string text = fmt::format("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));

@@ -182,7 +182,7 @@ namespace {
 
 /// Proposes the continuation of an earlier occurrence: looks up the newest tokens, at most `match` of them, in the text
 /// so far and proposes the tokens that followed. Put your rule and its source here and in propose(). A verifier that
-/// drafts on a compressed cache overrides drafter() instead.
+/// drafts on a compressed cache returns a CompressedCopy from drafter() instead.
 class @Class@ final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -191,7 +191,12 @@ class @Class@ final : public Verifier {
   }
   int64_t draft_length() const override { return draft_length_; }
 
-  std::vector<int32_t> propose(std::span<const int32_t> history, int64_t limit) const override {
+  Drafter drafter() const override {
+    return TextRule{[this](std::span<const int32_t> history, int64_t limit) { return propose(history, limit); }};
+  }
+
+ private:
+  std::vector<int32_t> propose(std::span<const int32_t> history, int64_t limit) const {
     const auto n = static_cast<int64_t>(history.size());
     for (int64_t length = std::min(match_, n - 1); length > 0; --length) {
       const auto newest = history.last(static_cast<size_t>(length));
@@ -205,7 +210,6 @@ class @Class@ final : public Verifier {
     return {};
   }
 
- private:
   int64_t draft_length_ = 8;
   int64_t match_ = 3;
 };

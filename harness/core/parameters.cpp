@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/nested.h"
 
 namespace kvarena {
 namespace {
@@ -51,10 +52,13 @@ bool in_range(const ParameterInfo& info, double value) {
   return (!info.min || value >= *info.min) && (!info.max || value <= *info.max) && (!info.above || value > *info.above);
 }
 
-/// Reads one value; false when the JSON has another type or a value outside the declared range.
+/// Reads one value; false when the JSON has another type or a value outside the declared range. A nested component
+/// adds its own problems, which start with `place`.
 struct Reader {
   const ParameterInfo& info;
   const json& value;
+  const std::string& place;
+  std::vector<std::string>& problems;
 
   bool operator()(bool* target) const {
     if (!value.is_boolean()) return false;
@@ -85,7 +89,7 @@ struct Reader {
     std::vector<T> list;
     for (const json& item : value) {
       T element{};
-      if (!Reader{info, item}(&element)) return false;
+      if (!Reader{info, item, place, problems}(&element)) return false;
       list.push_back(element);
     }
     *target = std::move(list);
@@ -94,19 +98,19 @@ struct Reader {
   template <typename T>
   bool operator()(std::optional<T>* target) const {
     T element{};
-    if (!Reader{info, value}(&element)) return false;
+    if (!Reader{info, value, place, problems}(&element)) return false;
     *target = element;
     return true;
   }
-  bool operator()(NestedSpec* target) const {
+  bool operator()(NestedComponent* target) const {
     if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return false;
-    target->json = value.dump();
+    target->build(value, place, problems);
     return true;
   }
 };
 
 struct DefaultText {
-  std::string operator()(const NestedSpec* value) const { return value->json.empty() ? "null" : value->json; }
+  std::string operator()(const NestedComponent* value) const { return *value ? value->settings() : "null"; }
   template <typename T>
   std::string operator()(const std::optional<T>* value) const {
     return *value ? json(**value).dump() : "null";
@@ -160,8 +164,12 @@ Declared ParameterVisitor::operator()(std::string name, std::optional<int64_t>& 
 Declared ParameterVisitor::operator()(std::string name, std::optional<double>& v) {
   return declare(std::move(name), Type::number, &v);
 }
-Declared ParameterVisitor::operator()(std::string name, NestedSpec& v) {
+Declared ParameterVisitor::operator()(std::string name, NestedComponent& v) {
   return declare(std::move(name), Type::method, &v);
+}
+
+void ParameterVisitor::derive(NestedComponent& component, std::function<std::string()> settings) {
+  derived_.emplace_back(&component, std::move(settings));
 }
 
 Declared& Declared::min(double value) {
@@ -216,7 +224,7 @@ std::vector<std::string> read_parameters(const json& object, const std::string& 
       continue;
     }
     const auto index = static_cast<size_t>(it - names.begin());
-    if (!std::visit(Reader{visitor.infos_[index], value}, visitor.targets_[index])) {
+    if (!std::visit(Reader{visitor.infos_[index], value, where, problems}, visitor.targets_[index])) {
       problems.push_back(describe(ErrorParts{where, value.dump(), expected_text(visitor.infos_[index]), "", ""}));
     }
   }
@@ -225,6 +233,9 @@ std::vector<std::string> read_parameters(const json& object, const std::string& 
       problems.push_back(
           describe(ErrorParts{fmt::format("{}.{}", place, info.name), "nothing", expected_text(info), "", ""}));
     }
+  }
+  for (const auto& [component, settings] : visitor.derived_) {
+    if (problems.empty()) component->build(json::parse(settings()), place, problems);
   }
   return problems;
 }

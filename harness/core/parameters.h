@@ -16,6 +16,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,11 +39,7 @@ struct ParameterInfo {
 /// "integer, at least 1, default 64"
 [[nodiscard]] std::string describe(const ParameterInfo& info);
 
-/// A parameter that is itself a component: {"name": "kvzip", "keep": 0.2}. Kept as JSON text; the registry of the
-/// family resolves it.
-struct NestedSpec {
-  std::string json;  // empty = absent
-};
+class NestedComponent;
 
 /// Sees each parameter of a component once. Chained calls on the result refine the description; they must come in
 /// the same full expression as the declaration.
@@ -71,7 +68,11 @@ class ParameterVisitor {
   Declared operator()(std::string name, std::vector<double>& value);
   Declared operator()(std::string name, std::optional<int64_t>& value);
   Declared operator()(std::string name, std::optional<double>& value);
-  Declared operator()(std::string name, NestedSpec& value);
+  Declared operator()(std::string name, NestedComponent& value);
+
+  /// Builds a component whose settings, as JSON text, follow from the parameters, once these are read without a
+  /// problem. Problems of the component are problems of the parameters.
+  void derive(NestedComponent& component, std::function<std::string()> settings);
 
  private:
   friend std::vector<ParameterInfo> list_parameters(const std::function<void(ParameterVisitor&)>&);
@@ -79,11 +80,12 @@ class ParameterVisitor {
                                                   const std::function<void(ParameterVisitor&)>&,
                                                   const std::vector<std::string>&);
   using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*,
-                              std::optional<int64_t>*, std::optional<double>*, NestedSpec*>;
+                              std::optional<int64_t>*, std::optional<double>*, NestedComponent*>;
   Declared declare(std::string name, ParameterInfo::Type type, Target target);
 
   std::vector<ParameterInfo> infos_;
   std::vector<Target> targets_;
+  std::vector<std::pair<NestedComponent*, std::function<std::string()>>> derived_;
 };
 
 /// Descriptions of everything `declare` declares, with the members' present values as defaults.

@@ -13,7 +13,7 @@
 #include "harness/engine/stored/stored_cache.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
-#include "harness/method/registry.h"
+#include "harness/method/verifier.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -30,8 +30,8 @@ constexpr int64_t kPilotTokens = 8;
 struct Served {
   PrefixUse use = PrefixUse::path;
   const Verifier* verifier = nullptr;
-  const Method* stored = nullptr;   // method of the stored caches; null: full caches alone
-  std::unique_ptr<Method> drafter;  // owns `stored` when that is a verifier's drafter
+  const Method* stored = nullptr;  // method of the stored caches; null: full caches alone
+  Nested<Method> drafter;          // owns `stored` when that is a verifier's drafter
   std::vector<Path> paths;
 };
 
@@ -41,27 +41,29 @@ std::vector<Path> allowed(std::span<const Path> paths, const experiment::RemoteP
   return list;
 }
 
-Served served_by_verifier(const Verifier& verifier, const experiment::RemotePrefixSettings& links) {
-  if (!verifier.auxiliary().empty() || !verifier.verified_cache().empty()) {
+Served served_by_verifier(const Verifier& verifier, const CompressedCopy& copy,
+                          const experiment::RemotePrefixSettings& links) {
+  if (copy.auxiliary || verifier.verified_cache()) {
     fail({.place = "remote_prefix",
           .found = "a verifier with an auxiliary drafter, or on another cache than full KV",
           .expected = "one whose drafts are a stored cache's alone"});
   }
-  Served served{.verifier = &verifier};
-  served.drafter = make_method(nlohmann::json::parse(verifier.drafter()), "drafter");
-  served.stored = served.drafter.get();
-  const std::string path = verifier.prefix_path();
-  served.paths =
-      path.empty() ? allowed(cost_model::all_paths, links) : std::vector<Path>{cost_model::path_named(path, "path")};
-  return served;
+  const std::string& path = copy.prefix_path;
+  return {.verifier = &verifier,
+          .stored = &*copy.compressor,
+          .drafter = copy.compressor,
+          .paths = path.empty() ? allowed(cost_model::all_paths, links)
+                                : std::vector<Path>{cost_model::path_named(path, "path")}};
 }
 
 Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePrefixSettings& links) {
   const Method& method = *evaluated.method;
   const bool reads = method.reuser() != nullptr && method.reuser()->source() == ReuseSource::nothing;
   if (reads) return {.use = PrefixUse::recompute};
-  if (method.verifier() != nullptr && !method.verifier()->drafter().empty()) {
-    return served_by_verifier(*method.verifier(), links);
+  if (method.verifier() != nullptr) {
+    const Drafter drafter = method.verifier()->drafter();
+    const auto* copy = std::get_if<CompressedCopy>(&drafter);
+    if (copy != nullptr) return served_by_verifier(*method.verifier(), *copy, links);
   }
   if (evaluated.reference) return {.paths = allowed(cost_model::plain_paths, links)};
   const std::string problem = storing_problem(method);

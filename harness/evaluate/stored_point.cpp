@@ -69,10 +69,11 @@ QueryHistory query_history(const StoredContextsTask& task, const Popularity& pop
 /// The form that a placement policy compresses contexts to, or nothing.
 std::optional<CacheForm> compressed_form(const Method& method) {
   const auto* placing = dynamic_cast<const PlacingMethod*>(&method);
-  if (placing == nullptr || placing->compress_json().empty()) return std::nullopt;
-  return CacheForm{.label = placing->compress_json(),
-                   .keep = json::parse(placing->compress_json()).value("keep", 1.0),
-                   .method = placing->compressor()};
+  if (placing == nullptr || !placing->compressor()) return std::nullopt;
+  const Nested<Method>& compressor = placing->compressor();
+  return CacheForm{.label = compressor.settings(),
+                   .keep = json::parse(compressor.settings()).value("keep", 1.0),
+                   .method = compressor.shared()};
 }
 
 std::vector<CacheForm> configured_forms(const StoredContextsTask& task) {

@@ -6,7 +6,6 @@
 #include "harness/engine/serving/batch_run.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
-#include "harness/method/prompt_attention.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -27,7 +26,7 @@ struct Repeat {
 };
 
 /// Whether the method's session reads the prompt itself.
-bool reads_prompts(const Method& method) { return method.pruner() != nullptr || prompt_attention(method) != nullptr; }
+bool reads_prompts(const Method& method) { return method.pruner() != nullptr || method.prompt_pass() > 0; }
 
 /// Prefills the prompt for the method. A method that reuses entries finds them in `memory`, one that prunes or attends
 /// in its own way reads the prompt itself: both get an unread prompt.

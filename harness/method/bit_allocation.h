@@ -1,6 +1,6 @@
 #pragma once
-// Which widths to give the components of a transform: runs of components that share a scale and a shift, chosen for the
-// least error within a budget of bits.
+// Widths of the components of a transform: runs of components that share a scale and a shift, chosen for the least
+// error within a budget of bits.
 
 #include <array>
 #include <cstddef>
@@ -28,7 +28,7 @@ struct ComponentRun {
 };
 
 /// Squared error that each possible run adds to a calibration row, [kRunSizes][kRunBits][components] by its first
-/// component, 0 where no run of this kind begins. And what leaving out a component adds.
+/// component, 0 where no run of this kind begins; and the error that leaving out a component adds.
 struct RunErrors {
   int64_t components = 0;
   std::vector<float> errors;

@@ -25,7 +25,7 @@ struct Budget {
   [[nodiscard]] double share(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const;
   /// floor(share + 1e-9), at least 1; may exceed the prompt.
   [[nodiscard]] int64_t capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const;
-  /// keep = 1 keeps everything for ever, also while decoding.
+  /// Whether keep = 1, which keeps everything for ever, also while decoding.
   [[nodiscard]] bool unlimited() const { return keep && *keep >= 1.0; }
 };
 

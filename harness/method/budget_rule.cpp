@@ -221,10 +221,10 @@ constexpr std::array<Entry, 5> kRules = {{
      [] { return std::unique_ptr<BudgetRule>(std::make_unique<Competition>(Competition::Scope::cache, 0.0)); }},
 }};
 
-/// Null when there are problems.
-std::unique_ptr<BudgetRule> build(const std::string& text, const std::string& place,
-                                  std::vector<std::string>& problems) {
-  const json spec = json::parse(text);
+}  // namespace
+
+std::unique_ptr<BudgetRule> BudgetRule::build(const json& spec, const std::string& place,
+                                              std::vector<std::string>& problems) {
   const auto name = spec.value("name", "");
   const auto entry = std::ranges::find_if(kRules, [&](const Entry& rule) { return name == rule.name; });
   if (entry == kRules.end()) {
@@ -239,10 +239,8 @@ std::unique_ptr<BudgetRule> build(const std::string& text, const std::string& pl
   auto rule = entry->create();
   const auto found = read_parameters(spec, place, [&](ParameterVisitor& p) { rule->parameters(p); });
   problems.insert(problems.end(), found.begin(), found.end());
-  return found.empty() ? std::move(rule) : nullptr;
+  return rule;
 }
-
-}  // namespace
 
 int64_t Division::capacity() const { return std::max<int64_t>(1, floor_of(share)); }
 
@@ -252,19 +250,6 @@ int64_t Division::longest() const {
     for (const auto& row : layer.heads) longest = std::max(longest, row.size());
   }
   return static_cast<int64_t>(longest);
-}
-
-std::vector<std::string> check_budget_rule(const std::string& json, const std::string& place) {
-  std::vector<std::string> problems;
-  (void)build(json, place, problems);
-  return problems;
-}
-
-std::unique_ptr<BudgetRule> make_budget_rule(const std::string& json) {
-  std::vector<std::string> problems;
-  auto rule = build(json, "budget_rule", problems);
-  if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
-  return rule;
 }
 
 std::vector<BudgetRuleInfo> budget_rules() {

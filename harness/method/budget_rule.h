@@ -22,7 +22,7 @@ struct LayerScores {
 
 using HeadBudgets = std::vector<int64_t>;  // [kv_heads], entries a head may hold
 
-/// What is to be divided: a budget of `share` entries a head on average, over the layers whose scores are given.
+/// A budget to divide: `share` entries a head on average, over the layers whose scores are given.
 struct Division {
   double share = 0;  // before rounding: keep * n for a fraction
   std::span<const LayerScores> layers;
@@ -36,16 +36,15 @@ struct Division {
 class BudgetRule {
  public:
   virtual ~BudgetRule() = default;
+  /// The rule with these settings ({"name": "pyramid", "beta": 20}). Adds every problem as a finished message that
+  /// starts with `place`.
+  [[nodiscard]] static std::unique_ptr<BudgetRule> build(const nlohmann::json& settings, const std::string& place,
+                                                         std::vector<std::string>& problems);
   virtual void parameters(ParameterVisitor& /*p*/) {}
   /// Budgets of each layer's heads, at least 1 each; may exceed what a head holds. Budgets of a cache whose heads fit
   /// the equal division are those of the equal division, so that decoding up to the budget drops nothing.
   [[nodiscard]] virtual std::vector<HeadBudgets> divide(const Division& division) const = 0;
 };
-
-/// Problems of a rule's settings ({"name": "pyramid", "beta": 20}); messages start with `place`.
-[[nodiscard]] std::vector<std::string> check_budget_rule(const std::string& json, const std::string& place);
-/// Throws UserError with all problems.
-[[nodiscard]] std::unique_ptr<BudgetRule> make_budget_rule(const std::string& json);
 
 /// A rule's name and parameters, for help texts.
 struct BudgetRuleInfo {

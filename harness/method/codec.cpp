@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
@@ -46,43 +45,31 @@ RotaryKeys rotary_keys(const LayerContext& layer) {
 DType meta_type(const LayerShape& shape) { return shape.dtype == DType::bf16 ? DType::bf16 : DType::f16; }
 
 CodecMethod::CodecMethod(std::string name, std::unique_ptr<Codec> codec)
-    : name_(std::move(name)), codec_(std::move(codec)) {}
+    : PartMethod(std::move(codec)), name_(std::move(name)) {}
 
 void CodecMethod::parameters(ParameterVisitor& p) {
-  codec_->parameters(p);
+  part_->parameters(p);
   p("sinks", sinks_).min(0).doc("first entries that stay in 16 bits");
   p("over", over_).doc("a dropping method that acts on the prompt first; what it keeps is packed");
 }
 
 void CodecMethod::check(const std::string& place, std::vector<std::string>& problems) const {
-  codec_->check(place, problems);
-  if (over_.json.empty()) return;
-  const auto spec = nlohmann::json::parse(over_.json);
-  const auto nested = check_method(spec, place + ".over");
-  problems.insert(problems.end(), nested.begin(), nested.end());
-  if (nested.empty() && !make_method(spec, place + ".over")->only_compresses()) {
-    problems.push_back(describe({.place = place + ".over.name",
-                                 .found = spec["name"].dump(),
-                                 .expected = "a method that drops entries of the prompt and leaves later ones alone"}));
-  }
+  part_->check(place, problems);
+  if (!over_ || over_->only_compresses()) return;
+  problems.push_back(describe({.place = place + ".over.name",
+                               .found = fmt::format("\"{}\"", over_.name()),
+                               .expected = "a method that drops entries of the prompt and leaves later ones alone"}));
 }
 
-std::unique_ptr<Method> CodecMethod::over() const {
-  return over_.json.empty() ? nullptr : make_method(nlohmann::json::parse(over_.json), name_ + ".over");
-}
-
-Needs CodecMethod::needs() const {
-  const auto inner = over();
-  return inner ? combine(inner->needs(), codec_->needs()) : codec_->needs();
-}
+Needs CodecMethod::needs() const { return over_ ? combine(over_->needs(), part_->needs()) : part_->needs(); }
 
 void CodecMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
-  if (const auto inner = over()) inner->compress_all(layers, seen);
+  if (over_) over_->compress_all(layers, seen);
   for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
 }
 
 void CodecMethod::compress(LayerContext& layer, const LayerObservations& seen) const {
-  const std::string problem = codec_->check_layer(layer);
+  const std::string problem = part_->check_layer(layer);
   if (!problem.empty()) throw UserError(fmt::format("{}.{}", name_, problem));
   const EntrySegment& tail = layer.cache.tail();
   for (int64_t head = 1; head < layer.cache.shape().kv_heads; ++head) {
@@ -93,12 +80,12 @@ void CodecMethod::compress(LayerContext& layer, const LayerObservations& seen) c
           .expected = "the same number in every head",
           .action = "choose a dropping method with one budget for all heads"});
   }
-  if (tail.form() == StorageForm::dense) set_apart(layer, codec_->exempt(layer, seen));
-  settle(layer);
+  if (tail.form() == StorageForm::dense) set_apart(layer, part_->exempt(layer, seen));
+  after_append(layer);
 }
 
 void CodecMethod::set_apart(LayerContext& layer, const std::vector<int32_t>& entries) const {
-  if (entries.empty() || !codec_->packs(layer)) return;
+  if (entries.empty() || !part_->packs(layer)) return;
   EntrySegment& tail = layer.cache.tail();
   std::vector<int32_t> apart;
   std::vector<int32_t> rest;
@@ -124,29 +111,29 @@ PackedSegment* CodecMethod::start_packing(LayerContext& layer) const {
     cache.tail().drop_front(count);
     cache.insert_before_tail(std::move(sinks));
   }
-  std::unique_ptr<PackedSegment> packed = codec_->make_segment(layer);
+  std::unique_ptr<PackedSegment> packed = part_->make_segment(layer);
   PackedSegment* result = packed.get();
   cache.insert_before_tail(std::move(packed));
   return result;
 }
 
 void CodecMethod::select(LayerContext& layer, const LayerQueries& queries) const {
-  if (queries.q_len == 1 && codec_->has_views()) layer.cache.view = codec_->view(layer.cache);
+  if (queries.q_len == 1 && part_->has_views()) layer.cache.view = part_->view(layer.cache);
 }
 
-void CodecMethod::settle(LayerContext& layer) const {
-  if (!codec_->packs(layer)) return;
+void CodecMethod::after_append(LayerContext& layer) const {
+  if (!part_->packs(layer)) return;
   LayerCache& cache = layer.cache;
   PackedSegment* packed = packed_part(cache);
-  const int64_t waiting = cache.tail().entries(0) - waiting_sinks(cache) - codec_->key_residual();
-  if (const int64_t full = waiting / codec_->key_block() * codec_->key_block(); full > 0) {
+  const int64_t waiting = cache.tail().entries(0) - waiting_sinks(cache) - part_->key_residual();
+  if (const int64_t full = waiting / part_->key_block() * part_->key_block(); full > 0) {
     if (packed == nullptr) packed = start_packing(layer);
     packed->take(cache.tail(), full);
     layer.activity.entries_packed += full * cache.shape().kv_heads;
   }
   if (packed == nullptr) return;
   const int64_t in_16_bits = packed->unpacked_values() + cache.tail().entries(0);
-  const int64_t due = std::min(packed->unpacked_values(), in_16_bits - codec_->value_residual());
+  const int64_t due = std::min(packed->unpacked_values(), in_16_bits - part_->value_residual());
   if (due > 0) packed->pack_values(due);
 }
 

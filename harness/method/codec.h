@@ -15,19 +15,17 @@
 
 #include <memory>
 
-#include "harness/cache/quantized_segment.h"
 #include "harness/cache/codec_side_data.h"
-#include "harness/method/method.h"
+#include "harness/cache/quantized_segment.h"
+#include "harness/core/nested.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
 
-class Codec {
+/// Packs entries. Its needs are the observations that exempt() reads.
+class Codec : public MethodPart {
  public:
-  virtual ~Codec() = default;
-
-  virtual void parameters(ParameterVisitor& p) = 0;
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
   /// Problems of these settings with a model's layer ("group_size: found 32, which does not divide head_dim 80"),
   /// empty when none.
   [[nodiscard]] virtual std::string check_layer(const LayerContext& /*layer*/) const { return {}; }
@@ -44,8 +42,6 @@ class Codec {
   /// Whether a single query attends to view() in place of the layer's segments.
   [[nodiscard]] virtual bool has_views() const { return false; }
   [[nodiscard]] virtual std::unique_ptr<Segment> view(const LayerCache& /*cache*/) const { return nullptr; }
-  /// What the prefill must observe for exempt().
-  [[nodiscard]] virtual Needs needs() const { return {}; }
   /// Prompt entries that stay in 16 bits beside the sinks, ascending. Not asked when a dropping method acted first.
   [[nodiscard]] virtual std::vector<int32_t> exempt(const LayerContext& /*layer*/,
                                                     const LayerObservations& /*seen*/) const {
@@ -55,7 +51,7 @@ class Codec {
   [[nodiscard]] virtual bool packs(const LayerContext& /*layer*/) const { return true; }
 };
 
-/// A codec whose packed form is a QuantizedSegment: what remains is to say the format.
+/// A codec whose packed form is a QuantizedSegment: only the format is left to say.
 class QuantizingCodec : public Codec {
  public:
   [[nodiscard]] virtual QuantizedFormat format(const LayerContext& layer) const = 0;
@@ -74,7 +70,7 @@ void check_bits(const std::string& place, const char* key, int64_t bits, std::ve
 /// The cache is [16-bit sinks][packed][16-bit tail]; prompt attention always uses un-quantised entries, and a new entry
 /// is attended in 16 bits at its own step (method sheet, section 0.6). With "over", a dropping method acts on the
 /// prompt first and its survivors are packed: every head must keep the same number.
-class CodecMethod final : public Method {
+class CodecMethod final : public PartMethod<Codec> {
  public:
   CodecMethod(std::string name, std::unique_ptr<Codec> codec);
 
@@ -84,25 +80,23 @@ class CodecMethod final : public Method {
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
-  void settle(LayerContext& layer) const override;
-  [[nodiscard]] HookAccess reach() const override { return codec_->has_views() ? HookAccess::planes : HookAccess::rows; }
+  void after_append(LayerContext& layer) const override;
+  [[nodiscard]] HookAccess reach() const override { return part_->has_views() ? HookAccess::planes : HookAccess::rows; }
 
  private:
-  [[nodiscard]] std::unique_ptr<Method> over() const;
   void set_apart(LayerContext& layer, const std::vector<int32_t>& entries) const;
   [[nodiscard]] int64_t waiting_sinks(const LayerCache& cache) const;
   [[nodiscard]] PackedSegment* start_packing(LayerContext& layer) const;
 
   std::string name_;
-  std::unique_ptr<Codec> codec_;
   int64_t sinks_ = 0;
-  NestedSpec over_;
+  Nested<Method> over_;
 };
 
-#define KVARENA_CODEC(type, ...)                                                                \
-  KVARENA_REGISTER(type, ::kvarena::Family::compression,                                        \
-                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::CodecMethod>( \
-                       (::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>())),    \
-                   __VA_ARGS__)
+#define KVARENA_CODEC(type, ...)                                                                                    \
+  KVARENA_REGISTER(                                                                                                 \
+      type, ::kvarena::Family::compression,                                                                         \
+      std::make_unique<::kvarena::CodecMethod>((::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>()), \
+      __VA_ARGS__)
 
 }  // namespace kvarena

@@ -8,7 +8,7 @@
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "harness/method/drafter_file.h"
-#include "harness/method/rotate_rows.h"
+#include "harness/method/row_ops.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace kvarena {
@@ -131,19 +131,6 @@ int64_t DraftHead::weight_bytes() const {
   return total;
 }
 
-std::vector<float> DraftHead::normed(const float* x, int64_t count, const std::vector<float>& norm) const {
-  std::vector<float> y(static_cast<size_t>(count * hidden_size_));
-  kernels::rms_norm({.x = x,
-                     .weight = norm.data(),
-                     .y = y.data(),
-                     .rows = count,
-                     .n = hidden_size_,
-                     .x_stride = hidden_size_,
-                     .y_stride = hidden_size_,
-                     .eps = eps_});
-  return y;
-}
-
 void DraftHead::rotate(float* x, int64_t count, int64_t heads, const Rows& rows) const {
   std::vector<int32_t> positions;
   for (int64_t i = 0; i < count; ++i) {
@@ -182,8 +169,8 @@ void DraftHead::fuse(const float* features, int64_t count, float* g) const {
 
 void DraftHead::run(const Rows& rows, LayerCache& cache, float* out) const {
   const int64_t n = rows.count;
-  const std::vector<float> e = normed(rows.embeddings, n, token_norm_);
-  const std::vector<float> g = normed(rows.hidden, n, feature_norm_);
+  const std::vector<float> e = normed_rows(rows.embeddings, n, token_norm_, eps_);
+  const std::vector<float> g = normed_rows(rows.hidden, n, feature_norm_, eps_);
   std::vector<float> x(static_cast<size_t>(2 * n * hidden_size_));
   for (int64_t i = 0; i < n; ++i) {
     std::copy_n(&e[i * hidden_size_], hidden_size_, &x[2 * i * hidden_size_]);
@@ -200,7 +187,7 @@ void DraftHead::run(const Rows& rows, LayerCache& cache, float* out) const {
 
   std::copy_n(norm_before_residual_ ? g.data() : rows.hidden, n * hidden_size_, out);
   kernels::add_into(out, product(o_, attended.data(), n).data(), n * hidden_size_);
-  const std::vector<float> in = normed(out, n, mlp_norm_);
+  const std::vector<float> in = normed_rows(out, n, mlp_norm_, eps_);
   std::vector<float> gate = product(gate_, in.data(), n);
   const std::vector<float> up = product(up_, in.data(), n);
   kernels::silu_mul({.gate = gate.data(),
@@ -215,7 +202,7 @@ void DraftHead::run(const Rows& rows, LayerCache& cache, float* out) const {
 }
 
 void DraftHead::predict(const float* out, int64_t count, float* logits) const {
-  const std::vector<float> in = normed(out, count, final_norm_);
+  const std::vector<float> in = normed_rows(out, count, final_norm_, eps_);
   kernels::matmul(
       {.x = in.data(), .m = count, .x_stride = hidden_size_, .w = &head_, .y = logits, .y_stride = draft_vocab()});
 }

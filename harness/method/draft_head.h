@@ -16,8 +16,9 @@ namespace kvarena {
 /// Names that the tensors of a drafter end in, all but its embeddings (FittedRequest::wanted).
 [[nodiscard]] const std::vector<std::string>& draft_head_tensors();
 
-/// Row i stands for token i + 1 and what came of token i: its embedding e, and g, which is fc of the residual stream at
-/// three taps (low, middle, high), or the row of token i that the head itself put out where the model has not been yet.
+/// Row i stands for token i + 1 and the model's view of token i: the embedding e of the one, and g, which is fc of the
+/// residual stream of the other at three taps (low, middle, high), or the row of token i that the head itself put out
+/// where the model has not been yet.
 ///   x = [norm(e) ; norm(g)],  h = g + attention(x),  out = h + mlp(norm(h)),  logits = lm_head(norm(out))
 /// over a draft vocabulary, of which every id stands for one of the model's tokens. Published drafters may take the
 /// normed g as residual (norm_before_residual).
@@ -58,7 +59,6 @@ class DraftHead {
  private:
   void read_attention(const FittedWeights& weights);
   void read_vocabulary(const FittedWeights& weights, int64_t vocab_size);
-  [[nodiscard]] std::vector<float> normed(const float* x, int64_t count, const std::vector<float>& norm) const;
   void rotate(float* x, int64_t count, int64_t heads, const Rows& rows) const;
   void attend(const std::vector<float>& q, const Rows& rows, LayerCache& cache, float* out) const;
 

@@ -20,9 +20,9 @@ class DrafterFile {
 
   /// The one tensor whose name ends so, null when there is none.
   [[nodiscard]] const FittedTensor* find(std::string_view ending) const;
-  /// The same, with this shape (-1: any size). Throws UserError.
+  /// The one tensor whose name ends so, which must have `shape` (-1: any size). Throws UserError.
   [[nodiscard]] const FittedTensor& tensor(std::string_view ending, const std::vector<int64_t>& shape) const;
-  /// What config.json says of a key, at its top or among the layer's own settings. Throws UserError when it is no
+  /// The number of a key in config.json, at its top or among the layer's own settings. Throws UserError when it is no
   /// number.
   [[nodiscard]] std::optional<double> number(const std::string& key) const;
   /// A number of at least 1, which must be there.

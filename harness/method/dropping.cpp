@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "harness/core/error.h"
@@ -31,17 +30,15 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
   return list;
 }
 
-/// The same entries of every head of every layer.
+/// `entries` for every head of every layer.
 std::vector<KeptEntries> everywhere(std::span<LayerContext> layers, const std::vector<int32_t>& entries) {
   std::vector<KeptEntries> lists;
   for (const LayerContext& layer : layers) lists.emplace_back(layer.cache.shape().kv_heads, entries);
   return lists;
 }
 
-std::string rule_name(const NestedSpec& rule) { return nlohmann::json::parse(rule.json).value("name", ""); }
-
 /// Budgets of the layers from `first` on. The rule sees the others without entries, which tells it the model's depth.
-std::vector<HeadBudgets> divide(const NestedSpec& rule, double share, std::span<const LayerScores> scores,
+std::vector<HeadBudgets> divide(const BudgetRule& rule, double share, std::span<const LayerScores> scores,
                                 const LayerContext& first) {
   const auto layers = static_cast<size_t>(first.layers);
   const LayerScores empty{.heads = std::vector<std::vector<float>>(scores.front().heads.size()),
@@ -49,7 +46,7 @@ std::vector<HeadBudgets> divide(const NestedSpec& rule, double share, std::span<
                           .share = share};
   std::vector<LayerScores> all(layers, empty);
   std::ranges::copy(scores, all.begin() + first.layer);
-  const std::vector<HeadBudgets> budgets = make_budget_rule(rule.json)->divide({.share = share, .layers = all});
+  const std::vector<HeadBudgets> budgets = rule.divide({.share = share, .layers = all});
   return {budgets.begin() + first.layer, budgets.begin() + first.layer + static_cast<int64_t>(scores.size())};
 }
 
@@ -75,10 +72,10 @@ void Scorer::observe(const StepAttention& step) const {
 }
 
 DroppingMethod::DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer)
-    : name_(std::move(name)), scorer_(std::move(scorer)), rule_{scorer_->default_rule()} {}
+    : PartMethod(std::move(scorer)), name_(std::move(name)), rule_(part_->default_rule()) {}
 
 void DroppingMethod::parameters(ParameterVisitor& p) {
-  if (scorer_->budgeted()) {
+  if (part_->budgeted()) {
     budget_.parameters(p);
     p("budget_rule", rule_).doc("how layers and heads share the budget: uniform, layers, pyramid, heads or global");
     p("prefill_chunk", prefill_chunk_).min(1).doc("compress the prompt in chunks of so many entries, each by itself");
@@ -91,30 +88,28 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
         .one_of({"orig", "renumber"})
         .doc("keys keep their rotation, or are turned to their places in the shortened cache");
   }
-  scorer_->parameters(p);
+  part_->parameters(p);
 }
 
 void DroppingMethod::check(const std::string& place, std::vector<std::string>& problems) const {
-  scorer_->check(place, problems);
-  if (!scorer_->budgeted()) return;
+  part_->check(place, problems);
+  if (!part_->budgeted()) return;
   budget_.check(place, problems);
-  const auto found = check_budget_rule(rule_.json, place + ".budget_rule");
-  problems.insert(problems.end(), found.begin(), found.end());
   const auto refuse = [&](const char* key, const char* what, const char* expected) {
     problems.push_back(describe({.place = place + key, .found = what, .expected = expected}));
   };
   if (prefill_block_ && prefill_chunk_) refuse(".prefill_block", "prefill_chunk beside it", "one of the two");
-  if (prefill_block_ && rule_name(rule_) != "uniform") {
+  if (prefill_block_ && rule_.name() != "uniform") {
     refuse(".prefill_block", "a budget rule that makes heads unequal", "the rule \"uniform\"");
   }
-  if (prefill_block_ && scorer_->needs().hidden) {
+  if (prefill_block_ && part_->needs().hidden) {
     refuse(".prefill_block", "a scorer of hidden states", "one whose scores follow each head's own entries");
   }
   if (decode_tokens_ && !decode_interval_) refuse(".decode_tokens", "no decode_interval", "both");
 }
 
 Needs DroppingMethod::needs() const {
-  Needs needs = scorer_->needs();
+  Needs needs = part_->needs();
   // The last queries of every chunk vote, not those of the prompt alone.
   if ((prefill_chunk_ || prefill_block_) && needs.window > 0) needs.window = kWholePrompt;
   return needs;
@@ -144,13 +139,13 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
 }
 
 double DroppingMethod::share_of(const LayerContext& layer) const {
-  if (!scorer_->budgeted()) return static_cast<double>(layer.prompt_tokens);
+  if (!part_->budgeted()) return static_cast<double>(layer.prompt_tokens);
   return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
 }
 
 void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& view) const {
-  const int64_t width = scorer_->score_width();
-  const at::Tensor start = scorer_->remember_prompt(view).to(at::kFloat).contiguous();  // [kv_heads, n, width]
+  const int64_t width = part_->score_width();
+  const at::Tensor start = part_->remember_prompt(view).to(at::kFloat).contiguous();  // [kv_heads, n, width]
   KVARENA_ASSERT(start.numel() == view.kv_heads() * view.n() * width,
                  fmt::format("{} remembers [{}] of the prompt", name_, fmt::join(start.sizes(), ", ")));
   EntrySegment& tail = layer.cache.tail();
@@ -164,7 +159,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
   if (unlimited() || layers.empty()) return;
   const double share = share_of(layers.front());
   // Layer by layer where the rule allows, so that beside the full cache no more than one layer's state is held.
-  const size_t group = rule_name(rule_) == "global" ? layers.size() : 1;
+  const size_t group = rule_.name() == "global" ? layers.size() : 1;
   for (size_t first = 0; first < layers.size(); first += group) {
     const auto own = layers.subspan(first, group);
     const auto own_seen = seen.subspan(first, group);
@@ -180,9 +175,9 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       auto state = std::make_unique<DroppingState>(cache.ledger());
       drop_others(own[layer], kept[layer], state.get());
       if (!acts_while_decoding()) cache.tail().reserve_scores(0);
-      if (!acts_while_decoding() || !scorer_->budgeted()) continue;
+      if (!acts_while_decoding() || !part_->budgeted()) continue;
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
-      state->settled = cache.tail().entries(0);
+      state->compressed = cache.tail().entries(0);
       cache.index = std::move(state);
     }
   }
@@ -197,7 +192,7 @@ std::vector<KeptEntries> DroppingMethod::choose(std::span<LayerContext> layers, 
     if (parts != nullptr) views.back() = {views.back().front().part((*parts)[layer])};
     scores.push_back(score(views.back(), share));
   }
-  budgets = divide(rule_, share, scores, layers.front());
+  budgets = divide(*rule_, share, scores, layers.front());
   std::vector<KeptEntries> kept;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     kept.push_back(best(views[layer], std::move(scores[layer]), budgets[layer]));
@@ -255,14 +250,14 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
   const LayerShape& shape = layer.cache.shape();
   if (auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get()); decode_interval_ && state != nullptr) {
     const int64_t row = shape.q_heads * shape.head_dim;
-    const auto most = static_cast<size_t>(std::min(scorer_->needs().window, *decode_interval_) * row);
+    const auto most = static_cast<size_t>(std::min(part_->needs().window, *decode_interval_) * row);
     for (int64_t t = 0; t < queries.q_len && most > 0; ++t) {
       const float* q = queries.q + t * queries.q_stride;
       state->queries.insert(state->queries.end(), q, q + row);
     }
     if (state->queries.size() > most) state->queries.erase(state->queries.begin(), state->queries.end() - most);
   }
-  const Needs needs = scorer_->needs();
+  const Needs needs = part_->needs();
   if (!(needs.step_attention || needs.step_hidden) || !remembers()) return;
   for (int64_t t = 0; t < queries.q_len; ++t) {
     StepAttention step{.entries = &layer.cache.tail(),
@@ -278,7 +273,7 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
     if (queries.tokens != nullptr) step.token = queries.tokens[t];
     if (needs.step_attention) attend(step, queries, t, lse);
     if (needs.step_hidden) step.hidden = queries.hidden + t * layer.model->hidden_size;
-    scorer_->observe(step);
+    part_->observe(step);
   }
 }
 
@@ -299,10 +294,10 @@ void DroppingMethod::attend(StepAttention& step, const LayerQueries& queries, in
   }
 }
 
-void DroppingMethod::settle(LayerContext& layer) const {
+void DroppingMethod::after_append(LayerContext& layer) const {
   if (unlimited() || !acts_while_decoding()) return;
   if (decode_interval_) {
-    settle_interval(layer);
+    compress_interval(layer);
     return;
   }
   const EntrySegment& tail = layer.cache.tail();
@@ -320,11 +315,11 @@ void DroppingMethod::settle(LayerContext& layer) const {
 
 /// kvpress's DecodingPress: every so many entries the whole cache is compressed by the newest queries' view of it.
 /// Heads keep their shares of the budget.
-void DroppingMethod::settle_interval(LayerContext& layer) const {
+void DroppingMethod::compress_interval(LayerContext& layer) const {
   auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get());
   EntrySegment& tail = layer.cache.tail();
   const LayerShape& shape = layer.cache.shape();
-  if (state == nullptr || tail.entries(0) - state->settled < *decode_interval_) return;
+  if (state == nullptr || tail.entries(0) - state->compressed < *decode_interval_) return;
   LayerObservations newest;
   newest.window = static_cast<int64_t>(state->queries.size()) / (shape.q_heads * shape.head_dim);
   newest.window_queries.assign(state->queries.begin(), state->queries.end());
@@ -337,15 +332,15 @@ void DroppingMethod::settle_interval(LayerContext& layer) const {
     if (decode_tokens_) budget = std::max<int64_t>(1, budget * *decode_tokens_ / even);
   }
   drop_others(layer, best(views, std::move(scores), std::move(budgets)), state);
-  state->settled = tail.entries(0);
+  state->compressed = tail.entries(0);
   state->queries.clear();
 }
 
 LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double share) const {
   const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
-  LayerScores result{.heads = {}, .protection = scorer_->protect(capacity), .share = share};
+  LayerScores result{.heads = {}, .protection = part_->protect(capacity), .share = share};
   for (const LayerView& view : views) {
-    const at::Tensor scores = scorer_->score(view).to(at::kFloat).contiguous();
+    const at::Tensor scores = part_->score(view).to(at::kFloat).contiguous();
     KVARENA_ASSERT(scores.dim() == 2 && scores.size(0) == view.kv_heads() && scores.size(1) == view.n(),
                    fmt::format("{} scored [{}], the layer is [{}, {}]", name_, fmt::join(scores.sizes(), ", "),
                                view.kv_heads(), view.n()));
@@ -372,13 +367,13 @@ KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScore
                      .protection = scores.protection,
                      .share = scores.share};
     HeadBudgets part_budgets(budgets.begin() + first, budgets.begin() + last);
-    scorer_->refine(view, part, part_budgets);
+    part_->refine(view, part, part_budgets);
     std::ranges::move(part.heads, scores.heads.begin() + first);
     std::ranges::copy(part_budgets, budgets.begin() + first);
   }
   KeptEntries kept;
   for (size_t head = 0; head < budgets.size(); ++head) {
-    kept.push_back(select_best(scores.heads[head], budgets[head], scorer_->protect(budgets[head])));
+    kept.push_back(select_best(scores.heads[head], budgets[head], part_->protect(budgets[head])));
   }
   return kept;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Retrieval entry by entry: what several retrievers share.
+// Retrieval entry by entry: helpers that several retrievers share.
 
 #include <span>
 #include <string>

@@ -1,30 +1,28 @@
 #pragma once
-// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides (harness/storage/placement); the
-// cache of a single request is left as it is.
+// Eviction: where the stored caches of many contexts lie, and in which form. A policy decides
+// (harness/storage/placement); the cache of a single request is left as it is.
 
 #include <memory>
 
+#include "harness/core/nested.h"
 #include "harness/method/method.h"
 #include "harness/method/registry.h"
 #include "harness/storage/placement/policy.h"
 
 namespace kvarena {
 
-/// What every placing method can be asked: with "compress", all contexts come compressed alike, and the policy places
+/// The part that all placing methods share: with "compress", all contexts come compressed alike, and the policy places
 /// them as they come.
 class PlacingMethod : public Method {
  public:
   void parameters(ParameterVisitor& p) override;
-  void check(const std::string& place, std::vector<std::string>& problems) const override;
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
 
-  /// The method of "compress"; null where contexts come uncompressed.
-  [[nodiscard]] std::unique_ptr<Method> compressor() const;
-  /// Its settings as JSON text, "" without.
-  [[nodiscard]] const std::string& compress_json() const { return compress_.json; }
+  /// The method of "compress"; absent where contexts come uncompressed.
+  [[nodiscard]] const Nested<Method>& compressor() const { return compress_; }
 
  private:
-  NestedSpec compress_;
+  Nested<Method> compress_;
 };
 
 /// A placement policy under its registered name. `P` is a storage::Policy with a function
@@ -42,9 +40,7 @@ class EvictionMethod final : public PlacingMethod {
   P policy_;
 };
 
-#define KVARENA_EVICTION(type, ...)                                                                         \
-  KVARENA_REGISTER(type, ::kvarena::Family::eviction,                                                       \
-                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::EvictionMethod<type>>()), \
-                   __VA_ARGS__)
+#define KVARENA_EVICTION(type, ...) \
+  KVARENA_REGISTER(type, ::kvarena::Family::eviction, std::make_unique<::kvarena::EvictionMethod<type>>(), __VA_ARGS__)
 
 }  // namespace kvarena

@@ -19,8 +19,8 @@ struct FittedTensor {
 struct FittedWeights {
   std::string place;                            // the file, for messages
   std::map<std::string, FittedTensor> tensors;  // by name: "layers.3.weight"
-  /// Of an artifact: method, model, data, seed, what else a fitter notes. Of a folder: what its config.json says, keys
-  /// of nested objects behind a dot.
+  /// An artifact's method, model, data, seed and what else a fitter notes; a folder's config.json, keys of nested
+  /// objects behind a dot.
   std::map<std::string, std::string> metadata;
 
   /// The tensor called `name`, which must have `shape` (-1: any size). Throws UserError.
@@ -33,7 +33,7 @@ struct FittedRequest {
   std::string method;   // as in the registry
   std::string variant;  // of the method's fit ("mlp"); empty when there is one only
   std::string path;     // explicit file, or a checkpoint's folder; empty = the project's own
-  /// Of a folder, the tensors to read: those that end in one of these names. Empty: all.
+  /// Endings of the names of tensors that are read from a folder. Empty: all.
   std::vector<std::string> wanted;
 
   /// "kvzap-mlp"

@@ -23,15 +23,15 @@ class Fitter {
  public:
   virtual ~Fitter() = default;
 
-  /// What the weights are asked for as, without a path: two methods may share them.
+  /// The request that finds the weights, without a path: two methods may share them.
   [[nodiscard]] virtual FittedRequest artifact() const = 0;
-  /// What collect() looks at.
+  /// Observations that collect() reads.
   [[nodiscard]] virtual Needs needs() const = 0;
   /// Tokens of each text that are read, behind the chat template's prefix.
   [[nodiscard]] virtual int64_t sample_tokens() const { return 512; }
-  /// What one layer of one text contributes; kept on disk until all texts were read.
+  /// The record of one layer of one text; kept on disk until all texts were read.
   [[nodiscard]] virtual FittedTensors collect(const LayerView& layer, const RandomStream& draws) const = 0;
-  /// A layer's weights from what all texts contributed, in order.
+  /// A layer's weights from the records of all texts, in order.
   [[nodiscard]] virtual FittedTensors solve(const std::vector<FittedTensors>& records,
                                             const RandomStream& draws) const = 0;
   /// Whether the weights are of the model, not of its layers. Then all layers of a text draw the same, join() makes one

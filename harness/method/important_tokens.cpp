@@ -8,7 +8,7 @@
 namespace kvarena {
 namespace {
 
-/// Of `all` layers, how many a name means.
+/// The number of layers, of `all`, that a name stands for.
 int64_t layer_count(const std::string& layers, int64_t all) {
   if (layers == "final") return 1;
   if (layers == "last_third") return (all + 2) / 3;

@@ -1,5 +1,5 @@
 #pragma once
-// What a scorer or retriever sees of one layer, as tensors. All tensors are float32 on the CPU unless said.
+// One layer as a scorer or retriever sees it, as tensors. All tensors are float32 on the CPU unless said.
 
 #include <ATen/core/Tensor.h>
 
@@ -51,7 +51,8 @@ class LayerView {
   /// [q_heads, rows, n], q.k / sqrt(head_dim) and -inf where a query does not see an entry, and the position of the
   /// block's first query. Needs::window >= w; a prompt shorter than w gives all its queries.
   void for_each_query_block(int64_t w, const std::function<void(const at::Tensor& scores, int64_t first)>& use) const;
-  /// Column `column` of what the scorer remembers with every entry: [kv_heads, n]. Scorer::score_width > column.
+  /// Column `column` of the numbers that the scorer keeps with every entry: [kv_heads, n]. Scorer::score_width >
+  /// column.
   [[nodiscard]] at::Tensor entry_scores(int64_t column = 0) const;
   /// Attention inputs of the prompt: [n, hidden_size]. Needs::hidden.
   [[nodiscard]] at::Tensor hidden() const;
@@ -67,7 +68,7 @@ class LayerView {
   [[nodiscard]] const QueryMoments& query_moments(int64_t left_out) const;
   /// Needs::reconstructions with this one among them.
   [[nodiscard]] const ReconstructionScores& reconstruction(const Reconstruction& what) const;
-  /// What this statistic gathered, [kv_heads, n, width]. Needs::statistics with one of its id among them.
+  /// The sums of this statistic, [kv_heads, n, width]. Needs::statistics with one of its id among them.
   [[nodiscard]] at::Tensor prompt_statistic(const PromptStatistic& what) const;
   [[nodiscard]] const ModelFacts& model() const;
   /// The prompt's tokens, one an entry.

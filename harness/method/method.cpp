@@ -6,7 +6,7 @@
 
 namespace kvarena {
 
-std::unique_ptr<Fitter> Method::fitter() const { return nullptr; }
+std::unique_ptr<Fitter> MethodPart::fitter() const { return nullptr; }
 
 const char* to_string(Family family) {
   switch (family) {

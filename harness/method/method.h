@@ -1,7 +1,7 @@
 #pragma once
-// What every KV-cache method is to the engine. Method authors write one of the narrow bases instead: scorer.h
-// (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify), eviction.h (placing),
-// reuser.h (entries of earlier prompts).
+// The interface of every KV-cache method to the engine. Method authors derive from one of the narrow bases instead:
+// scorer.h (dropping), codec.h (quantising), retriever.h (selecting), verifier.h (draft and verify), eviction.h
+// (placing), reuser.h (entries of earlier prompts).
 
 #include <cstdint>
 #include <functional>
@@ -44,7 +44,7 @@ enum class Tap : uint8_t { low, middle, high, last };
 /// A window that holds every query of any prompt.
 inline constexpr int64_t kWholePrompt = std::numeric_limits<int64_t>::max();
 
-/// What a method wants the backend to observe; said as data so that one prefill can serve many methods.
+/// Observations that a method asks of the backend, as data, so that one prefill can serve many methods.
 struct Needs {
   bool prompt_attention = false;                // attention each prompt entry received, summed over all prompt queries
   int64_t window = 0;                           // the last `window` prompt queries, to compute their attention
@@ -68,7 +68,7 @@ struct QueryMoments {
   std::vector<double> covariance;  // [q_heads, head_dim, head_dim]
 };
 
-/// What a reconstruction attended to: the largest probability of each entry over the group's query heads and all
+/// The attention of a reconstruction: the largest probability of each entry over the group's query heads and all
 /// queries of the chunk that holds it; 0 for entries that are not repeated.
 struct ReconstructionScores {
   Reconstruction of;
@@ -76,7 +76,7 @@ struct ReconstructionScores {
   std::vector<float> scores;  // [kv_heads, n]
 };
 
-/// What a prefill observed of one layer. Attention is kept for each query head: how a method reduces query heads to
+/// A prefill's observations of one layer. Attention is kept for each query head: how a method reduces query heads to
 /// kv heads changes its results and is its own business.
 struct LayerObservations {
   int64_t entries = 0;                  // n, the prompt's length
@@ -94,7 +94,7 @@ struct LayerObservations {
   std::vector<GatheredStatistic> statistics;
 };
 
-/// What a request moved between the device and the tiers behind it.
+/// Bytes that a request moved between the device and the tiers behind it, and the time that took.
 struct Traffic {
   int64_t loaded_bytes = 0;
   int64_t offloaded_bytes = 0;
@@ -145,62 +145,75 @@ class Pruner;
 class Reuser;
 class Verifier;
 
-/// A request's method. It holds parameters only: everything it remembers about a request lives in the cache (scores of
-/// segments, LayerIndex), so that copying a cache copies the request's whole state and one instance may serve many.
-class Method {
+/// Parameters, needs and weights of a method, and of the narrow part that an author writes of one (Scorer, Codec, ...).
+class MethodPart {
  public:
-  virtual ~Method() = default;
+  virtual ~MethodPart() = default;
 
-  /// Declares the method's parameters (harness/core/parameters.h).
+  /// Declares the parameters (harness/core/parameters.h).
   virtual void parameters(ParameterVisitor& /*p*/) {}
   /// Checks over several parameters; messages start with `place`.
   virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-
   [[nodiscard]] virtual Needs needs() const { return {}; }
+  /// The fitter of the weights, null where there are none.
+  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
+};
 
-  /// Once, after the prompt's own dense attention; all layers' caches still hold every entry. A method that decides
-  /// over several layers at once overrides this; others are called layer by layer.
+/// A request's method. It holds parameters only: all state of a request lives in the cache (scores of segments,
+/// LayerIndex), so that copying a cache copies the request's whole state and one instance may serve many.
+class Method : public MethodPart {
+ public:
+  /// The registered method with these settings ({"name": ..., parameters}), nested ones included. Adds every problem as
+  /// a finished message that starts with `place`; null when the name is unknown.
+  [[nodiscard]] static std::unique_ptr<Method> build(const nlohmann::json& settings, const std::string& place,
+                                                     std::vector<std::string>& problems);
+
+  /// Compresses the prompt: called once, after the prompt's own dense attention, while all layers' caches still hold
+  /// every entry. A method that decides over several layers at once overrides this; others are called layer by layer.
   virtual void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
     for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
   }
   virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
-  /// Tokens that join the request, the first at position cache.length; their entries follow. Decoded ones come before
-  /// their pass, accepted drafts before they are appended.
+  /// Called with tokens that join the request, the first at position cache.length; their entries follow. Decoded ones
+  /// come before their pass, accepted drafts before they are appended.
   virtual void on_tokens(RequestContext& /*request*/, std::span<const int32_t> /*tokens*/) const {}
-  /// Each decode pass, after on_tokens() and before the first layer: `q_len` tokens are about to be fed.
+  /// Called in each decode pass, after on_tokens() and before the first layer: `q_len` tokens are about to be fed.
   virtual void begin_step(RequestContext& /*request*/, int64_t /*q_len*/) const {}
-  /// Each decode pass, after the new entries were appended and before attention: may set layer.cache.view.
+  /// Called in each decode pass, after the new entries were appended and before attention: may set layer.cache.view.
   virtual void select(LayerContext& /*layer*/, const LayerQueries& /*queries*/) const {}
-  /// Each decode pass, after attention, with the softmax denominators lse [q_len, q_heads].
+  /// Called in each decode pass, after attention, with the logarithms of the softmax denominators lse [q_len, q_heads].
   virtual void observe(LayerContext& /*layer*/, const LayerQueries& /*queries*/, const float* /*lse*/) const {}
-  /// After entries were appended by whatever way: pack what is due, evict to the budget.
-  virtual void settle(LayerContext& /*layer*/) const {}
+  /// Packs what is due and evicts to the budget: called after entries were appended by any way.
+  virtual void after_append(LayerContext& /*layer*/) const {}
 
+  /// Tokens of a pass where the prompt goes through the model under the method's own hooks, as decoding does, the last
+  /// token by itself; compress() is then not called, and logits and hidden states are not those of full KV. 0: prompts
+  /// get full attention.
+  [[nodiscard]] virtual int64_t prompt_pass() const { return 0; }
   /// Whether each decode pass shall also feed a guess at the next token, so that the method can prepare for it: the
   /// last row of a pass is the guess's (of the first pass, the first token's), and its entries are gone before
-  /// settle().
+  /// after_append().
   [[nodiscard]] virtual bool looks_ahead() const { return false; }
 
-  /// Whether compress() is all that the method does: later entries stay as they are, so that another method may pack
-  /// what it leaves ("over").
+  /// Whether the method acts in compress() alone: later entries stay as they are, so that another method may pack what
+  /// it leaves ("over").
   [[nodiscard]] virtual bool only_compresses() const { return false; }
   /// How far the method reaches into decoding passes: a device computes what it leaves alone.
   [[nodiscard]] virtual HookAccess reach() const {
     return only_compresses() ? HookAccess::nothing : HookAccess::attention;
   }
 
-  /// How the method's weights are fitted, null for a method without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
-
   /// The draft-and-verify side of a verification method, null for all others.
   [[nodiscard]] virtual const Verifier* verifier() const { return nullptr; }
-  /// What fills a prompt's cache in place of a full prefill: the reusing side of a method, null for all others.
+  /// The reusing side of a method, which fills a prompt's cache in place of a full prefill; null for all others.
   [[nodiscard]] virtual const Reuser* reuser() const { return nullptr; }
-  /// Which tokens leave the prompt between two layers of its prefill: null for methods that start from a full one. The
-  /// method's prompt is then read once more for it alone, and compress_all() gets what its layers computed.
+  /// The pruning side of a method, which drops tokens between two layers of the prefill; null for methods that start
+  /// from a full one. The prompt is then read once more for this method alone, and compress_all() gets what its layers
+  /// computed.
   [[nodiscard]] virtual const Pruner* pruner() const { return nullptr; }
 
-  /// How a store of many contexts places their caches, null for methods that act on one request's cache.
+  /// The policy by which a store of many contexts places their caches; null for methods that act on one request's
+  /// cache.
   [[nodiscard]] virtual const storage::Policy* placement() const { return nullptr; }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a method may know about the model beyond the shape of a layer: who it is, how it rotates, what its tokens are,
-// and which memory the machine under it has.
+// Facts about the model beyond the shape of a layer: its identity, its rotation, its tokens, and the memory of the
+// machine under it.
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +18,8 @@ namespace storage {
 class Hierarchy;
 }
 
-/// Rotary embedding in the half-split layout: channel pair (c, c + head_dim / 2) at position p turns by
-/// p * inverse[c].
+/// Rotary embedding in the half-split layout: channel pair (c, c + head_dim / 2) at position p is
+/// rotated by p * inverse[c].
 struct Rotation {
   std::vector<double> inverse;  // [head_dim / 2], radians per position
   double magnitude = 1.0;       // factor on cosine and sine
@@ -39,7 +39,7 @@ enum class TokenClass : uint8_t { plain, special, punctuation };
 struct TextFacts {
   /// Token ids of a text, without special tokens around it.
   std::function<std::vector<int32_t>(std::string_view text)> encode;
-  std::vector<int32_t> before_user;     // the chat template's tokens in front of the first user turn
+  std::vector<int32_t> before_user;     // the chat template's tokens in front of the first user message
   std::vector<int32_t> after_user;      // between the user's text and the answer
   std::vector<TokenClass> token_class;  // [vocab_size]
 
@@ -63,12 +63,12 @@ struct ModelFacts {
   /// Embeddings of tokens, rows [tokens, hidden_size]. The model must be alive.
   std::function<void(std::span<const int32_t> tokens, float* rows)> embed;
   int64_t vocab_size = 0;
-  /// What the model predicts from rows of its residual stream behind the last layer, [count, hidden_size] ->
+  /// The model's logits for rows of its residual stream behind the last layer, [count, hidden_size] ->
   /// [count, vocab_size]. The model must be alive.
   std::function<void(const float* rows, int64_t count, float* logits)> predict;
   TextFacts text;
   std::shared_ptr<const storage::Hierarchy> tiers;  // shared by all requests of the model
-  /// What was fitted for this model; see FittedRequest. Throws UserError.
+  /// Weights that were fitted for this model; see FittedRequest. Throws UserError.
   std::function<std::shared_ptr<const FittedWeights>(const FittedRequest& request)> fitted;
 };
 

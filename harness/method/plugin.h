@@ -1,6 +1,5 @@
 #pragma once
-// What makes a shared library a plugin: one line in one of its sources, beside methods registered as those in methods/
-// are.
+// The line that makes a shared library a plugin, in one of its sources, beside methods registered as in methods/.
 //
 //   KVARENA_PLUGIN("mine", "1.2");
 //
@@ -15,10 +14,10 @@
 
 namespace kvarena {
 
-/// Of the mark below and of how plugins are loaded; what headers declare is the fingerprint's matter.
+/// Version of the mark below and of how plugins are loaded; the fingerprint covers what headers declare.
 inline constexpr int32_t kPluginApi = 1;
 
-/// Lies in the library's file as constant bytes, so that it is read before any line of the library runs.
+/// The mark of a plugin: constant bytes in the library's file, which are read before any line of the library runs.
 struct PluginMark {
   std::array<char, 32> magic{};
   int32_t api = 0;
@@ -50,7 +49,7 @@ constexpr PluginMark plugin_mark(std::string_view name, std::string_view version
 
 }  // namespace detail
 
-/// Once in a plugin. Names of up to 63 characters, versions of up to 31.
+/// Marks the plugin; used once in it. Names have up to 63 characters, versions up to 31.
 #define KVARENA_PLUGIN(name, version)                                                   \
   extern "C" [[gnu::visibility("default")]] const ::kvarena::PluginMark kvarena_plugin; \
   constexpr ::kvarena::PluginMark kvarena_plugin = ::kvarena::detail::plugin_mark(name, version)

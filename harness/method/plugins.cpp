@@ -78,7 +78,7 @@ void check_mark(const fs::path& path, const PluginMark& mark) {
 /// Runs the library's registration lines. Returns the names that they add.
 std::vector<std::string> open_library(const fs::path& path) {
   const size_t before = detail::registered_methods().size();
-  // What is not there is noticed now, not in the middle of a sample.
+  // RTLD_NOW: a missing symbol is noticed here, not in the middle of a sample.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     const std::string reason = ::dlerror();  // "file: undefined symbol: ..."
     const std::string prefix = path.string() + ": ";
@@ -123,7 +123,7 @@ void try_methods(const fs::path& path, const std::vector<std::string>& names) {
   }
 }
 
-/// What `work` throws, for the user; "" when it does not.
+/// The message of an exception that `work` throws, for the user; "" when it throws none.
 std::string message_of(const fs::path& path, const std::function<void()>& work) {
   const auto thrown = [&](const std::string& what) {
     return describe({.place = path.string(), .found = "a library that throws while it is loaded: " + what});

@@ -23,7 +23,7 @@ struct LoadedPlugin {
 /// symbol, registering no method, a name that is taken, or one that throws.
 void load_plugins(std::span<const std::filesystem::path> paths);
 
-/// Those that were loaded, in order.
+/// The plugins that were loaded, in order.
 [[nodiscard]] const std::vector<LoadedPlugin>& loaded_plugins();
 
 }  // namespace kvarena

@@ -13,7 +13,7 @@
 
 namespace kvarena {
 
-/// What some of the prompt's queries attend to in one kv head: list positions of the rows are positions of the prompt.
+/// Attention of some of the prompt's queries in one kv head: list positions of the rows are positions of the prompt.
 struct QueryRows {
   const kernels::ProbabilityRows& rows;
   int64_t layer = 0;
@@ -39,7 +39,7 @@ class PromptStatistic {
   }
 };
 
-/// What a statistic gathered in one layer.
+/// The sums of a statistic in one layer.
 struct GatheredStatistic {
   std::string id;
   int64_t width = 0;

@@ -9,7 +9,7 @@
 
 namespace kvarena {
 
-/// What a layer's last queries attended to.
+/// The attention of a layer's last queries.
 struct PrunedLayer {
   int64_t layer = 0;
   int64_t layers = 0;

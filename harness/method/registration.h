@@ -7,7 +7,7 @@
 
 namespace kvarena::detail {
 
-/// In the order of registration. Throws InternalError once the registry has been looked at.
+/// The methods in the order of registration. Throws InternalError once the registry has been looked at.
 [[nodiscard]] std::span<const MethodEntry> registered_methods();
 
 }  // namespace kvarena::detail

@@ -27,8 +27,9 @@ std::vector<std::string> names() {
   return list;
 }
 
-/// Creates the method and fills it in; null when the name is unknown.
-std::unique_ptr<Method> build(const json& spec, const std::string& place, std::vector<std::string>& problems) {
+}  // namespace
+
+std::unique_ptr<Method> Method::build(const json& spec, const std::string& place, std::vector<std::string>& problems) {
   if (!spec.is_object() || !spec.contains("name") || !spec["name"].is_string()) {
     problems.push_back(describe({.place = place, .found = spec.dump(), .expected = "an object with a \"name\""}));
     return nullptr;
@@ -49,8 +50,6 @@ std::unique_ptr<Method> build(const json& spec, const std::string& place, std::v
   if (found.empty()) method->check(place, problems);
   return method;
 }
-
-}  // namespace
 
 namespace detail {
 
@@ -73,9 +72,9 @@ const std::vector<MethodEntry>& method_registry() {
     sorted = true;
     std::vector<MethodEntry> entries = std::move(collected());
     std::ranges::sort(entries, {}, [](const MethodEntry& entry) { return entry.info.name; });
-    const auto twin = std::ranges::adjacent_find(
+    const auto repeated = std::ranges::adjacent_find(
         entries, {}, [](const MethodEntry& entry) -> const std::string& { return entry.info.name; });
-    KVARENA_ASSERT(twin == entries.end(), fmt::format("two methods are named \"{}\"", twin->info.name));
+    KVARENA_ASSERT(repeated == entries.end(), fmt::format("two methods are named \"{}\"", repeated->info.name));
     return entries;
   }();
   return all;
@@ -90,13 +89,13 @@ const MethodEntry* find_method(const std::string& name) {
 
 std::vector<std::string> check_method(const json& spec, const std::string& place) {
   std::vector<std::string> problems;
-  (void)build(spec, place, problems);
+  (void)Method::build(spec, place, problems);
   return problems;
 }
 
 std::unique_ptr<Method> make_method(const json& spec, const std::string& place) {
   std::vector<std::string> problems;
-  auto method = build(spec, place, problems);
+  auto method = Method::build(spec, place, problems);
   if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
   return method;
 }

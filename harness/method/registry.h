@@ -11,7 +11,7 @@
 
 namespace kvarena {
 
-/// What a method's registration line says.
+/// The registration line of a method.
 struct MethodInfo {
   std::string name;     // as in configs: "snapkv"
   std::string title;    // as in prose: "SnapKV"
@@ -48,13 +48,14 @@ struct RegisterMethod {
 }  // namespace detail
 
 /// KVARENA_METHOD(Full, Family::reference, {.name = "full", ...}); narrow bases have macros of their own.
-#define KVARENA_REGISTER(type, family_value, create_expression, ...)                                       \
-  namespace {                                                                                              \
-  const ::kvarena::detail::RegisterMethod registered_##type{{.info = ::kvarena::MethodInfo __VA_ARGS__,    \
-                                                             .family = family_value,                       \
-                                                             .create = [] { return create_expression; }}}; \
+#define KVARENA_REGISTER(type, family_value, create_expression, ...)                         \
+  namespace {                                                                                \
+  const ::kvarena::detail::RegisterMethod registered_##type{                                 \
+      {.info = ::kvarena::MethodInfo __VA_ARGS__,                                            \
+       .family = family_value,                                                               \
+       .create = []() -> std::unique_ptr<::kvarena::Method> { return create_expression; }}}; \
   }
 #define KVARENA_METHOD(type, family_value, ...) \
-  KVARENA_REGISTER(type, family_value, std::unique_ptr<::kvarena::Method>(std::make_unique<type>()), __VA_ARGS__)
+  KVARENA_REGISTER(type, family_value, std::make_unique<type>(), __VA_ARGS__)
 
 }  // namespace kvarena

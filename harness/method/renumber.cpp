@@ -51,12 +51,12 @@ void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, Pre
     }
     const auto count = static_cast<int64_t>(moves.size());
     const std::vector<float> keys = pre_rotation.keys_of(entries, head, count);
-    std::vector<float> turned = keys;
-    rotary.redo(turned.data(), moves);
+    std::vector<float> rotated = keys;
+    rotary.redo(rotated.data(), moves);
     PreRotationKeys::Head known{.positions = LedgerVector<int32_t>(LedgerAllocator<int32_t>(pre_rotation.ledger_)),
-                             .keys = {keys.begin(), keys.end(), LedgerAllocator<float>(pre_rotation.ledger_)}};
+                                .keys = {keys.begin(), keys.end(), LedgerAllocator<float>(pre_rotation.ledger_)}};
     for (int64_t i = 0; i < count; ++i) {
-      entries.overwrite(head, i, &turned[i * d], nullptr);
+      entries.overwrite(head, i, &rotated[i * d], nullptr);
       known.positions.push_back(entries.position(head, i));
     }
     heads.push_back(std::move(known));

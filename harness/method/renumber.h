@@ -3,7 +3,7 @@
 // other, which is where StreamingLLM and kvpress's key re-rotation put them.
 //
 // Their rule rotates entry i of m by i and the next query by m. Only differences count, and the next query has been
-// rotated by its place in the text already: so entry i is brought to next - m + i, which leaves every entry behind the
+// rotated by its place in the text already: so entry i is rotated to next - m + i, which leaves every entry behind the
 // last gap as it is.
 
 #include "harness/cache/entry_segment.h"
@@ -11,7 +11,8 @@
 
 namespace kvarena {
 
-/// Keys of turned entries as they were, so that an entry that is turned again and again is rounded once. Counted.
+/// Keys of rotated entries as they were before, so that an entry that is rotated again and again is rounded once.
+/// Counted.
 class PreRotationKeys {
  public:
   explicit PreRotationKeys(LedgerPtr ledger) : ledger_(std::move(ledger)) {}
@@ -30,10 +31,10 @@ class PreRotationKeys {
   [[nodiscard]] std::vector<float> keys_of(const EntrySegment& entries, int64_t kv_head, int64_t count) const;
 
   LedgerPtr ledger_;
-  std::vector<Head> heads_;  // empty until something was turned
+  std::vector<Head> heads_;  // empty until something was rotated
 };
 
-/// Turns the keys of each head's entries to their places in front of position `next`, which the next query has.
+/// Rotates the keys of each head's entries to their places in front of position `next`, which the next query has.
 /// Original positions stay what they are. Call it after entries have left, always with the same `pre_rotation`.
 void renumber(EntrySegment& entries, const Rotation& rotation, int64_t next, PreRotationKeys& pre_rotation);
 

@@ -7,7 +7,7 @@
 namespace kvarena {
 namespace {
 
-/// What was chosen and what is attended anyway, ascending and once each.
+/// The chosen entries and those attended anyway, ascending and once each.
 std::vector<int32_t> with_attended(const std::vector<int32_t>& chosen, const Candidates& among, int64_t entries) {
   std::vector<int32_t> all(static_cast<size_t>(among.first));
   std::iota(all.begin(), all.end(), 0);
@@ -21,9 +21,9 @@ std::vector<int32_t> with_attended(const std::vector<int32_t>& chosen, const Can
 }  // namespace
 
 RetrievalMethod::RetrievalMethod(std::unique_ptr<Retriever> retriever)
-    : retriever_(std::move(retriever)),
-      generated_(retriever_->default_generated()),
-      dense_layers_(retriever_->default_dense_layers()) {}
+    : PartMethod(std::move(retriever)),
+      generated_(part_->default_generated()),
+      dense_layers_(part_->default_dense_layers()) {}
 
 void RetrievalMethod::parameters(ParameterVisitor& p) {
   budget_.parameters(p);
@@ -31,12 +31,12 @@ void RetrievalMethod::parameters(ParameterVisitor& p) {
       .one_of({"candidates", "attended"})
       .doc("entries made after the prompt: chosen from like the prompt's, or always attended beside the budget");
   p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
-  retriever_->parameters(p);
+  part_->parameters(p);
 }
 
 void RetrievalMethod::check(const std::string& place, std::vector<std::string>& problems) const {
   budget_.check(place, problems);
-  retriever_->check(place, problems);
+  part_->check(place, problems);
 }
 
 bool RetrievalMethod::attends_to_all(const LayerContext& layer) const {
@@ -49,7 +49,7 @@ Candidates RetrievalMethod::candidates(const LayerContext& layer) const {
   const bool generated = generated_ == "candidates";
   const int64_t all = generated ? n : std::min(n, layer.prompt_tokens);  // what a fraction is of
   const int64_t budget = budget_.capacity(all, layer.cache.shape(), layer.layers);
-  const Protection wanted = retriever_->protect(budget);
+  const Protection wanted = part_->protect(budget);
   const int64_t recent = std::clamp<int64_t>(wanted.recent, 1, budget);
   const int64_t sinks = std::min({wanted.sinks, budget - recent, n - 1});
   Candidates among{.first = sinks, .budget = budget, .generated = generated};
@@ -65,18 +65,18 @@ Candidates RetrievalMethod::candidates(const LayerContext& layer) const {
 
 void RetrievalMethod::update_index(LayerContext& layer) const {
   LayerCache& cache = layer.cache;
-  if (!cache.index) cache.index = retriever_->make_index(cache.shape(), cache.ledger());
+  if (!cache.index) cache.index = part_->make_index(cache.shape(), cache.ledger());
   const int64_t n = cache.tail().entries(0);
   const int64_t end = generated_ == "candidates" ? n : std::min(n, layer.prompt_tokens);
   if (cache.index->entries >= end) return;
-  retriever_->extend(*cache.index, cache.tail(), end);
+  part_->extend(*cache.index, cache.tail(), end);
   cache.index->entries = end;
 }
 
 void RetrievalMethod::compress(LayerContext& layer, const LayerObservations& seen) const {
   if (attends_to_all(layer)) return;
-  layer.cache.index = retriever_->make_index(layer.cache.shape(), layer.cache.ledger());
-  retriever_->start(*layer.cache.index, layer, seen);
+  layer.cache.index = part_->make_index(layer.cache.shape(), layer.cache.ledger());
+  part_->start(*layer.cache.index, layer, seen);
   update_index(layer);
 }
 
@@ -87,7 +87,7 @@ void RetrievalMethod::select(LayerContext& layer, const LayerQueries& queries) c
   const Candidates among = candidates(layer);
   if (queries.q_len > 1 || among.count >= among.size()) return;
 
-  Selection selected = retriever_->select(*cache.index, cache.tail(), queries, among);
+  Selection selected = part_->select(*cache.index, cache.tail(), queries, among);
   if (selected.empty()) return;
   const int64_t n = cache.tail().entries(0);
   for (auto& list : selected) {
@@ -98,7 +98,7 @@ void RetrievalMethod::select(LayerContext& layer, const LayerQueries& queries) c
 }
 
 void RetrievalMethod::observe(LayerContext& layer, const LayerQueries& queries, const float* /*lse*/) const {
-  if (!attends_to_all(layer)) retriever_->observe(*layer.cache.index, layer.cache.tail(), queries);
+  if (!attends_to_all(layer)) part_->observe(*layer.cache.index, layer.cache.tail(), queries);
 }
 
 }  // namespace kvarena

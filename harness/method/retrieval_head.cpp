@@ -6,7 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/method/drafter_file.h"
-#include "harness/method/rotate_rows.h"
+#include "harness/method/row_ops.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace kvarena {
@@ -89,19 +89,6 @@ int64_t RetrievalHead::weight_bytes() const {
   return token_.q.bytes() + token_.k.bytes() + feature_.q.bytes() + feature_.k.bytes() + fc_.bytes();
 }
 
-std::vector<float> RetrievalHead::normed(const float* x, int64_t count, const std::vector<float>& norm) const {
-  std::vector<float> y(static_cast<size_t>(count * hidden_size_));
-  kernels::rms_norm({.x = x,
-                     .weight = norm.data(),
-                     .y = y.data(),
-                     .rows = count,
-                     .n = hidden_size_,
-                     .x_stride = hidden_size_,
-                     .y_stride = hidden_size_,
-                     .eps = eps_});
-  return y;
-}
-
 void RetrievalHead::add_half(const kernels::PackedMatrix& w, const std::vector<float>& in, int64_t count,
                              float* out) const {
   std::vector<float> y(static_cast<size_t>(count * w.n()));
@@ -117,7 +104,7 @@ void RetrievalHead::rotate(float* x, int64_t count, int64_t heads, int64_t posit
 
 void RetrievalHead::project(const float* embeddings, const float* features, int64_t count, int64_t position, float* q,
                             float* k) const {
-  const std::vector<float> token = normed(embeddings, count, token_.norm);
+  const std::vector<float> token = normed_rows(embeddings, count, token_.norm, eps_);
   std::vector<float> feature;
   if (features != nullptr && reads_features()) {
     std::vector<float> fused(static_cast<size_t>(count * hidden_size_));
@@ -127,7 +114,7 @@ void RetrievalHead::project(const float* embeddings, const float* features, int6
                      .w = &fc_,
                      .y = fused.data(),
                      .y_stride = hidden_size_});
-    feature = normed(fused.data(), count, feature_.norm);
+    feature = normed_rows(fused.data(), count, feature_.norm, eps_);
   }
   const auto run = [&](const kernels::PackedMatrix& w, const kernels::PackedMatrix& w_feature, int64_t heads,
                        float* out) {

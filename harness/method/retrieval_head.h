@@ -60,7 +60,6 @@ class RetrievalHead {
   void rotate(float* x, int64_t count, int64_t heads, int64_t position) const;
   /// out [count, heads * head_dim] += W norm(x).
   void add_half(const kernels::PackedMatrix& w, const std::vector<float>& normed, int64_t count, float* out) const;
-  [[nodiscard]] std::vector<float> normed(const float* x, int64_t count, const std::vector<float>& norm) const;
 
   int64_t hidden_size_;
   float eps_;

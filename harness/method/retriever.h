@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "harness/method/budget.h"
-#include "harness/method/fitter.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
 
@@ -24,8 +23,8 @@ namespace kvarena {
 /// Selected entries, ascending indices into the layer's tail: one list a kv head, or one a query head.
 using Selection = std::vector<std::vector<int32_t>>;
 
-/// What a step chooses from. Entries before `first` (sinks) and from `last` on (recent ones, generated ones where they
-/// are no candidates, the query's own) are attended whatever is chosen.
+/// The entries that a step chooses from. Entries before `first` (sinks) and from `last` on (recent ones, generated ones
+/// where they are no candidates, the query's own) are attended whatever is chosen.
 struct Candidates {
   int64_t first = 0;
   int64_t last = 0;
@@ -36,16 +35,10 @@ struct Candidates {
   [[nodiscard]] int64_t size() const { return last - first; }
 };
 
-class Retriever {
+/// Selects entries for each step. Its parameters are those beside the framework's: the budget of entries a step attends
+/// to, `generated`, `dense_layers`. Its needs are the observations that start() reads.
+class Retriever : public MethodPart {
  public:
-  virtual ~Retriever() = default;
-
-  /// Parameters beside those of the framework: the budget of entries a step attends to, `generated`, `dense_layers`.
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-  /// What start() looks at.
-  [[nodiscard]] virtual Needs needs() const { return {}; }
-
   /// Defaults of the framework's parameters: first layers that attend to everything; whether entries made after the
   /// prompt are candidates of the selection ("candidates"), or always attended beside it ("attended").
   [[nodiscard]] virtual int64_t default_dense_layers() const { return 0; }
@@ -57,54 +50,47 @@ class Retriever {
   /// An empty index for a layer; it is extended as entries arrive.
   [[nodiscard]] virtual std::unique_ptr<LayerIndex> make_index(const LayerShape& shape,
                                                                const LedgerPtr& ledger) const = 0;
-  /// Once, after the prompt and before the first extend(): what the index takes from the prompt as a whole.
+  /// Reads into the index what it takes from the prompt as a whole; called once, before the first extend().
   virtual void start(LayerIndex& /*index*/, const LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
   /// Brings the index up to date with entries [index.entries, end); the framework then counts them in. `end` stays at
   /// the prompt's length where generated entries are no candidates.
   virtual void extend(LayerIndex& /*index*/, const EntrySegment& /*entries*/, int64_t /*end*/) const {}
   /// The entries that a single query (queries.q_len == 1) attends to: about among.count of each head's candidates.
-  /// What is attended anyway may be listed too. An empty selection attends to everything.
+  /// Entries that are attended anyway may be listed too. An empty selection attends to everything.
   [[nodiscard]] virtual Selection select(const LayerIndex& index, const EntrySegment& entries,
                                          const LayerQueries& queries, const Candidates& among) const = 0;
-  /// After the attention of a pass over the tail's newest queries.q_len entries, also where everything was attended.
+  /// Called after the attention of a pass over the tail's newest queries.q_len entries, also where everything was
+  /// attended.
   virtual void observe(LayerIndex& /*index*/, const EntrySegment& /*entries*/, const LayerQueries& /*queries*/) const {}
-
-  /// How the retriever's weights are fitted, null for one without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const { return nullptr; }
 };
 
 /// A budget given as a fraction is of the entries there are at each step, of the prompt's where generated ones are no
 /// candidates: nothing is stored less, so nothing need be fixed by the prompt.
 /// Passes with more than one query, steps whose candidates fit the budget, and layers with a sliding window attend to
 /// everything.
-class RetrievalMethod final : public Method {
+class RetrievalMethod final : public PartMethod<Retriever> {
  public:
   explicit RetrievalMethod(std::unique_ptr<Retriever> retriever);
 
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
-  [[nodiscard]] Needs needs() const override { return retriever_->needs(); }
   [[nodiscard]] HookAccess reach() const override { return HookAccess::selection; }
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
-  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return retriever_->fitter(); }
 
  private:
   [[nodiscard]] bool attends_to_all(const LayerContext& layer) const;
   [[nodiscard]] Candidates candidates(const LayerContext& layer) const;
   void update_index(LayerContext& layer) const;
 
-  std::unique_ptr<Retriever> retriever_;
   Budget budget_;
   std::string generated_;
   int64_t dense_layers_;
 };
 
-#define KVARENA_RETRIEVER(type, ...)                                                                              \
-  KVARENA_REGISTER(                                                                                               \
-      type, ::kvarena::Family::retrieval,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::RetrievalMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_RETRIEVER(type, ...)                   \
+  KVARENA_REGISTER(type, ::kvarena::Family::retrieval, \
+                   std::make_unique<::kvarena::RetrievalMethod>(std::make_unique<type>()), __VA_ARGS__)
 
 }  // namespace kvarena

@@ -15,9 +15,9 @@ std::vector<PromptPart> cut_parts(int64_t prefix, int64_t question, int64_t chun
 }
 
 void ReuseMethod::parameters(ParameterVisitor& p) {
-  reuser_->parameters(p);
-  if (reuser_->source() == ReuseSource::nothing) return;
-  p("chunk", reuser_->chunk_).min(1).doc("prompt tokens whose entries were computed together");
+  part_->parameters(p);
+  if (part_->source() == ReuseSource::nothing) return;
+  p("chunk", part_->chunk_).min(1).doc("prompt tokens whose entries were computed together");
 }
 
 }  // namespace kvarena

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/core/text_range.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
@@ -19,7 +19,7 @@ namespace kvarena {
 enum class ReuseSource {
   nothing,  // everything is computed
   prefix,   // the longest beginning of the prompt that an earlier prompt shares, whole blocks of tokens
-  chunks,   // parts of the prompt computed alone, brought to their positions by turning their keys
+  chunks,   // parts of the prompt computed alone, whose keys are rotated to their positions
 };
 
 /// Tokens begin .. end-1 of the prompt.
@@ -34,7 +34,7 @@ struct SpeculativeModel {
   double layers = 1;  // share of its layers that are run, in (0, 1]
 };
 
-/// What a speculative model made of the prompt.
+/// The prompt as a speculative model read it.
 struct Speculation {
   int64_t layers = 0;             // that were run
   int64_t tokens = 0;             // N, of its tokenizer
@@ -61,14 +61,10 @@ struct EntryDeviation {
   std::span<const float> values;       // likewise
 };
 
-class Reuser {
+/// Chooses the tokens of a prompt that are computed anew. Its parameters are those beside the length of chunks, which
+/// the framework declares.
+class Reuser : public MethodPart {
  public:
-  virtual ~Reuser() = default;
-
-  /// Parameters beside the length of chunks, which the framework declares.
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-
   [[nodiscard]] virtual ReuseSource source() const { return ReuseSource::chunks; }
   /// Tokens of a block of the prefix; of ReuseSource::prefix.
   [[nodiscard]] virtual int64_t block() const { return 1; }
@@ -88,7 +84,7 @@ class Reuser {
   [[nodiscard]] int64_t chunk() const { return chunk_; }
 
  private:
-  friend class ReuseMethod;  // which declares it
+  friend class ReuseMethod;  // declares chunk_
   int64_t chunk_ = 512;
 };
 
@@ -97,25 +93,17 @@ class Reuser {
 [[nodiscard]] std::vector<PromptPart> cut_parts(int64_t prefix, int64_t question, int64_t chunk);
 
 /// Acts before the first token alone: later entries are full KV's.
-class ReuseMethod final : public Method {
+class ReuseMethod final : public PartMethod<Reuser> {
  public:
-  explicit ReuseMethod(std::unique_ptr<Reuser> reuser) : reuser_(std::move(reuser)) {}
+  using PartMethod::PartMethod;
 
   void parameters(ParameterVisitor& p) override;
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    reuser_->check(place, problems);
-  }
-  [[nodiscard]] const Reuser* reuser() const override { return reuser_.get(); }
+  [[nodiscard]] const Reuser* reuser() const override { return part_.get(); }
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
-
- private:
-  std::unique_ptr<Reuser> reuser_;
 };
 
-#define KVARENA_REUSER(type, ...)                                                                             \
-  KVARENA_REGISTER(                                                                                           \
-      type, ::kvarena::Family::reuse,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::ReuseMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_REUSER(type, ...)                                                                                      \
+  KVARENA_REGISTER(type, ::kvarena::Family::reuse, std::make_unique<::kvarena::ReuseMethod>(std::make_unique<type>()), \
+                   __VA_ARGS__)
 
 }  // namespace kvarena

@@ -9,17 +9,17 @@
 
 #include <memory>
 
+#include "harness/core/nested.h"
 #include "harness/method/budget.h"
 #include "harness/method/budget_rule.h"
-#include "harness/method/fitter.h"
 #include "harness/method/layer_view.h"
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
 
 namespace kvarena {
 
-/// What one decode query of one layer attended to.
+/// The attention of one decode query in one layer.
 struct StepAttention {
   EntrySegment* entries = nullptr;  // its own entry among them, last of each head
   /// [q_heads][entries of its kv head], probabilities; empty unless Needs::step_attention.
@@ -36,14 +36,13 @@ struct StepAttention {
   [[nodiscard]] int64_t group() const { return entries->shape().group(); }
 };
 
-class Scorer {
+/// Scores entries. Its parameters are those beside the budget, which the framework declares.
+class Scorer : public MethodPart {
  public:
-  virtual ~Scorer() = default;
-
-  /// Parameters beside the budget, which the framework declares.
-  virtual void parameters(ParameterVisitor& /*p*/) {}
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-  [[nodiscard]] virtual Needs needs() const { return {}; }
+  /// The scorer of a dropping method with these settings, which have no budget ({"name": "snapkv", "window": 32}). Adds
+  /// every problem as a finished message that starts with `place`; null when there is no such scorer.
+  [[nodiscard]] static std::unique_ptr<Scorer> build(const nlohmann::json& settings, const std::string& place,
+                                                     std::vector<std::string>& problems);
 
   /// Importance of every entry, [kv_heads, n] float32; larger is kept, ties keep the lower index. Must not depend on
   /// state outside `layer`. NaN is an error that names the method and the layer.
@@ -69,15 +68,12 @@ class Scorer {
   /// Numbers remembered with every entry while decoding; they travel with it and are counted as memory. New entries
   /// start at 0.
   [[nodiscard]] virtual int64_t score_width() const { return needs().step_attention ? 1 : 0; }
-  /// What the prompt's entries start with, [kv_heads, n, score_width]: the attention each received from all prompt
-  /// queries, summed over its group, unless overridden.
+  /// Numbers that the prompt's entries start with, [kv_heads, n, score_width]: the attention each received from all
+  /// prompt queries, summed over its group, unless overridden.
   [[nodiscard]] virtual at::Tensor remember_prompt(const LayerView& layer) const;
-  /// Each decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds the step's attention,
-  /// summed over the group, unless overridden.
+  /// Updates the numbers with a decode step, before eviction, when Needs::step_attention or Needs::step_hidden: adds
+  /// the step's attention, summed over the group, unless overridden.
   virtual void observe(const StepAttention& step) const;
-
-  /// How the scorer's weights are fitted, null for a scorer without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const { return nullptr; }
 };
 
 /// Entries kept of one layer: ascending indices for each kv head.
@@ -87,7 +83,7 @@ struct DroppingState;
 
 /// A scorer with a budget: after the prompt each head of each layer keeps its best entries; the others' memory is
 /// released. The prompt may be compressed piece by piece, and the cache from time to time while decoding.
-class DroppingMethod final : public Method {
+class DroppingMethod final : public PartMethod<Scorer> {
  public:
   explicit DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer);
 
@@ -96,26 +92,26 @@ class DroppingMethod final : public Method {
   [[nodiscard]] Needs needs() const override;
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
-  void settle(LayerContext& layer) const override;
+  void after_append(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }
-  /// What is let go behind a pass is dropped from copies too; keys that are turned anew are other entries.
+  /// Rows suffice where entries only leave: copies on a device drop them too. Keys that are rotated anew are other
+  /// entries.
   [[nodiscard]] HookAccess reach() const override {
     if (only_compresses()) return HookAccess::nothing;
     return positions_ == "orig" ? HookAccess::rows : HookAccess::attention;
   }
-  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override { return scorer_->fitter(); }
 
   /// Gives the scorer away, for a method that wraps it.
-  [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(scorer_); }
-  [[nodiscard]] Scorer& scorer() { return *scorer_; }
+  [[nodiscard]] std::unique_ptr<Scorer> take_scorer() { return std::move(part_); }
+  [[nodiscard]] Scorer& scorer() { return *part_; }
 
  private:
   /// Parts of a prompt's layers that are compressed by themselves; null: all of it.
   using Parts = const std::vector<KeptEntries>*;
 
-  [[nodiscard]] bool unlimited() const { return scorer_->budgeted() && budget_.unlimited(); }
-  [[nodiscard]] bool remembers() const { return scorer_->score_width() > 0 && !unlimited(); }
-  [[nodiscard]] bool acts_while_decoding() const { return scorer_->evicts_while_decoding() || decode_interval_; }
+  [[nodiscard]] bool unlimited() const { return part_->budgeted() && budget_.unlimited(); }
+  [[nodiscard]] bool remembers() const { return part_->score_width() > 0 && !unlimited(); }
+  [[nodiscard]] bool acts_while_decoding() const { return part_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
   /// Keeps these, counts what went, and renumbers positions when asked to. `state` is null where there is no budget.
   void drop_others(LayerContext& layer, const KeptEntries& kept, DroppingState* state) const;
@@ -133,12 +129,11 @@ class DroppingMethod final : public Method {
   [[nodiscard]] std::vector<KeptEntries> by_blocks(std::span<LayerContext> layers,
                                                    std::span<const LayerObservations> seen, double share,
                                                    std::vector<HeadBudgets>& budgets) const;
-  void settle_interval(LayerContext& layer) const;
+  void compress_interval(LayerContext& layer) const;
 
   std::string name_;
-  std::unique_ptr<Scorer> scorer_;
   Budget budget_;
-  NestedSpec rule_;
+  Nested<BudgetRule> rule_;
   std::optional<int64_t> prefill_chunk_;
   std::optional<int64_t> prefill_block_;
   std::optional<int64_t> decode_interval_;
@@ -146,16 +141,10 @@ class DroppingMethod final : public Method {
   std::string positions_ = "orig";
 };
 
-/// Problems of a scorer's settings without a budget ({"name": "snapkv", "window": 32}): what a wrapper takes. Messages
-/// start with `place`.
-[[nodiscard]] std::vector<std::string> check_scorer(const std::string& json, const std::string& place);
-/// The scorer of a dropping method with these settings. Throws UserError with all problems.
-[[nodiscard]] std::unique_ptr<Scorer> make_scorer(const std::string& json, const std::string& place);
-
-#define KVARENA_SCORER(type, ...)                                                                  \
-  KVARENA_REGISTER(type, ::kvarena::Family::compression,                                           \
-                   std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::DroppingMethod>( \
-                       (::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>())),       \
-                   __VA_ARGS__)
+#define KVARENA_SCORER(type, ...)                                                                                      \
+  KVARENA_REGISTER(                                                                                                    \
+      type, ::kvarena::Family::compression,                                                                            \
+      std::make_unique<::kvarena::DroppingMethod>((::kvarena::MethodInfo __VA_ARGS__).name, std::make_unique<type>()), \
+      __VA_ARGS__)
 
 }  // namespace kvarena

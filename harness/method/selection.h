@@ -1,5 +1,5 @@
 #pragma once
-// Which entries a budget keeps, given their scores.
+// Selection of the entries that a budget keeps, given their scores.
 
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-// Little-endian bytes of stream codecs: what a coder writes, and what it reads back from strangers.
+// Little-endian bytes of stream codecs: a writer, and a reader that trusts nothing it reads.
 
 #include <cstdint>
 #include <span>
@@ -46,7 +46,7 @@ class ByteReader {
     left_ = left_.subspan(static_cast<size_t>(n));
     return first;
   }
-  /// After the last thing to read.
+  /// Throws UserError unless all bytes were read.
   void expect_end() const {
     if (!left_.empty()) wrong("bytes after the last layer", "the end");
   }

@@ -42,7 +42,7 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
       {.place = "cache stream", .found = found, .expected = expected, .action = "it was cut or damaged; encode again"});
 }
 
-/// Turns a chunk's keys to positions first and after, or from them back to none; all layers by one table.
+/// Rotates a chunk's keys to positions first and after, or from them back to none; all layers by one table.
 void rotate_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
   if (layer.model == nullptr || layer.model->rotation.inverse.empty()) return;
   const std::vector<double>& inverse = layer.model->rotation.inverse;
@@ -161,13 +161,13 @@ KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream) {
 }
 
 std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) const {
-  const auto coder = codec_->coder(layers[0].model);
+  const auto coder = part_->coder(layers[0].model);
   const Coded tokens = coded(layers[0].cache.tail().entries(0));
   std::vector<uint8_t> stream;
-  for (int64_t t = tokens.begin; t < tokens.end; t += codec_->chunk_tokens()) {
-    const int64_t stop = std::min(tokens.end, t + codec_->chunk_tokens());
+  for (int64_t t = tokens.begin; t < tokens.end; t += part_->chunk_tokens()) {
+    const int64_t stop = std::min(tokens.end, t + part_->chunk_tokens());
     KvChunk chunk = gather(layers, t, stop);
-    if (codec_->before_rotation()) rotate_keys(chunk, layers[0], layers[0].cache.tail().position(0, t), /*back=*/true);
+    if (part_->before_rotation()) rotate_keys(chunk, layers[0], layers[0].cache.tail().position(0, t), /*back=*/true);
     const std::vector<uint8_t> frame = write_frame(*coder, chunk);
     stream.insert(stream.end(), frame.begin(), frame.end());
   }
@@ -176,7 +176,7 @@ std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) c
 
 void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerContext> layers,
                                int64_t position) const {
-  const auto coder = codec_->coder(layers[0].model);
+  const auto coder = part_->coder(layers[0].model);
   const LayerShape& shape = layers[0].cache.shape();
   const auto count = static_cast<int64_t>(layers.size());
   while (!stream.empty()) {
@@ -185,7 +185,7 @@ void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerC
       damaged(fmt::format("{} layers of {} channels", chunk.layers, chunk.channels),
               fmt::format("{} layers of {}", count, shape.kv_heads * shape.head_dim));
     }
-    if (codec_->before_rotation()) rotate_keys(chunk, layers[0], position, /*back=*/false);
+    if (part_->before_rotation()) rotate_keys(chunk, layers[0], position, /*back=*/false);
     append(chunk, layers, position);
     position += chunk.tokens;
   }
@@ -209,9 +209,5 @@ void StreamCodecMethod::compress_all(std::span<LayerContext> layers,
   decode(stream, layers, first);
   if (recent) append(*recent, layers, first + tokens.end - tokens.begin);
 }
-
-std::unique_ptr<Fitter> StreamCodec::fitter() const { return nullptr; }
-
-std::unique_ptr<Fitter> StreamCodecMethod::fitter() const { return codec_->fitter(); }
 
 }  // namespace kvarena

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/method/method.h"
+#include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 
 namespace kvarena {
@@ -45,13 +45,9 @@ class StreamCoder {
   [[nodiscard]] virtual int64_t least_bytes(const KvChunk& sizes) const = 0;
 };
 
-class StreamCodec {
+/// Describes a codec for caches at rest, and makes its coders.
+class StreamCodec : public MethodPart {
  public:
-  virtual ~StreamCodec() = default;
-
-  virtual void parameters(ParameterVisitor& p) = 0;
-  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
-
   /// Tokens of a chunk, the last excepted.
   [[nodiscard]] virtual int64_t chunk_tokens() const = 0;
   /// First and last tokens of a prompt that stay as they are.
@@ -59,8 +55,6 @@ class StreamCodec {
   [[nodiscard]] virtual int64_t recent() const { return 0; }
   /// Whether keys are handed over without their rotary rotation.
   [[nodiscard]] virtual bool before_rotation() const { return false; }
-  /// How the codec's weights are fitted, null for a codec without any.
-  [[nodiscard]] virtual std::unique_ptr<Fitter> fitter() const;
 
   /// A coder for the model's caches; `model` is null in tests that need none. Throws UserError where what the codec
   /// needs is not there: weights, a library.
@@ -73,41 +67,31 @@ class StreamCodec {
 /// truncated or damaged.
 [[nodiscard]] KvChunk read_frame(const StreamCoder& coder, std::span<const uint8_t>& stream);
 
-/// The prompt's cache goes through the codec and back, chunk by chunk: what decoding then sees is what a cache restored
-/// from storage would hold.
-class StreamCodecMethod final : public Method {
+/// Takes the prompt's cache through the codec and back, chunk by chunk: decoding then sees the cache that would come
+/// back from storage.
+class StreamCodecMethod final : public PartMethod<StreamCodec> {
  public:
-  explicit StreamCodecMethod(std::unique_ptr<StreamCodec> codec) : codec_(std::move(codec)) {}
+  using PartMethod::PartMethod;
 
-  void parameters(ParameterVisitor& p) override { codec_->parameters(p); }
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    codec_->check(place, problems);
-  }
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
-  [[nodiscard]] std::unique_ptr<Fitter> fitter() const override;
 
-  [[nodiscard]] const StreamCodec& codec() const { return *codec_; }
+  [[nodiscard]] const StreamCodec& codec() const { return *part_; }
   /// Tokens of `n` that go through the codec: begin .. end-1, the rest stays as it is. None where begin >= end.
   struct Coded {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  [[nodiscard]] Coded coded(int64_t n) const { return {.begin = codec_->sinks(), .end = n - codec_->recent()}; }
-  /// Those tokens of dense tails as frames, one after the other; all layers of a request, of one shape.
+  [[nodiscard]] Coded coded(int64_t n) const { return {.begin = part_->sinks(), .end = n - part_->recent()}; }
+  /// The coded() tokens of dense tails as frames, one after the other; all layers of a request, of one shape.
   [[nodiscard]] std::vector<uint8_t> encode(std::span<LayerContext> layers) const;
-  /// Appends what such frames hold to the tails, at `position` and after. Throws UserError as read_frame() does, and on
-  /// frames of another shape.
+  /// Appends the tokens of such frames to the tails, at `position` and after. Throws UserError as read_frame() does,
+  /// and on frames of another shape.
   void decode(std::span<const uint8_t> stream, std::span<LayerContext> layers, int64_t position) const;
-
- private:
-  std::unique_ptr<StreamCodec> codec_;
 };
 
-#define KVARENA_STREAM(type, ...)                                                                                   \
-  KVARENA_REGISTER(                                                                                                 \
-      type, ::kvarena::Family::compression,                                                                         \
-      std::unique_ptr<::kvarena::Method>(std::make_unique<::kvarena::StreamCodecMethod>(std::make_unique<type>())), \
-      __VA_ARGS__)
+#define KVARENA_STREAM(type, ...)                        \
+  KVARENA_REGISTER(type, ::kvarena::Family::compression, \
+                   std::make_unique<::kvarena::StreamCodecMethod>(std::make_unique<type>()), __VA_ARGS__)
 
 }  // namespace kvarena

@@ -1,5 +1,5 @@
 #pragma once
-// What methods with weights share: weights as libtorch tensors, and descent along gradients.
+// Helpers of methods with weights: weights as libtorch tensors, and gradient descent.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +24,7 @@ namespace kvarena {
 /// Uniform in [-bound, bound), a draw each; `first` is the index of the first draw.
 [[nodiscard]] at::Tensor draw_uniform(at::IntArrayRef sizes, double bound, const RandomStream& draws, int64_t first);
 
-/// Rows of heads [rows, heads, head_dim] turned by their positions [rows]; inverse [head_dim / 2], radians a position.
+/// Rows of heads [rows, heads, head_dim] rotated by their positions [rows]; inverse [head_dim / 2], radians a position.
 [[nodiscard]] at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inverse);
 
 /// AdamW (Loshchilov and Hutter 2019) with decoupled weight decay, cosine learning rate and clipping of the gradient's

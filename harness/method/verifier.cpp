@@ -1,7 +1,5 @@
 #include "harness/method/verifier.h"
 
-#include <nlohmann/json.hpp>
-
 namespace kvarena {
 
 DraftSampling Verifier::draft_sampling() const {
@@ -9,22 +7,27 @@ DraftSampling Verifier::draft_sampling() const {
   return draft_sampling_ == "rejection" ? DraftSampling::rejection : DraftSampling::coupled;
 }
 
-std::unique_ptr<Fitter> Verifier::fitter() const { return nullptr; }
-
 void VerificationMethod::parameters(ParameterVisitor& p) {
-  verifier_->parameters(p);
-  p("draft_sampling", verifier_->draft_sampling_)
+  part_->parameters(p);
+  p("draft_sampling", part_->draft_sampling_)
       .one_of({"coupled", "greedy", "rejection"})
       .doc("above temperature 0: draft with the verifier's own draws, greedily, or freely with rejection");
 }
 
 Needs VerificationMethod::needs() const {
-  Needs needs;
-  for (const std::string& spec :
-       {verifier_->drafter(), verifier_->draft_view(), verifier_->verified_cache(), verifier_->auxiliary()}) {
-    if (!spec.empty()) needs = combine(needs, make_method(nlohmann::json::parse(spec), "drafter")->needs());
+  Needs needs = part_->needs();
+  const auto add = [&](const Nested<Method>& method) {
+    if (method) needs = combine(needs, method->needs());
+  };
+  const Drafter drafter = part_->drafter();
+  if (const auto* copy = std::get_if<CompressedCopy>(&drafter)) {
+    add(copy->compressor);
+    add(copy->auxiliary);
   }
-  if (verifier_->draft_head()) needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
+  if (const auto* view = std::get_if<CacheView>(&drafter)) add(view->method);
+  add(part_->verified_cache());
+  if (std::holds_alternative<DraftingHead>(drafter))
+    needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
   return needs;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // A scorer over another one's scores: {"name": "chunkkv", "scorer": {"name": "snapkv", "window": 32}, "keep": 0.5}.
 
-#include <memory>
 #include <string>
 
 #include "harness/method/scorer.h"
@@ -13,11 +12,10 @@ namespace kvarena {
 class WrappingScorer : public Scorer {
  public:
   /// `standard`: the scorer wrapped unless the user names another, as JSON.
-  explicit WrappingScorer(std::string standard) : scorer_{std::move(standard)} {}
+  explicit WrappingScorer(const std::string& standard) : scorer_(standard) {}
 
   /// Overriders call this first.
   void parameters(ParameterVisitor& p) override;
-  void check(const std::string& place, std::vector<std::string>& problems) const override;
 
   [[nodiscard]] Needs needs() const override { return base().needs(); }
   [[nodiscard]] at::Tensor score(const LayerView& layer) const override { return base().score(layer); }
@@ -34,12 +32,10 @@ class WrappingScorer : public Scorer {
 
  protected:
   /// The wrapped scorer.
-  [[nodiscard]] const Scorer& base() const;
+  [[nodiscard]] const Scorer& base() const { return *scorer_; }
 
  private:
-  NestedSpec scorer_;
-  mutable std::unique_ptr<Scorer> base_;  // made when first asked for
-  mutable std::string base_json_;         // of these settings
+  Nested<Scorer> scorer_;
 };
 
 }  // namespace kvarena

@@ -30,7 +30,7 @@ class Cam final : public Method {
   void compress(LayerContext& layer, const LayerObservations& /*seen*/) const override {
     if (!budget_.unlimited()) evict(layer);
   }
-  /// Merges the entries that settle() is about to drop.
+  /// Merges the entries that after_append() is about to drop.
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override {
     EntrySegment& tail = layer.cache.tail();
     const int64_t n = tail.entries(0);
@@ -48,7 +48,7 @@ class Cam final : public Method {
     }
   }
   HookAccess reach() const override { return HookAccess::rows; }
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (!budget_.unlimited()) evict(layer);
   }
 

@@ -12,7 +12,7 @@
 namespace kvarena {
 namespace {
 
-/// What a layer remembers while decoding.
+/// A layer's state while decoding.
 struct Memory final : public LayerIndex {
   int64_t capacity = 0;  // entries a head may hold; 0 = all
   double threshold = 0;  // similarity that an evicted entry must reach to be merged
@@ -87,7 +87,7 @@ class D2o final : public Method {
     }
   }
   HookAccess reach() const override { return HookAccess::rows; }
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (!budget_.unlimited()) evict(layer, /*first=*/false);
   }
 

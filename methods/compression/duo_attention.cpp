@@ -29,7 +29,7 @@ class ReachFitter final : public Fitter {
     // q.R(-distance) k, magnitudes of the rotation included twice.
     const Rotation& rotation = layer.model().rotation;
     const at::Tensor keys =
-        turned(rotation, key.unsqueeze(1), -distances) * rotation.magnitude;  // [kv_heads, distances, d]
+        rotated(rotation, key.unsqueeze(1), -distances) * rotation.magnitude;  // [kv_heads, distances, d]
     const at::Tensor logits = at::matmul(query, keys.transpose(1, 2)) / std::sqrt(static_cast<double>(d));
     const at::Tensor reach = at::softmax(logits, -1).cumsum(-1).mean(-1);  // [kv_heads, group]
     return {{"reach", weight_of(reach.mean(1).unsqueeze(0))}};
@@ -46,8 +46,8 @@ class ReachFitter final : public Fitter {
  private:
   static constexpr int64_t kDistances = 500;
 
-  /// x [.., rows or 1, head_dim] turned by `positions` [rows], times the rotation's magnitude.
-  static at::Tensor turned(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions) {
+  /// x [.., rows or 1, head_dim] rotated by `positions` [rows], times the rotation's magnitude.
+  static at::Tensor rotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions) {
     const at::Tensor angles = positions.unsqueeze(-1) * at::tensor(rotation.inverse);
     const at::Tensor cos = angles.cos() * rotation.magnitude;
     const at::Tensor sin = angles.sin() * rotation.magnitude;
@@ -61,7 +61,7 @@ class ReachFitter final : public Fitter {
   static at::Tensor mean_key(const LayerView& layer) {
     const Rotation& rotation = layer.model().rotation;
     const at::Tensor positions = -layer.positions()[0].to(at::kDouble);
-    const at::Tensor keys = turned(rotation, layer.keys().to(at::kDouble), positions);
+    const at::Tensor keys = rotated(rotation, layer.keys().to(at::kDouble), positions);
     return keys.mean(1) / (rotation.magnitude * rotation.magnitude);
   }
 };
@@ -96,7 +96,7 @@ class DuoAttention final : public Scorer {
   }
 
  private:
-  /// Of the heads that `view` shows.
+  /// Whether each head that `view` shows is a streaming one.
   std::vector<bool> streaming_heads(const LayerView& view) const {
     const auto weights = view.model().fitted({.method = "duo_attention", .path = weights_});
     const FittedTensor& gates = weights->at("full_attention_heads", {view.layers(), -1});

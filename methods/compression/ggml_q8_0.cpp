@@ -9,7 +9,6 @@ namespace {
 /// llama.cpp, ggml/src/ggml-quants.c: quantize_row_q8_0_ref.
 class GgmlQ80 final : public QuantizingCodec {
  public:
-  void parameters(ParameterVisitor& /*p*/) override {}
   QuantizedFormat format(const LayerContext& /*layer*/) const override {
     constexpr kernels::QuantFormat kSide{.bits = 8,
                                          .group_size = 32,

@@ -29,7 +29,7 @@ struct Range {
   float radius;
 };
 
-/// Of each key channel: beyond which a key is an outlier.
+/// Bounds of each key channel beyond which a key is an outlier.
 struct Thresholds {
   std::vector<float> low, high;  // [kv_heads * head_dim]
 };

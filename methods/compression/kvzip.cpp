@@ -5,8 +5,8 @@
 namespace kvarena {
 namespace {
 
-/// What a repetition of the context reads back.  The model is asked to repeat the prompt, chunk by chunk, over its own
-/// full cache; s[j,i] = max over h in group j and the repetition's queries t of softmax over [sinks; chunk; the
+/// Keeps what a repetition of the context reads back.  The model is asked to repeat the prompt, chunk by chunk, over
+/// its own full cache; s[j,i] = max over h in group j and the repetition's queries t of softmax over [sinks; chunk; the
 /// repetition itself] of q[h,t].k.  Costs about two prefills more.  Kim, Kim, Kwon, Lee, Yun, Song 2025,
 /// arXiv:2505.23416, section 3.
 /// `form` says whose details are followed.  authors: chunks are repeated behind the whole chat template, which shares

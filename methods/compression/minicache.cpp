@@ -36,7 +36,7 @@ class MiniCache final : public Method {
   }
 
   /// The upper layer's turn comes last: both have the pass's entries then.
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (layer.layer == 0 || layer.request == nullptr) return;
     LayerContext lower = layer;
     --lower.layer;

@@ -137,7 +137,7 @@ class PyramidInfer final : public Method, public Pruner {
 
   HookAccess reach() const override { return HookAccess::rows; }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     auto* next = dynamic_cast<NextBlock*>(layer.cache.index.get());
     if (next == nullptr || layer.request == nullptr) return;
     const auto* recent = dynamic_cast<const RecentTokens*>(layer.request->index.get());

@@ -10,7 +10,7 @@
 namespace kvarena {
 namespace {
 
-/// Of every entry, p and p^2 summed over the prompt's queries, p the mean over the group of its kv head.
+/// Sums of p and p^2 over the prompt's queries for every entry, p the mean over the group of its kv head.
 class Moments final : public PromptStatistic {
  public:
   std::string id() const override { return "moments of attention"; }

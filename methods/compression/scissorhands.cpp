@@ -22,7 +22,9 @@ class Ignored final : public PromptStatistic {
     const int64_t tokens = static_cast<int64_t>(sums.size()) / width();
     kernels::mark_ignored(queries.rows, of(tokens), queries.position, sums.data(), tokens);
   }
-  std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t tokens) const override { return of(tokens); }
+  std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t tokens) const override {
+    return of(tokens);
+  }
 
  private:
   [[nodiscard]] kernels::IgnoredQueries of(int64_t tokens) const {
@@ -32,13 +34,13 @@ class Ignored final : public PromptStatistic {
   int64_t history_;
 };
 
-/// What was unimportant stays unimportant.  Of the last `history` queries, count for every entry those that gave it
-/// less than an equal share, a[t,i] < 1 / (entries t sees), a the mean over the group of a kv head. After the prompt
-/// the entries with the largest counts leave until the budget B is met; while decoding, as soon as a head holds more
-/// than B, the drop_fraction B entries with the largest counts leave at once. Among equals the older entry leaves. The
-/// newest `recent` entries stay. Layers share the budget equally; the paper gives later layers more (rule "layers").
-/// Liu, Desai et al. 2023, arXiv:2305.17118, Algorithm 1 (no code was published; history and recent as in the
-/// re-implementation AnswerDotAI/cold-compress).
+/// Persistence of importance: what was unimportant stays unimportant.  Of the last `history` queries, count for every
+/// entry those that gave it less than an equal share, a[t,i] < 1 / (entries t sees), a the mean over the group of a kv
+/// head. After the prompt the entries with the largest counts leave until the budget B is met; while decoding, as soon
+/// as a head holds more than B, the drop_fraction B entries with the largest counts leave at once. Among equals the
+/// older entry leaves. The newest `recent` entries stay. Layers share the budget equally; the paper gives later layers
+/// more (rule "layers"). Liu, Desai et al. 2023, arXiv:2305.17118, Algorithm 1 (no code was published; history and
+/// recent as in the re-implementation AnswerDotAI/cold-compress).
 class Scissorhands final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {

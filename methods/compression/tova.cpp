@@ -5,11 +5,11 @@
 namespace kvarena {
 namespace {
 
-/// What the last query attends to.  s[i] = mean over all query heads of a[h,last,i], the same for every kv head; after
-/// the prompt and after every step, when exactly one entry leaves. The newest entry may go, as in the authors' code;
-/// kvpress keeps it (keep_newest) and acts after the prompt alone. gqa = "group" takes the mean of each kv head's own
-/// group instead, as in EasyKV; so does a layer whose heads hold different numbers of entries.
-/// Oren, Hassid, Yarden, Adi, Schwartz 2024, arXiv:2401.06104, section 3.2.
+/// Keeps what the last query attends to:  s[i] = mean over all query heads of a[h,last,i], the same for every kv head;
+/// after the prompt and after every step, when exactly one entry leaves. The newest entry may go, as in the authors'
+/// code; kvpress keeps it (keep_newest) and acts after the prompt alone. gqa = "group" takes the mean of each kv head's
+/// own group instead, as in EasyKV; so does a layer whose heads hold different numbers of entries. Oren, Hassid,
+/// Yarden, Adi, Schwartz 2024, arXiv:2401.06104, section 3.2.
 class Tova final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {

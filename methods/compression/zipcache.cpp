@@ -57,7 +57,7 @@ class ZipCache final : public Method {
   }
 
   HookAccess reach() const override { return HookAccess::rows; }
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     EntrySegment& tail = layer.cache.tail();
     while (tail.entries(0) >= gap_) {
       tail.reserve_scores(1);

@@ -10,8 +10,7 @@ class FullRecompute final : public Reuser {
   ReuseSource source() const override { return ReuseSource::nothing; }
 };
 
-KVARENA_REGISTER(FullRecompute, Family::reference,
-                 std::unique_ptr<Method>(std::make_unique<ReuseMethod>(std::make_unique<FullRecompute>())),
+KVARENA_REGISTER(FullRecompute, Family::reference, std::make_unique<ReuseMethod>(std::make_unique<FullRecompute>()),
                  {.name = "full_recompute",
                   .title = "Full recompute",
                   .summary = "Computes every token of the assembled prompt; the reference of reuse.",

@@ -74,7 +74,7 @@ struct LabelIndex final : public LayerIndex {
   }
 };
 
-/// What min-max quantisation leaves of a row: code / levels + low.
+/// A row quantised between its smallest and its largest number: code / levels + low.
 struct Quantised {
   std::vector<uint8_t> codes;
   float low = 0;

@@ -6,10 +6,9 @@
 #include "harness/cache/clamped_distance_view.h"
 #include "harness/core/error.h"
 #include "harness/method/model_facts.h"
-#include "harness/method/prompt_attention.h"
 #include "harness/method/registry.h"
-#include "harness/method/rotate_rows.h"
 #include "harness/method/row_index.h"
+#include "harness/method/row_ops.h"
 #include "harness/storage/block_cache.h"
 #include "kernels/top_k/top_k.h"
 
@@ -26,7 +25,7 @@ struct Sizes {
   int64_t cached = 0;
 };
 
-/// What a layer keeps beside its tail. Keys lie here without their rotation.
+/// A layer's entries beside its tail. Keys lie here without their rotation.
 struct Memory final : public LayerIndex {
   Memory(const LayerShape& shape, const LedgerPtr& ledger)
       : initial(shape, ledger),
@@ -34,7 +33,7 @@ struct Memory final : public LayerIndex {
         representatives(shape.q_heads, shape.head_dim, shape.dtype, ledger) {}
 
   EntrySegment initial;                // the first tokens
-  EntrySegment overflow;                // the tail's first entries, once more: those out of the newest query's window
+  EntrySegment overflow;               // the tail's first entries, once more: those out of the newest query's window
   std::unique_ptr<BlockCache> blocks;  // what follows the first tokens
   RowIndex representatives;            // a row a block for each query head
 
@@ -51,16 +50,16 @@ struct Memory final : public LayerIndex {
   }
 };
 
-/// Rows [count, heads, head_dim] turned by `turns[i]` positions. The rotation's magnitude stays in both factors of a
+/// Rotates rows [count, heads, head_dim] by `moves[i]` positions. The rotation's magnitude stays in both factors of a
 /// product, so that far and near scores have the same scale.
-void turn(float* rows, int64_t heads, int64_t head_dim, const Rotation& rotation, const std::vector<int32_t>& turns) {
-  rotate_rows(rows, heads, head_dim, rotation.inverse, /*magnitude=*/1, turns);
+void rotate(float* rows, int64_t heads, int64_t head_dim, const Rotation& rotation, const std::vector<int32_t>& moves) {
+  rotate_rows(rows, heads, head_dim, rotation.inverse, /*magnitude=*/1, moves);
 }
 
 /// Attention over the first tokens, a local window, and a few blocks of what lies between, in the prompt as in the
 /// answer. Entries closer than `local` have their true distance; farther ones have keys without rotation and see the
-/// query turned by local - 1 positions, whatever their distance; one softmax runs over both. What left the window waits
-/// until it makes a block, which goes behind the device; the blocks used last stay on it too.
+/// query rotated by local - 1 positions, whatever their distance; one softmax runs over both. What left the window
+/// waits until it makes a block, which goes behind the device; the blocks used last stay on it too.
 ///
 /// A block's representative, for each query head: the mean of the keys of its `repr` entries with the largest
 /// attention received while they were in the window, a[h,i] = sum over queries of softmax(...)[i].
@@ -68,13 +67,13 @@ void turn(float* rows, int64_t heads, int64_t head_dim, const Rotation& rotation
 /// and the `topk` best blocks are attended by all heads and queries of the pass. A prompt goes through the model `exec`
 /// tokens at a time, its last token by itself, as the authors' greedy search does.
 /// Xiao et al. 2024, arXiv:2402.04617, section 3; inf_llm/attention/context_manager.py of the authors' code (12b7079).
-/// That code's mask lets the queries of a pass see entries from afar that some of them also see in their window; here
-/// every entry is seen once. Queries and keys are turned back from the rotation that the model gave them.
+/// The mask of that code lets the queries of a pass see entries from afar that some of them also see in their window;
+/// here every entry is seen once. Queries and keys are rotated back from the positions that the model gave them.
 ///
 /// total: SpeCache's Table 2 sizes InfLLM by a share of the prompt as Yuan et al. 2024 do (longctx_bench):
 ///   t = int(total n), initial = int(0.021 t), topk = int(0.324 t) // block, local = max(512, t - initial - block
 ///   topk).
-class InfLlm final : public Method, public PromptAttention {
+class InfLlm final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
     p("init", init_).min(0).doc("first entries, always attended");
@@ -140,7 +139,7 @@ class InfLlm final : public Method, public PromptAttention {
     }
   }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (layer.cache.shape().window > 0) return;
     const Sizes sizes = sizes_of(layer);
     Memory& memory = of(layer, sizes);
@@ -204,7 +203,7 @@ class InfLlm final : public Method, public PromptAttention {
     const int32_t first = tail.position(0, had);
     std::vector<int32_t> back(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) back[i] = static_cast<int32_t>(-(first + i));
-    turn(keys.data(), shape.kv_heads, shape.head_dim, layer.model->rotation, back);
+    rotate(keys.data(), shape.kv_heads, shape.head_dim, layer.model->rotation, back);
     memory.overflow.append(keys.data(), values.data(), count, row, first);
   }
 
@@ -212,18 +211,18 @@ class InfLlm final : public Method, public PromptAttention {
   static std::vector<float> from_afar(const LayerContext& layer, const LayerQueries& queries, int64_t local) {
     const LayerShape& shape = layer.cache.shape();
     const int64_t row = shape.q_heads * shape.head_dim;
-    std::vector<float> turned(static_cast<size_t>(queries.q_len * row));
-    std::vector<int32_t> turns;
+    std::vector<float> rotated(static_cast<size_t>(queries.q_len * row));
+    std::vector<int32_t> moves;
     for (int64_t t = 0; t < queries.q_len; ++t) {
-      std::copy_n(queries.q + t * queries.q_stride, row, turned.data() + t * row);
-      turns.push_back(static_cast<int32_t>(local - 1 - (queries.position + t)));
+      std::copy_n(queries.q + t * queries.q_stride, row, rotated.data() + t * row);
+      moves.push_back(static_cast<int32_t>(local - 1 - (queries.position + t)));
     }
-    turn(turned.data(), shape.q_heads, shape.head_dim, layer.model->rotation, turns);
-    return turned;
+    rotate(rotated.data(), shape.q_heads, shape.head_dim, layer.model->rotation, moves);
+    return rotated;
   }
 
   /// The best blocks for all of the pass's queries, ascending.
-  static std::vector<int32_t> choose(const Memory& memory, const LayerShape& shape, const std::vector<float>& turned,
+  static std::vector<int32_t> choose(const Memory& memory, const LayerShape& shape, const std::vector<float>& rotated,
                                      int64_t topk) {
     const int64_t blocks = memory.blocks->blocks();
     std::vector<int32_t> chosen(static_cast<size_t>(std::min(blocks, topk)));
@@ -231,8 +230,8 @@ class InfLlm final : public Method, public PromptAttention {
     if (blocks <= topk || topk == 0) return chosen;
     const auto row = static_cast<size_t>(shape.q_heads * shape.head_dim);
     std::vector<float> mean(row);
-    const float share = static_cast<float>(row) / static_cast<float>(turned.size());
-    for (size_t i = 0; i < turned.size(); ++i) mean[i % row] += turned[i] * share;
+    const float share = static_cast<float>(row) / static_cast<float>(rotated.size());
+    for (size_t i = 0; i < rotated.size(); ++i) mean[i % row] += rotated[i] * share;
     std::vector<float> total(static_cast<size_t>(blocks));
     std::vector<float> own(total.size());
     for (int64_t h = 0; h < shape.q_heads; ++h) {

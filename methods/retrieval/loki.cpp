@@ -76,7 +76,7 @@ struct ComponentIndex final : public LayerIndex {
     return copy;
   }
   /// Rows of `from` [count, head_dim] along the head's directions: [count, rank].
-  [[nodiscard]] std::vector<float> turned(const float* from, int64_t count, int64_t dim, int64_t kv_head) const {
+  [[nodiscard]] std::vector<float> projected(const float* from, int64_t count, int64_t dim, int64_t kv_head) const {
     std::vector<float> to(static_cast<size_t>(count * rank));
     for (int64_t i = 0; i < count; ++i) {
       for (int64_t r = 0; r < rank; ++r) {
@@ -96,9 +96,9 @@ struct ComponentIndex final : public LayerIndex {
 /// keys are not centred. r is `rank_share` of the head's dimensions, or what explains `variance` of it: components
 /// whose cumulative share stays below it, the most that any head of the layer has (both as in the authors' code). Each
 /// query head selects for itself there; the selection acts on decode steps alone here, on prompts too there. basis =
-/// "prompt" takes the components of the request's own prompt, which needs no fit. The authors store keys turned by P,
-/// so that their index costs nothing; here the leading components are stored beside the keys, rank / head_dim of their
-/// bytes. Singhania et al. 2024, arXiv:2406.02542, section 4; hpcgroup/loki, methods/pca_topk/utils.py.
+/// "prompt" takes the components of the request's own prompt, which needs no fit. The authors store keys projected by
+/// P, so that their index costs nothing; here the leading components are stored beside the keys, rank / head_dim of
+/// their bytes. Singhania et al. 2024, arXiv:2406.02542, section 4; hpcgroup/loki, methods/pca_topk/utils.py.
 class Loki final : public ScoringRetriever {
  public:
   Loki() : ScoringRetriever("loki", "none") {}
@@ -136,7 +136,7 @@ class Loki final : public ScoringRetriever {
     std::vector<float> keys(static_cast<size_t>(count * shape.head_dim));
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       entries.read_some(head, own.entries, count, keys.data(), nullptr, shape.head_dim);
-      own.rows.heads[head].append(own.turned(keys.data(), count, shape.head_dim, head));
+      own.rows.heads[head].append(own.projected(keys.data(), count, shape.head_dim, head));
     }
   }
 
@@ -146,8 +146,8 @@ class Loki final : public ScoringRetriever {
     const auto& own = static_cast<const ComponentIndex&>(index);
     const LayerShape& shape = entries.shape();
     const float* q = queries.q + kv_head * shape.group() * shape.head_dim;
-    const std::vector<float> turned = own.turned(q, shape.group(), shape.head_dim, kv_head);
-    own.rows.heads[kv_head].score(turned.data(), shape.group(), own.rank, scores);
+    const std::vector<float> projected = own.projected(q, shape.group(), shape.head_dim, kv_head);
+    own.rows.heads[kv_head].score(projected.data(), shape.group(), own.rank, scores);
   }
 
  private:

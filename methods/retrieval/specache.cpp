@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "harness/cache/overlay_view.h"
@@ -16,7 +15,7 @@ namespace {
 
 using storage::EntryStore;
 
-/// What a request keeps of a layer beside the low-bit copy.
+/// A layer's exact entries beside the low-bit copy.
 struct Fetched final : public LayerIndex {
   std::unique_ptr<EntryStore> store;  // C, every entry, exact, behind the device
   EntryLists chosen;                  // K, [kv_heads] indices of packed entries, ascending; empty: nothing is fetched
@@ -24,7 +23,7 @@ struct Fetched final : public LayerIndex {
   EntryLists missing;                 // of them, those that `held` has not
   bool under_way = false;             // chosen, and not yet entries
   Buffer rows;                        // where the missing ones arrive
-  storage::Transfer transfer;           // dies before the rows
+  storage::Transfer transfer;         // dies before the rows
   std::optional<EntrySegment> exact;  // C_K
   std::optional<EntrySegment> held;   // C_K of the step before, for what is chosen again
   std::vector<float> scores;          // [kv_heads, entries] between a pass's attention and the choice from it
@@ -78,17 +77,14 @@ class SpeCache final : public Method {
     p("tier", tier_).one_of({"host", "disk"}).doc("where the exact cache lies");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
-    const auto spec = nlohmann::json::parse(copy_.json);
-    const auto nested = check_method(spec, place + ".copy");
-    problems.insert(problems.end(), nested.begin(), nested.end());
-    if (!nested.empty() || dynamic_cast<const CodecMethod*>(&copy()) != nullptr) return;
+    if (dynamic_cast<const CodecMethod*>(&*copy_) != nullptr) return;
     problems.push_back(describe({.place = place + ".copy.name",
-                                 .found = spec["name"].dump(),
+                                 .found = fmt::format("\"{}\"", copy_.name()),
                                  .expected = "a codec, which packs entries in fewer bits",
                                  .action = "`kvarena methods` lists all"}));
   }
 
-  Needs needs() const override { return copy().needs(); }
+  Needs needs() const override { return copy_->needs(); }
   bool looks_ahead() const override { return speculative_; }
   HookAccess reach() const override { return HookAccess::replacement; }
 
@@ -102,7 +98,7 @@ class SpeCache final : public Method {
       offload(layer);
       store(layer).settle();
     }
-    copy().compress_all(layers, seen);
+    copy_->compress_all(layers, seen);
   }
 
   void select(LayerContext& layer, const LayerQueries& queries) const override {
@@ -123,9 +119,9 @@ class SpeCache final : public Method {
     fetched.forget();
   }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     offload(layer);
-    copy().settle(layer);
+    copy_->after_append(layer);
     Fetched& fetched = of(layer);
     if (!fetched.scores.empty()) choose(layer, std::exchange(fetched.scores, {}));
   }
@@ -133,14 +129,6 @@ class SpeCache final : public Method {
  private:
   static Fetched& of(const LayerContext& layer) { return static_cast<Fetched&>(*layer.cache.index); }
   static EntryStore& store(const LayerContext& layer) { return *of(layer).store; }
-
-  const Method& copy() const {
-    if (!made_copy_ || made_of_ != copy_.json) {
-      made_copy_ = make_method(nlohmann::json::parse(copy_.json), "specache.copy");
-      made_of_ = copy_.json;
-    }
-    return *made_copy_;
-  }
 
   /// Sends the entries that joined the tail to where the exact cache lies.
   static void offload(LayerContext& layer) {
@@ -300,13 +288,11 @@ class SpeCache final : public Method {
   }
 
   int64_t k_ = 64;
-  NestedSpec copy_{R"({"bits":1,"group_size":32,"name":"kivi","residual_length":64})"};
+  Nested<Method> copy_{R"({"bits":1,"group_size":32,"name":"kivi","residual_length":64})"};
   bool speculative_ = true;
   std::string gqa_ = "mean";
   bool elastic_ = false;
   std::string tier_ = "host";
-  mutable std::unique_ptr<Method> made_copy_;  // made when first asked for
-  mutable std::string made_of_;                // of these settings
 };
 
 KVARENA_METHOD(

@@ -7,6 +7,7 @@
 
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
+#include "harness/cost_model/layer_offload.h"
 #include "harness/method/budget.h"
 #include "harness/method/entry_scores.h"
 #include "harness/method/fitter.h"
@@ -15,13 +16,12 @@
 #include "harness/method/retrieval_head.h"
 #include "harness/method/row_index.h"
 #include "harness/method/tensors.h"
-#include "harness/cost_model/layer_offload.h"
 #include "harness/storage/slot_cache.h"
 
 namespace kvarena {
 namespace {
 
-/// What the head remembers of a request: every token's key, and what it chose for the pass under way.
+/// The head's state of a request: every token's key, and the entries it chose for the pass under way.
 struct HeadIndex final : public LayerIndex {
   HeadIndex(std::shared_ptr<const RetrievalHead> own_head, const LedgerPtr& own_ledger)
       : head(std::move(own_head)), ledger(own_ledger) {
@@ -231,7 +231,7 @@ class SpeContext final : public Method {
     }
   }
 
-  void settle(LayerContext& layer) const override {
+  void after_append(LayerContext& layer) const override {
     if (slots_of(layer.cache) != nullptr) offload(layer.cache, layer.activity);
   }
 
@@ -298,7 +298,7 @@ class SpeContext final : public Method {
     }
   }
 
-  /// What was chosen, a list a kv head or a query head.
+  /// The chosen entries, a list a kv head or a query head.
   static Lists lists_of(const HeadIndex& index) {
     Lists lists;
     for (const auto& list : index.chosen) lists.emplace_back(list.begin(), list.end());

@@ -26,7 +26,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return x * (x.square().mean(-1, true) + eps).rsqrt() * weight;
 }
 
-/// Learns a head on the model's own predictions of texts, fed with what it put out itself as it will be when it drafts
+/// Learns a head on the model's own predictions of texts, fed with its own output as it will be when it drafts
 /// (training-time test, section 3.2): of step k the loss counts 0.8^k. The draft vocabulary is what the model predicts
 /// most in these texts.
 class HeadTrainer final : public Fitter {
@@ -37,7 +37,8 @@ class HeadTrainer final : public Fitter {
   bool half() const override { return true; }
   bool joint() const override { return true; }
 
-  /// What a layer's taps say; of the last one the likeliest tokens that the model predicts, [n, kLikely].
+  /// Records the residual stream of a tapped layer, and of the last layer the likeliest tokens that the model predicts,
+  /// [n, kLikely].
   FittedTensors collect(const LayerView& layer, const RandomStream& /*draws*/) const override {
     FittedTensors record;
     for (const auto& [tap, name] : features()) {
@@ -294,8 +295,8 @@ class Eagle3 final : public Verifier {
     p("yarn", yarn_).min(1).doc("YaRN's factor on the window that the drafter was trained on; 1 = none");
   }
   int64_t draft_length() const override { return draft_length_; }
-  std::optional<HeadDrafting> draft_head() const override {
-    return HeadDrafting{
+  Drafter drafter() const override {
+    return DraftingHead{
         .weights = {.method = "eagle3", .variant = {}, .path = weights_, .wanted = draft_head_tensors()},
         .yarn = yarn_,
         .beams = top_k_,

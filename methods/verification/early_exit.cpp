@@ -14,7 +14,7 @@ class EarlyExit final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
   }
   int64_t draft_length() const override { return draft_length_; }
-  double draft_layers() const override { return layers_; }
+  Drafter drafter() const override { return FirstLayers{.share = layers_}; }
 
  private:
   double layers_ = 0.25;

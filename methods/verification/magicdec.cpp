@@ -14,18 +14,22 @@ class MagicDec final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification (gamma)");
     p("draft_tokens", draft_tokens_).min(33).doc("entries a head of the draft cache");
     p("selection", selection_).one_of({"window", "snapkv"}).doc("what the draft cache keeps of the prompt");
+    p.derive(compressor_, [this] { return settings(); });
   }
   int64_t draft_length() const override { return draft_length_; }
-  std::string drafter() const override {
+  Drafter drafter() const override { return CompressedCopy{.compressor = compressor_}; }
+
+ private:
+  [[nodiscard]] std::string settings() const {
     if (selection_ == "window") return fmt::format(R"({{"name": "streaming_llm", "tokens": {}}})", draft_tokens_);
     return fmt::format(R"({{"name": "snapkv", "tokens": {}, "window": 32, "kernel": 5, "pool": "avg"}})",
                        draft_tokens_);
   }
 
- private:
   int64_t draft_length_ = 7;
   int64_t draft_tokens_ = 4097;
   std::string selection_ = "window";
+  Nested<Method> compressor_{settings()};
 };
 
 KVARENA_VERIFIER(MagicDec, {.name = "magicdec",

@@ -16,7 +16,12 @@ class NGram final : public Verifier {
   }
   int64_t draft_length() const override { return draft_length_; }
 
-  std::vector<int32_t> propose(std::span<const int32_t> history, int64_t limit) const override {
+  Drafter drafter() const override {
+    return TextRule{[this](std::span<const int32_t> history, int64_t limit) { return propose(history, limit); }};
+  }
+
+ private:
+  [[nodiscard]] std::vector<int32_t> propose(std::span<const int32_t> history, int64_t limit) const {
     const auto n = static_cast<int64_t>(history.size());
     const auto earlier = history.first(static_cast<size_t>(n - 1));  // the newest n-gram must not find itself
     for (int64_t length = std::min(max_ngram_, n - 1); length > 0; --length) {
@@ -29,7 +34,6 @@ class NGram final : public Verifier {
     return {};
   }
 
- private:
   int64_t draft_length_ = 10;
   int64_t max_ngram_ = 3;
 };

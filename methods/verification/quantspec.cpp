@@ -19,19 +19,18 @@ class QuantSpec final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification (gamma)");
     p("group_size", group_size_).min(16).doc("tokens of a key channel that share a scale, a multiple of 16");
     p("buffer", buffer_).min(0).doc("newest entries in 16 bits beside those of the group that is filling up");
-  }
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    if (group_size_ % 16 != 0) problems.push_back(place + ".group_size: expected a multiple of 16");
+    p.derive(verified_, [this] { return settings("both"); });
+    p.derive(drafted_, [this] { return settings("upper"); });
   }
   int64_t draft_length() const override { return draft_length_; }
-  std::string verified_cache() const override { return cache("both"); }
-  std::string draft_view() const override { return cache("upper"); }
+  Drafter drafter() const override { return CacheView{.method = drafted_}; }
+  Nested<Method> verified_cache() const override { return verified_; }
   int64_t draft_room(int64_t newest) const override {
     return std::min(draft_length_, buffer_ + group_size_ - 1 - newest);
   }
 
  private:
-  [[nodiscard]] std::string cache(const char* planes) const {
+  [[nodiscard]] std::string settings(const char* planes) const {
     return fmt::format(R"({{"name": "quantspec_kv", "group_size": {}, "buffer": {}, "read": "{}"}})", group_size_,
                        buffer_, planes);
   }
@@ -39,6 +38,8 @@ class QuantSpec final : public Verifier {
   int64_t draft_length_ = 5;
   int64_t group_size_ = 128;
   int64_t buffer_ = 128;
+  Nested<Method> verified_{settings("both")};
+  Nested<Method> drafted_{settings("upper")};
 };
 
 KVARENA_VERIFIER(QuantSpec,

@@ -15,17 +15,21 @@ class SparseSpec final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification (the paper's stride)");
     p("keep", keep_).above(0).max(1).doc("share of the entries that drafts attend to");
     p("min_tokens", min_tokens_).min(1).doc("but at least so many of them");
+    p.derive(view_, [this] { return settings(); });
   }
   int64_t draft_length() const override { return draft_length_; }
-  std::string draft_view() const override {
+  Drafter drafter() const override { return CacheView{.method = view_}; }
+
+ private:
+  [[nodiscard]] std::string settings() const {
     return fmt::format(R"({{"name": "pillar_attn", "refresh": "runs", "keep": {}, "min_tokens": {}}})", keep_,
                        min_tokens_);
   }
 
- private:
   int64_t draft_length_ = 8;
   double keep_ = 0.05;
   int64_t min_tokens_ = 192;
+  Nested<Method> view_{settings()};
 };
 
 KVARENA_VERIFIER(SparseSpec,

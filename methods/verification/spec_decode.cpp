@@ -16,7 +16,7 @@ class SpecDecode final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification");
   }
   int64_t draft_length() const override { return draft_length_; }
-  std::string draft_model() const override { return draft_model_; }
+  Drafter drafter() const override { return OtherCheckpoint{.path = draft_model_}; }
 
  private:
   std::string draft_model_;

@@ -1,4 +1,4 @@
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
 #include "harness/core/error.h"
 #include "harness/method/verifier.h"
@@ -35,51 +35,45 @@ class VeriCache final : public Verifier {
     p("aux", aux_).doc("a verifier whose drafts the compressed cache verifies first, several tokens a pass");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
-    const auto spec = nlohmann::json::parse(drafter_.json);
-    const auto nested = check_method(spec, place + ".drafter");
-    problems.insert(problems.end(), nested.begin(), nested.end());
-    if (nested.empty() && find_method(spec["name"])->family == Family::verification) {
+    const Family family = find_method(drafter_.name())->family;
+    if (family == Family::verification) {
       problems.push_back(describe({.place = place + ".drafter.name",
-                                   .found = spec["name"].dump(),
+                                   .found = fmt::format("\"{}\"", drafter_.name()),
                                    .expected = "a method with a cache of its own",
                                    .action = "verification methods cannot draft for each other; see \"aux\""}));
     }
-    if (!aux_.json.empty()) check_auxiliary(place, nested.empty() ? spec["name"] : nlohmann::json(), problems);
+    if (!aux_) return;
+    // Composition needs a cache that takes entries back: compressors' do.
+    if (family != Family::compression) {
+      problems.push_back(describe({.place = place + ".drafter.name",
+                                   .found = fmt::format("\"{}\"", drafter_.name()),
+                                   .expected = "a method that compresses, where \"aux\" drafts for it"}));
+    }
+    if (aux_->verifier() != nullptr && drafts_elsewhere(aux_->verifier()->drafter())) return;
+    problems.push_back(describe({.place = place + ".aux.name",
+                                 .found = fmt::format("\"{}\"", aux_.name()),
+                                 .expected = "a verifier that drafts by another model, a head or a rule"}));
   }
-  std::string drafter() const override { return drafter_.json; }
-  std::string auxiliary() const override { return aux_.json; }
+  Drafter drafter() const override {
+    return CompressedCopy{.compressor = drafter_,
+                          .auxiliary = aux_,
+                          .schedule = schedule_ == "resident" ? "" : schedule_,
+                          .prefix_path = path_ == "best" ? "" : path_};
+  }
   int64_t draft_length() const override { return draft_length_; }
-  std::string schedule() const override { return schedule_ == "resident" ? "" : schedule_; }
-  std::string prefix_path() const override { return path_ == "best" ? "" : path_; }
   int64_t draft_room(int64_t /*newest*/) const override {
-    if (aux_.json.empty()) return draft_length_;
-    const auto aux = make_method(nlohmann::json::parse(aux_.json), "aux");
-    return draft_length_ * (1 + aux->verifier()->draft_length());
+    return aux_ ? draft_length_ * (1 + aux_->verifier()->draft_length()) : draft_length_;
   }
 
  private:
-  /// Composition needs a cache that takes entries back: compressors' do.
-  void check_auxiliary(const std::string& place, const nlohmann::json& drafter,
-                       std::vector<std::string>& problems) const {
-    const auto spec = nlohmann::json::parse(aux_.json);
-    const auto nested = check_method(spec, place + ".aux");
-    problems.insert(problems.end(), nested.begin(), nested.end());
-    if (drafter.is_string() && find_method(drafter.get<std::string>())->family != Family::compression) {
-      problems.push_back(describe({.place = place + ".drafter.name",
-                                   .found = drafter.dump(),
-                                   .expected = "a method that compresses, where \"aux\" drafts for it"}));
-    }
-    if (!nested.empty()) return;
-    const auto method = make_method(spec, place + ".aux");
-    const Verifier* aux = method->verifier();
-    if (aux != nullptr && aux->drafter().empty() && aux->draft_view().empty() && aux->draft_layers() == 0) return;
-    problems.push_back(describe({.place = place + ".aux.name",
-                                 .found = spec["name"].dump(),
-                                 .expected = "a verifier that drafts by another model, a head or a rule"}));
+  /// Whether drafts need neither the target nor its cache.
+  static bool drafts_elsewhere(const Drafter& drafter) {
+    return std::holds_alternative<OtherCheckpoint>(drafter) || std::holds_alternative<DraftingHead>(drafter) ||
+           std::holds_alternative<TextRule>(drafter);
   }
 
-  NestedSpec drafter_;
-  NestedSpec aux_;
+  Nested<Method> drafter_;
+  Nested<Method> aux_;
   std::string schedule_ = "resident";
   std::string path_ = "best";
   int64_t draft_length_ = 25;

@@ -169,7 +169,7 @@ TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   if (entry().family != Family::verification) GTEST_SKIP() << GetParam() << " does not verify";
   const Prefill start = prompt(260);
   // The cache that verifications attend to, alone: full KV unless the verifier names another.
-  const std::string cache = make_method(active_settings(entry()), "test")->verifier()->verified_cache();
+  const std::string cache = make_method(active_settings(entry()), "test")->verifier()->verified_cache().settings();
   const Decoded plain = run(start, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
   const Decoded verified = run(start, active_settings(entry()), 60);
   EXPECT_EQ(verified.tokens, plain.tokens);

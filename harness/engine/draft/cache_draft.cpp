@@ -1,17 +1,16 @@
 #include "harness/engine/draft/cache_draft.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/selection_meter.h"
-#include "harness/method/registry.h"
 
 namespace kvarena {
-CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+
+CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const CompressedCopy& copy, DraftSampler sampler,
                        const DraftContext& session)
-    : method_(make_method(nlohmann::json::parse(verifier.drafter()), "drafter")),
+    : method_(copy.compressor),
       sampler_(sampler),
       activity_(session.activity),
       prompt_tokens_(static_cast<int64_t>(prompt.tokens.size())),
@@ -19,13 +18,12 @@ CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Verifier
       committed_(state_after_prompt(model, prompt, *method_, *activity_).cache),
       hooks_(*method_, *activity_, model.config().layers, prompt_tokens_, model_facts_.get()),
       // The meter measures passes of one token.
-      meter_(verifier.auxiliary().empty() ? session.meter : nullptr),
+      meter_(copy.auxiliary ? nullptr : session.meter),
       hidden_size_(model.config().hidden_size),
+      aux_method_(copy.auxiliary),
       inner_hooks_(*this) {
   if (meter_ != nullptr) meter_->watch(hooks_);
-  if (verifier.auxiliary().empty()) return;
-  aux_method_ = make_method(nlohmann::json::parse(verifier.auxiliary()), "aux");
-  aux_ = make_draft_source(model, prompt, *aux_method_->verifier(), sampler, session);
+  if (aux_method_) aux_ = make_draft_source(model, prompt, *aux_method_->verifier(), sampler, session);
 }
 
 LayerContext CacheDraft::context(KvCache& cache, int64_t layer) const {
@@ -97,10 +95,10 @@ void CacheDraft::keep_inner(int64_t kept) {
   const int64_t rejected = static_cast<int64_t>(fed_.size()) - kept;
   for (int64_t layer = 0; layer < static_cast<int64_t>(scratch_->layers.size()); ++layer) {
     if (rejected > 0) drop_newest(scratch_->layers[layer], rejected);
-    LayerContext settled = context(*scratch_, layer);
+    LayerContext own = context(*scratch_, layer);
     const InnerHooks::Seen& seen = inner_hooks_.seen[layer];
-    method_->observe(settled, seen.queries(kept, fed_), seen.lse.data());
-    method_->settle(settled);
+    method_->observe(own, seen.queries(kept, fed_), seen.lse.data());
+    method_->after_append(own);
   }
   scratch_->length -= rejected;
 }
@@ -114,8 +112,8 @@ void CacheDraft::commit(const Verified& verified) {
   for (int64_t layer = 0; layer < layers; ++layer) {
     // The full cache is dense: its entry index is the position.
     committed_.layers[layer].tail().append_entries(verified.full.layers[layer].tail(), verified.before, count);
-    LayerContext settled = context(committed_, layer);
-    method_->settle(settled);
+    LayerContext own = context(committed_, layer);
+    method_->after_append(own);
   }
   committed_.length += count;
   if (meter_ != nullptr) meter_->follow(verified.full, verified.before, count);

@@ -9,15 +9,15 @@
 
 namespace kvarena {
 
-/// A round drafts on a copy of the committed compressed cache and throws it away; what was accepted comes back as the
-/// verifier's own entries, so drafted ones never stay anywhere.
+/// A round drafts on a copy of the committed compressed cache and throws it away; accepted tokens come back as the
+/// verifier's own entries, so drafted ones never stay.
 ///
 /// With an auxiliary source (Yao et al. 2026, arXiv:2605.17613, Appendix C) each pass over the copy verifies what that
-/// source drafted, keeps what the compressed cache would have said itself and its own next token, and takes the entries
-/// of the others back before the method settles.
+/// source drafted, keeps the drafts that the compressed cache agrees with and its own next token, and takes the entries
+/// of the others back before the method packs or evicts.
 class CacheDraft final : public DraftSource {
  public:
-  CacheDraft(Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+  CacheDraft(Transformer& model, const Prefill& prompt, const CompressedCopy& copy, DraftSampler sampler,
              const DraftContext& session);
 
   void begin(const DraftRound& round) override;
@@ -38,8 +38,8 @@ class CacheDraft final : public DraftSource {
   [[nodiscard]] int64_t peak_bytes() const override;
 
  private:
-  /// Of a pass whose entries may be taken back: the method selects, and what it would observe is kept until it is known
-  /// which rows stay. The auxiliary source watches too.
+  /// Hooks of a pass whose entries may be taken back: the method selects, and its observations are kept until it is
+  /// known which rows stay. The auxiliary source watches too.
   class InnerHooks final : public AttentionHooks {
    public:
     /// A layer's queries, copied.
@@ -78,14 +78,14 @@ class CacheDraft final : public DraftSource {
   };
 
   [[nodiscard]] LayerContext context(KvCache& cache, int64_t layer) const;
-  /// What the auxiliary source makes of the round so far.
+  /// Asks the auxiliary source for drafts that continue the round so far.
   void begin_inner();
   void consume_inner(std::span<const float> logits);
-  /// Of the copy's newest entries, those of the pass under way, the first `kept` stay: the method observes and settles
-  /// them as if no other had been.
+  /// Keeps the first `kept` entries of the pass under way and drops its others: the method observes, packs and evicts
+  /// as if these had never been.
   void keep_inner(int64_t kept);
 
-  std::unique_ptr<Method> method_;
+  Nested<Method> method_;
   DraftSampler sampler_;
   Activity* activity_;
   int64_t prompt_tokens_;
@@ -99,7 +99,7 @@ class CacheDraft final : public DraftSource {
   int64_t most_passes_ = 0;  // of this round
   int64_t hidden_size_;      // of the model
   int64_t passes_ = 0;       // so far
-  std::unique_ptr<Method> aux_method_;
+  Nested<Method> aux_method_;
   std::unique_ptr<DraftSource> aux_;  // null: each pass drafts one token
   InnerHooks inner_hooks_;
   std::vector<int32_t> history_;  // of the round, with what was drafted in it; only for aux_

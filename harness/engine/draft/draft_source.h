@@ -12,7 +12,7 @@
 
 namespace kvarena {
 
-/// What a round of drafting is about.
+/// The request of a round: the history that drafts continue, and how many are wanted.
 struct DraftRound {
   std::span<const int32_t> history;  // prompt and emitted tokens; the last one is in no cache
   int64_t limit = 0;                 // tokens to draft at most; of a tree, on one path
@@ -20,7 +20,7 @@ struct DraftRound {
   int64_t passes = 0;                // of the target on a compressed cache, at most
 };
 
-/// What a verification left in the full cache: entries of the tokens from position `before` on.
+/// The entries that a verification left in the full cache, from position `before` on.
 struct Verified {
   const KvCache& full;
   int64_t before = 0;
@@ -39,13 +39,13 @@ class DraftSource {
   [[nodiscard]] virtual bool wants_pass() const { return false; }
   [[nodiscard]] virtual SequencePass next_pass() { return {}; }
   virtual void consume(std::span<const float> /*logits*/) {}
-  /// The round's drafts are complete as they are: wants_pass() no longer. Of sources that ask for passes.
+  /// Ends the round's drafting: wants_pass() is false from here on. For sources that ask for passes.
   virtual void end_drafting() {}
-  /// What watches the verification's pass over the full cache; null for nobody.
+  /// Hooks that watch the verification's pass over the full cache; null for none.
   [[nodiscard]] virtual AttentionHooks* verification_hooks() { return nullptr; }
   [[nodiscard]] const std::vector<Draft>& drafts() const { return drafts_; }
-  /// Of a tree of drafts: the draft that stands before each on its path, a lower index, or -1 for one that follows the
-  /// history. Empty: each follows the one before it.
+  /// The parents of a tree's drafts: a lower index, or -1 for one that follows the history. Empty: each draft follows
+  /// the one before it.
   [[nodiscard]] std::span<const int32_t> parents() const { return parents_; }
 
   virtual void commit(const Verified& verified) = 0;
@@ -77,15 +77,17 @@ class DraftSampler {
 class SelectionMeter;
 class Tokenizer;
 
-/// What a source uses of its session; it must outlive the source.
+/// Parts of a session that a source uses; they must outlive the source.
 struct DraftContext {
-  KvCache* full = nullptr;               // the session's full cache, or what its verifications attend to instead
+  KvCache* full = nullptr;               // the cache that verifications attend to
+  bool compressed = false;               // whether that is not full KV but Verifier::verified_cache()
   Activity* activity = nullptr;          // counts what a compressor does
   SelectionMeter* meter = nullptr;       // of what a compressed cache attends to; null when nothing is measured
   const Tokenizer* tokenizer = nullptr;  // the target's; null where there is no text
 };
 
-/// The source that `verifier` names, at the end of the prompt.
+/// The source of `verifier`'s drafts at the end of the prompt. The verifier must outlive it. Throws UserError where the
+/// drafter's weights are absent or of another model.
 [[nodiscard]] std::unique_ptr<DraftSource> make_draft_source(Transformer& model, const Prefill& prompt,
                                                              const Verifier& verifier, const DraftSampler& sampler,
                                                              const DraftContext& session);

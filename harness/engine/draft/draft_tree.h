@@ -21,8 +21,8 @@ struct DraftTree {
   std::vector<int32_t> parents;  // of each a lower place, or -1 for the first of a path
 };
 
-/// Of all tokens that growing has seen those with the likeliest paths, in the order in which they were seen. `row`:
-/// what the head put out for the newest of `cache`'s entries, [hidden_size]; the cache is as it was afterwards.
+/// Grows a tree and keeps the tokens with the likeliest paths, in the order in which they were seen. `row`: the head's
+/// output for the newest of `cache`'s entries, [hidden_size]. The cache is left as it was.
 [[nodiscard]] DraftTree grow_tree(const DraftHead& head, const ModelFacts& facts, KvCache& cache,
                                   std::span<const float> row, const TreeShape& shape);
 

@@ -5,10 +5,10 @@
 
 namespace kvarena {
 
-ExitDraft::ExitDraft(const Transformer& model, const Verifier& verifier, DraftSampler sampler, KvCache& full)
+ExitDraft::ExitDraft(const Transformer& model, const FirstLayers& first, DraftSampler sampler, KvCache& full)
     : sampler_(sampler), full_(&full) {
   const int64_t all = model.config().layers;
-  const auto asked = static_cast<int64_t>(std::llround(verifier.draft_layers() * static_cast<double>(all)));
+  const auto asked = static_cast<int64_t>(std::llround(first.share * static_cast<double>(all)));
   layers_ = std::clamp<int64_t>(asked, 1, all);
 }
 

@@ -9,7 +9,7 @@ namespace kvarena {
 /// straight into the full cache and are taken back before the verification, which writes them again.
 class ExitDraft final : public DraftSource {
  public:
-  ExitDraft(const Transformer& model, const Verifier& verifier, DraftSampler sampler, KvCache& full);
+  ExitDraft(const Transformer& model, const FirstLayers& first, DraftSampler sampler, KvCache& full);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] bool wants_pass() const override { return static_cast<int64_t>(drafts_.size()) < limit_; }

@@ -10,7 +10,7 @@ namespace {
 constexpr std::array kTaps = {Tap::low, Tap::middle, Tap::high};
 constexpr int64_t kChunk = 512;  // tokens that the head reads at once
 
-std::shared_ptr<const DraftHead> read_head(const ModelFacts& facts, const HeadDrafting& asked, DType cache) {
+std::shared_ptr<const DraftHead> read_head(const ModelFacts& facts, const DraftingHead& asked, DType cache) {
   return std::make_shared<const DraftHead>(*facts.fitted(asked.weights), facts, asked.yarn, cache);
 }
 
@@ -50,12 +50,12 @@ void HeadDraft::Taps::take(const Prefill& prompt, int64_t first, int64_t count, 
   }
 }
 
-HeadDraft::HeadDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler)
+HeadDraft::HeadDraft(const Transformer& model, const Prefill& prompt, const DraftingHead& head, DraftSampler sampler)
     : facts_(prompt.model),
-      head_(read_head(*facts_, *verifier.draft_head(), model.options().cache)),
+      head_(read_head(*facts_, head, model.options().cache)),
       sampler_(sampler),
-      beams_(has_windows(model) ? 1 : verifier.draft_head()->beams),
-      tree_tokens_(verifier.draft_head()->tree_tokens),
+      beams_(has_windows(model) ? 1 : head.beams),
+      tree_tokens_(head.tree_tokens),
       cache_(1, head_->shape()),
       taps_(model.config().layers) {
   const auto n = static_cast<int64_t>(prompt.tokens.size());

@@ -8,14 +8,14 @@
 
 namespace kvarena {
 
-/// The head reads the residual stream of every token that the target has been through, and then what it put out itself.
-/// Its one layer keeps a cache of its own, of committed tokens between rounds.
+/// The head reads the residual stream of every token that the target has been through, and then its own output. Its one
+/// layer keeps a cache of its own, of committed tokens between rounds.
 ///
 /// Drafts are a chain or a tree (draft_tree.h); models with sliding windows are drafted for by chains.
 class HeadDraft final : public DraftSource {
  public:
   /// Reads the head's weights. Throws UserError when they are absent or of another model.
-  HeadDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler);
+  HeadDraft(const Transformer& model, const Prefill& prompt, const DraftingHead& head, DraftSampler sampler);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] AttentionHooks* verification_hooks() override { return &taps_; }
@@ -31,7 +31,7 @@ class HeadDraft final : public DraftSource {
     [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
     void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
     void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
-    /// Takes the same of a prompt that was observed.
+    /// Takes the residual stream of an observed prompt instead.
     void take(const Prefill& prompt, int64_t first, int64_t count, int64_t hidden_size);
     std::vector<float> features;  // [count, 3 * hidden_size]
 

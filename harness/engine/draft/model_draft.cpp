@@ -37,7 +37,7 @@ void ModelDraft::begin(const DraftRound& round) {
   drafts_.clear();
   const int64_t room = model_->config().max_position - static_cast<int64_t>(round.history.size());
   const int64_t limit = std::min(round.limit, room);
-  // What the last round accepted without feeding it is caught up with here: one token, or two after a full acceptance.
+  // Tokens that the last round accepted without feeding them come first: one, or two after a full acceptance.
   std::span<const int32_t> tokens = round.history.subspan(static_cast<size_t>(cache_.length));
   while (static_cast<int64_t>(drafts_.size()) < limit) {
     const std::span<const float> logits = feed(tokens);

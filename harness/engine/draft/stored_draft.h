@@ -1,5 +1,5 @@
 #pragma once
-// The target drafts on a compressed cache that lay in a store, away from whoever verifies.
+// Drafts of the target on a compressed cache that lay in a store, away from the model that verifies.
 
 #include "harness/engine/draft/draft_source.h"
 

@@ -1,16 +1,13 @@
 #include "harness/engine/draft/view_draft.h"
 
-#include <nlohmann/json.hpp>
-
 #include "harness/core/error.h"
 #include "harness/engine/session/selection_meter.h"
-#include "harness/method/registry.h"
 
 namespace kvarena {
 
-ViewDraft::ViewDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+ViewDraft::ViewDraft(const Transformer& model, const Prefill& prompt, const CacheView& view, DraftSampler sampler,
                      const DraftContext& session)
-    : method_(make_method(nlohmann::json::parse(verifier.draft_view()), "draft view")),
+    : method_(view.method),
       sampler_(sampler),
       full_(session.full),
       activity_(session.activity),
@@ -19,9 +16,9 @@ ViewDraft::ViewDraft(const Transformer& model, const Prefill& prompt, const Veri
       hooks_(*method_, *activity_, model.config().layers, prompt_tokens_, model_facts_.get()),
       watcher_(*this),
       // A cache of codes has no keys to measure by, and leaves nothing out.
-      meter_(verifier.verified_cache().empty() ? session.meter : nullptr) {
+      meter_(session.compressed ? nullptr : session.meter) {
   if (meter_ != nullptr) meter_->watch(hooks_);
-  if (!verifier.verified_cache().empty()) return;  // that cache is this method's already
+  if (session.compressed) return;  // that cache is this method's already
   std::vector<LayerContext> contexts;
   for (int64_t layer = 0; layer < model.config().layers; ++layer) {
     contexts.push_back({.layer = layer,

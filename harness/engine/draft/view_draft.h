@@ -1,5 +1,5 @@
 #pragma once
-// Self-speculation on the cache that is verified on: drafts see what a method shows of it.
+// Self-speculation on the cache that is verified on: drafts see the part that a method shows of it.
 
 #include <string>
 
@@ -13,7 +13,7 @@ namespace kvarena {
 /// rejected included.
 class ViewDraft final : public DraftSource {
  public:
-  ViewDraft(const Transformer& model, const Prefill& prompt, const Verifier& verifier, DraftSampler sampler,
+  ViewDraft(const Transformer& model, const Prefill& prompt, const CacheView& view, DraftSampler sampler,
             const DraftContext& session);
 
   void begin(const DraftRound& round) override;
@@ -24,7 +24,7 @@ class ViewDraft final : public DraftSource {
   void commit(const Verified& verified) override;
 
  private:
-  /// Shows the method a verification, and nothing more: it chooses nothing for it and settles nothing in it.
+  /// Shows the method a verification, and nothing more: it chooses nothing for it and changes nothing in it.
   class Watcher final : public AttentionHooks {
    public:
     explicit Watcher(ViewDraft& owner) : owner_(&owner) {}
@@ -36,7 +36,7 @@ class ViewDraft final : public DraftSource {
     ViewDraft* owner_;
   };
 
-  std::unique_ptr<Method> method_;
+  Nested<Method> method_;
   DraftSampler sampler_;
   KvCache* full_;
   Activity* activity_;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "harness/engine/session/session.h"
 #include "harness/cost_model/verification_schedule.h"
+#include "harness/engine/session/session.h"
 
 namespace kvarena {
 
@@ -36,7 +36,7 @@ struct BatchRunEvents {
 };
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
-/// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches in host memory
+/// the others may; time stands still while one starts. A verifier with a schedule keeps full caches in host memory
 /// and verifies by it. Throws UserError when not even one request fits, when a
 /// schedule finds no link with a rate, and with what a method throws.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,

@@ -14,10 +14,17 @@ constexpr double kFirstGuessSeconds = 0.05;
 /// Weight of the newest pass in what is expected of the next.
 constexpr double kNewest = 0.25;
 
+/// "" for a verifier whose full caches stay on the device.
+std::string schedule_of(const Verifier& verifier) {
+  const Drafter drafter = verifier.drafter();
+  const auto* copy = std::get_if<CompressedCopy>(&drafter);
+  return copy == nullptr ? "" : copy->schedule;
+}
+
 }  // namespace
 
 bool has_schedule(const Method& method) {
-  return method.verifier() != nullptr && !method.verifier()->schedule().empty();
+  return method.verifier() != nullptr && !schedule_of(*method.verifier()).empty();
 }
 
 ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers, int64_t device_bytes) {
@@ -27,7 +34,7 @@ ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hi
           .found = link.name,
           .expected = "a link with a rate, which a verification schedule counts on"});
   }
-  return {.kind = cost_model::schedule_named(verifier.schedule()),
+  return {.kind = cost_model::schedule_named(schedule_of(verifier)),
           .draft_length = verifier.draft_length(),
           .device_bytes = device_bytes,
           .link_bytes_per_s = link.bytes_per_s};

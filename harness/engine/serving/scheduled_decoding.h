@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "harness/engine/session/verify_session.h"
 #include "harness/cost_model/verification_schedule.h"
+#include "harness/engine/session/verify_session.h"
 
 namespace kvarena {
 
@@ -20,15 +20,15 @@ struct ScheduledSettings {
   int64_t windows = 128;        // W
 };
 
-/// Whether the method verifies by a schedule().
+/// Whether the method verifies by a schedule (CompressedCopy::schedule).
 [[nodiscard]] bool has_schedule(const Method& method);
 /// Of such a method's verifier, over the way from host memory. Throws UserError when that is a link without a rate.
 [[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers,
                                                    int64_t device_bytes);
 
-/// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(), a forward
-/// pass over what it returns, advance(). Full caches never take more of the device than resident ones leave, whatever
-/// the schedule expects: a reload waits for its room.
+/// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),
+/// a forward pass over what it returns, advance(). Full caches never take more of the device than resident ones leave,
+/// whatever the schedule expects: a reload waits for its room.
 class ScheduledDecoding final : private cost_model::ReloadLink {
  public:
   explicit ScheduledDecoding(const ScheduledSettings& settings);

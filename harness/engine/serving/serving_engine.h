@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "harness/engine/serving/scheduled_decoding.h"
-#include "harness/engine/session/session.h"
 #include "harness/engine/serving/serve.h"
+#include "harness/engine/session/session.h"
 
 namespace kvarena {
 
@@ -41,7 +41,7 @@ struct ServedAnswer {
   int64_t peak_bytes = 0;
 };
 
-/// Requests of a verifier with a schedule() keep their full caches in host memory; which of them draft and which verify
+/// Requests of a verifier with a schedule keep their full caches in host memory; which of them draft and which verify
 /// in a pass is decided by that schedule (scheduled_decoding.h), and what comes back for a verification lies in room of
 /// its own, `reload_bytes`. They share one method.
 ///

@@ -7,7 +7,6 @@
 #include "harness/core/error.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/pruned_prompt.h"
-#include "harness/method/prompt_attention.h"
 
 namespace kvarena {
 namespace {
@@ -107,9 +106,7 @@ PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const 
     return {
         .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
   }
-  if (const PromptAttention* own = prompt_attention(method)) {
-    return read_prompt(model, prompt, method, own->prompt_pass(), activity);
-  }
+  if (method.prompt_pass() > 0) return read_prompt(model, prompt, method, method.prompt_pass(), activity);
   const auto start = std::chrono::steady_clock::now();
   KvCache cache = compress_prompt(prompt, method, activity);
   return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};

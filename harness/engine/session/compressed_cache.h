@@ -33,7 +33,7 @@ struct PromptState {
 
 /// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
 /// from prompt.memory if there is one, and the logits that follow from it; of a method that prunes the prompt between
-/// layers or attends to it in its own way (PromptAttention), what its own prefill gives. Throws UserError with what
+/// layers or attends to it in its own way (Method::prompt_pass), what its own prefill gives. Throws UserError with what
 /// the method threw in it.
 [[nodiscard]] PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method,
                                              Activity& activity);

@@ -23,7 +23,7 @@ class LookaheadSession final : public Session {
   [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }
 
  private:
-  /// Forgets the guess's entries before the method settles.
+  /// Forgets the guess's entries before after_append().
   class Hooks final : public MethodHooks {
    public:
     using MethodHooks::MethodHooks;

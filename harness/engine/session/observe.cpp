@@ -154,7 +154,7 @@ void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQ
   try {
     method_->observe(view, queries, lse);
     after_observe(cache);
-    method_->settle(view);
+    method_->after_append(view);
   } catch (const UserError& error) {
     failure_ = error.what();
   }

@@ -48,8 +48,8 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   int64_t threads_ = 1;
 };
 
-/// Lets a method select before, and observe and settle after each layer's attention. A UserError that the method throws
-/// is kept, and it is asked nothing more: the pass goes on for the other requests in it.
+/// Lets a method select before, and observe, pack and evict after each layer's attention. A UserError that the method
+/// throws is kept, and it is asked nothing more: the pass goes on for the other requests in it.
 class MethodHooks : public AttentionHooks {
  public:
   /// `model` must outlive the hooks.
@@ -70,7 +70,7 @@ class MethodHooks : public AttentionHooks {
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  protected:
-  /// Between observe() and settle().
+  /// Between observe() and after_append().
   virtual void after_observe(LayerCache& /*cache*/) {}
 
  private:

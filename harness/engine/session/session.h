@@ -86,7 +86,8 @@ struct SessionOptions {
   LogitsSink on_logits;
   /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
   const Tokenizer* tokenizer = nullptr;
-  /// Of a verifier with a drafter(): where its full cache lies between verifications (verify_session.h).
+  /// Of a verifier that drafts on a compressed copy: where its full cache lies between verifications
+  /// (verify_session.h).
   std::optional<Tier> offload_tier;
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
   /// the session.

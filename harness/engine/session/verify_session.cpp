@@ -3,41 +3,35 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/engine/draft/stored_draft.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_meter.h"
-#include "harness/engine/draft/stored_draft.h"
-#include "harness/method/registry.h"
 
 namespace kvarena {
-namespace {
-
-std::unique_ptr<Method> verified_method(const Verifier& verifier) {
-  const std::string spec = verifier.verified_cache();
-  return spec.empty() ? nullptr : make_method(nlohmann::json::parse(spec), "verified cache");
-}
-
-}  // namespace
 
 VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier,
                              SessionOptions options)
     : model_(&model),
       verifier_(&verifier),
       history_(prompt.tokens),
-      target_(verified_method(verifier)),
+      target_(verifier.verified_cache()),
       model_facts_(prompt.model),
       full_(target_ ? compress_prompt(prompt, *target_, activity) : prompt.cache.clone()),
       meter_(options.meter),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())),
       sampler_(verifier.draft_sampling(), emitter_.sampling()) {
   const std::optional<Tier> tier = emitter_.options().offload_tier;
-  KVARENA_ASSERT(!tier || !verifier.drafter().empty(), "a cache is parked while another one drafts");
+  KVARENA_ASSERT(!tier || std::holds_alternative<CompressedCopy>(verifier.drafter()),
+                 "a cache is offloaded while another one drafts");
   const auto start = std::chrono::steady_clock::now();
-  source_ = make_draft_source(
-      model, prompt, verifier, sampler_,
-      {.full = &full_, .activity = &activity, .meter = meter_, .tokenizer = emitter_.options().tokenizer});
+  source_ = make_draft_source(model, prompt, verifier, sampler_,
+                              {.full = &full_,
+                               .compressed = static_cast<bool>(target_),
+                               .activity = &activity,
+                               .meter = meter_,
+                               .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (tier) {
     offloaded_.emplace(full_, model_facts_->tiers, *tier);
@@ -93,7 +87,7 @@ void VerifySession::stop_drafting() {
   verifier_ = nullptr;
 }
 
-/// Tokens of a round.
+/// Tokens that a round may draft.
 int64_t VerifySession::draft_limit() const {
   if (verifier_ == nullptr) return 0;
   if (offloaded_) return std::numeric_limits<int64_t>::max();
@@ -160,7 +154,7 @@ void VerifySession::verify(std::span<const float> logits) {
   std::vector<int32_t> rows = {0};  // of the entries that stay
   while (!finished()) {
     const auto row = static_cast<size_t>(rows.back());
-    // Of a tree, whoever equals the token that is drawn anyway is accepted: its drafts were not drawn.
+    // A tree's draft is accepted where it equals the token that is drawn: drafts of a tree were not drawn themselves.
     const bool rejects = sampler_.rejects() && tree_.empty() && row < drafts.size();
     const int32_t token = emitter_.emit(*this, logits.subspan(row * vocab, vocab), rejects ? &drafts[row] : nullptr);
     history_.push_back(token);
@@ -177,7 +171,7 @@ void VerifySession::verify(std::span<const float> logits) {
 
   const int64_t before = full_.length - static_cast<int64_t>(fed_.size());
   keep_rows(before, rows);
-  if (target_) settle();
+  if (target_) after_append();
   std::vector<int32_t> kept;
   for (const int32_t row : rows) kept.push_back(fed_[row]);
   source_->commit({.full = full_, .before = before, .tokens = kept, .rows = rows});
@@ -195,7 +189,7 @@ void VerifySession::offload(int64_t before) {
   peak_host_bytes = offloaded_->peak_parked_bytes();
 }
 
-/// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.
+/// Keeps the accepted `rows` of the verification's entries, which begin at position `before`; they close up.
 void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   if (before + count == full_.length) return;
@@ -212,8 +206,9 @@ void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
   full_.length = before + count;
 }
 
-/// What plain decoding does in every pass: here the round's last one is the first after which anything is due.
-void VerifySession::settle() {
+/// Lets the verified cache's method pack and evict, as plain decoding does in every pass: a round ends before or where
+/// anything is due.
+void VerifySession::after_append() {
   const auto layers = static_cast<int64_t>(full_.layers.size());
   for (int64_t layer = 0; layer < layers; ++layer) {
     LayerContext context{.layer = layer,
@@ -223,7 +218,7 @@ void VerifySession::settle() {
                          .prompt_tokens = full_.prompt_length,
                          .model = model_facts_.get(),
                          .request = &full_};
-    target_->settle(context);
+    target_->after_append(context);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Draft-and-verify rounds: drafts from wherever the verifier takes them, verification on the full cache.
+// Draft-and-verify rounds: drafts from a DraftSource, verification on the full cache.
 
 #include <memory>
 
@@ -10,13 +10,13 @@
 
 namespace kvarena {
 
-/// Unless drafts are judged by rejection sampling, the emitted tokens are those of plain full-KV decoding with the same
-/// sampling settings, bit for bit: a draft is accepted when it equals the token that the verified logits give at its
-/// position. With rejection sampling they have that distribution. Where the verifier names another cache to verify on,
-/// plain decoding on that cache takes the place of full KV.
+/// Unless drafts are accepted by rejection sampling, the emitted tokens are those of plain full-KV decoding with the
+/// same sampling settings, bit for bit: a draft is accepted when it equals the token that the verified logits give at
+/// its position. With rejection sampling they have that distribution. Where the verifier names another cache to verify
+/// on, plain decoding on that cache takes the place of full KV.
 ///
-/// With SessionOptions::offload_tier its full cache lies behind the device, and others end its rounds: passes draft, as long as
-/// can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
+/// With SessionOptions::offload_tier its full cache lies behind the device, and others end its rounds: passes draft, as
+/// long as can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
 ///
 /// A prompt whose cache lies in a store begins without it: all of it but the last token comes by take_full(), also
 /// while the session drafts, and a pass that verifies needs it there.
@@ -38,13 +38,13 @@ class VerifySession final : public Session {
   [[nodiscard]] bool can_draft() const { return !finished() && source_->wants_pass(); }
   void end_drafting() { source_->end_drafting(); }
 
-  /// Of a session that began without its prompt's cache: whether that is there.
+  /// Whether the prompt's cache is there, in a session that began without it.
   [[nodiscard]] bool has_full() const { return !absent_; }
-  /// It came; entries of later tokens follow it. In the place of one that is there, too.
+  /// Takes the prompt's cache, in place of one that is there; entries of later tokens follow it.
   void take_full(KvCache prompt);
-  /// It goes; entries of later tokens stay.
+  /// Drops the prompt's cache; entries of later tokens stay.
   void drop_full();
-  /// The present round is the last that drafts.
+  /// Makes the present round the last that drafts.
   void stop_drafting();
 
  private:
@@ -52,7 +52,7 @@ class VerifySession final : public Session {
   void verify(std::span<const float> logits);
   [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
   void keep_rows(int64_t before, std::span<const int32_t> rows);
-  void settle();
+  void after_append();
   void offload(int64_t before);
   void note_round();
   [[nodiscard]] int64_t draft_limit() const;
@@ -61,7 +61,7 @@ class VerifySession final : public Session {
   Transformer* model_;
   const Verifier* verifier_;                       // null: nothing is drafted
   std::vector<int32_t> history_;                   // prompt and emitted tokens; the last one is in no cache
-  std::unique_ptr<Method> target_;                 // whose cache is verified on; null for full KV
+  Nested<Method> target_;                          // whose cache is verified on; absent for full KV
   std::shared_ptr<const ModelFacts> model_facts_;  // for it
   KvCache full_;                                   // or what target_ makes of it; without the prompt while absent_
   bool absent_ = false;

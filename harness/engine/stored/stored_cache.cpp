@@ -8,7 +8,6 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
-#include "harness/method/prompt_attention.h"
 #include "harness/method/stream_codec.h"
 
 namespace kvarena {
@@ -210,8 +209,7 @@ const StreamCodecMethod* stream_codec(const Method* method) { return dynamic_cas
 }  // namespace
 
 std::string storing_problem(const Method& method) {
-  const bool own_prompt =
-      method.reuser() != nullptr || method.pruner() != nullptr || prompt_attention(method) != nullptr;
+  const bool own_prompt = method.reuser() != nullptr || method.pruner() != nullptr || method.prompt_pass() > 0;
   if (stream_codec(&method) != nullptr || (method.only_compresses() && !own_prompt)) return "";
   return describe({.found = "a method whose caches cannot be stored",
                    .expected = "one that drops entries of the prompt once, or a codec for caches at rest"});

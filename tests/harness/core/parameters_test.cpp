@@ -4,12 +4,22 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/core/nested.h"
 #include "harness/core/random.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+
+/// A component that takes any settings but those of a name "unknown".
+struct Part {
+  static std::unique_ptr<Part> build(const json& settings, const std::string& place,
+                                     std::vector<std::string>& problems) {
+    if (settings["name"] == "unknown") problems.push_back(place + ".name: found \"unknown\"");
+    return std::make_unique<Part>();
+  }
+};
 
 /// One of each type.
 struct Component {
@@ -21,7 +31,7 @@ struct Component {
   std::vector<double> depths;
   std::optional<int64_t> tokens;
   std::optional<double> bytes;
-  NestedSpec scorer;
+  Nested<Part> scorer;
 
   void parameters(ParameterVisitor& p) {
     p("deferred", deferred).doc("rotate late");
@@ -69,7 +79,7 @@ TEST(Parameters, EveryTypeIsRead) {
   EXPECT_EQ(c.depths, (std::vector<double>{0, 0.5}));
   EXPECT_EQ(c.tokens, 7);
   EXPECT_EQ(c.bytes, 2.5);
-  EXPECT_EQ(json::parse(c.scorer.json)["window"], 2);
+  EXPECT_EQ(json::parse(c.scorer.settings())["window"], 2);
 }
 
 TEST(Parameters, WhatIsNotGivenKeepsItsDefault) {
@@ -119,6 +129,27 @@ TEST(Parameters, ANestedComponentNeedsAName) {
   for (const char* text : {R"({"scorer": {}})", R"({"scorer": "snapkv"})", R"({"scorer": {"name": 3}})"}) {
     EXPECT_EQ(c.read(json::parse(text)).size(), 1U) << text;
   }
+}
+
+TEST(Parameters, ProblemsOfANestedComponentHaveItsPlace) {
+  Component c;
+  EXPECT_EQ(c.read(json::parse(R"({"scorer": {"name": "unknown"}})")),
+            (std::vector<std::string>{"m[0].scorer.name: found \"unknown\""}));
+}
+
+TEST(Parameters, ANestedComponentIsDerivedFromWhatWasRead) {
+  int64_t window = 4;
+  Nested<Part> part;
+  const auto read = [&](const json& object) {
+    return read_parameters(object, "m[0]", [&](ParameterVisitor& p) {
+      p("window", window).min(1);
+      p.derive(part, [&] { return json{{"name", window > 9 ? "unknown" : "known"}, {"window", window}}.dump(); });
+    });
+  };
+  EXPECT_TRUE(read({{"window", 7}}).empty());
+  EXPECT_EQ(part.settings(), R"({"name":"known","window":7})");
+  EXPECT_EQ(read({{"window", 10}}), (std::vector<std::string>{"m[0].name: found \"unknown\""}));
+  EXPECT_EQ(read({{"window", 0}}).size(), 1U);  // nothing is built on a problem
 }
 
 TEST(Parameters, IntegersThatDoNotFitAreRefusedNotWrapped) {

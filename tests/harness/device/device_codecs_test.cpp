@@ -36,7 +36,7 @@ class Compressing {
   void settle() {
     for (size_t i = 0; i < cache_->layers.size(); ++i) {
       LayerContext layer = context(i);
-      method_->settle(layer);
+      method_->after_append(layer);
     }
   }
 

@@ -198,7 +198,7 @@ TEST_F(Drafts, AnAbsentDraftModelIsExplained) {
 
 TEST_F(Drafts, PromptLookupFindsTheEarliestLongestMatch) {
   const auto method = make_method({{"name", "ngram"}}, "test");
-  const Verifier& ngram = *method->verifier();
+  const auto ngram = std::get<TextRule>(method->verifier()->drafter());
   using Tokens = std::vector<int32_t>;
   EXPECT_EQ(ngram.propose(Tokens{1, 2, 3, 4, 1, 2, 3}, 10), (Tokens{4, 1, 2, 3}));
   EXPECT_EQ(ngram.propose(Tokens{1, 2, 3, 4, 1, 2, 3}, 2), (Tokens{4, 1}));

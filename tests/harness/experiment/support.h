@@ -1,5 +1,6 @@
 #pragma once
-// Shared by the experiment's tests: made-up components with declared parameters, a catalog and an evaluator without a model.
+// Shared by the experiment's tests: made-up components with declared parameters, a catalog and an evaluator without a
+// model.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/nested.h"
 #include "harness/core/random.h"
 #include "harness/experiment/config.h"
 #include "harness/experiment/evaluator.h"
@@ -26,6 +28,14 @@ using kvarena::testing::TemporaryFolder;
 
 using Declare = std::function<void(ParameterVisitor&)>;
 
+/// A component for whatever name.
+struct AnyComponent {
+  static std::unique_ptr<AnyComponent> build(const nlohmann::json& /*settings*/, const std::string& /*place*/,
+                                             std::vector<std::string>& /*problems*/) {
+    return std::make_unique<AnyComponent>();
+  }
+};
+
 /// Names and parameters of components that exist in these tests only.
 struct Zoo {
   Zoo() = default;
@@ -36,7 +46,7 @@ struct Zoo {
   double keep = 0.5;
   int64_t window = 64, bits = 2, length = 512;
   std::string pool = "avg";
-  NestedSpec drafter;
+  Nested<AnyComponent> drafter;
 
   std::map<std::string, Declare> methods = {
       {"full", [](ParameterVisitor&) {}},
@@ -155,7 +165,8 @@ class FakeEvaluator : public Evaluator {
 
   std::string lost() override { return lost_reason; }
 
-  std::vector<results::MetricValue> cell_values(const PlannedCell& cell, const results::ResultsReader& results) override {
+  std::vector<results::MetricValue> cell_values(const PlannedCell& cell,
+                                                const results::ResultsReader& results) override {
     double sum = 0;
     for (const auto& row : results.values(cell.record.cell_id, "token_f1")) sum += row.value;
     return {{.metric = "sum_f1", .value = sum, .unit = "fraction"}};

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/core/nested.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -43,7 +45,7 @@ int64_t total(const std::vector<HeadBudgets>& budgets) {
 
 std::vector<int64_t> pyramid(int64_t n, double share, int64_t window, const char* form) {
   const auto layers = random_layers(4, 2, n, 1, {.recent = window});
-  const auto rule = make_budget_rule(std::string(R"({"name":"pyramid","form":")") + form + "\"}");
+  const Nested<BudgetRule> rule(std::string(R"({"name":"pyramid","form":")") + form + "\"}");
   return first_heads(rule->divide({.share = share, .layers = layers}));
 }
 
@@ -59,7 +61,7 @@ TEST(BudgetRule, PyramidGivesTheFiguresOfTheTwoImplementations) {
 
 TEST(BudgetRule, SharesOfLayersAreRelativeToTheirMean) {
   const auto layers = random_layers(2, 2, 100);
-  const auto rule = make_budget_rule(R"({"name":"layers","shares":[0.4,0.2]})");
+  const Nested<BudgetRule> rule(R"({"name":"layers","shares":[0.4,0.2]})");
   EXPECT_EQ(first_heads(rule->divide({.share = 30, .layers = layers})), (List{40, 20}));
   EXPECT_THROW((void)rule->divide({.share = 30, .layers = std::span(layers).first(1)}), UserError);
 }
@@ -79,7 +81,7 @@ std::vector<LayerScores> unequal_heads(int64_t won) {
 TEST(BudgetRule, TheFloorEntersAsInEachImplementation) {
   const auto divide = [](int64_t won, const char* form) {
     const auto layers = unequal_heads(won);
-    const auto rule = make_budget_rule(std::string(R"({"name":"heads","form":")") + form + "\"}");
+    const Nested<BudgetRule> rule(std::string(R"({"name":"heads","form":")") + form + "\"}");
     return rule->divide({.share = 10, .layers = layers}).front();
   };
   EXPECT_EQ(divide(15, "kvpress"), (HeadBudgets{15, 5}));
@@ -90,7 +92,7 @@ TEST(BudgetRule, TheFloorEntersAsInEachImplementation) {
 
 TEST(BudgetRule, AFullFloorIsAnEqualDivision) {
   const auto layers = random_layers(3, 4, 50);
-  const auto rule = make_budget_rule(R"({"name":"heads","floor":1.0})");
+  const Nested<BudgetRule> rule(R"({"name":"heads","floor":1.0})");
   EXPECT_EQ(first_heads(rule->divide({.share = 20, .layers = layers})), (List{20, 20, 20}));
 }
 
@@ -106,7 +108,7 @@ TEST(BudgetRule, CompetitionMeetsTheTotalAndKeepsWhatIsProtected) {
     const auto layers = random_layers(depth, heads, n, seed, protection);
     SCOPED_TRACE("seed " + std::to_string(seed));
     for (const char* name : {"heads", "global"}) {
-      const auto rule = make_budget_rule(std::string(R"({"name":")") + name + R"(","floor":0.3})");
+      const Nested<BudgetRule> rule(std::string(R"({"name":")") + name + R"(","floor":0.3})");
       const Division division{.share = share, .layers = layers};
       const auto budgets = rule->divide(division);
       EXPECT_EQ(total(budgets), division.capacity() * heads * depth) << name;
@@ -123,7 +125,7 @@ TEST(BudgetRule, CompetitionMeetsTheTotalAndKeepsWhatIsProtected) {
 
 TEST(BudgetRule, GlobalGivesEveryEntryItsPlaceInOneOrder) {
   const auto layers = random_layers(2, 2, 30, 9);
-  const auto budgets = make_budget_rule(R"({"name":"global"})")->divide({.share = 7, .layers = layers});
+  const auto budgets = Nested<BudgetRule>(R"({"name":"global"})")->divide({.share = 7, .layers = layers});
   std::vector<float> all;
   for (const LayerScores& layer : layers) {
     for (const auto& row : layer.heads) all.insert(all.end(), row.begin(), row.end());
@@ -138,9 +140,14 @@ TEST(BudgetRule, GlobalGivesEveryEntryItsPlaceInOneOrder) {
 }
 
 TEST(BudgetRule, SaysWhatIsWrong) {
-  EXPECT_NE(check_budget_rule(R"({"name":"piramid"})", "m.budget_rule").front().find("pyramid"), std::string::npos);
-  EXPECT_FALSE(check_budget_rule(R"({"name":"heads","floor":2})", "m.budget_rule").empty());
-  EXPECT_TRUE(check_budget_rule(R"({"name":"global","floor":0.1})", "m.budget_rule").empty());
+  const auto problems_of = [](const char* settings) {
+    std::vector<std::string> problems;
+    (void)BudgetRule::build(nlohmann::json::parse(settings), "m.budget_rule", problems);
+    return problems;
+  };
+  EXPECT_NE(problems_of(R"({"name":"piramid"})").front().find("pyramid"), std::string::npos);
+  EXPECT_FALSE(problems_of(R"({"name":"heads","floor":2})").empty());
+  EXPECT_TRUE(problems_of(R"({"name":"global","floor":0.1})").empty());
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ struct OneHead {
   }
   List settle() {
     LayerContext layer = context();
-    method->settle(layer);
+    method->after_append(layer);
     return held();
   }
   /// Statistics over the last queries.

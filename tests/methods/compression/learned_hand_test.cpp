@@ -51,7 +51,7 @@ struct Layer {
     return cache.layers[0].tail().positions(head);
   }
   [[nodiscard]] at::Tensor scores(const json& spec) {
-    return make_scorer(spec.dump(), "test")->score(LayerView(context, &seen));
+    return Nested<Scorer>(spec.dump())->score(LayerView(context, &seen));
   }
 
   KvCache cache;
@@ -124,7 +124,7 @@ TEST(KvzapByHand, ATokenOfTheAnswerIsJudgedWhenItLeavesTheWindow) {
         .q = row.data(), .q_len = 1, .q_stride = kDim, .position = 3 + step, .hidden = hidden.data()};
     const float lse = 0;
     method->observe(layer.context, queries, &lse);
-    method->settle(layer.context);
+    method->after_append(layer.context);
     const std::vector<int32_t> held = layer.cache.layers[0].tail().positions(0);
     EXPECT_EQ(std::ranges::count(held, 3), step < 2 ? 1 : 0) << "step " << step;
   }
@@ -204,7 +204,7 @@ float cam_gain(bool skips, int64_t merge) {
   const LayerQueries queries{.q = q.data(), .q_len = 1, .q_stride = kDim, .position = 4};
   const float lse = std::log(skips ? 4.0F : 5.0F);
   method->observe(context, queries, &lse);
-  method->settle(context);
+  method->after_append(context);
   EXPECT_EQ(cache.layers[0].tail().positions(0), (std::vector<int32_t>{0, 1, 3, 4}));
   std::vector<float> left(4 * kDim);
   cache.layers[0].tail().read(0, nullptr, left.data());
@@ -269,7 +269,7 @@ TEST(D2oByHand, TheThresholdFollowsTheMeanSimilarity) {
     EXPECT_NEAR(x, (1 + 0.8 * 0.8) / std::hypot(1.64, 0.48), 1e-5);
     const float sine = std::sqrt(1 - cosine * cosine);
     six.append({x * cosine - y * sine, y * cosine + x * sine, 0, 0}, 100);
-    six.method->settle(six.context);
+    six.method->after_append(six.context);
     EXPECT_EQ(six.cache.layers[0].tail().positions(0), (std::vector<int32_t>{0, 1, 2, 3, 6}));
     EXPECT_EQ(six.values()[4] != 100.0F, merged) << "cosine " << cosine;
   }

@@ -52,7 +52,7 @@ struct PackedLayer {
     for (int64_t i = 0; i < steps; ++i) {
       append(1);
       LayerContext context = view();
-      method->settle(context);
+      method->after_append(context);
     }
   }
   [[nodiscard]] LayerContext view() {

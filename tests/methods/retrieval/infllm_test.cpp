@@ -104,7 +104,7 @@ struct Layer {
     }
     layer.view.reset();
     method->observe(context, queries, lse.data());
-    method->settle(context);
+    method->after_append(context);
     return out;
   }
 

@@ -149,7 +149,7 @@ class Layer64 {
   /// The codec packs what is due.
   void settle() {
     LayerContext context{.layer = 0, .layers = 1, .cache = cache_, .activity = activity_};
-    codec_->settle(context);
+    codec_->after_append(context);
     copied_.clear();
     packed_ = packed_part(cache_) == nullptr ? 0 : packed_part(cache_)->entries(0);
     for (int64_t h = 0; h < c_.kv_heads && packed_ > 0; ++h) {

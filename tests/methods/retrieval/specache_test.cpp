@@ -221,7 +221,7 @@ TEST(OverlayViewTest, CountsEveryEntryOnce) {
   const auto codec = make_method(low_bit_copy(), "test");
   Activity activity;
   LayerContext context{.layer = 0, .layers = 1, .cache = cache, .activity = activity};
-  codec->settle(context);
+  codec->after_append(context);
   const int64_t packed = packed_part(cache)->entries(0);
   ASSERT_GT(packed, 100);
 

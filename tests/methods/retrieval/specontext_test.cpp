@@ -95,7 +95,7 @@ struct Request {
         lists.push_back(at.cache.index ? view->positions(head / shape.group()) : list_of(view->selected(head)));
       }
       at.cache.view.reset();
-      method->settle(at);
+      method->after_append(at);
     }
     return chosen;
   }

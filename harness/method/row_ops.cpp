@@ -1,7 +1,6 @@
-#include "harness/method/rotate_rows.h"
+#include "harness/method/row_ops.h"
 
-#include <vector>
-
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/rope/rope.h"
 
 namespace kvarena {
@@ -23,6 +22,20 @@ void rotate_rows(float* rows, int64_t heads, int64_t head_dim, std::span<const d
                    .rotary = 2 * half,
                    .cos = cos.data(),
                    .sin = sin.data()});
+}
+
+std::vector<float> normed_rows(const float* rows, int64_t count, const std::vector<float>& weight, float eps) {
+  const auto n = static_cast<int64_t>(weight.size());
+  std::vector<float> y(static_cast<size_t>(count * n));
+  kernels::rms_norm({.x = rows,
+                     .weight = weight.data(),
+                     .y = y.data(),
+                     .rows = count,
+                     .n = n,
+                     .x_stride = n,
+                     .y_stride = n,
+                     .eps = eps});
+  return y;
 }
 
 }  // namespace kvarena
