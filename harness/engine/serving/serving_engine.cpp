@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/request_bytes.h"
 
 namespace kvarena {
@@ -20,30 +21,30 @@ constexpr int64_t kVerifierStartCopies = 4;
 }  // namespace
 
 /// Keeps a method's exceptions out of a pass that it shares: the pass goes on without it.
-class ServingEngine::GuardedHooks final : public AttentionHooks {
+class ServingEngine::GuardedHooks final : public ForwardingHooks {
  public:
-  explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
+  using ForwardingHooks::ForwardingHooks;
 
-  [[nodiscard]] HookAccess reach() const override { return hooks_->reach(); }
   void complete(KvCache& cache) override {
-    guard([&] { hooks_->complete(cache); });
+    guard([&] { ForwardingHooks::complete(cache); });
   }
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override {
-    guard([&] { hooks_->before_pass(cache, tokens); });
+    guard([&] { ForwardingHooks::before_pass(cache, tokens); });
   }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
-    guard([&] { hooks_->before_attention(layer, cache, queries); });
+    guard([&] { ForwardingHooks::before_attention(layer, cache, queries); });
   }
   [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
                                                  const LayerQueries& queries) override {
-    return failure_.empty() ? hooks_->reader(layer, cache, queries) : nullptr;
+    kernels::AttentionReader* found = nullptr;
+    guard([&] { found = ForwardingHooks::reader(layer, cache, queries); });
+    return found;
   }
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
-    guard([&] { hooks_->after_attention(layer, cache, queries, lse); });
+    guard([&] { ForwardingHooks::after_attention(layer, cache, queries, lse); });
   }
-  [[nodiscard]] bool wants_hidden() const override { return hooks_->wants_hidden(); }
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
-    guard([&] { hooks_->after_layer(layer, rows, count, hidden_size); });
+    guard([&] { ForwardingHooks::after_layer(layer, rows, count, hidden_size); });
   }
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
@@ -58,7 +59,6 @@ class ServingEngine::GuardedHooks final : public AttentionHooks {
     }
   }
 
-  AttentionHooks* hooks_;
   std::string failure_;
 };
 
@@ -236,7 +236,7 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
       if (!state.session && of(request).method->reuser() != nullptr) return;
       part.tokens_before = state.session ? state.session->tokens.size() : 0;
       SequencePass pass = state.session ? state.session->next_pass() : state.prompt->next_pass(chunk);
-      if (pass.hooks != nullptr) pass.hooks = &part.hooks.emplace(*pass.hooks);
+      if (pass.hooks != nullptr) pass.hooks = &part.hooks.emplace(pass.hooks);
       part.rows = pass.logits == LogitsRows::all ? pass.tokens.size() : pass.logits == LogitsRows::last ? 1 : 0;
       batch.push_back(pass);
     });

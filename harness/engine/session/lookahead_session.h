@@ -37,7 +37,7 @@ class LookaheadSession final : public Session {
   KvCache cache_;
   std::shared_ptr<const ModelFacts> model_facts_;
   Hooks hooks_;
-  SelectionMeter* meter_;  // null when nothing is measured
+  AttentionHooks* watched_;  // hooks_, under a meter where one measures
   Emitter emitter_;
   std::optional<int32_t> guess_;  // at the token after the newest one; absent before the first pass
   std::vector<int32_t> fed_;

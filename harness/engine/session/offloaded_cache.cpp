@@ -80,16 +80,16 @@ void ReloadHooks::wait_for(int64_t layer) {
 
 void ReloadHooks::complete(KvCache& cache) {
   for (size_t layer = 0; layer < cache.layers.size(); ++layer) wait_for(static_cast<int64_t>(layer));
-  if (next_ != nullptr) next_->complete(cache);
+  ForwardingHooks::complete(cache);
 }
 
 void ReloadHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   wait_for(0);
-  if (next_ != nullptr) next_->before_pass(cache, tokens);
+  ForwardingHooks::before_pass(cache, tokens);
 }
 
 void ReloadHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  if (next_ != nullptr) next_->before_attention(layer, cache, queries);
+  ForwardingHooks::before_attention(layer, cache, queries);
   wait_for(layer + 1);
 }
 

@@ -21,7 +21,7 @@ class PlainSession final : public Session {
   PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
   MethodHooks hooks_;
-  SelectionMeter* meter_;  // null when nothing is measured
+  AttentionHooks* watched_;  // hooks_, under a meter where one measures
   Emitter emitter_;
   Traffic traffic_so_far_;
 };

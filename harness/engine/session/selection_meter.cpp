@@ -151,7 +151,7 @@ void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, List
 }
 
 void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  method_->before_attention(layer, cache, queries);
+  ForwardingHooks::before_attention(layer, cache, queries);
   append_newest(layer, cache, queries);
   Lists lists = attended(cache, full_[layer]->entries(0) + queries.q_len - 1);
   const LayerQueries first{.q = queries.q, .q_len = 1, .q_stride = queries.q_stride, .position = queries.position};
@@ -170,7 +170,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
 }
 
 void SelectionMeter::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
-  method_->after_attention(layer, cache, queries, lse);
+  ForwardingHooks::after_attention(layer, cache, queries, lse);
   if (layer + 1 < static_cast<int64_t>(full_.size())) return;
   step_.hit_rate /= static_cast<double>(full_.size());
   step_.attended /= static_cast<double>(full_.size());
