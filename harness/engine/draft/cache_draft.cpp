@@ -68,7 +68,6 @@ SequencePass CacheDraft::next_pass() {
 }
 
 void CacheDraft::consume(std::span<const float> logits) {
-  if (!hooks_.failure().empty()) throw UserError(hooks_.failure());
   ++passes_;
   if (aux_ != nullptr) return consume_inner(logits);
   drafts_.push_back(sampler_.draw(logits, scratch_->length));

@@ -83,8 +83,8 @@ class Batch {
     return running() + 1 <= settings_.device_bytes / each_;
   }
 
-  [[nodiscard]] std::vector<Session*> turn() {
-    std::vector<Session*> fed;
+  [[nodiscard]] std::vector<PassMember*> turn() {
+    std::vector<PassMember*> fed;
     if (scheduled_) {
       for (VerifySession* session : scheduled_->next()) fed.push_back(session);
       return fed;
@@ -103,20 +103,11 @@ class Batch {
 
   void pass() {
     const auto start = Clock::now();
-    const std::vector<Session*> fed = turn();
+    const std::vector<PassMember*> fed = turn();
     const int64_t verifying = scheduled_ ? scheduled_->verifying() : 0;
     const int64_t held = device_bytes();
     run_.peak_bytes = std::max(run_.peak_bytes, held);
-    std::vector<SequencePass> batch;
-    for (Session* session : fed) batch.push_back(session->next_pass());
-    const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-    std::span<const float> logits;
-    if (!batch.empty()) logits = model_->forward(batch);
-    for (size_t i = 0; i < fed.size(); ++i) {
-      const size_t rows = batch[i].logits == LogitsRows::all ? batch[i].tokens.size() : 1;
-      fed[i]->consume(logits.first(rows * vocab));
-      logits = logits.subspan(rows * vocab);
-    }
+    run_pass(*model_, fed);
     const double seconds = seconds_since(start);
     if (scheduled_) scheduled_->advance(seconds);
     run_.seconds += seconds;

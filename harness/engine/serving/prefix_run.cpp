@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "harness/core/error.h"
+#include "harness/core/failure.h"
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena {
@@ -105,14 +106,21 @@ class Pool {
   std::vector<std::unique_ptr<storage::Link>> links_;
 };
 
-struct Served {
+struct Served final : PassMember {
   PrefixRequest asked;
   enum class Stage { waiting, running, left } stage = Stage::waiting;
   std::optional<size_t> local, remote;  // device whose room it holds
   std::optional<Incoming> compressed, full, rest;
   std::unique_ptr<PromptRun> reading;  // where it recomputes
+  bool drafting = false;               // in the pass under way
   PrefixAnswer answer;
 
+  [[nodiscard]] SequencePass next_pass() override { return reading ? reading->next_pass() : session()->next_pass(); }
+  void consume(std::span<const float> logits) override {
+    if (reading) return reading->consume(logits);
+    session()->consume(logits);
+  }
+  void fail(const std::string& reason) override { answer.failure = reason; }
   [[nodiscard]] VerifySession* session() const { return answer.session.get(); }
   [[nodiscard]] bool moving() const {
     const auto coming = [](const std::optional<Incoming>& one) { return one && !one->arrived(); };
@@ -161,12 +169,8 @@ class Server {
   template <typename Work>
   void guard(Served& one, Work&& work) {
     if (one.stage == Served::Stage::left) return;
-    try {
-      work();
-    } catch (const UserError& error) {
-      one.answer.failure = error.what();
-      leave(one);
-    }
+    if (one.answer.failure.empty()) one.answer.failure = failure_of(work);
+    if (!one.answer.failure.empty()) leave(one);
   }
 
   void leave(Served& one) {
@@ -281,30 +285,22 @@ class Server {
   /// Feeds whoever can be fed; false when nobody can.
   bool pass() {
     std::vector<Served*> fed;
-    std::vector<SequencePass> batch;
+    std::vector<PassMember*> members;
     for (Served& one : served_) {
       if (!can_be_fed(one)) continue;
+      one.drafting = one.session() != nullptr && one.session()->can_draft();
       fed.push_back(&one);
-      batch.push_back(one.reading ? one.reading->next_pass(std::min(kPrefillChunk, one.reading->remaining()))
-                                  : one.session()->next_pass());
+      members.push_back(&one);
     }
     if (fed.empty()) return false;
-    std::span<const float> logits = model_->forward(batch);
-    const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-    for (size_t i = 0; i < fed.size(); ++i) {
-      const size_t rows = batch[i].logits == LogitsRows::all    ? batch[i].tokens.size()
-                          : batch[i].logits == LogitsRows::last ? 1
-                                                                : 0;
-      guard(*fed[i], [&] { consume(*fed[i], logits.first(rows * vocab)); });
-      logits = logits.subspan(rows * vocab);
-    }
+    run_pass(*model_, members);
+    for (Served* one : fed) guard(*one, [&] { after_pass(*one); });
     run_.peak_bytes = std::max(run_.peak_bytes, held_bytes());
     return true;
   }
 
-  void consume(Served& one, std::span<const float> logits) {
+  void after_pass(Served& one) {
     if (one.reading) {
-      one.reading->consume(logits);
       if (one.reading->remaining() > 0) return;
       KvCache cache = one.reading->finish().cache;
       one.reading.reset();
@@ -313,10 +309,8 @@ class Server {
       return;
     }
     VerifySession& session = *one.session();
-    const bool drafted = session.can_draft();
-    session.consume(logits);
     PrefixAnswer& answer = one.answer;
-    if (drafted) {
+    if (one.drafting) {
       ++drafted_;
       if (answer.first_draft_s == 0) answer.first_draft_s = since_arrival(one);
       return;

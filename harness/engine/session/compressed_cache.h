@@ -33,8 +33,8 @@ struct PromptState {
 
 /// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
 /// from prompt.memory if there is one, and the logits that follow from it; of a method that prunes the prompt between
-/// layers or attends to it in its own way (PromptAttention), what its own prefill gives. Throws UserError with what
-/// the method threw in it.
+/// layers or attends to it in its own way (PromptAttention), what its own prefill gives. Throws what the method throws
+/// in it.
 [[nodiscard]] PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method,
                                              Activity& activity);
 

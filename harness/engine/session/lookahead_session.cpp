@@ -43,7 +43,6 @@ SequencePass LookaheadSession::next_pass() {
 void LookaheadSession::consume(std::span<const float> logits) {
   const auto vocab = static_cast<size_t>(model_config_->vocab_size);
   cache_.length -= hooks_.guesses;
-  if (ended_by(*this, hooks_.failure())) return;
   const auto position = static_cast<uint64_t>(cache_.length) + 1;
   const bool preparing = !guess_;
   guess_ = sample(logits.last(vocab), emitter_.sampling(), position);

@@ -17,7 +17,6 @@ class LookaheadSession final : public Session {
  public:
   LookaheadSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);
 
-  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }

@@ -3,7 +3,6 @@
 // passes.
 
 #include <atomic>
-#include <string>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
@@ -48,8 +47,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   int64_t threads_ = 1;
 };
 
-/// Lets a method select before, and observe and settle after each layer's attention. A UserError that the method throws
-/// is kept, and it is asked nothing more: the pass goes on for the other requests in it.
+/// Lets a method select before, and observe and settle after each layer's attention. Throws what the method throws.
 class MethodHooks : public AttentionHooks {
  public:
   /// `model` must outlive the hooks.
@@ -66,8 +64,6 @@ class MethodHooks : public AttentionHooks {
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
-  /// What the method threw, empty while all is well.
-  [[nodiscard]] const std::string& failure() const { return failure_; }
 
  protected:
   /// Between observe() and settle().
@@ -82,7 +78,6 @@ class MethodHooks : public AttentionHooks {
   int64_t prompt_tokens_;
   const ModelFacts* model_;
   bool wants_hidden_;
-  std::string failure_;
   KvCache* cache_ = nullptr;  // of the pass under way
 };
 

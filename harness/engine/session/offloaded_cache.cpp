@@ -69,28 +69,19 @@ void OffloadedCache::offload(int64_t before, Traffic& traffic) {
   taken_ = 0;
 }
 
-/// Also after a failure: what is still on its way touches the layers that the pass goes on with.
-void ReloadHooks::wait_for(int64_t layer) {
-  try {
-    cache_->wait_for(layer);
-  } catch (const UserError& error) {
-    failure_ = error.what();
-  }
-}
-
 void ReloadHooks::complete(KvCache& cache) {
-  for (size_t layer = 0; layer < cache.layers.size(); ++layer) wait_for(static_cast<int64_t>(layer));
+  for (size_t layer = 0; layer < cache.layers.size(); ++layer) cache_->wait_for(static_cast<int64_t>(layer));
   ForwardingHooks::complete(cache);
 }
 
 void ReloadHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
-  wait_for(0);
+  cache_->wait_for(0);
   ForwardingHooks::before_pass(cache, tokens);
 }
 
 void ReloadHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
   ForwardingHooks::before_attention(layer, cache, queries);
-  wait_for(layer + 1);
+  cache_->wait_for(layer + 1);
 }
 
 }  // namespace kvarena

@@ -52,7 +52,7 @@ class OffloadedCache {
 };
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
-/// ones are there. A reload that fails is kept, and the pass goes on for the other requests in it.
+/// ones are there. Throws UserError with what a reload failed with.
 class ReloadHooks final : public ForwardingHooks {
  public:
   explicit ReloadHooks(OffloadedCache& cache) : cache_(&cache) {}
@@ -61,14 +61,9 @@ class ReloadHooks final : public ForwardingHooks {
   void complete(KvCache& cache) override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
-  /// Why the reload failed, empty while all is well.
-  [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
-  void wait_for(int64_t layer);
-
   OffloadedCache* cache_;
-  std::string failure_;
 };
 
 }  // namespace kvarena

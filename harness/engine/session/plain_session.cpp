@@ -30,7 +30,6 @@ SequencePass PlainSession::next_pass() {
 }
 
 void PlainSession::consume(std::span<const float> logits) {
-  if (ended_by(*this, hooks_.failure())) return;
   emitter_.emit(*this, logits);
   note_pass(*this, state_.cache, traffic_so_far_);
 }

@@ -12,7 +12,6 @@ class PlainSession final : public Session {
  public:
   PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);
 
-  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }

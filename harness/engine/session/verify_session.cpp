@@ -134,7 +134,6 @@ void VerifySession::consume(std::span<const float> logits) {
     source_->consume(logits);
     return;
   }
-  if (reload_ && ended_by(*this, reload_->failure())) return;
   verify(logits);
   note_round();
   peak_bytes = std::max(peak_bytes, full_.ledger->peak(Tier::device) + source_->peak_bytes());

@@ -1,14 +1,14 @@
 #pragma once
-// Whatever a method throws is an outcome.
+// What foreign code throws, as a value.
 
 #include <exception>
 #include <new>
 #include <string>
 #include <utility>
 
-namespace kvarena::experiment {
+namespace kvarena {
 
-/// Runs the evaluate's code and returns why it failed, "" when it did not.
+/// Runs code that may throw anything and returns why it failed, "" when it did not.
 template <typename Work>
 std::string failure_of(Work&& work) {
   try {
@@ -23,4 +23,4 @@ std::string failure_of(Work&& work) {
   }
 }
 
-}  // namespace kvarena::experiment
+}  // namespace kvarena
