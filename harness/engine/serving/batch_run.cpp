@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "harness/core/error.h"
-#include "harness/engine/session/request_bytes.h"
 #include "harness/engine/serving/scheduled_decoding.h"
+#include "harness/engine/session/request_bytes.h"
 
 namespace kvarena {
 namespace {
@@ -20,7 +20,13 @@ class Batch {
  public:
   Batch(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options,
         const BatchRunSettings& settings, const BatchRunEvents& events)
-      : model_(&model), prompt_(&prompt), method_(&method), options_(options), settings_(settings), events_(events) {
+      : model_(&model),
+        prompt_(&prompt),
+        method_(&method),
+        options_(options),
+        settings_(settings),
+        events_(events),
+        admission_(settings.device_bytes) {
     if (!has_schedule(method)) return;
     run_.scheduled = true;
     options_.offload_tier = Tier::host;
@@ -52,6 +58,7 @@ class Batch {
       std::unique_ptr<Session>& session =
           run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
       if (run_.sessions.size() == 1) measure(*session);
+      places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));
       if (scheduled_ && !session->finished()) {
         scheduled_->add(dynamic_cast<VerifySession&>(*session), full_, each_);
       }
@@ -70,7 +77,7 @@ class Batch {
     each_ = bytes_to_end(*model_, *method_, first.held_bytes(), n, answer);
     full_ = full_cache_bytes(*model_, n + answer);
     if (scheduled_) return;  // which says itself whether one fits
-    if (each_ <= settings_.device_bytes) return;
+    if (admission_.fits({.own = each_})) return;
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes that one request may come to hold", each_),
           .expected = fmt::format("at most {}", settings_.device_bytes),
@@ -80,7 +87,7 @@ class Batch {
   [[nodiscard]] bool next_fits() const {
     if (run_.sessions.empty()) return true;
     if (scheduled_) return scheduled_->fits(full_, each_);
-    return running() + 1 <= settings_.device_bytes / each_;
+    return admission_.fits({.own = each_});
   }
 
   [[nodiscard]] std::vector<PassMember*> turn() {
@@ -108,6 +115,9 @@ class Batch {
     const int64_t held = device_bytes();
     run_.peak_bytes = std::max(run_.peak_bytes, held);
     run_pass(*model_, fed);
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (run_.sessions[i]->finished()) places_[i].reset();
+    }
     const double seconds = seconds_since(start);
     if (scheduled_) scheduled_->advance(seconds);
     run_.seconds += seconds;
@@ -126,6 +136,8 @@ class Batch {
   const BatchRunEvents& events_;
   storage::Link* load_ = nullptr;  // that full caches come over
   BatchRun run_;
+  serving::Admission admission_;                    // of plain requests
+  std::vector<serving::Admission::Place> places_;  // by session
   std::optional<ScheduledDecoding> scheduled_;
   int64_t each_ = 0;  // bytes of a request
   int64_t full_ = 0;  // of its full cache, where that is offloaded

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <thread>
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/engine/serving/admission.h"
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena {
@@ -67,31 +69,30 @@ class Incoming {
   storage::Transfer transfer_;  // dies before what it writes
 };
 
+/// A request's room on a device of a pool.
+struct DevicePlace {
+  storage::Link* link = nullptr;  // from the store to the device
+  serving::Admission::Place place;
+};
+
 /// The devices of one pool.
 class Pool {
  public:
-  explicit Pool(const PrefixPool& settings) : room_(settings.requests), held_(static_cast<size_t>(settings.devices)) {
+  explicit Pool(const PrefixPool& settings) {
     KVARENA_ASSERT(settings.devices > 0 && settings.requests > 0, "a pool of no room");
-    for (int64_t i = 0; i < settings.devices; ++i) {
-      links_.push_back(std::make_unique<storage::Link>(settings.link, settings.fault));
-    }
+    for (int64_t i = 0; i < settings.devices; ++i) devices_.emplace_back(settings);
   }
-  /// A device with room for one more, the emptiest; nothing when there is none.
-  [[nodiscard]] std::optional<size_t> take() {
-    const auto emptiest = std::ranges::min_element(held_);
-    if (*emptiest >= room_) return std::nullopt;
-    ++*emptiest;
-    return static_cast<size_t>(emptiest - held_.begin());
+  /// A place for one more on the emptiest device; nothing when there is none.
+  [[nodiscard]] std::optional<DevicePlace> take() {
+    constexpr serving::Promise one{.own = 1};
+    Device& emptiest = *std::ranges::min_element(devices_, {}, [](const Device& d) { return d.requests.promised(); });
+    if (!emptiest.requests.fits(one)) return std::nullopt;
+    return DevicePlace{.link = &emptiest.link, .place = emptiest.requests.admit(one)};
   }
-  void give_back(std::optional<size_t>& device) {
-    if (device) --held_[*device];
-    device.reset();
-  }
-  [[nodiscard]] storage::Link& link(size_t device) { return *links_[device]; }
   [[nodiscard]] storage::LinkTotals totals() const {
     storage::LinkTotals all;
-    for (const auto& link : links_) {
-      const storage::LinkTotals one = link->totals();
+    for (const Device& device : devices_) {
+      const storage::LinkTotals one = device.link.totals();
       all.transfers += one.transfers;
       all.bytes += one.bytes;
       all.pieces += one.pieces;
@@ -101,15 +102,18 @@ class Pool {
   }
 
  private:
-  int64_t room_;
-  std::vector<int64_t> held_;  // requests, by device
-  std::vector<std::unique_ptr<storage::Link>> links_;
+  struct Device {
+    explicit Device(const PrefixPool& settings) : requests(settings.requests), link(settings.link, settings.fault) {}
+    serving::Admission requests;
+    storage::Link link;
+  };
+  std::deque<Device> devices_;  // stay where they are
 };
 
 struct Served final : PassMember {
   PrefixRequest asked;
   enum class Stage { waiting, running, left } stage = Stage::waiting;
-  std::optional<size_t> local, remote;  // device whose room it holds
+  std::optional<DevicePlace> local, remote;
   std::optional<Incoming> compressed, full, rest;
   std::unique_ptr<PromptRun> reading;  // where it recomputes
   bool drafting = false;               // in the pass under way
@@ -179,8 +183,8 @@ class Server {
     one.full.reset();
     one.rest.reset();
     one.reading.reset();
-    local_.give_back(one.local);
-    remote_.give_back(one.remote);
+    one.local.reset();
+    one.remote.reset();
     one.answer.end_s = since_arrival(one);
     run_.seconds = seconds_since(start_) - served_.front().asked.arrival_s;
   }
@@ -198,9 +202,9 @@ class Server {
     if (asked.use != PrefixUse::recompute && !stored(asked)) asked.use = PrefixUse::recompute;
     const bool path = asked.use == PrefixUse::path;
     const bool local = path && asked.path == Path::local;
-    std::optional<size_t>& device = local ? one.local : one.remote;
-    device = (local ? local_ : remote_).take();
-    if (!device) return;
+    std::optional<DevicePlace>& place = local ? one.local : one.remote;
+    place = (local ? local_ : remote_).take();
+    if (!place) return;
     one.stage = Served::Stage::running;
     one.answer.use = asked.use;
     if (asked.use == PrefixUse::recompute) {
@@ -209,9 +213,9 @@ class Server {
       return;
     }
     if (asked.use == PrefixUse::compressed || drafts(asked.path)) {
-      one.compressed.emplace(remote_.link(*one.remote), *model_, *prompt_, /*whole=*/false);
+      one.compressed.emplace(*place->link, *model_, *prompt_, /*whole=*/false);
     } else {
-      bring(one.full, local ? local_.link(*one.local) : remote_.link(*one.remote));
+      bring(one.full, *place->link);
     }
   }
 
@@ -233,7 +237,7 @@ class Server {
       KvCache cache = taken(one.compressed);
       if (path) {
         begin(one, std::move(cache), verifier_);
-        if (streams(one.asked.path)) bring(one.rest, remote_.link(*one.remote));
+        if (streams(one.asked.path)) bring(one.rest, *one.remote->link);
       } else {
         begin(one, model_->make_cache(), nullptr);
         one.session()->take_full(std::move(cache));
@@ -248,14 +252,14 @@ class Server {
       one.session()->take_full(taken(one.rest));
       one.session()->stop_drafting();
       one.full.reset();
-      local_.give_back(one.local);
+      one.local.reset();
       one.asked.path = Path::remote;  // from here on
     }
     // Whoever drafts wants the full cache as early as the local pool has room for it.
     const bool there = one.session() != nullptr && one.session()->has_full();
     if (!path || !drafts(one.asked.path) || there || one.full) return;
     one.local = local_.take();
-    if (one.local) bring(one.full, local_.link(*one.local));
+    if (one.local) bring(one.full, *one.local->link);
   }
 
   void begin(Served& one, KvCache compressed, const Verifier* verifier) {
@@ -320,7 +324,7 @@ class Server {
       leave(one);
     } else if (one.asked.use == PrefixUse::path && stateless(one.asked.path)) {
       session.drop_full();
-      local_.give_back(one.local);
+      one.local.reset();
     }
   }
 

@@ -35,6 +35,7 @@ ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hi
 
 ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
     : settings_(settings),
+      admission_(settings.device_bytes),
       schedule_({.kind = settings.kind,
                  .rings = {.windows = settings.windows, .memory_bytes = static_cast<double>(settings.device_bytes)},
                  .link_bandwidth = settings.link_bytes_per_s,
@@ -42,14 +43,10 @@ ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
       link_free_(Clock::now()),
       iteration_seconds_(kFirstGuessSeconds) {}
 
-bool ScheduledDecoding::fits(int64_t full_bytes, int64_t resident_bytes) const {
-  int64_t full = full_bytes, resident = resident_bytes;
-  for (const auto& [id, member] : members_) {
-    full = settings_.kind == cost_model::ScheduleKind::lock_step ? full + member.full_bytes
-                                                                 : std::max(full, member.full_bytes);
-    resident += member.resident_bytes;
-  }
-  return full <= settings_.device_bytes - resident;
+/// In lock-step all full caches are there at a time.
+serving::Promise ScheduledDecoding::promise(int64_t full_bytes, int64_t resident_bytes) const {
+  if (settings_.kind == cost_model::ScheduleKind::lock_step) return {.own = full_bytes + resident_bytes};
+  return {.own = resident_bytes, .in_turn = full_bytes};
 }
 
 void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes) {
@@ -62,7 +59,10 @@ void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t 
           .action = "run fewer requests at a time, compress more, or give the device more room"});
   }
   const int64_t id = schedule_.add(static_cast<double>(full_bytes), static_cast<double>(resident_bytes));
-  members_[id] = {.session = &session, .full_bytes = full_bytes, .resident_bytes = resident_bytes};
+  members_[id] = {.session = &session,
+                  .full_bytes = full_bytes,
+                  .resident_bytes = resident_bytes,
+                  .place = admission_.admit(promise(full_bytes, resident_bytes))};
 }
 
 void ScheduledDecoding::drop(const VerifySession& session) {
