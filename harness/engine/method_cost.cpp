@@ -30,7 +30,7 @@ MethodCost cost_of(Transformer& model, const Method& method, std::span<const int
   MethodCost cost{.prompt = std::ssize(prompt_ids),
                   .resident = static_cast<double>(session->resident_bytes) / entry,
                   .host = static_cast<double>(session->peak_host_bytes) / entry};
-  // Of the first step, before the cache grows, and without the step's own entry.
+  // The first step's, before the cache grows, and without the step's own entry.
   if (!meter.steps().empty()) cost.attended = meter.steps().front().attended - 1;
   for (const Traffic& pass : session->traffic) {
     cost.fetched += static_cast<double>(pass.loaded_bytes) / entry / static_cast<double>(session->traffic.size());

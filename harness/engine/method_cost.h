@@ -1,5 +1,5 @@
 #pragma once
-// What a method's cache costs a request, measured on a model that is at hand, as a scheme that costs are modelled with.
+// Costs of a method's cache, measured on a model that is at hand, as a scheme that costs are modelled with.
 
 #include <cstdint>
 #include <memory>

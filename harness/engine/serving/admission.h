@@ -7,7 +7,7 @@
 
 namespace kvarena::serving {
 
-/// What a request may come to hold at most.
+/// The most that a request may come to hold.
 struct Promise {
   int64_t own = 0;      // as long as it is inside
   int64_t in_turn = 0;  // at times, in room that requests use one after another

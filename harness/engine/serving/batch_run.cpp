@@ -70,7 +70,7 @@ class Batch {
     return std::ranges::count_if(run_.sessions, [](const auto& session) { return !session->finished(); });
   }
 
-  /// What every request may come to hold, known once the first has started.
+  /// Finds what every request may come to hold, known once the first has started.
   void measure(const Session& first) {
     if (events_.started) events_.started();
     const int64_t n = prompt_tokens(), answer = answer_tokens();

@@ -29,7 +29,7 @@ struct BatchRun {
   int64_t peak_running = 0;  // requests at a time
 };
 
-/// What a caller hears of a run.
+/// Calls to whoever watches a run.
 struct BatchRunEvents {
   std::function<void()> started;  // the first request has its first token
   std::function<void(const Session& first, double seconds)> passed;

@@ -20,7 +20,7 @@ struct BatchSettings {
   int64_t max_running = 64;                                   // admitted requests; below pass_tokens
 };
 
-/// What one pass does.
+/// Contents of one pass.
 struct PassPlan {
   struct Chunk {
     int64_t request = 0;

@@ -13,7 +13,7 @@ namespace kvarena::serving {
 struct ServedModel {
   double weight_bytes = 0;
   double flops_per_token = 0;  // of the matrices: twice their elements
-  /// Of attention, for each pair of a new token and an entry that it attends to: four per query head and channel.
+  /// Operations of attention for a pair of a new token and an entry that it attends to: four per query head and channel.
   double flops_per_entry = 0;
 };
 

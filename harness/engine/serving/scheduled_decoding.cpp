@@ -50,7 +50,7 @@ serving::Promise ScheduledDecoding::promise(int64_t full_bytes, int64_t resident
 }
 
 void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes) {
-  KVARENA_ASSERT(session.offloaded() != nullptr, "only sessions with parked caches are scheduled");
+  KVARENA_ASSERT(session.offloaded() != nullptr, "only sessions with offloaded caches are scheduled");
   if (!fits(full_bytes, resident_bytes)) {
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes of a full cache and {} of what is drafted on, beside {} of other requests",
@@ -100,7 +100,7 @@ void ScheduledDecoding::reload() {
     wanted_.pop_front();
     coming_.push_back(id);
     member.session->offloaded()->begin_reload();
-    const std::chrono::duration<double> takes(static_cast<double>(member.session->offloaded()->parked_bytes()) /
+    const std::chrono::duration<double> takes(static_cast<double>(member.session->offloaded()->offloaded_bytes()) /
                                               settings_.link_bytes_per_s);
     link_free_ = std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
     member.arrival = link_free_;

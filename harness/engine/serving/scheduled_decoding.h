@@ -23,7 +23,8 @@ struct ScheduledSettings {
 
 /// Whether the method verifies by a schedule().
 [[nodiscard]] bool has_schedule(const Method& method);
-/// Of such a method's verifier, over the way from host memory. Throws UserError when that is a link without a rate.
+/// Settings for the verifier of such a method, whose full caches come from host memory. Throws UserError when that link has
+/// no rate.
 [[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers,
                                                    int64_t device_bytes);
 
@@ -53,11 +54,11 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
 
   [[nodiscard]] int64_t running() const { return schedule_.running(); }
   [[nodiscard]] int64_t late_verifies() const { return schedule_.late_verifies(); }
-  /// Of the present pass.
+  /// Sessions that verify in the present pass.
   [[nodiscard]] int64_t verifying() const { return static_cast<int64_t>(verifying_.size()); }
   /// Bytes of the device that full caches take now.
   [[nodiscard]] int64_t full_bytes_held() const;
-  /// What resident caches may come to hold.
+  /// Bytes that resident caches may come to hold.
   [[nodiscard]] int64_t resident_bytes() const;
 
  private:

@@ -131,7 +131,7 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   const auto it = states_.find(request);
   if (it == states_.end()) return 0;
   const State& state = *it->second;
-  // What comes back for a verification lies in room of its own.
+  // A full cache that comes back for a verification lies in room of its own.
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
   const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
   const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();

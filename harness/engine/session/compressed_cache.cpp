@@ -80,7 +80,7 @@ std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Act
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
   KvCache cache = prompt.cache.clone();
   std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
-  // What the last queries attended to in a prompt that a device has read is computed there.
+  // Where a device has read the prompt, it computes what the last queries attended to.
   const bool asks = cache.mirror != nullptr && method.needs().window > 0;
   const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
   method.compress_all(contexts, prompt.observations);

@@ -12,7 +12,7 @@ namespace kvarena {
 /// The layers of a cache as a method is handed them at the end of a prompt of so many tokens.
 [[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
                                                     Activity& activity);
-/// The same where the prompt is at hand.
+/// Layers as above, of a prompt that is at hand.
 [[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Activity& activity);
 
 /// Removes the newest `count` entries of every head.

@@ -1,6 +1,5 @@
 #pragma once
-// What watches the attention of a pass: the observer of a prompt, and the adapter that lets a method act on decode
-// passes.
+// Hooks of the engine: the observer of a prompt, and the adapter that lets a method act on decode passes.
 
 #include <atomic>
 #include <vector>
@@ -22,9 +21,9 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
-  /// What was seen, once the whole prompt went by.
+  /// Gives what was seen, once the whole prompt went by.
   [[nodiscard]] std::vector<LayerObservations> take();
-  /// Time spent on it so far; of what threads did side by side while they attended, their mean.
+  /// Time spent on it so far; for work that threads shared while they attended, their mean.
   [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }
 
  private:
@@ -41,7 +40,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   std::vector<LayerObservations> seen_;
   double seconds_ = 0;
   std::atomic<int64_t> reading_ns_ = 0;
-  // Of the pass under way.
+  // The pass under way:
   int64_t layer_ = 0;
   int64_t position_ = 0;
   int64_t threads_ = 1;

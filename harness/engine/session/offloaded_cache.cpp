@@ -7,7 +7,7 @@
 namespace kvarena {
 namespace {
 
-/// Of a cache's layers, no entry.
+/// A cache of the same layers and length, without entries.
 KvCache emptied(const KvCache& cache) {
   std::vector<LayerShape> shapes;
   for (const LayerCache& layer : cache.layers) shapes.push_back(layer.shape());
@@ -25,12 +25,12 @@ OffloadedCache::OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier 
   full = emptied(full);
 }
 
-/// Of a layer: keys and values of each head.
+/// Separate pieces of a layer: keys and values of each head.
 int64_t OffloadedCache::pieces() const { return 2 * offloaded_.layers.front().shape().kv_heads; }
 
 void OffloadedCache::begin_reload() {
-  KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is parked again");
-  taken_ = parked_bytes();
+  KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is offloaded again");
+  taken_ = offloaded_bytes();
   full_->ledger->add(Tier::device, taken_);
   arrived_.assign(offloaded_.layers.size(), false);
   for (const LayerCache& layer : offloaded_.layers) {

@@ -22,9 +22,9 @@ class OffloadedCache {
   OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier tier);
 
   /// Bytes in the tier.
-  [[nodiscard]] int64_t parked_bytes() const { return offloaded_.ledger->current(Tier::device); }
-  [[nodiscard]] int64_t peak_parked_bytes() const { return offloaded_.ledger->peak(Tier::device); }
-  /// Bytes of the device that are taken since the reload was begun.
+  [[nodiscard]] int64_t offloaded_bytes() const { return offloaded_.ledger->current(Tier::device); }
+  [[nodiscard]] int64_t peak_offloaded_bytes() const { return offloaded_.ledger->peak(Tier::device); }
+  /// Bytes of the device that a reload under way, and the cache until the next offload(), take.
   [[nodiscard]] int64_t device_bytes() const { return taken_; }
 
   /// Asks for all layers, the first one first.

@@ -1,5 +1,5 @@
 #pragma once
-// What a decoding session reports of its cache after each pass.
+// Bytes and traffic that a decoding session reports after each pass.
 
 #include "harness/cache/layer_cache.h"
 #include "harness/engine/session/session.h"

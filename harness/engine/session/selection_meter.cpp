@@ -34,7 +34,7 @@ int64_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   return static_cast<int64_t>(both.size());
 }
 
-/// What any query head of a group attends to, ascending: one list a kv head of one a query head.
+/// Unites the ascending lists of each group of query heads: one list a kv head of one a query head.
 std::vector<std::vector<int32_t>> by_kv_head(const std::vector<std::vector<int32_t>>& lists, const LayerShape& shape) {
   std::vector<std::vector<int32_t>> united(static_cast<size_t>(shape.kv_heads));
   for (int64_t head = 0; head < shape.q_heads; ++head) {
@@ -144,7 +144,7 @@ void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, List
         ++overlaps_;
       }
     }
-    // What the query's own entry was is an old entry of the next step, and it was attended.
+    // In the next step the query's own entry is an old one, and it was attended.
     if (!now.empty()) now[head].push_back(static_cast<int32_t>(position));
   }
   before = std::move(now);

@@ -34,7 +34,7 @@ class GuardedHooks final : public ForwardingHooks {
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
     guard([&] { ForwardingHooks::after_layer(layer, rows, count, hidden_size); });
   }
-  /// What they threw, empty while all is well.
+  /// Message of what they threw, empty while all is well.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:

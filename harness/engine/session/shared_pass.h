@@ -13,11 +13,11 @@ class PassMember {
  public:
   virtual ~PassMember() = default;
 
-  /// What to feed in the next pass. Spans stay valid until consume() or fail().
+  /// Says what to feed in the next pass. Spans stay valid until consume() or fail().
   [[nodiscard]] virtual SequencePass next_pass() = 0;
   /// Takes the pass's logits, [rows, vocab_size] as asked for; they last until the model's next pass.
   virtual void consume(std::span<const float> logits) = 0;
-  /// Takes why the request cannot go on.
+  /// Ends the request, which cannot go on for this reason.
   virtual void fail(const std::string& reason) = 0;
 };
 

@@ -185,13 +185,13 @@ void VerifySession::verify(std::span<const float> logits) {
 
 void VerifySession::note_round() {
   note_bytes(*this, full_, source_->held_bytes());
-  if (offloaded_) tier_bytes.back().host += offloaded_->parked_bytes();
+  if (offloaded_) tier_bytes.back().host += offloaded_->offloaded_bytes();
 }
 
 void VerifySession::offload(int64_t before) {
   offloaded_->offload(before, activity.traffic);
   note_traffic(*this, traffic_so_far_);
-  peak_host_bytes = offloaded_->peak_parked_bytes();
+  peak_host_bytes = offloaded_->peak_offloaded_bytes();
 }
 
 /// Of the verification's entries, which begin at position `before`, those of the path that was accepted close up.
