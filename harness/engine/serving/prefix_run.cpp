@@ -124,7 +124,7 @@ struct Served final : PassMember {
     if (reading) return reading->consume(logits);
     session()->consume(logits);
   }
-  void fail(const std::string& reason) override { answer.failure = reason; }
+  void failed(const std::string& reason) override { answer.failure = reason; }
   [[nodiscard]] VerifySession* session() const { return answer.session.get(); }
   [[nodiscard]] bool moving() const {
     const auto coming = [](const std::optional<Incoming>& one) { return one && !one->arrived(); };

@@ -32,9 +32,9 @@ struct ServingEngine::State final : PassMember {
     if (session) return session->consume(logits);
     prompt->consume(logits);
   }
-  void fail(const std::string& reason) override {
+  void failed(const std::string& reason) override {
     failure = reason;
-    if (session) session->fail(reason);
+    if (session) session->failed(reason);
   }
 };
 

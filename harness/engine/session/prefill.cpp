@@ -68,7 +68,7 @@ SequencePass PromptRun::next_pass() {
 
 void PromptRun::consume(std::span<const float> logits) { result_.logits.assign(logits.begin(), logits.end()); }
 
-void PromptRun::fail(const std::string& reason) { throw UserError(reason); }
+void PromptRun::failed(const std::string& reason) { throw UserError(reason); }
 
 Prefill PromptRun::finish(int64_t chunk) {
   KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));

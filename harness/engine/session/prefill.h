@@ -61,7 +61,7 @@ class PromptRun final : public PassMember {
   /// Takes the pass's logits: one row when the prompt ended with it, none otherwise.
   void consume(std::span<const float> logits) override;
   /// Throws UserError with the reason.
-  void fail(const std::string& reason) override;
+  void failed(const std::string& reason) override;
   /// Gives what the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a time,
   /// and throws UserError when the window has no room for them. The model must outlive what observed its output
   /// projection.

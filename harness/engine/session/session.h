@@ -45,7 +45,7 @@ struct TierBytes {
 class Session : public PassMember {
  public:
   [[nodiscard]] bool finished() const { return finish != FinishReason::running; }
-  void fail(const std::string& reason) final {
+  void failed(const std::string& reason) final {
     failure = reason;
     finish = FinishReason::failed;
   }

@@ -66,7 +66,7 @@ void run_pass(Transformer& model, std::span<PassMember* const> members) {
   for (PassMember* member : members) {
     SequencePass pass;
     if (const std::string failure = failure_of([&] { pass = member->next_pass(); }); !failure.empty()) {
-      member->fail(failure);
+      member->failed(failure);
       continue;
     }
     GuardedHooks& guarded = hooks.emplace_back(pass.hooks);
@@ -82,7 +82,7 @@ void run_pass(Transformer& model, std::span<PassMember* const> members) {
     const size_t count = logits_rows(batch[i]) * vocab;
     std::string failure = hooks[i].failure();
     if (failure.empty()) failure = failure_of([&] { fed[i]->consume(logits.first(count)); });
-    if (!failure.empty()) fed[i]->fail(failure);
+    if (!failure.empty()) fed[i]->failed(failure);
     logits = logits.subspan(count);
   }
 }

@@ -13,12 +13,12 @@ class PassMember {
  public:
   virtual ~PassMember() = default;
 
-  /// Says what to feed in the next pass. Spans stay valid until consume() or fail().
+  /// Says what to feed in the next pass. Spans stay valid until consume() or failed().
   [[nodiscard]] virtual SequencePass next_pass() = 0;
   /// Takes the pass's logits, [rows, vocab_size] as asked for; they last until the model's next pass.
   virtual void consume(std::span<const float> logits) = 0;
-  /// Ends the request, which cannot go on for this reason.
-  virtual void fail(const std::string& reason) = 0;
+  /// Ends the request, which cannot go on, with the reason.
+  virtual void failed(const std::string& reason) = 0;
 };
 
 /// Collects what each member wants fed, computes it in one forward pass, and hands out the logits. What a member or its
