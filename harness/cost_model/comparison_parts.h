@@ -16,20 +16,17 @@
 
 namespace kvarena::cost_model {
 
-using cost_model::Hardware;
-using cost_model::ModelShape;
-
-/// What the rows of one file share.
+/// The rows of one file and what they share.
 class ComparisonReader {
  public:
   ComparisonReader(nlohmann::json whole, std::string place, DescriptionFolders folders);
 
   [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
   [[nodiscard]] const std::string& place() const { return place_; }
-  /// A row, with the file's "all" beneath it: what the row does not say stands there.
-  [[nodiscard]] nlohmann::json row(size_t index) const;
-  [[nodiscard]] size_t rows() const { return whole_.at("rows").size(); }
-  [[nodiscard]] std::string row_place(size_t index) const;
+  /// The figures of all rows: `compare` gives those of a row, with the file's "all" beneath it, at its place.
+  [[nodiscard]] std::vector<ComparedFigure> each_row(
+      const std::function<std::vector<ComparedFigure>(const nlohmann::json& row, const std::string& row_place)>&
+          compare) const;
 
   /// The machine and model by the keys "hardware" and "shape" of a row, with the file's own "efficiency".
   [[nodiscard]] Hardware hardware(const nlohmann::json& row, const std::string& row_place);
@@ -43,6 +40,7 @@ class ComparisonReader {
       const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
 
  private:
+  [[nodiscard]] nlohmann::json row(size_t index, const std::string& place) const;
   void note_input(const std::string& line);
 
   nlohmann::json whole_;
@@ -62,7 +60,7 @@ class ComparisonReader {
 [[nodiscard]] std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader);
 /// Draft remotely, verify beside the store (Appendix B.2).
 [[nodiscard]] std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader);
-/// What comes over the host link, beside the time of a step and of a layer.
+/// Transfers over the host link, beside the time of a step and of a layer.
 [[nodiscard]] std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader);
 /// Stored caches on tiers.
 [[nodiscard]] std::vector<ComparedFigure> compare_placement(ComparisonReader& reader);
