@@ -51,8 +51,8 @@ class ComparisonReader {
 
 /// The key "scheme" of a row, full KV where it is absent; `parameters` declares the row's own keys. Throws UserError
 /// with all problems of both.
-[[nodiscard]] cost_model::CacheScheme read_row_and_scheme(const nlohmann::json& row, const std::string& row_place,
-                                                          const std::function<void(ParameterVisitor&)>& parameters);
+[[nodiscard]] CacheScheme read_row_and_scheme(const nlohmann::json& row, const std::string& row_place,
+                                              const std::function<void(ParameterVisitor&)>& parameters);
 
 /// Batches and rates of plain decoding under a cache scheme.
 [[nodiscard]] std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader);

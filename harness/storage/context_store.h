@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "harness/storage/context_folder.h"
-#include "harness/storage/placement/tiered_contexts.h"
 #include "harness/storage/hierarchy.h"
 #include "harness/storage/link_spec.h"
+#include "harness/storage/placement/tiered_contexts.h"
 
 namespace kvarena::storage {
 
@@ -20,15 +20,15 @@ namespace kvarena::storage {
 /// the folder.
 struct StoreTier {
   Tier tier = Tier::host;
-  storage::StorageTier books;  // capacity and rate as policies see them
-  storage::LinkSpec disk_link;     // of the disk tier: a read takes at least what it says; one that is not emulated, what
-                                 // it really takes
+  StorageTier books;   // capacity and rate as policies see them
+  LinkSpec disk_link;  // of the disk tier: a read takes at least what it says; one that is not emulated, what
+                       // it really takes
 };
 
 /// What a fetch gives.
 struct Fetched {
   std::vector<std::byte> bytes;
-  storage::Form form;
+  Form form;
   Tier tier = Tier::host;  // where it lay
 };
 
@@ -44,16 +44,16 @@ class ContextStore {
  public:
   /// The bytes of a context in a form, from the request that computed it or from its full cache. Called when a context
   /// comes and when a policy gives it another form.
-  using Maker = std::function<std::vector<std::byte>(const std::string& key, const storage::Form& form)>;
+  using Maker = std::function<std::vector<std::byte>(const std::string& key, const Form& form)>;
 
   /// `folder` is the disk tier's; empty when there is none. What an earlier run left in it is not used: its forms and
-  /// uses are not known. Throws UserError when tiers do not fit storage::check_tiers() or another run uses the
+  /// uses are not known. Throws UserError when tiers do not fit check_tiers() or another run uses the
   /// folder.
-  ContextStore(std::vector<StoreTier> tiers, storage::HierarchyPtr hierarchy, const std::filesystem::path& folder,
-               const storage::Policy& policy, Maker maker);
+  ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
+               const Policy& policy, Maker maker);
 
   /// Where a context lies; nothing when it is not stored.
-  [[nodiscard]] std::optional<storage::Choice> lookup(const std::string& key) const;
+  [[nodiscard]] std::optional<Choice> lookup(const std::string& key) const;
   /// Its bytes, counted as a use. Nothing when it is not stored, or when what was stored is damaged or gone: the caller
   /// computes it and puts it again.
   [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now, double importance = 1);
@@ -63,13 +63,13 @@ class ContextStore {
   void use(const std::string& key, double now, double importance = 1);
   /// A new context; replaces one of the same key. It may end on any tier, and push others down or into other forms.
   /// `accesses`: how often it has been used already, its coming counted.
-  void put(const std::string& key, std::vector<storage::Form> forms, double now, int64_t accesses = 1);
+  void put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses = 1);
   /// Other qualities or sizes of a stored context (TieredContexts::profile).
-  void profile(const std::string& key, std::vector<storage::Form> forms);
+  void profile(const std::string& key, std::vector<Form> forms);
   /// Places everything anew, where the policy does that.
   void rearrange();
 
-  [[nodiscard]] const storage::TieredContexts& books() const { return books_; }
+  [[nodiscard]] const TieredContexts& books() const { return books_; }
   [[nodiscard]] const StoreCounts& counts() const { return counts_; }
   /// Null when there is no disk tier.
   [[nodiscard]] ContextFolder* folder() { return folder_.get(); }
@@ -77,10 +77,10 @@ class ContextStore {
  private:
   struct Held {
     std::string key;
-    std::shared_ptr<storage::Block> block;  // of memory tiers
+    std::shared_ptr<Block> block;  // of memory tiers
   };
-  void carry_out(const std::vector<storage::Move>& moves);
-  bool move(Held& held, const storage::Context& context, const storage::Move& move);
+  void carry_out(const std::vector<Move>& moves);
+  bool move(Held& held, const Context& context, const Move& move);
   [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, int64_t tier);
   void write(Held& held, int64_t tier, const std::vector<std::byte>& bytes);
   void erase_bytes(Held& held, int64_t tier);
@@ -88,9 +88,9 @@ class ContextStore {
   [[nodiscard]] Tier tier_of(int64_t tier) const { return tiers_[static_cast<size_t>(tier)].tier; }
 
   std::vector<StoreTier> tiers_;
-  storage::HierarchyPtr hierarchy_;
+  HierarchyPtr hierarchy_;
   std::unique_ptr<ContextFolder> folder_;
-  storage::TieredContexts books_;
+  TieredContexts books_;
   Maker maker_;
   LedgerPtr ledger_;
   std::map<std::string, int64_t> ids_;
