@@ -111,7 +111,7 @@ class Pool {
 };
 
 struct Served final : PassMember {
-  PrefixRequest asked;
+  PrefixRequest request;
   enum class Stage { waiting, running, left } stage = Stage::waiting;
   std::optional<DevicePlace> local, remote;
   std::optional<Incoming> compressed, full, rest;
@@ -145,7 +145,7 @@ class Server {
         remote_(settings.remote),
         served_(requests.size()),
         start_(Clock::now()) {
-    for (size_t i = 0; i < requests.size(); ++i) served_[i].asked = requests[i];
+    for (size_t i = 0; i < requests.size(); ++i) served_[i].request = requests[i];
   }
 
   PrefixRun run() {
@@ -186,33 +186,33 @@ class Server {
     one.local.reset();
     one.remote.reset();
     one.answer.end_s = since_arrival(one);
-    run_.seconds = seconds_since(start_) - served_.front().asked.arrival_s;
+    run_.seconds = seconds_since(start_) - served_.front().request.arrival_s;
   }
 
-  [[nodiscard]] double since_arrival(const Served& one) const { return seconds_since(start_) - one.asked.arrival_s; }
+  [[nodiscard]] double since_arrival(const Served& one) const { return seconds_since(start_) - one.request.arrival_s; }
 
-  [[nodiscard]] bool stored(const PrefixRequest& asked) const {
-    if (asked.use == PrefixUse::compressed) return prompt_->compressed != nullptr;
-    return prompt_->full != nullptr && (!drafts(asked.path) || prompt_->compressed != nullptr);
+  [[nodiscard]] bool stored(const PrefixRequest& request) const {
+    if (request.use == PrefixUse::compressed) return prompt_->compressed != nullptr;
+    return prompt_->full != nullptr && (!drafts(request.path) || prompt_->compressed != nullptr);
   }
 
   void admit(Served& one) {
     if (one.stage != Served::Stage::waiting || since_arrival(one) < 0) return;
-    PrefixRequest& asked = one.asked;
-    if (asked.use != PrefixUse::recompute && !stored(asked)) asked.use = PrefixUse::recompute;
-    const bool path = asked.use == PrefixUse::path;
-    const bool local = path && asked.path == Path::local;
+    PrefixRequest& request = one.request;
+    if (request.use != PrefixUse::recompute && !stored(request)) request.use = PrefixUse::recompute;
+    const bool path = request.use == PrefixUse::path;
+    const bool local = path && request.path == Path::local;
     std::optional<DevicePlace>& place = local ? one.local : one.remote;
     place = (local ? local_ : remote_).take();
     if (!place) return;
     one.stage = Served::Stage::running;
-    one.answer.use = asked.use;
-    if (asked.use == PrefixUse::recompute) {
+    one.answer.use = request.use;
+    if (request.use == PrefixUse::recompute) {
       const auto known = std::span(prompt_->tokens).first(prompt_->tokens.size() - 1);
       one.reading = std::make_unique<PromptRun>(*model_, known, Needs{}, prompt_->facts);
       return;
     }
-    if (asked.use == PrefixUse::compressed || drafts(asked.path)) {
+    if (request.use == PrefixUse::compressed || drafts(request.path)) {
       one.compressed.emplace(*place->link, *model_, *prompt_, /*whole=*/false);
     } else {
       bring(one.full, *place->link);
@@ -232,18 +232,18 @@ class Server {
   /// Caches that are there become what sessions draft and verify on; loads that can begin do.
   void take_what_came(Served& one) {
     if (one.stage != Served::Stage::running) return;
-    const bool path = one.asked.use == PrefixUse::path;
+    const bool path = one.request.use == PrefixUse::path;
     if (one.compressed && one.compressed->arrived()) {
       KvCache cache = taken(one.compressed);
       if (path) {
         begin(one, std::move(cache), verifier_);
-        if (streams(one.asked.path)) bring(one.rest, *one.remote->link);
+        if (streams(one.request.path)) bring(one.rest, *one.remote->link);
       } else {
         begin(one, model_->make_cache(), nullptr);
         one.session()->take_full(std::move(cache));
       }
     }
-    if (one.full && one.full->arrived() && (one.session() != nullptr || !drafts(one.asked.path))) {
+    if (one.full && one.full->arrived() && (one.session() != nullptr || !drafts(one.request.path))) {
       KvCache cache = taken(one.full);
       if (one.session() == nullptr) begin(one, model_->make_cache(), nullptr);
       one.session()->take_full(std::move(cache));
@@ -253,11 +253,11 @@ class Server {
       one.session()->stop_drafting();
       one.full.reset();
       one.local.reset();
-      one.asked.path = Path::remote;  // from here on
+      one.request.path = Path::remote;  // from here on
     }
     // Whoever drafts wants the full cache as early as the local pool has room for it.
     const bool there = one.session() != nullptr && one.session()->has_full();
-    if (!path || !drafts(one.asked.path) || there || one.full) return;
+    if (!path || !drafts(one.request.path) || there || one.full) return;
     one.local = local_.take();
     if (one.local) bring(one.full, *one.local->link);
   }
@@ -322,7 +322,7 @@ class Server {
     if (answer.first_token_s == 0) answer.first_token_s = since_arrival(one);
     if (session.finished()) {
       leave(one);
-    } else if (one.asked.use == PrefixUse::path && stateless(one.asked.path)) {
+    } else if (one.request.use == PrefixUse::path && stateless(one.request.path)) {
       session.drop_full();
       one.local.reset();
     }
