@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "datasets/texts/essays.h"
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
-#include "harness/engine/session/selection_meter.h"
-#include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 
 namespace kvarena::cli {
@@ -19,7 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLongest = 1536;  // tokens of the longer prompt
-constexpr int64_t kSteps = 16;      // decoded after it
 constexpr double kBytes = 2;        // bytes of a number of full KV
 
 std::unique_ptr<Method> method_with_a_cache(const json& asked) {
@@ -44,42 +40,6 @@ std::vector<int32_t> prose(const Tokenizer& tokenizer, int64_t tokens) {
   }
 }
 
-/// Measures a method's cost; `tokens` are the prompt and the steps that follow it.
-MethodCost cost_of(Transformer& model, const Method& method, std::span<const int32_t> tokens,
-                   const std::shared_ptr<const ModelFacts>& facts) {
-  const std::vector<int32_t> forced(tokens.end() - kSteps, tokens.end());
-  const std::vector<int32_t> prompt_ids(tokens.begin(), tokens.end() - kSteps);
-  const Prefill prompt = prefill(model, prompt_ids, method.needs(), kPrefillChunk, facts);
-  SelectionMeter meter(prompt.cache);
-  SessionOptions session_options;
-  session_options.forced = forced;
-  session_options.meter = &meter;
-  const auto session = start_session(model, prompt, method, std::move(session_options));
-  Session* const sessions[] = {session.get()};
-  run_together(model, sessions);
-  if (session->finish == FinishReason::failed) fail({.place = "--method", .found = session->failure});
-
-  const auto entries = static_cast<double>(prompt_ids.size());
-  const double entry = static_cast<double>(prompt.cache.bytes()) / entries;
-  MethodCost cost{.prompt = std::ssize(prompt_ids),
-                  .resident = static_cast<double>(session->resident_bytes) / entry,
-                  .host = static_cast<double>(session->peak_host_bytes) / entry};
-  // The first step, before the cache grows, without the step's own entry.
-  if (!meter.steps().empty()) cost.attended = meter.steps().front().attended - 1;
-  for (const Traffic& pass : session->traffic) {
-    cost.fetched += static_cast<double>(pass.loaded_bytes) / entry / static_cast<double>(session->traffic.size());
-  }
-  return cost;
-}
-
-/// The cost at `context` on the line through both measured points, at least 0.
-double along(const MeasuredMethod& method, double MethodCost::*cost, int64_t context) {
-  const MethodCost& a = method.costs.front();
-  const MethodCost& b = method.costs.back();
-  const double slope = (b.*cost - a.*cost) / static_cast<double>(b.prompt - a.prompt);
-  return std::max(0.0, b.*cost + slope * static_cast<double>(context - b.prompt));
-}
-
 }  // namespace
 
 std::vector<MeasuredMethod> measure_methods(const std::vector<json>& methods, const ModelOptions& options) {
@@ -87,34 +47,22 @@ std::vector<MeasuredMethod> measure_methods(const std::vector<json>& methods, co
   for (const json& asked : methods) made.push_back(method_with_a_cache(asked));
   if (made.empty()) return {};
   const OpenedModel opened = open_chosen(options);
-  const int64_t longest = std::min(kLongest, opened.config.max_position - kSteps);
-  const std::vector<int32_t> tokens = prose(*opened.tokenizer, longest + kSteps);
+  const int64_t longest = std::min(kLongest, opened.config.max_position - kCostSteps);
+  const std::vector<int32_t> tokens = prose(*opened.tokenizer, longest + kCostSteps);
   Transformer model = load_weights(opened, options);
   const auto facts = facts_of(opened, model);
   std::vector<MeasuredMethod> measured;
   for (size_t i = 0; i < made.size(); ++i) {
-    measured.push_back({.label = short_form(methods[i])});
-    for (const int64_t length : {longest / 2, longest}) {
-      measured.back().costs.push_back(
-          cost_of(model, *made[i], std::span(tokens).first(static_cast<size_t>(length + kSteps)), facts));
-    }
+    measured.push_back(
+        {.label = short_form(methods[i]), .costs = measure_costs(model, *made[i], tokens, facts, "--method")});
   }
   return measured;
 }
 
 cost_model::CacheScheme scheme_at(const MeasuredMethod& method, const cost_model::ModelShape& shape, int64_t context) {
-  const auto entries = static_cast<double>(context);
-  const double fetched = std::min(entries, along(method, &MethodCost::fetched, context));
-  const double resident = std::max(0.0, along(method, &MethodCost::resident, context) - fetched);
-  const double attended = along(method, &MethodCost::attended, context);
-  cost_model::CacheScheme scheme{.label = method.label};
-  scheme.keep = std::clamp(resident / entries, 1e-6, 1.0);
-  scheme.index_bytes_per_entry =
-      std::max(0.0, resident / entries - 1) * kBytes * static_cast<double>(shape.numbers_per_entry());
-  // A method that skips nothing attends to all that it keeps.
-  if (attended < 0.999 * entries) scheme.attended = std::max<int64_t>(1, std::llround(attended));
-  scheme.offloaded = method.costs.back().host > 0;
-  scheme.fetched = std::llround(fetched);
+  const double entry_bytes = kBytes * static_cast<double>(shape.numbers_per_entry());
+  cost_model::CacheScheme scheme = kvarena::scheme_at(method.costs, entry_bytes, context);
+  scheme.label = method.label;
   return scheme;
 }
 

@@ -4,6 +4,7 @@
 
 #include "harness/cache/indexed_segment.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/observe.h"
 
 namespace kvarena::cli {
@@ -35,31 +36,26 @@ LayerInfo describe_layer(const LayerCache& layer) {
 }
 
 /// Records the entries that a method's pass attends to, between its select() and the attention itself.
-class Watch final : public AttentionHooks {
+class Watch final : public ForwardingHooks {
  public:
-  Watch(MethodHooks& method, int64_t layers) : method_(method), attended(layers), selected(layers) {}
+  Watch(MethodHooks& method, int64_t layers) : ForwardingHooks(&method), attended(layers), selected(layers) {}
 
-  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, method_.reach()); }
+  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, ForwardingHooks::reach()); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
-    method_.before_attention(layer, cache, queries);
+    ForwardingHooks::before_attention(layer, cache, queries);
     const LayerShape& shape = cache.shape();
     // Retrieval methods select from the tail; nothing else makes views.
     const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
     for (int64_t head = 0; head < shape.q_heads; ++head) {
-      std::vector<int32_t> positions = held(cache, head / shape.group());
+      const int64_t kv_head = head / shape.group();
+      std::vector<int32_t> positions = view == nullptr ? held(cache, kv_head) : std::vector<int32_t>();
       if (view != nullptr) {
-        std::vector<int32_t> chosen;
-        for (const int32_t index : view->selected(head)) chosen.push_back(positions[index]);
-        positions = std::move(chosen);
+        for (const int32_t index : view->selected(head)) positions.push_back(view->base().position(kv_head, index));
       }
       attended[layer].push_back(std::move(positions));
     }
     if (view != nullptr) note_selection(layer, shape);
   }
-  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
-    method_.after_attention(layer, cache, queries, lse);
-  }
-  [[nodiscard]] bool wants_hidden() const override { return method_.wants_hidden(); }
 
  private:
   /// One list a kv head where its query heads agree, otherwise one a query head.
@@ -72,8 +68,6 @@ class Watch final : public AttentionHooks {
     for (int64_t head = 0; head < shape.q_heads; head += agree ? shape.group() : 1)
       selected[layer].push_back(lists[head]);
   }
-
-  MethodHooks& method_;
 
  public:
   std::vector<std::vector<std::vector<int32_t>>> attended;  // [layers][q_heads]

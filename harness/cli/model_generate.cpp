@@ -128,7 +128,7 @@ int run(const Options& options) {
   stream.show(*session);
   const auto first = Clock::now();
   Session* const sessions[] = {session.get()};
-  run_together(transformer, sessions, [&](double) { stream.show(*session); });
+  run_together(transformer, sessions, [&] { stream.show(*session); });
   times.decode_s = seconds_since(first);
   stream.finish();
   if (!session->failure.empty()) throw UserError(session->failure);

@@ -4,7 +4,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-
 struct Row {
   std::string label;
   int64_t context = 0;
@@ -24,11 +23,8 @@ struct Row {
 }  // namespace
 
 std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader) {
-  std::vector<ComparedFigure> figures;
   std::map<std::string, double> rates;  // modelled, by label
-  for (size_t i = 0; i < reader.rows(); ++i) {
-    const nlohmann::json json = reader.row(i);
-    const std::string place = reader.row_place(i);
+  return reader.each_row([&](const nlohmann::json& json, const std::string& place) {
     Row row;
     const CacheScheme scheme = read_row_and_scheme(json, place, [&](ParameterVisitor& p) { row.parameters(p); });
 
@@ -39,16 +35,14 @@ std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader) {
     if (!run) fail({.place = place, .found = "not even one request fits", .expected = "a larger machine"});
     rates[row.label] = run->tokens_per_second;
     const auto baseline = rates.find(row.baseline);
-    const std::vector<ComparedFigure> found = reader.compare(
+    return reader.compare(
         json, place,
         {{"batch", static_cast<double>(largest_batch(hardware, shape, scheme, workload))},
          {"tokens/s", run->tokens_per_second},
          {"tokens/s with prefill", run->end_to_end_tokens_per_second},
          {"speed-up",
           baseline == rates.end() ? std::nullopt : std::optional(run->tokens_per_second / baseline->second)}});
-    figures.insert(figures.end(), found.begin(), found.end());
-  }
-  return figures;
+  });
 }
 
 }  // namespace kvarena::cost_model

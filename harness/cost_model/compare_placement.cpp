@@ -6,9 +6,9 @@
 #include "harness/core/error.h"
 #include "harness/core/parameters.h"
 #include "harness/cost_model/comparison_parts.h"
+#include "harness/cost_model/description.h"
 #include "harness/storage/placement/exact.h"
 #include "harness/storage/placement/problem.h"
-#include "harness/cost_model/description.h"
 
 namespace kvarena::cost_model {
 namespace {
@@ -146,19 +146,14 @@ std::vector<ComparedFigure> compare_placement(ComparisonReader& reader) {
   };
   const std::vector<Context> contexts = read_contexts(list("contexts"), reader.place() + ".contexts");
   const std::vector<StorageTier> tiers = read_tiers(list("tiers"), reader.place() + ".tiers");
-  std::vector<ComparedFigure> figures;
-  for (size_t i = 0; i < reader.rows(); ++i) {
-    const nlohmann::json json = reader.row(i);
+  return reader.each_row([&](const nlohmann::json& json, const std::string& place) {
     Row row;
-    throw_problems(read_parameters(json, reader.row_place(i), [&](ParameterVisitor& p) { row.parameters(p); },
-                                   {"published", "unknown"}));
-    const Outcome reached = row.rule == "compress" ? compressed_alike(contexts, tiers, reader.row_place(i))
-                                                   : best(contexts, tiers, row.rule == "both");
-    const std::vector<ComparedFigure> found = reader.compare(
-        json, reader.row_place(i), {{"quality, %", 100 * reached.quality}, {"seconds", reached.seconds}});
-    figures.insert(figures.end(), found.begin(), found.end());
-  }
-  return figures;
+    throw_problems(
+        read_parameters(json, place, [&](ParameterVisitor& p) { row.parameters(p); }, {"published", "unknown"}));
+    const Outcome reached =
+        row.rule == "compress" ? compressed_alike(contexts, tiers, place) : best(contexts, tiers, row.rule == "both");
+    return reader.compare(json, place, {{"quality, %", 100 * reached.quality}, {"seconds", reached.seconds}});
+  });
 }
 
 }  // namespace kvarena::cost_model

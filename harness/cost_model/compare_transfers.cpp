@@ -33,10 +33,7 @@ double contiguous_seconds(const Hardware& hardware, const ModelShape& shape, dou
 }  // namespace
 
 std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader) {
-  std::vector<ComparedFigure> figures;
-  for (size_t i = 0; i < reader.rows(); ++i) {
-    const nlohmann::json json = reader.row(i);
-    const std::string place = reader.row_place(i);
+  return reader.each_row([&](const nlohmann::json& json, const std::string& place) {
     Row row;
     const CacheScheme scheme = read_row_and_scheme(json, place, [&](ParameterVisitor& p) { row.parameters(p); });
 
@@ -50,7 +47,7 @@ std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader) {
     const double moved = requests * static_cast<double>(std::min(row.moved.value_or(row.context), row.context));
     const double transfer = contiguous_seconds(hardware, shape, moved * row.anew) / row.rate_share;
     const double step = decode_step(hardware, shape, scheme, row.batch, static_cast<double>(row.context)).seconds;
-    const std::vector<ComparedFigure> found = reader.compare(
+    return reader.compare(
         json, place,
         {{"step, ms", 1e3 * step},
          {"layer, ms", 1e3 * step / layers},
@@ -58,9 +55,7 @@ std::vector<ComparedFigure> compare_transfers(ComparisonReader& reader) {
          {"transfer of a layer, ms", 1e3 * transfer / layers},
          {"transfer over step", transfer / step},
          {"of the whole cache's transfer, %", 100 * transfer / contiguous_seconds(hardware, shape, cached)}});
-    figures.insert(figures.end(), found.begin(), found.end());
-  }
-  return figures;
+  });
 }
 
 }  // namespace kvarena::cost_model

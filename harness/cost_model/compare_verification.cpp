@@ -119,10 +119,7 @@ std::vector<ComparedFigure> compare_row(const ComparisonReader& reader, nlohmann
 }  // namespace
 
 std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader) {
-  std::vector<ComparedFigure> figures;
-  for (size_t i = 0; i < reader.rows(); ++i) {
-    const nlohmann::json json = reader.row(i);
-    const std::string place = reader.row_place(i);
+  return reader.each_row([&](const nlohmann::json& json, const std::string& place) {
     const Row row = read_row(json, place);
     const Hardware hardware = reader.hardware(json, place);
     const ModelShape shape = reader.shape(json, place);
@@ -132,19 +129,16 @@ std::vector<ComparedFigure> compare_staggered(ComparisonReader& reader) {
                                   .link_bandwidth = hardware.host_link_bytes_per_second() * reached.link};
     // Appendix C: every accepted outer token brings the auxiliary drafter's.
     const double gamma = acceptance(row) * (1 + row.auxiliary);
-    const std::vector<ComparedFigure> found =
-        compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
-          const DecodingLoad load{.weight_bytes = weight_bytes(shape), .cache_bytes = cache_bytes(shape, context)};
-          const auto best = best_plan(
-              machine, load, {.draft_lengths = {row.draft_length}, .kept = {row.kept}},
-              [gamma](int64_t, double) { return gamma; }, row.strict_link ? LinkModel::strict : LinkModel::paper);
-          const auto full = full_cache_estimate(machine, load);
-          if (!best || !full) return std::nullopt;
-          return Rates{.full = full->tokens_per_second, .method = best->estimate.tokens_per_second};
-        });
-    figures.insert(figures.end(), found.begin(), found.end());
-  }
-  return figures;
+    return compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
+      const DecodingLoad load{.weight_bytes = weight_bytes(shape), .cache_bytes = cache_bytes(shape, context)};
+      const auto best = best_plan(
+          machine, load, {.draft_lengths = {row.draft_length}, .kept = {row.kept}},
+          [gamma](int64_t, double) { return gamma; }, row.strict_link ? LinkModel::strict : LinkModel::paper);
+      const auto full = full_cache_estimate(machine, load);
+      if (!best || !full) return std::nullopt;
+      return Rates{.full = full->tokens_per_second, .method = best->estimate.tokens_per_second};
+    });
+  });
 }
 
 namespace {
@@ -166,10 +160,7 @@ int64_t best_remote(RemotePrefixSetting setting, int64_t most) {
 }  // namespace
 
 std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader) {
-  std::vector<ComparedFigure> figures;
-  for (size_t i = 0; i < reader.rows(); ++i) {
-    const nlohmann::json json = reader.row(i);
-    const std::string place = reader.row_place(i);
+  return reader.each_row([&](const nlohmann::json& json, const std::string& place) {
     const Row row = read_row(json, place);
     const Hardware hardware = reader.hardware(json, place);
     const ModelShape shape = reader.shape(json, place);
@@ -188,20 +179,15 @@ std::vector<ComparedFigure> compare_remote_prefix(ComparisonReader& reader) {
     if (row.most_remote) {
       setting.cache_bytes = cache_bytes(shape, row.context.value_or(1));
       const auto best = static_cast<double>(best_remote(setting, *row.most_remote));
-      const std::vector<ComparedFigure> found = reader.compare(json, place, {{"best remote instances", best}});
-      figures.insert(figures.end(), found.begin(), found.end());
-      continue;
+      return reader.compare(json, place, {{"best remote instances", best}});
     }
-    const std::vector<ComparedFigure> found =
-        compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
-          setting.cache_bytes = cache_bytes(shape, context);
-          if (setting.weight_bytes + setting.cache_bytes > setting.memory_bytes) return std::nullopt;
-          return Rates{.full = best_rates(setting, plain_paths).tokens_per_second,
-                       .method = best_rates(setting).tokens_per_second};
-        });
-    figures.insert(figures.end(), found.begin(), found.end());
-  }
-  return figures;
+    return compare_row(reader, json, place, row, [&](int64_t context) -> std::optional<Rates> {
+      setting.cache_bytes = cache_bytes(shape, context);
+      if (setting.weight_bytes + setting.cache_bytes > setting.memory_bytes) return std::nullopt;
+      return Rates{.full = best_rates(setting, plain_paths).tokens_per_second,
+                   .method = best_rates(setting).tokens_per_second};
+    });
+  });
 }
 
 }  // namespace kvarena::cost_model

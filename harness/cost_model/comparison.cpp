@@ -15,7 +15,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-
 using nlohmann::json;
 
 using Kind = std::vector<ComparedFigure> (*)(ComparisonReader&);
@@ -105,14 +104,23 @@ ComparisonReader::ComparisonReader(json whole, std::string place, DescriptionFol
   }
 }
 
-std::string ComparisonReader::row_place(size_t index) const { return fmt::format("{}.rows[{}]", place_, index); }
-
-json ComparisonReader::row(size_t index) const {
+json ComparisonReader::row(size_t index, const std::string& place) const {
   json merged = whole_.value("all", json::object());
   const json& own = whole_["rows"][index];
-  if (!own.is_object()) fail({.place = row_place(index), .found = brief(own), .expected = "an object"});
+  if (!own.is_object()) fail({.place = place, .found = brief(own), .expected = "an object"});
   merged.merge_patch(own);
   return merged;
+}
+
+std::vector<ComparedFigure> ComparisonReader::each_row(
+    const std::function<std::vector<ComparedFigure>(const json& row, const std::string& row_place)>& compare) const {
+  std::vector<ComparedFigure> figures;
+  for (size_t i = 0; i < whole_["rows"].size(); ++i) {
+    const std::string place = fmt::format("{}.rows[{}]", place_, i);
+    const std::vector<ComparedFigure> found = compare(row(i, place), place);
+    figures.insert(figures.end(), found.begin(), found.end());
+  }
+  return figures;
 }
 
 void ComparisonReader::note_input(const std::string& line) {

@@ -16,9 +16,6 @@
 
 namespace kvarena::cost_model {
 
-using cost_model::Hardware;
-using cost_model::ModelShape;
-
 /// Reader of one file's rows: shared keys, machines, models, problems.
 class ComparisonReader {
  public:
@@ -26,10 +23,10 @@ class ComparisonReader {
 
   [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
   [[nodiscard]] const std::string& place() const { return place_; }
-  /// A row, with the file's "all" as defaults of its keys.
-  [[nodiscard]] nlohmann::json row(size_t index) const;
-  [[nodiscard]] size_t rows() const { return whole_.at("rows").size(); }
-  [[nodiscard]] std::string row_place(size_t index) const;
+  /// Figures of all rows: `compare` returns those of a row, with the file's "all" as defaults of its keys, at its place.
+  [[nodiscard]] std::vector<ComparedFigure> each_row(
+      const std::function<std::vector<ComparedFigure>(const nlohmann::json& row, const std::string& row_place)>&
+          compare) const;
 
   /// The machine and model by the keys "hardware" and "shape" of a row, with the file's own "efficiency".
   [[nodiscard]] Hardware hardware(const nlohmann::json& row, const std::string& row_place);
@@ -43,6 +40,7 @@ class ComparisonReader {
       const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
 
  private:
+  [[nodiscard]] nlohmann::json row(size_t index, const std::string& place) const;
   void note_input(const std::string& line);
 
   nlohmann::json whole_;
@@ -53,8 +51,8 @@ class ComparisonReader {
 
 /// The key "scheme" of a row, full KV where it is absent; `parameters` declares the row's own keys. Throws UserError
 /// with all problems of both.
-[[nodiscard]] cost_model::CacheScheme read_row_and_scheme(const nlohmann::json& row, const std::string& row_place,
-                                                          const std::function<void(ParameterVisitor&)>& parameters);
+[[nodiscard]] CacheScheme read_row_and_scheme(const nlohmann::json& row, const std::string& row_place,
+                                              const std::function<void(ParameterVisitor&)>& parameters);
 
 /// Batches and rates of plain decoding under a cache scheme.
 [[nodiscard]] std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader);

@@ -5,14 +5,10 @@
 namespace kvarena::cost_model {
 
 using nlohmann::json;
-using cost_model::CacheScheme;
-using cost_model::Hardware;
-using cost_model::ModelShape;
-using cost_model::Workload;
 
 namespace {
 
-json figure_json(const cost_model::Figure& figure) { return {{"value", figure.value}, {"source", figure.source}}; }
+json figure_json(const Figure& figure) { return {{"value", figure.value}, {"source", figure.source}}; }
 
 template <typename Part>
 json values_json(Part part) {
@@ -25,33 +21,30 @@ std::vector<EstimateRow> estimate_rows(const Hardware& hardware, const ModelShap
                                        const std::vector<EstimateCase>& cases, std::optional<int64_t> batch) {
   std::vector<EstimateRow> rows;
   for (const EstimateCase& of : cases) {
-    const auto full = cost_model::estimate_run(hardware, shape, CacheScheme{}, of.workload, batch);
-    EstimateRow row{.of = of, .run = cost_model::estimate_run(hardware, shape, of.scheme, of.workload, batch)};
+    const auto full = estimate_run(hardware, shape, CacheScheme{}, of.workload, batch);
+    EstimateRow row{.of = of, .run = estimate_run(hardware, shape, of.scheme, of.workload, batch)};
     if (row.run && full) row.speedup = row.run->tokens_per_second / full->tokens_per_second;
     rows.push_back(std::move(row));
   }
   return rows;
 }
 
-std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape,
-                               const cost_model::AcceptanceFile& acceptance, const std::vector<Workload>& workloads,
-                               cost_model::LinkModel link) {
-  const cost_model::Efficiency& reached = hardware.efficiency;
-  const cost_model::DecodingMachine machine{
-      .memory_bytes = hardware.memory_bytes() * reached.usable_memory,
-      .memory_bandwidth = hardware.memory_bytes_per_second() * reached.memory,
-      .link_bandwidth =
-          hardware.link("host").bytes_per_second() * static_cast<double>(hardware.accelerators) * reached.link};
+std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape, const AcceptanceFile& acceptance,
+                               const std::vector<Workload>& workloads, LinkModel link) {
+  const Efficiency& reached = hardware.efficiency;
+  const DecodingMachine machine{.memory_bytes = hardware.memory_bytes() * reached.usable_memory,
+                                .memory_bandwidth = hardware.memory_bytes_per_second() * reached.memory,
+                                .link_bandwidth = hardware.link("host").bytes_per_second() *
+                                                  static_cast<double>(hardware.accelerators) * reached.link};
   const auto gamma = [&](int64_t draft_length, double kept) { return acceptance.rate(draft_length, kept); };
   std::vector<PlanRow> rows;
   for (const Workload& workload : workloads) {
     const double entries = static_cast<double>(workload.context) + static_cast<double>(workload.output) / 2;
     const auto weight_bytes = static_cast<double>(shape.parameter_count() * workload.weight_bits) / 8;
-    const cost_model::DecodingLoad load{.weight_bytes = weight_bytes,
-                                        .cache_bytes = cost_model::request_bytes(shape, {}, entries).resident};
+    const DecodingLoad load{.weight_bytes = weight_bytes, .cache_bytes = request_bytes(shape, {}, entries).resident};
     rows.push_back({.workload = workload,
-                    .best = cost_model::best_plan(machine, load, acceptance.choices(), gamma, link),
-                    .full = cost_model::full_cache_estimate(machine, load)});
+                    .best = best_plan(machine, load, acceptance.choices(), gamma, link),
+                    .full = full_cache_estimate(machine, load)});
   }
   return rows;
 }
@@ -82,13 +75,13 @@ json estimate_json(const EstimateRow& row) {
               {"cache", values_json(row.of.scheme)},
               {"fits", row.run.has_value()}};
   if (!row.run) return out;
-  const cost_model::StepEstimate& step = row.run->step;
+  const StepEstimate& step = row.run->step;
   out["batch"] = row.run->batch;
   out["time_per_output_token_ms"] = 1000 * step.seconds;
   out["throughput_tokens_per_s"] = row.run->tokens_per_second;
   out["end_to_end_tokens_per_s"] = row.run->end_to_end_tokens_per_second;
   out["prefill_s"] = row.run->prefill_seconds;
-  out["bound"] = cost_model::name_of(step.bound);
+  out["bound"] = name_of(step.bound);
   out["speedup"] = row.speedup > 0 ? json(row.speedup) : json();
   out["request_bytes"] = row.run->request.resident;
   out["step"] = {{"weight_bytes", step.weight_bytes}, {"cache_bytes", step.cache_bytes},
@@ -104,7 +97,7 @@ json plan_json(const PlanRow& row) {
     out["full_kv"] = {{"batch", row.full->requests}, {"throughput_tokens_per_s", row.full->tokens_per_second}};
   }
   if (!row.best) return out;
-  const cost_model::DecodingPlan& plan = row.best->plan;
+  const DecodingPlan& plan = row.best->plan;
   out["resident"] = plan.resident;
   out["offloaded"] = plan.offloaded;
   out["draft_length"] = plan.draft_length;
@@ -117,9 +110,9 @@ json plan_json(const PlanRow& row) {
   return out;
 }
 
-json calibration_json(const cost_model::Calibration& calibration) {
+json calibration_json(const Calibration& calibration) {
   json rows = json::array();
-  for (const cost_model::ValidatedRow& row : calibration.rows) {
+  for (const ValidatedRow& row : calibration.rows) {
     rows.push_back({{"name", row.row.name},
                     {"measured_ms", 1000 * row.row.seconds},
                     {"modelled_ms", 1000 * row.modelled_seconds},

@@ -17,38 +17,36 @@ namespace kvarena::cost_model {
 
 /// Input of one row. A scheme may differ by context: a method's share kept of 4k tokens was measured at 4k.
 struct EstimateCase {
-  cost_model::CacheScheme scheme;
-  cost_model::Workload workload;
+  CacheScheme scheme;
+  Workload workload;
 };
 
 struct EstimateRow {
   EstimateCase of;
-  std::optional<cost_model::RunEstimate> run;  // nothing when not even one request fits
-  double speedup = 0;  // tokens/s over full KV's at the same context; 0 when full KV does not fit
+  std::optional<RunEstimate> run;  // nothing when not even one request fits
+  double speedup = 0;              // tokens/s over full KV's at the same context; 0 when full KV does not fit
 };
 
 /// One row for each case. Full KV is estimated beside each to have the speed-up.
-[[nodiscard]] std::vector<EstimateRow> estimate_rows(const cost_model::Hardware& hardware,
-                                                     const cost_model::ModelShape& shape,
+[[nodiscard]] std::vector<EstimateRow> estimate_rows(const Hardware& hardware, const ModelShape& shape,
                                                      const std::vector<EstimateCase>& cases,
                                                      std::optional<int64_t> batch = std::nullopt);
 
 /// The best draft-and-verify plan over the host link (Yao et al. 2026, arXiv:2605.17613, Eq. 11), at the entries that
 /// requests have on average.
 struct PlanRow {
-  cost_model::Workload workload;
-  std::optional<cost_model::DecodingOptimum> best;  // nothing when no plan fits
-  std::optional<cost_model::FullCacheEstimate> full;
+  Workload workload;
+  std::optional<DecodingOptimum> best;  // nothing when no plan fits
+  std::optional<FullCacheEstimate> full;
 };
-[[nodiscard]] std::vector<PlanRow> plan_rows(const cost_model::Hardware& hardware, const cost_model::ModelShape& shape,
-                                             const cost_model::AcceptanceFile& acceptance,
-                                             const std::vector<cost_model::Workload>& workloads,
-                                             cost_model::LinkModel link);
+[[nodiscard]] std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape,
+                                             const AcceptanceFile& acceptance, const std::vector<Workload>& workloads,
+                                             LinkModel link);
 
 /// {"modelled": true, "hardware": ..., "model": ..., "efficiency": ...}: every input with its source.
-[[nodiscard]] nlohmann::json inputs_json(const cost_model::Hardware& hardware, const cost_model::ModelShape& shape);
+[[nodiscard]] nlohmann::json inputs_json(const Hardware& hardware, const ModelShape& shape);
 [[nodiscard]] nlohmann::json estimate_json(const EstimateRow& row);
 [[nodiscard]] nlohmann::json plan_json(const PlanRow& row);
-[[nodiscard]] nlohmann::json calibration_json(const cost_model::Calibration& calibration);
+[[nodiscard]] nlohmann::json calibration_json(const Calibration& calibration);
 
 }  // namespace kvarena::cost_model

@@ -52,7 +52,7 @@ RemotePrefixRates solve_at(const RemotePrefixSetting& setting, std::span<const P
                            double local_batch, double remote_batch) {
   const auto local = static_cast<double>(setting.local_gpus);
   const auto remote = static_cast<double>(setting.remote_gpus);
-  const auto most = static_cast<double>(most_requests(setting));
+  const auto most = static_cast<double>(max_requests(setting));
   LinearProgram program{.gain = std::vector<double>(paths.size(), static_cast<double>(setting.output_tokens)),
                         .rows = std::vector<std::vector<double>>(6),
                         .limits = {local, local, local * most, remote, remote, remote * most}};  // Eqs. 13 to 18
@@ -92,7 +92,7 @@ Path path_named(const std::string& name, const std::string& place) {
         .nearest = nearest_name(name, names)});
 }
 
-int64_t most_requests(const RemotePrefixSetting& setting) {
+int64_t max_requests(const RemotePrefixSetting& setting) {
   const auto most =
       static_cast<int64_t>(std::floor((setting.memory_bytes - setting.weight_bytes) / setting.cache_bytes));
   if (most < 1) {
@@ -132,13 +132,13 @@ PathCost path_cost(const RemotePrefixSetting& setting, Path path, double local_b
 }
 
 RemotePrefixRates best_rates(const RemotePrefixSetting& setting, std::span<const Path> paths, SlotTime slot_time) {
-  const auto most = static_cast<double>(most_requests(setting));
+  const auto most = static_cast<double>(max_requests(setting));
   return solve_at(setting, paths, slot_time, most, most);
 }
 
 RemotePrefixRates best_rates_at_occupancy(const RemotePrefixSetting& setting, std::span<const Path> paths,
                                           SlotTime slot_time) {
-  const auto most = static_cast<double>(most_requests(setting));
+  const auto most = static_cast<double>(max_requests(setting));
   double local_batch = most, remote_batch = most;
   RemotePrefixRates rates;
   for (int64_t round = 0; round < 100; ++round) {

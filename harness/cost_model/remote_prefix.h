@@ -74,7 +74,7 @@ struct PathCost {
 };
 
 /// B_max = floor((memory - M) / KV_full); throws UserError when it is 0.
-[[nodiscard]] int64_t most_requests(const RemotePrefixSetting& setting);
+[[nodiscard]] int64_t max_requests(const RemotePrefixSetting& setting);
 /// T_tok(B), Eq. 12: one token's share of an iteration with `batch` requests.
 [[nodiscard]] double token_seconds(const RemotePrefixSetting& setting, double batch);
 /// A request's costs on `path` when the pools hold `local_batch` and `remote_batch` requests each.

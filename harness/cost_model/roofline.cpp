@@ -8,10 +8,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-double entry_bytes(const ModelShape& shape, double bits) {
-  return static_cast<double>(shape.numbers_per_entry()) * bits / 8;
-}
-
 double weight_bytes(double parameters, int64_t weight_bits) {
   return parameters * static_cast<double>(weight_bits) / 8;
 }
@@ -52,48 +48,55 @@ std::string_view name_of(Bound bound) {
   return "";
 }
 
-RequestBytes request_bytes(const ModelShape& shape, const CacheScheme& scheme, double entries) {
-  const double dense = entry_bytes(shape, 16), packed = entry_bytes(shape, scheme.bits + scheme.metadata_bits);
+RequestBytes request_bytes(double entry_bytes, const CacheScheme& scheme, double entries) {
+  const double packed = entry_bytes * (scheme.bits + scheme.metadata_bits) / 16;
   const double kept = kept_entries(scheme, entries);
   const double recent = std::min(kept, static_cast<double>(scheme.residual));
   const auto fetched = std::min(entries, static_cast<double>(scheme.fetched));
-  const double resident = (kept - recent) * packed + recent * dense;
+  const double resident = (kept - recent) * packed + recent * entry_bytes;
   const double index = entries * scheme.index_bytes_per_entry;
-  const double attended = scheme.attended ? std::min(1.0, static_cast<double>(*scheme.attended) / kept) : 1.0;
-  return {.resident = resident + index + fetched * dense,
-          .read = (resident * attended + fetched * dense) * scheme.traffic + index,
-          .link = fetched * scheme.fetched_anew * dense,
-          .host = scheme.offloaded ? entries * dense : 0};
+  const double attended = scheme.attended ? std::min(kept, static_cast<double>(*scheme.attended)) : kept;
+  const double share = scheme.attended ? std::min(1.0, static_cast<double>(*scheme.attended) / kept) : 1.0;
+  return {.resident = resident + index + fetched * entry_bytes,
+          .read = (resident * share + fetched * entry_bytes) * scheme.traffic + index,
+          .link = fetched * scheme.fetched_anew * entry_bytes,
+          .host = scheme.offloaded ? entries * entry_bytes : 0,
+          .attended = attended};
+}
+
+RequestBytes request_bytes(const ModelShape& shape, const CacheScheme& scheme, double entries) {
+  return request_bytes(2 * static_cast<double>(shape.numbers_per_entry()), scheme, entries);
+}
+
+StepEstimate timed(const Hardware& hardware, StepEstimate pass, const CacheScheme& scheme) {
+  const Efficiency& reached = hardware.efficiency;
+  pass.memory_seconds = (pass.weight_bytes + pass.cache_bytes) / (hardware.memory_bytes_per_second() * reached.memory);
+  pass.compute_seconds = pass.flops / (hardware.flop_per_second() * reached.compute);
+  if (pass.link_bytes > 0) {
+    const double link = hardware.link("host").bytes_per_second() * static_cast<double>(hardware.accelerators);
+    pass.link_seconds = pass.link_bytes / (link * reached.link * scheme.link_share);
+  }
+  const double local = std::max(pass.memory_seconds, pass.compute_seconds);
+  pass.seconds = scheme.overlapped ? std::max(local, pass.link_seconds) : local + pass.link_seconds;
+  pass.seconds += reached.step_overhead_ms / 1000;
+
+  pass.bound = pass.weight_bytes >= pass.cache_bytes ? Bound::weights : Bound::cache;
+  if (pass.compute_seconds > pass.memory_seconds) pass.bound = Bound::compute;
+  if (pass.link_seconds > local) pass.bound = Bound::link;
+  return pass;
 }
 
 StepEstimate decode_step(const Hardware& hardware, const ModelShape& shape, const CacheScheme& scheme, int64_t batch,
                          double entries, int64_t weight_bits) {
   const auto requests = static_cast<double>(batch);
   const RequestBytes request = request_bytes(shape, scheme, entries);
-  double attended = kept_entries(scheme, entries);
-  if (scheme.attended) attended = std::min(attended, static_cast<double>(*scheme.attended));
-
-  StepEstimate step;
-  step.weight_bytes = weight_bytes(shape.read_parameters(requests), weight_bits);
-  step.cache_bytes = requests * request.read;
-  step.link_bytes = requests * request.link;
-  step.flops =
-      requests * 2 * (shape.active_parameters() + attended * static_cast<double>(shape.attention_products_per_entry()));
-  const Efficiency& reached = hardware.efficiency;
-  step.memory_seconds = (step.weight_bytes + step.cache_bytes) / (hardware.memory_bytes_per_second() * reached.memory);
-  step.compute_seconds = step.flops / (hardware.flop_per_second() * reached.compute);
-  if (step.link_bytes > 0) {
-    const double link = hardware.link("host").bytes_per_second() * static_cast<double>(hardware.accelerators);
-    step.link_seconds = step.link_bytes / (link * reached.link * scheme.link_share);
-  }
-  const double local = std::max(step.memory_seconds, step.compute_seconds);
-  step.seconds = scheme.overlapped ? std::max(local, step.link_seconds) : local + step.link_seconds;
-  step.seconds += reached.step_overhead_ms / 1000;
-
-  step.bound = step.weight_bytes >= step.cache_bytes ? Bound::weights : Bound::cache;
-  if (step.compute_seconds > step.memory_seconds) step.bound = Bound::compute;
-  if (step.link_seconds > local) step.bound = Bound::link;
-  return step;
+  const double products = request.attended * static_cast<double>(shape.attention_products_per_entry());
+  return timed(hardware,
+               {.weight_bytes = weight_bytes(shape.read_parameters(requests), weight_bits),
+                .cache_bytes = requests * request.read,
+                .link_bytes = requests * request.link,
+                .flops = requests * 2 * (shape.active_parameters() + products)},
+               scheme);
 }
 
 int64_t largest_batch(const Hardware& hardware, const ModelShape& shape, const CacheScheme& scheme,
@@ -120,10 +123,7 @@ double prefill_seconds(const Hardware& hardware, const ModelShape& shape, int64_
                        (n * (shape.active_parameters() - output_matrix) + output_matrix +
                         pairs * static_cast<double>(shape.attention_products_per_entry()));
   const double bytes = weight_bytes(shape.read_parameters(requests * n), weight_bits);
-  const Efficiency& reached = hardware.efficiency;
-  return std::max(flops / (hardware.flop_per_second() * reached.compute),
-                  bytes / (hardware.memory_bytes_per_second() * reached.memory)) +
-         reached.step_overhead_ms / 1000;
+  return timed(hardware, {.weight_bytes = bytes, .flops = flops}).seconds;
 }
 
 std::optional<RunEstimate> estimate_run(const Hardware& hardware, const ModelShape& shape, const CacheScheme& scheme,

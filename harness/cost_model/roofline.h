@@ -56,9 +56,13 @@ struct RequestBytes {
   double read = 0;      // from accelerator memory in a step
   double link = 0;      // from host memory in a step
   double host = 0;      // in host memory
+  double attended = 0;  // entries that a step attends to
 };
+/// `entry_bytes`: of full KV, of one token.
+[[nodiscard]] RequestBytes request_bytes(double entry_bytes, const CacheScheme& scheme, double entries);
 [[nodiscard]] RequestBytes request_bytes(const ModelShape& shape, const CacheScheme& scheme, double entries);
 
+/// What a pass moves and computes, and what that takes.
 struct StepEstimate {
   double weight_bytes = 0;  // read
   double cache_bytes = 0;   // read
@@ -70,6 +74,10 @@ struct StepEstimate {
   double seconds = 0;
   Bound bound = Bound::weights;
 };
+
+/// The roofline: fills in the seconds and the bound of a pass whose bytes and operations are given. What comes over the
+/// link comes as `scheme` says. Throws UserError when the machine has no host link and something comes over it.
+[[nodiscard]] StepEstimate timed(const Hardware& hardware, StepEstimate pass, const CacheScheme& scheme = {});
 
 /// A decoding step of `batch` requests with `entries` cached tokens each (the mean over a run is exact: all terms are
 /// linear in them unless a budget is reached midway).

@@ -63,7 +63,7 @@ FittedWeights read_table(const fs::path& file) {
   return {.place = file.string(), .tensors = {{file.stem().string(), std::move(table)}}, .metadata = {}};
 }
 
-/// What a config says, as text: nested objects' keys behind a dot.
+/// Writes a config's values as text, nested objects' keys behind a dot.
 void flatten(const nlohmann::json& value, const std::string& key, std::map<std::string, std::string>& into) {
   if (value.is_object()) {
     for (const auto& [name, part] : value.items()) flatten(part, key.empty() ? name : key + "." + name, into);

@@ -1,5 +1,5 @@
 #pragma once
-// What methods may know of a model (harness/method/model_facts.h), gathered from its weights and its files.
+// Gathers what methods may know of a model (harness/method/model_facts.h) from its weights and its files.
 
 #include <filesystem>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace kvarena {
 
-/// What the weights alone tell, no text. Fitted weights are looked for in `fitted_folders` and then in the project's
+/// Facts that the weights alone tell, no text. Fitted weights are looked for in `fitted_folders` and then in the project's
 /// own folder; each is read once. Null `tiers`: usual_tiers(). The facts ask `model` for embeddings: it must outlive
 /// them and stay where it is.
 [[nodiscard]] std::shared_ptr<ModelFacts> model_facts(const Transformer& model,

@@ -79,14 +79,14 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   options.meter = meter.get();
   const auto session = start_session(model, prompt, *evaluated.method, std::move(options));
   FullReading full(model, prompt, rest);
-  const auto compare = [&](double) {  // after the pass: the full cache's own passes use the model's buffers
+  const auto compare = [&] {  // after the pass: the full cache's own passes use the model's buffers
     for (const std::vector<float>& row : rows) {
       const auto step = static_cast<int64_t>(steps.size());
       steps.push_back(metrics::step_divergence(full.logits(step), row, rest[steps.size()]));
     }
     rows.clear();
   };
-  compare(0);  // the first token's logits come with the session
+  compare();  // the first token's logits come with the session
   Session* const one[] = {session.get()};
   run_together(model, one, compare);
   if (!session->failure.empty()) throw UserError(session->failure);

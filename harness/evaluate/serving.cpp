@@ -7,11 +7,12 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/engine/method_cost.h"
+#include "harness/engine/serving/modelled_executor.h"
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/serving_point.h"
 #include "harness/evaluate/stored_values.h"
-#include "harness/cost_model/hardware.h"
 #include "metrics/registry.h"
 #include "metrics/statistics.h"
 
@@ -24,8 +25,6 @@ using nlohmann::json;
 using serving::Outcome;
 using serving::ServingRun;
 using results::Clock;
-
-constexpr double kMilliseconds = 1e3;
 
 /// One method's requests, served.
 struct Served {
@@ -73,8 +72,19 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
   return served;
 }
 
-/// Executes the requests on the described machine, with the answers and kept bytes of the real run.
-serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served) {
+/// Costs of a method that selects, measured on the longest prompt; empty for a method that attends to all it keeps.
+std::vector<MethodCost> selection_costs(Transformer& model, const ServingTask& task, const Method& method,
+                                        const Activity& activity) {
+  const auto length = [](const Request& request) { return request.prompt.size(); };
+  const Request& longest = *std::ranges::max_element(task.requests, {}, length);
+  if (activity.entries_skipped == 0 || std::ssize(longest.prompt) < kCostSteps + 2) return {};
+  return measure_costs(model, method, longest.prompt, longest.facts, "method");
+}
+
+/// Executes the requests on the described machine, with the answers and kept bytes of the real run. `costs`: those of
+/// selection_costs().
+serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served,
+                                            std::span<const MethodCost> costs) {
   const ModelConfig& config = model.config();
   const auto parameters =
       static_cast<double>(model.weight_bytes()) / static_cast<double>(kernels::size_of(model.options().weights));
@@ -85,7 +95,11 @@ serving::ModelledExecutor modelled_executor(const Transformer& model, const Serv
     serving::ModelledRequest request{.prompt_tokens = prompt, .bytes_per_token = full / static_cast<double>(prompt)};
     if (const auto& answer = served.answers[i]) {
       request.output_tokens = static_cast<int64_t>(answer->tokens.size());
-      request.kept = static_cast<double>(answer->resident_bytes) / full;
+      request.scheme.keep = static_cast<double>(answer->resident_bytes) / full;
+    }
+    if (!costs.empty()) {
+      request.scheme = scheme_at(costs, request.bytes_per_token, prompt + request.output_tokens);
+      request.answer_kept = request.scheme.keep;
     }
     requests.push_back(request);
   }
@@ -96,8 +110,9 @@ serving::ModelledExecutor modelled_executor(const Transformer& model, const Serv
           std::move(requests)};
 }
 
-ServingRun run_modelled(const Transformer& model, const ServingTask& task, const Served& served, serving::Load load) {
-  serving::ModelledExecutor executor = modelled_executor(model, task, served);
+ServingRun run_modelled(const Transformer& model, const ServingTask& task, const Served& served, serving::Load load,
+                        std::span<const MethodCost> costs = {}) {
+  serving::ModelledExecutor executor = modelled_executor(model, task, served, costs);
   return serving::serve(std::move(load), executor, batch_settings(task.settings));
 }
 
@@ -174,18 +189,16 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     const bool own_prompts = evaluated.method->reuser() != nullptr;
     if (!task.machine || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead()) continue;
     serving::Load load = load_of(point, modelled_capacity, rate);
-    const ServingRun run = run_modelled(model, task, served, std::move(load));
+    const ServingRun run = run_modelled(model, task, served, std::move(load),
+                                        selection_costs(model, task, *evaluated.method, activity));
     add_run(result, Clock::modelled, task.settings, scored(served, run, rate, reference));
   }
   return outcomes;
 }
 
-std::optional<serving::ServingMachine> serving_machine(const std::string& name, const std::filesystem::path& folder) {
+std::optional<cost_model::Hardware> serving_machine(const std::string& name, const std::filesystem::path& folder) {
   if (name.empty()) return std::nullopt;
-  const cost_model::Hardware hardware = cost_model::read_hardware(cost_model::find_description(name, folder));
-  return serving::ServingMachine{.memory_bandwidth = hardware.memory_bytes_per_second() * hardware.efficiency.memory,
-                                 .flops = hardware.flop_per_second() * hardware.efficiency.compute,
-                                 .pass_seconds = hardware.efficiency.step_overhead_ms / kMilliseconds};
+  return cost_model::read_hardware(cost_model::find_description(name, folder));
 }
 
 }  // namespace kvarena::evaluate

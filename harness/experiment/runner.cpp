@@ -8,8 +8,8 @@
 #include <set>
 
 #include "harness/core/error.h"
+#include "harness/core/failure.h"
 #include "harness/experiment/config_parts.h"
-#include "harness/experiment/failure.h"
 #include "harness/experiment/provenance.h"
 
 namespace kvarena::experiment {

@@ -11,16 +11,16 @@
 namespace kvarena::storage {
 namespace {
 
-std::vector<storage::StorageTier> books_of(const std::vector<StoreTier>& tiers) {
-  std::vector<storage::StorageTier> books;
+std::vector<StorageTier> books_of(const std::vector<StoreTier>& tiers) {
+  std::vector<StorageTier> books;
   for (const StoreTier& tier : tiers) books.push_back(tier.books);
   return books;
 }
 
 }  // namespace
 
-ContextStore::ContextStore(std::vector<StoreTier> tiers, storage::HierarchyPtr hierarchy,
-                           const std::filesystem::path& folder, const storage::Policy& policy, Maker maker)
+ContextStore::ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
+                           const Policy& policy, Maker maker)
     : tiers_(std::move(tiers)),
       hierarchy_(std::move(hierarchy)),
       books_(books_of(tiers_), policy),
@@ -33,7 +33,7 @@ ContextStore::ContextStore(std::vector<StoreTier> tiers, storage::HierarchyPtr h
   }
 }
 
-std::optional<storage::Choice> ContextStore::lookup(const std::string& key) const {
+std::optional<Choice> ContextStore::lookup(const std::string& key) const {
   const auto it = ids_.find(key);
   return it == ids_.end() ? std::nullopt : std::optional(books_.find(it->second)->at);
 }
@@ -55,7 +55,7 @@ std::optional<Fetched> ContextStore::get(const std::string& key) {
     return std::nullopt;
   }
   const int64_t id = it->second;
-  const storage::Context& context = *books_.find(id);
+  const Context& context = *books_.find(id);
   const int64_t tier = context.at.tier;
   auto bytes = read(held_.at(id), tier);
   if (!bytes || static_cast<int64_t>(bytes->size()) != context.bytes()) {
@@ -67,7 +67,7 @@ std::optional<Fetched> ContextStore::get(const std::string& key) {
   return Fetched{.bytes = std::move(*bytes), .form = context.form(context.at), .tier = tier_of(tier)};
 }
 
-void ContextStore::put(const std::string& key, std::vector<storage::Form> forms, double now, int64_t accesses) {
+void ContextStore::put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses) {
   if (const auto it = ids_.find(key); it != ids_.end()) forget(it->second);
   const int64_t id = next_id_++;
   ids_[key] = id;
@@ -76,26 +76,26 @@ void ContextStore::put(const std::string& key, std::vector<storage::Form> forms,
       books_.store({.id = id, .forms = std::move(forms), .accesses = accesses, .stored_at = now, .last_access = now}));
 }
 
-void ContextStore::profile(const std::string& key, std::vector<storage::Form> forms) {
+void ContextStore::profile(const std::string& key, std::vector<Form> forms) {
   books_.profile(ids_.at(key), std::move(forms));
 }
 
 void ContextStore::rearrange() { carry_out(books_.rearrange()); }
 
 /// The books have made their moves already; a context whose bytes cannot follow is forgotten by both.
-void ContextStore::carry_out(const std::vector<storage::Move>& moves) {
+void ContextStore::carry_out(const std::vector<Move>& moves) {
   std::vector<int64_t> lost;
-  for (const storage::Move& step : moves) {
+  for (const Move& step : moves) {
     if (std::ranges::find(lost, step.id) != lost.end()) continue;
-    const storage::Context* context = books_.find(step.id);
+    const Context* context = books_.find(step.id);
     if (!move(held_.at(step.id), *context, step)) lost.push_back(step.id);
   }
   for (const int64_t id : lost) forget(id);
 }
 
 /// False when the bytes are gone or the tier takes none.
-bool ContextStore::move(Held& held, const storage::Context& context, const storage::Move& move) {
-  const storage::Form& form = context.form(*move.to);
+bool ContextStore::move(Held& held, const Context& context, const Move& move) {
+  const Form& form = context.form(*move.to);
   const bool same_form = move.from && move.from->form == move.to->form;
   std::optional<std::vector<std::byte>> bytes =
       same_form ? read(held, move.from->tier) : std::optional(maker_(held.key, form));
@@ -105,7 +105,7 @@ bool ContextStore::move(Held& held, const storage::Context& context, const stora
   }
   KVARENA_ASSERT(static_cast<int64_t>(bytes->size()) == form.bytes,
                  fmt::format("{} bytes for a form of {}", bytes->size(), form.bytes));
-  std::shared_ptr<storage::Block> old = std::move(held.block);
+  std::shared_ptr<Block> old = std::move(held.block);
   const bool leaves_disk = move.from && tier_of(move.from->tier) == Tier::disk && tier_of(move.to->tier) != Tier::disk;
   try {
     write(held, move.to->tier, *bytes);

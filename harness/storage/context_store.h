@@ -20,14 +20,14 @@ namespace kvarena::storage {
 /// the folder.
 struct StoreTier {
   Tier tier = Tier::host;
-  storage::StorageTier books;   // capacity and rate as policies see them
-  storage::LinkSpec disk_link;  // disk tier: least time of a read; a spec that emulates nothing adds none
+  StorageTier books;   // capacity and rate as policies see them
+  LinkSpec disk_link;  // disk tier: least time of a read; a spec that emulates nothing adds none
 };
 
 /// Result of a fetch.
 struct Fetched {
   std::vector<std::byte> bytes;
-  storage::Form form;
+  Form form;
   Tier tier = Tier::host;  // tier from which the bytes came
 };
 
@@ -43,16 +43,16 @@ class ContextStore {
  public:
   /// Makes the bytes of a context in a form, from the request that computed it or from its full cache. Called when a
   /// context is stored and when a policy gives it another form.
-  using Maker = std::function<std::vector<std::byte>(const std::string& key, const storage::Form& form)>;
+  using Maker = std::function<std::vector<std::byte>(const std::string& key, const Form& form)>;
 
   /// `folder` is the disk tier's; empty when there is none. Objects that an earlier run left in it are not used: their
-  /// forms and uses are not known. Throws UserError when tiers do not pass storage::check_tiers() or another run uses
+  /// forms and uses are not known. Throws UserError when tiers do not pass check_tiers() or another run uses
   /// the folder.
-  ContextStore(std::vector<StoreTier> tiers, storage::HierarchyPtr hierarchy, const std::filesystem::path& folder,
-               const storage::Policy& policy, Maker maker);
+  ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
+               const Policy& policy, Maker maker);
 
   /// Form and tier of a context; nothing when it is not stored.
-  [[nodiscard]] std::optional<storage::Choice> lookup(const std::string& key) const;
+  [[nodiscard]] std::optional<Choice> lookup(const std::string& key) const;
   /// Bytes of a context, counted as a use. Nothing when it is not stored, or when the stored bytes are damaged or gone:
   /// the caller computes it and puts it again.
   [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now, double importance = 1);
@@ -62,13 +62,13 @@ class ContextStore {
   void use(const std::string& key, double now, double importance = 1);
   /// Stores a new context; replaces one of the same key. The policy may put it on any tier, demote others or give them
   /// other forms. `accesses`: uses so far, this one counted.
-  void put(const std::string& key, std::vector<storage::Form> forms, double now, int64_t accesses = 1);
+  void put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses = 1);
   /// Replaces the forms of a stored context: other qualities or sizes (TieredContexts::profile).
-  void profile(const std::string& key, std::vector<storage::Form> forms);
+  void profile(const std::string& key, std::vector<Form> forms);
   /// Places all contexts anew where the policy does that; nothing otherwise.
   void rearrange();
 
-  [[nodiscard]] const storage::TieredContexts& books() const { return books_; }
+  [[nodiscard]] const TieredContexts& books() const { return books_; }
   [[nodiscard]] const StoreCounts& counts() const { return counts_; }
   /// Null when there is no disk tier.
   [[nodiscard]] ContextFolder* folder() { return folder_.get(); }
@@ -76,10 +76,10 @@ class ContextStore {
  private:
   struct Held {
     std::string key;
-    std::shared_ptr<storage::Block> block;  // bytes on a memory tier; null on disk
+    std::shared_ptr<Block> block;  // bytes on a memory tier; null on disk
   };
-  void carry_out(const std::vector<storage::Move>& moves);
-  bool move(Held& held, const storage::Context& context, const storage::Move& move);
+  void carry_out(const std::vector<Move>& moves);
+  bool move(Held& held, const Context& context, const Move& move);
   [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, int64_t tier);
   void write(Held& held, int64_t tier, const std::vector<std::byte>& bytes);
   void erase_bytes(Held& held, int64_t tier);
@@ -87,9 +87,9 @@ class ContextStore {
   [[nodiscard]] Tier tier_of(int64_t tier) const { return tiers_[static_cast<size_t>(tier)].tier; }
 
   std::vector<StoreTier> tiers_;
-  storage::HierarchyPtr hierarchy_;
+  HierarchyPtr hierarchy_;
   std::unique_ptr<ContextFolder> folder_;
-  storage::TieredContexts books_;
+  TieredContexts books_;
   Maker maker_;
   LedgerPtr ledger_;
   std::map<std::string, int64_t> ids_;

@@ -34,7 +34,7 @@ Link::~Link() {
     stopping_ = true;
     running = running_;
   }
-  asked_.notify_all();
+  work_.notify_all();
   if (running) {
     const std::lock_guard lock(running->mutex);
     running->abandoned = true;
@@ -59,9 +59,9 @@ Transfer Link::carry(int64_t bytes, int64_t pieces, std::function<void()> move) 
   auto state = std::make_shared<Transfer::State>(bytes, pieces, spec_.name, std::move(move));
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({.state = state, .asked = Clock::now()});
+    queue_.push_back({.state = state, .queued = Clock::now()});
   }
-  asked_.notify_one();
+  work_.notify_one();
   return Transfer(std::move(state));
 }
 
@@ -90,7 +90,7 @@ void Link::work() {
     {
       std::unique_lock lock(mutex_);
       running_.reset();
-      asked_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
       if (queue_.empty()) return;
       job = std::move(queue_.front());
       queue_.pop_front();
@@ -118,7 +118,7 @@ void Link::carry_out(const Job& job) {
     }
     state.phase = Phase::moving;
   }
-  const Clock::time_point start = std::max(job.asked, free_at_);
+  const Clock::time_point start = std::max(job.queued, free_at_);
   const auto planned = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(spec_.seconds(state.bytes, state.pieces)));
   std::exception_ptr error;

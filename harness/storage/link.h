@@ -67,7 +67,7 @@ class Link {
   using Clock = std::chrono::steady_clock;
   struct Job {
     std::shared_ptr<Transfer::State> state;
-    Clock::time_point asked;
+    Clock::time_point queued;
   };
 
   template <class Piece>
@@ -78,7 +78,7 @@ class Link {
   const LinkSpec spec_;
   const LinkFault fault_;
   mutable std::mutex mutex_;  // guards queue_, running_, stopping_, totals_
-  std::condition_variable asked_;
+  std::condition_variable work_;
   std::deque<Job> queue_;
   std::shared_ptr<Transfer::State> running_;
   bool stopping_ = false;

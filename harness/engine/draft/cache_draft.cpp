@@ -66,7 +66,6 @@ SequencePass CacheDraft::next_pass() {
 }
 
 void CacheDraft::consume(std::span<const float> logits) {
-  if (!hooks_.failure().empty()) throw UserError(hooks_.failure());
   ++passes_;
   if (aux_ != nullptr) return consume_inner(logits);
   drafts_.push_back(sampler_.draw(logits, scratch_->length));
@@ -127,11 +126,11 @@ int64_t CacheDraft::peak_bytes() const {
 
 HookAccess CacheDraft::InnerHooks::reach() const {
   const AttentionHooks* const aux = owner_->aux_->verification_hooks();
-  return std::max({HookAccess::rows, owner_->hooks_.reach(), aux != nullptr ? aux->reach() : HookAccess::nothing});
+  return std::max({HookAccess::rows, ForwardingHooks::reach(), aux != nullptr ? aux->reach() : HookAccess::nothing});
 }
 
 void CacheDraft::InnerHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
-  owner_->hooks_.before_pass(cache, tokens);
+  ForwardingHooks::before_pass(cache, tokens);
   if (AttentionHooks* const aux = owner_->aux_->verification_hooks()) aux->before_pass(cache, tokens);
 }
 
@@ -152,6 +151,7 @@ void CacheDraft::InnerHooks::after_attention(int64_t layer, LayerCache& cache, c
 }
 
 void CacheDraft::InnerHooks::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
+  ForwardingHooks::after_layer(layer, rows, count, hidden_size);
   if (AttentionHooks* const aux = owner_->aux_->verification_hooks()) aux->after_layer(layer, rows, count, hidden_size);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/engine/draft/draft_source.h"
+#include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/observe.h"
 
 namespace kvarena {
@@ -40,7 +41,7 @@ class CacheDraft final : public DraftSource {
  private:
   /// Hooks of a pass whose entries may be taken back: the method selects, and its observations are kept until it is
   /// known which rows stay. The auxiliary source watches too.
-  class InnerHooks final : public AttentionHooks {
+  class InnerHooks final : public ForwardingHooks {
    public:
     /// A layer's queries, copied.
     struct Seen {
@@ -61,15 +62,11 @@ class CacheDraft final : public DraftSource {
       }
     };
 
-    explicit InnerHooks(CacheDraft& owner) : owner_(&owner) {}
+    explicit InnerHooks(CacheDraft& owner) : ForwardingHooks(&owner.hooks_), owner_(&owner) {}
     [[nodiscard]] HookAccess reach() const override;
     void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
-    void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
-      owner_->hooks_.before_attention(layer, cache, queries);
-    }
     void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
     void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
-    [[nodiscard]] bool wants_hidden() const override { return owner_->hooks_.wants_hidden(); }
 
     std::vector<Seen> seen;  // of each layer, by the newest pass
 

@@ -46,21 +46,18 @@ SequencePass ViewDraft::next_pass() {
 }
 
 void ViewDraft::consume(std::span<const float> logits) {
-  if (!hooks_.failure().empty()) throw UserError(hooks_.failure());
   drafts_.push_back(sampler_.draw(logits, full_->length));
   fed_ = drafts_.back().token;
   if (!wants_pass()) full_->truncate(committed_);
 }
 
 void ViewDraft::commit(const Verified& verified) {
-  if (!watcher_.failure.empty()) throw UserError(watcher_.failure);
   if (meter_ == nullptr) return;
   meter_->follow(verified.full, verified.before, static_cast<int64_t>(verified.tokens.size()));
 }
 
 void ViewDraft::Watcher::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries,
                                          const float* lse) {
-  if (!failure.empty()) return;
   LayerContext context{.layer = layer,
                        .layers = static_cast<int64_t>(owner_->full_->layers.size()),
                        .cache = cache,
@@ -68,11 +65,7 @@ void ViewDraft::Watcher::after_attention(int64_t layer, LayerCache& cache, const
                        .prompt_tokens = owner_->prompt_tokens_,
                        .model = owner_->model_facts_.get(),
                        .request = owner_->full_};
-  try {
-    owner_->method_->observe(context, queries, lse);
-  } catch (const UserError& error) {
-    failure = error.what();
-  }
+  owner_->method_->observe(context, queries, lse);
 }
 
 }  // namespace kvarena

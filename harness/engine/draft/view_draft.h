@@ -1,8 +1,6 @@
 #pragma once
 // Self-speculation on the cache that is verified on: drafts see the part that a method shows of it.
 
-#include <string>
-
 #include "harness/engine/draft/draft_source.h"
 #include "harness/engine/session/observe.h"
 
@@ -30,7 +28,6 @@ class ViewDraft final : public DraftSource {
     explicit Watcher(ViewDraft& owner) : owner_(&owner) {}
     [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
     void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
-    std::string failure;  // what the method threw, empty while all is well
 
    private:
     ViewDraft* owner_;

@@ -15,8 +15,8 @@ namespace kvarena {
 /// Entries of a run of tokens that were computed by themselves, at positions 0, 1, ...; never changed.
 using ChunkCache = std::shared_ptr<const KvCache>;
 
-/// What a chunk's entries depend on: weights, stored forms, tokens. A key that another model or text could have does
-/// not exist (SHA-256, hexadecimal).
+/// Hashes what a chunk's entries depend on, weights, stored forms and tokens: SHA-256, hexadecimal. No other model or text
+/// has the same key.
 [[nodiscard]] std::string chunk_key(const Transformer& model, std::span<const int32_t> tokens);
 
 /// Entries of `tokens` alone.
@@ -36,7 +36,7 @@ class MemoryChunkStore final : public ChunkStore {
  public:
   [[nodiscard]] ChunkCache find(const std::string& key) override;
   void put(const std::string& key, ChunkCache chunk) override;
-  /// Of all chunks held.
+  /// Bytes of all chunks held.
   [[nodiscard]] int64_t bytes() const;
 
  private:

@@ -6,7 +6,7 @@
 namespace kvarena {
 namespace {
 
-/// Of one token, summed over heads.
+/// Inner products of one token's rows, summed over heads.
 struct Products {
   double both = 0;
   double full = 0;

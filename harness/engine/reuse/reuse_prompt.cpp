@@ -119,10 +119,10 @@ ReusedPrompt reuse_prompt(Transformer& model, std::span<const int32_t> tokens, c
   };
 
   Speculation speculation;
-  if (const auto asked = reuser.speculative()) {
+  if (const auto speculative = reuser.speculative()) {
     std::future<void> loading = std::async(std::launch::async, load_entries);
     const Clock clock;
-    speculation = speculate(model, tokens, layout, *asked);
+    speculation = speculate(model, tokens, layout, *speculative);
     record.score_s = clock.seconds();
     loading.get();
     prompt.speculation = &speculation;

@@ -13,13 +13,13 @@
 
 namespace kvarena {
 
-/// What earlier requests to one model left for later ones.
+/// Entries that earlier requests to one model left for later ones.
 struct ReuseMemory {
   std::shared_ptr<ChunkStore> chunks = std::make_shared<MemoryChunkStore>();
   std::map<int64_t, PrefixTree> prefixes;  // by tokens of a block
 };
 
-/// What reuse saved and cost in one request.
+/// Savings and costs of reuse in one request.
 struct ReuseRecord {
   int64_t reused = 0;               // tokens whose last layer was not computed
   double recompute_share = 0;       // of all tokens and layers, those that were computed; the question included

@@ -62,32 +62,32 @@ std::vector<TextRange> counted(size_t tokens) {
 }  // namespace
 
 Speculation speculate(Transformer& target, std::span<const int32_t> tokens, const PromptLayout& layout,
-                      const SpeculativeModel& asked) {
+                      const SpeculativeModel& speculative) {
   Speculation speculation;
-  if (asked.path.empty() || layout.text.empty()) {
+  if (speculative.path.empty() || layout.text.empty()) {
     speculation.ranges = counted(tokens.size());
     speculation.target = speculation.ranges;
   }
-  if (asked.path.empty()) {
-    read_prompt(target, tokens, asked.layers, speculation);
+  if (speculative.path.empty()) {
+    read_prompt(target, tokens, speculative.layers, speculation);
     return speculation;
   }
-  const auto model = shared_model(find_model(asked.path), target.options());
+  const auto model = shared_model(find_model(speculative.path), target.options());
   if (layout.text.empty()) {
     if (model->transformer.config().vocab_size != target.config().vocab_size) {
-      fail({.place = fmt::format("speculative model {}", asked.path),
+      fail({.place = fmt::format("speculative model {}", speculative.path),
             .found =
                 fmt::format("a vocabulary of {} for a prompt given as tokens", model->transformer.config().vocab_size),
             .expected = fmt::format("the target's, {}", target.config().vocab_size),
             .action = "give the prompt as text"});
     }
-    read_prompt(model->transformer, tokens, asked.layers, speculation);
+    read_prompt(model->transformer, tokens, speculative.layers, speculation);
     return speculation;
   }
   const std::vector<int32_t> own = model->tokenizer->encode(layout.text, {.add_special = false});
   speculation.ranges = token_ranges(*model->tokenizer, own, layout.text);
   speculation.target = layout.ranges;
-  read_prompt(model->transformer, own, asked.layers, speculation);
+  read_prompt(model->transformer, own, speculative.layers, speculation);
   return speculation;
 }
 

@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "harness/core/error.h"
-#include "harness/engine/session/request_bytes.h"
 #include "harness/engine/serving/scheduled_decoding.h"
+#include "harness/engine/session/request_bytes.h"
 
 namespace kvarena {
 namespace {
@@ -20,7 +20,13 @@ class Batch {
  public:
   Batch(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options,
         const BatchRunSettings& settings, const BatchRunEvents& events)
-      : model_(&model), prompt_(&prompt), method_(&method), options_(options), settings_(settings), events_(events) {
+      : model_(&model),
+        prompt_(&prompt),
+        method_(&method),
+        options_(options),
+        settings_(settings),
+        events_(events),
+        admission_(settings.device_bytes) {
     if (!has_schedule(method)) return;
     run_.scheduled = true;
     options_.offload_tier = Tier::host;
@@ -52,6 +58,7 @@ class Batch {
       std::unique_ptr<Session>& session =
           run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
       if (run_.sessions.size() == 1) measure(*session);
+      places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));
       if (scheduled_ && !session->finished()) {
         scheduled_->add(dynamic_cast<VerifySession&>(*session), full_, each_);
       }
@@ -63,14 +70,14 @@ class Batch {
     return std::ranges::count_if(run_.sessions, [](const auto& session) { return !session->finished(); });
   }
 
-  /// What every request may come to hold, known once the first has started.
+  /// Finds what every request may come to hold, known once the first has started.
   void measure(const Session& first) {
     if (events_.started) events_.started();
     const int64_t n = prompt_tokens(), answer = answer_tokens();
     each_ = bytes_to_end(*model_, *method_, first.held_bytes(), n, answer);
     full_ = full_cache_bytes(*model_, n + answer);
     if (scheduled_) return;  // which says itself whether one fits
-    if (each_ <= settings_.device_bytes) return;
+    if (admission_.fits({.own = each_})) return;
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes that one request may come to hold", each_),
           .expected = fmt::format("at most {}", settings_.device_bytes),
@@ -80,11 +87,11 @@ class Batch {
   [[nodiscard]] bool next_fits() const {
     if (run_.sessions.empty()) return true;
     if (scheduled_) return scheduled_->fits(full_, each_);
-    return running() + 1 <= settings_.device_bytes / each_;
+    return admission_.fits({.own = each_});
   }
 
-  [[nodiscard]] std::vector<Session*> turn() {
-    std::vector<Session*> fed;
+  [[nodiscard]] std::vector<PassMember*> turn() {
+    std::vector<PassMember*> fed;
     if (scheduled_) {
       for (VerifySession* session : scheduled_->next()) fed.push_back(session);
       return fed;
@@ -103,19 +110,13 @@ class Batch {
 
   void pass() {
     const auto start = Clock::now();
-    const std::vector<Session*> fed = turn();
+    const std::vector<PassMember*> fed = turn();
     const int64_t verifying = scheduled_ ? scheduled_->verifying() : 0;
     const int64_t held = device_bytes();
     run_.peak_bytes = std::max(run_.peak_bytes, held);
-    std::vector<SequencePass> batch;
-    for (Session* session : fed) batch.push_back(session->next_pass());
-    const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-    std::span<const float> logits;
-    if (!batch.empty()) logits = model_->forward(batch);
-    for (size_t i = 0; i < fed.size(); ++i) {
-      const size_t rows = batch[i].logits == LogitsRows::all ? batch[i].tokens.size() : 1;
-      fed[i]->consume(logits.first(rows * vocab));
-      logits = logits.subspan(rows * vocab);
+    run_pass(*model_, fed);
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (run_.sessions[i]->finished()) places_[i].reset();
     }
     const double seconds = seconds_since(start);
     if (scheduled_) scheduled_->advance(seconds);
@@ -135,6 +136,8 @@ class Batch {
   const BatchRunEvents& events_;
   storage::Link* load_ = nullptr;  // that full caches come over
   BatchRun run_;
+  serving::Admission admission_;                    // of plain requests
+  std::vector<serving::Admission::Place> places_;  // by session
   std::optional<ScheduledDecoding> scheduled_;
   int64_t each_ = 0;  // bytes of a request
   int64_t full_ = 0;  // of its full cache, where that is offloaded

@@ -29,7 +29,7 @@ struct BatchRun {
   int64_t peak_running = 0;  // requests at a time
 };
 
-/// What a caller hears of a run.
+/// Calls to whoever watches a run.
 struct BatchRunEvents {
   std::function<void()> started;  // the first request has its first token
   std::function<void(const Session& first, double seconds)> passed;
@@ -37,8 +37,8 @@ struct BatchRunEvents {
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
 /// the others may; time stands still while one starts. A verifier with a schedule keeps full caches in host memory
-/// and verifies by it. Throws UserError when not even one request fits, when a
-/// schedule finds no link with a rate, and with what a method throws.
+/// and verifies by it. A request whose method throws in a pass ends as failed. Throws UserError when not even one request
+/// fits and when a schedule finds no link with a rate, and what a method throws when a request starts.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
                                  const SessionOptions& options, const BatchRunSettings& settings,
                                  const BatchRunEvents& events = {});

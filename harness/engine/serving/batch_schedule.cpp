@@ -8,7 +8,7 @@
 
 namespace kvarena::serving {
 
-BatchSchedule::BatchSchedule(const BatchSettings& settings) : settings_(settings) {
+BatchSchedule::BatchSchedule(const BatchSettings& settings) : settings_(settings), admission_(settings.cache_bytes) {
   if (settings.max_running >= 1 && settings.max_running < settings.pass_tokens) return;
   fail({.place = "serving",
         .found = fmt::format("{} running requests in passes of {} tokens", settings.max_running, settings.pass_tokens),
@@ -23,22 +23,19 @@ std::string BatchSchedule::submit(int64_t request, int64_t prompt_tokens, int64_
                      .expected = fmt::format("at most {}, the budget of all requests together", settings_.cache_bytes),
                      .action = "raise cache_bytes, cut the prompt or ask for fewer tokens"});
   }
-  queue_.emplace_back(request, Entry{.prompt_left = prompt_tokens, .bytes = bytes});
+  queue_.push_back({.request = request, .prompt_left = prompt_tokens, .promise = {.own = bytes}});
   return "";
 }
 
 std::vector<int64_t> BatchSchedule::admit() {
   std::vector<int64_t> admitted;
-  while (!queue_.empty() && running() < settings_.max_running &&
-         queue_.front().second.bytes <= settings_.cache_bytes - reserved_) {
-    auto [request, entry] = queue_.front();
+  while (!queue_.empty() && running() < settings_.max_running && admission_.fits(queue_.front().promise)) {
+    const Waiting& next = queue_.front();
+    running_[next.request] = {
+        .prompt_left = next.prompt_left, .order = admitted_++, .place = admission_.admit(next.promise)};
+    admitted.push_back(next.request);
     queue_.pop_front();
-    entry.order = admitted_++;
-    reserved_ += entry.bytes;
-    running_.emplace(request, entry);
-    admitted.push_back(request);
   }
-  peak_reserved_ = std::max(peak_reserved_, reserved_);
   return admitted;
 }
 
@@ -64,25 +61,20 @@ PassPlan BatchSchedule::next() const {
 }
 
 void BatchSchedule::prefilled(int64_t request, int64_t tokens) {
-  Entry& entry = running_.at(request);
+  Running& entry = running_.at(request);
   KVARENA_ASSERT(tokens <= entry.prompt_left, fmt::format("{} of {} tokens", tokens, entry.prompt_left));
   entry.prompt_left -= tokens;
 }
 
 void BatchSchedule::hold(int64_t request, int64_t bytes) {
-  Entry& entry = running_.at(request);
-  reserved_ += bytes - entry.bytes;
-  entry.bytes = bytes;
-  peak_reserved_ = std::max(peak_reserved_, reserved_);
+  Admission::Place& place = running_.at(request).place;
+  place.reset();
+  place = admission_.admit({.own = bytes});
 }
 
 void BatchSchedule::leave(int64_t request) {
-  if (const auto it = running_.find(request); it != running_.end()) {
-    reserved_ -= it->second.bytes;
-    running_.erase(it);
-    return;
-  }
-  std::erase_if(queue_, [&](const auto& item) { return item.first == request; });
+  running_.erase(request);
+  std::erase_if(queue_, [&](const Waiting& waiting) { return waiting.request == request; });
 }
 
 }  // namespace kvarena::serving

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/engine/serving/admission.h"
+
 namespace kvarena::serving {
 
 struct BatchSettings {
@@ -18,7 +20,7 @@ struct BatchSettings {
   int64_t max_running = 64;                                   // admitted requests; below pass_tokens
 };
 
-/// What one pass does.
+/// Contents of one pass.
 struct PassPlan {
   struct Chunk {
     int64_t request = 0;
@@ -30,9 +32,8 @@ struct PassPlan {
   [[nodiscard]] bool empty() const { return steps.empty() && chunks.empty(); }
 };
 
-/// First come, first served: a request is admitted when the bytes that it may come to hold fit beside what the
-/// admitted ones have reserved, and none overtakes another. So none starves, and the reservations never exceed the
-/// budget as long as hold() only ever shrinks them.
+/// First come, first served: a request is admitted when what it may come to hold fits (admission.h), and none overtakes
+/// another. So none starves, and the reservations never exceed the budget as long as hold() only ever shrinks them.
 class BatchSchedule {
  public:
   /// Throws UserError when a pass could not hold a step of every running request and a token of a prompt.
@@ -54,21 +55,25 @@ class BatchSchedule {
 
   [[nodiscard]] int64_t waiting() const { return static_cast<int64_t>(queue_.size()); }
   [[nodiscard]] int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  [[nodiscard]] int64_t reserved_bytes() const { return reserved_; }
-  [[nodiscard]] int64_t peak_reserved_bytes() const { return peak_reserved_; }
+  [[nodiscard]] int64_t reserved_bytes() const { return admission_.promised(); }
+  [[nodiscard]] int64_t peak_reserved_bytes() const { return admission_.peak_promised(); }
 
  private:
-  struct Entry {
+  struct Waiting {
+    int64_t request = 0;
     int64_t prompt_left = 0;
-    int64_t bytes = 0;
+    Promise promise;
+  };
+  struct Running {
+    int64_t prompt_left = 0;
     int64_t order = 0;  // of admission
+    Admission::Place place;
   };
   BatchSettings settings_;
-  std::deque<std::pair<int64_t, Entry>> queue_;
-  std::map<int64_t, Entry> running_;  // by request
+  Admission admission_;
+  std::deque<Waiting> queue_;
+  std::map<int64_t, Running> running_;  // by request
   int64_t admitted_ = 0;
-  int64_t reserved_ = 0;
-  int64_t peak_reserved_ = 0;
 };
 
 }  // namespace kvarena::serving

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <thread>
 
 #include "harness/core/error.h"
+#include "harness/core/failure.h"
+#include "harness/engine/serving/admission.h"
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena {
@@ -66,31 +69,30 @@ class Incoming {
   storage::Transfer transfer_;  // dies before what it writes
 };
 
+/// A request's room on a device of a pool.
+struct DevicePlace {
+  storage::Link* link = nullptr;  // from the store to the device
+  serving::Admission::Place place;
+};
+
 /// The devices of one pool.
 class Pool {
  public:
-  explicit Pool(const PrefixPool& settings) : room_(settings.requests), held_(static_cast<size_t>(settings.devices)) {
+  explicit Pool(const PrefixPool& settings) {
     KVARENA_ASSERT(settings.devices > 0 && settings.requests > 0, "a pool of no room");
-    for (int64_t i = 0; i < settings.devices; ++i) {
-      links_.push_back(std::make_unique<storage::Link>(settings.link, settings.fault));
-    }
+    for (int64_t i = 0; i < settings.devices; ++i) devices_.emplace_back(settings);
   }
-  /// A device with room for one more, the emptiest; nothing when there is none.
-  [[nodiscard]] std::optional<size_t> take() {
-    const auto emptiest = std::ranges::min_element(held_);
-    if (*emptiest >= room_) return std::nullopt;
-    ++*emptiest;
-    return static_cast<size_t>(emptiest - held_.begin());
+  /// A place for one more on the emptiest device; nothing when there is none.
+  [[nodiscard]] std::optional<DevicePlace> take() {
+    constexpr serving::Promise one{.own = 1};
+    Device& emptiest = *std::ranges::min_element(devices_, {}, [](const Device& d) { return d.requests.promised(); });
+    if (!emptiest.requests.fits(one)) return std::nullopt;
+    return DevicePlace{.link = &emptiest.link, .place = emptiest.requests.admit(one)};
   }
-  void give_back(std::optional<size_t>& device) {
-    if (device) --held_[*device];
-    device.reset();
-  }
-  [[nodiscard]] storage::Link& link(size_t device) { return *links_[device]; }
   [[nodiscard]] storage::LinkTotals totals() const {
     storage::LinkTotals all;
-    for (const auto& link : links_) {
-      const storage::LinkTotals one = link->totals();
+    for (const Device& device : devices_) {
+      const storage::LinkTotals one = device.link.totals();
       all.transfers += one.transfers;
       all.bytes += one.bytes;
       all.pieces += one.pieces;
@@ -100,19 +102,29 @@ class Pool {
   }
 
  private:
-  int64_t room_;
-  std::vector<int64_t> held_;  // requests, by device
-  std::vector<std::unique_ptr<storage::Link>> links_;
+  struct Device {
+    explicit Device(const PrefixPool& settings) : requests(settings.requests), link(settings.link, settings.fault) {}
+    serving::Admission requests;
+    storage::Link link;
+  };
+  std::deque<Device> devices_;  // stay where they are
 };
 
-struct Served {
-  PrefixRequest asked;
+struct Served final : PassMember {
+  PrefixRequest request;
   enum class Stage { waiting, running, left } stage = Stage::waiting;
-  std::optional<size_t> local, remote;  // device whose room it holds
+  std::optional<DevicePlace> local, remote;
   std::optional<Incoming> compressed, full, rest;
   std::unique_ptr<PromptRun> reading;  // where it recomputes
+  bool drafting = false;               // in the pass under way
   PrefixAnswer answer;
 
+  [[nodiscard]] SequencePass next_pass() override { return reading ? reading->next_pass() : session()->next_pass(); }
+  void consume(std::span<const float> logits) override {
+    if (reading) return reading->consume(logits);
+    session()->consume(logits);
+  }
+  void failed(const std::string& reason) override { answer.failure = reason; }
   [[nodiscard]] VerifySession* session() const { return answer.session.get(); }
   [[nodiscard]] bool moving() const {
     const auto coming = [](const std::optional<Incoming>& one) { return one && !one->arrived(); };
@@ -133,7 +145,7 @@ class Server {
         remote_(settings.remote),
         served_(requests.size()),
         start_(Clock::now()) {
-    for (size_t i = 0; i < requests.size(); ++i) served_[i].asked = requests[i];
+    for (size_t i = 0; i < requests.size(); ++i) served_[i].request = requests[i];
   }
 
   PrefixRun run() {
@@ -161,12 +173,8 @@ class Server {
   template <typename Work>
   void guard(Served& one, Work&& work) {
     if (one.stage == Served::Stage::left) return;
-    try {
-      work();
-    } catch (const UserError& error) {
-      one.answer.failure = error.what();
-      leave(one);
-    }
+    if (one.answer.failure.empty()) one.answer.failure = failure_of(work);
+    if (!one.answer.failure.empty()) leave(one);
   }
 
   void leave(Served& one) {
@@ -175,39 +183,39 @@ class Server {
     one.full.reset();
     one.rest.reset();
     one.reading.reset();
-    local_.give_back(one.local);
-    remote_.give_back(one.remote);
+    one.local.reset();
+    one.remote.reset();
     one.answer.end_s = since_arrival(one);
-    run_.seconds = seconds_since(start_) - served_.front().asked.arrival_s;
+    run_.seconds = seconds_since(start_) - served_.front().request.arrival_s;
   }
 
-  [[nodiscard]] double since_arrival(const Served& one) const { return seconds_since(start_) - one.asked.arrival_s; }
+  [[nodiscard]] double since_arrival(const Served& one) const { return seconds_since(start_) - one.request.arrival_s; }
 
-  [[nodiscard]] bool stored(const PrefixRequest& asked) const {
-    if (asked.use == PrefixUse::compressed) return prompt_->compressed != nullptr;
-    return prompt_->full != nullptr && (!drafts(asked.path) || prompt_->compressed != nullptr);
+  [[nodiscard]] bool stored(const PrefixRequest& request) const {
+    if (request.use == PrefixUse::compressed) return prompt_->compressed != nullptr;
+    return prompt_->full != nullptr && (!drafts(request.path) || prompt_->compressed != nullptr);
   }
 
   void admit(Served& one) {
     if (one.stage != Served::Stage::waiting || since_arrival(one) < 0) return;
-    PrefixRequest& asked = one.asked;
-    if (asked.use != PrefixUse::recompute && !stored(asked)) asked.use = PrefixUse::recompute;
-    const bool path = asked.use == PrefixUse::path;
-    const bool local = path && asked.path == Path::local;
-    std::optional<size_t>& device = local ? one.local : one.remote;
-    device = (local ? local_ : remote_).take();
-    if (!device) return;
+    PrefixRequest& request = one.request;
+    if (request.use != PrefixUse::recompute && !stored(request)) request.use = PrefixUse::recompute;
+    const bool path = request.use == PrefixUse::path;
+    const bool local = path && request.path == Path::local;
+    std::optional<DevicePlace>& place = local ? one.local : one.remote;
+    place = (local ? local_ : remote_).take();
+    if (!place) return;
     one.stage = Served::Stage::running;
-    one.answer.use = asked.use;
-    if (asked.use == PrefixUse::recompute) {
+    one.answer.use = request.use;
+    if (request.use == PrefixUse::recompute) {
       const auto known = std::span(prompt_->tokens).first(prompt_->tokens.size() - 1);
       one.reading = std::make_unique<PromptRun>(*model_, known, Needs{}, prompt_->facts);
       return;
     }
-    if (asked.use == PrefixUse::compressed || drafts(asked.path)) {
-      one.compressed.emplace(remote_.link(*one.remote), *model_, *prompt_, /*whole=*/false);
+    if (request.use == PrefixUse::compressed || drafts(request.path)) {
+      one.compressed.emplace(*place->link, *model_, *prompt_, /*whole=*/false);
     } else {
-      bring(one.full, local ? local_.link(*one.local) : remote_.link(*one.remote));
+      bring(one.full, *place->link);
     }
   }
 
@@ -224,18 +232,18 @@ class Server {
   /// Caches that are there become what sessions draft and verify on; loads that can begin do.
   void take_what_came(Served& one) {
     if (one.stage != Served::Stage::running) return;
-    const bool path = one.asked.use == PrefixUse::path;
+    const bool path = one.request.use == PrefixUse::path;
     if (one.compressed && one.compressed->arrived()) {
       KvCache cache = taken(one.compressed);
       if (path) {
         begin(one, std::move(cache), verifier_);
-        if (streams(one.asked.path)) bring(one.rest, remote_.link(*one.remote));
+        if (streams(one.request.path)) bring(one.rest, *one.remote->link);
       } else {
         begin(one, model_->make_cache(), nullptr);
         one.session()->take_full(std::move(cache));
       }
     }
-    if (one.full && one.full->arrived() && (one.session() != nullptr || !drafts(one.asked.path))) {
+    if (one.full && one.full->arrived() && (one.session() != nullptr || !drafts(one.request.path))) {
       KvCache cache = taken(one.full);
       if (one.session() == nullptr) begin(one, model_->make_cache(), nullptr);
       one.session()->take_full(std::move(cache));
@@ -244,14 +252,14 @@ class Server {
       one.session()->take_full(taken(one.rest));
       one.session()->stop_drafting();
       one.full.reset();
-      local_.give_back(one.local);
-      one.asked.path = Path::remote;  // from here on
+      one.local.reset();
+      one.request.path = Path::remote;  // from here on
     }
     // Whoever drafts wants the full cache as early as the local pool has room for it.
     const bool there = one.session() != nullptr && one.session()->has_full();
-    if (!path || !drafts(one.asked.path) || there || one.full) return;
+    if (!path || !drafts(one.request.path) || there || one.full) return;
     one.local = local_.take();
-    if (one.local) bring(one.full, local_.link(*one.local));
+    if (one.local) bring(one.full, *one.local->link);
   }
 
   void begin(Served& one, KvCache compressed, const Verifier* verifier) {
@@ -281,30 +289,22 @@ class Server {
   /// Feeds whoever can be fed; false when nobody can.
   bool pass() {
     std::vector<Served*> fed;
-    std::vector<SequencePass> batch;
+    std::vector<PassMember*> members;
     for (Served& one : served_) {
       if (!can_be_fed(one)) continue;
+      one.drafting = one.session() != nullptr && one.session()->can_draft();
       fed.push_back(&one);
-      batch.push_back(one.reading ? one.reading->next_pass(std::min(kPrefillChunk, one.reading->remaining()))
-                                  : one.session()->next_pass());
+      members.push_back(&one);
     }
     if (fed.empty()) return false;
-    std::span<const float> logits = model_->forward(batch);
-    const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-    for (size_t i = 0; i < fed.size(); ++i) {
-      const size_t rows = batch[i].logits == LogitsRows::all    ? batch[i].tokens.size()
-                          : batch[i].logits == LogitsRows::last ? 1
-                                                                : 0;
-      guard(*fed[i], [&] { consume(*fed[i], logits.first(rows * vocab)); });
-      logits = logits.subspan(rows * vocab);
-    }
+    run_pass(*model_, members);
+    for (Served* one : fed) guard(*one, [&] { after_pass(*one); });
     run_.peak_bytes = std::max(run_.peak_bytes, held_bytes());
     return true;
   }
 
-  void consume(Served& one, std::span<const float> logits) {
+  void after_pass(Served& one) {
     if (one.reading) {
-      one.reading->consume(logits);
       if (one.reading->remaining() > 0) return;
       KvCache cache = one.reading->finish().cache;
       one.reading.reset();
@@ -313,10 +313,8 @@ class Server {
       return;
     }
     VerifySession& session = *one.session();
-    const bool drafted = session.can_draft();
-    session.consume(logits);
     PrefixAnswer& answer = one.answer;
-    if (drafted) {
+    if (one.drafting) {
       ++drafted_;
       if (answer.first_draft_s == 0) answer.first_draft_s = since_arrival(one);
       return;
@@ -324,9 +322,9 @@ class Server {
     if (answer.first_token_s == 0) answer.first_token_s = since_arrival(one);
     if (session.finished()) {
       leave(one);
-    } else if (one.asked.use == PrefixUse::path && stateless(one.asked.path)) {
+    } else if (one.request.use == PrefixUse::path && stateless(one.request.path)) {
       session.drop_full();
-      local_.give_back(one.local);
+      one.local.reset();
     }
   }
 

@@ -55,7 +55,7 @@ struct PrefixRunSettings {
   std::function<void(int64_t drafted)> passed;
 };
 
-/// What became of a request. Seconds are since its arrival; 0: never.
+/// Outcome of a request. Seconds are since its arrival; 0: never.
 struct PrefixAnswer {
   std::unique_ptr<VerifySession> session;  // null where it failed before it had a cache
   std::string failure;

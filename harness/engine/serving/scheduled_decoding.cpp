@@ -42,6 +42,7 @@ ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hi
 
 ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
     : settings_(settings),
+      admission_(settings.device_bytes),
       schedule_({.kind = settings.kind,
                  .rings = {.windows = settings.windows, .memory_bytes = static_cast<double>(settings.device_bytes)},
                  .link_bandwidth = settings.link_bytes_per_s,
@@ -49,18 +50,14 @@ ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
       link_free_(Clock::now()),
       iteration_seconds_(kFirstGuessSeconds) {}
 
-bool ScheduledDecoding::fits(int64_t full_bytes, int64_t resident_bytes) const {
-  int64_t full = full_bytes, resident = resident_bytes;
-  for (const auto& [id, member] : members_) {
-    full = settings_.kind == cost_model::ScheduleKind::lock_step ? full + member.full_bytes
-                                                                 : std::max(full, member.full_bytes);
-    resident += member.resident_bytes;
-  }
-  return full <= settings_.device_bytes - resident;
+/// In lock-step all full caches are there at a time.
+serving::Promise ScheduledDecoding::promise(int64_t full_bytes, int64_t resident_bytes) const {
+  if (settings_.kind == cost_model::ScheduleKind::lock_step) return {.own = full_bytes + resident_bytes};
+  return {.own = resident_bytes, .in_turn = full_bytes};
 }
 
 void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes) {
-  KVARENA_ASSERT(session.offloaded() != nullptr, "only sessions with parked caches are scheduled");
+  KVARENA_ASSERT(session.offloaded() != nullptr, "only sessions with offloaded caches are scheduled");
   if (!fits(full_bytes, resident_bytes)) {
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes of a full cache and {} of what is drafted on, beside {} of other requests",
@@ -69,7 +66,10 @@ void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t 
           .action = "run fewer requests at a time, compress more, or give the device more room"});
   }
   const int64_t id = schedule_.add(static_cast<double>(full_bytes), static_cast<double>(resident_bytes));
-  members_[id] = {.session = &session, .full_bytes = full_bytes, .resident_bytes = resident_bytes};
+  members_[id] = {.session = &session,
+                  .full_bytes = full_bytes,
+                  .resident_bytes = resident_bytes,
+                  .place = admission_.admit(promise(full_bytes, resident_bytes))};
 }
 
 void ScheduledDecoding::drop(const VerifySession& session) {
@@ -107,7 +107,7 @@ void ScheduledDecoding::reload() {
     wanted_.pop_front();
     coming_.push_back(id);
     member.session->offloaded()->begin_reload();
-    const std::chrono::duration<double> takes(static_cast<double>(member.session->offloaded()->parked_bytes()) /
+    const std::chrono::duration<double> takes(static_cast<double>(member.session->offloaded()->offloaded_bytes()) /
                                               settings_.link_bytes_per_s);
     link_free_ = std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
     member.arrival = link_free_;

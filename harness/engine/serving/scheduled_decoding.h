@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/cost_model/verification_schedule.h"
+#include "harness/engine/serving/admission.h"
 #include "harness/engine/session/verify_session.h"
 
 namespace kvarena {
@@ -22,7 +23,8 @@ struct ScheduledSettings {
 
 /// Whether the method verifies by a schedule (CompressedCopy::schedule).
 [[nodiscard]] bool has_schedule(const Method& method);
-/// Of such a method's verifier, over the way from host memory. Throws UserError when that is a link without a rate.
+/// Settings for the verifier of such a method, whose full caches come from host memory. Throws UserError when that link has
+/// no rate.
 [[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers,
                                                    int64_t device_bytes);
 
@@ -34,7 +36,9 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   explicit ScheduledDecoding(const ScheduledSettings& settings);
 
   /// Whether there is room for one more: resident caches beside one full one, in lock-step beside all of them.
-  [[nodiscard]] bool fits(int64_t full_bytes, int64_t resident_bytes) const;
+  [[nodiscard]] bool fits(int64_t full_bytes, int64_t resident_bytes) const {
+    return admission_.fits(promise(full_bytes, resident_bytes));
+  }
   /// A session that may come to hold `resident_bytes` between verifications and whose full cache may grow to
   /// `full_bytes`; throws UserError unless it fits(). It must outlive its stay.
   void add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes);
@@ -50,11 +54,11 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
 
   [[nodiscard]] int64_t running() const { return schedule_.running(); }
   [[nodiscard]] int64_t late_verifies() const { return schedule_.late_verifies(); }
-  /// Of the present pass.
+  /// Sessions that verify in the present pass.
   [[nodiscard]] int64_t verifying() const { return static_cast<int64_t>(verifying_.size()); }
   /// Bytes of the device that full caches take now.
   [[nodiscard]] int64_t full_bytes_held() const;
-  /// What resident caches may come to hold.
+  /// Bytes that resident caches may come to hold.
   [[nodiscard]] int64_t resident_bytes() const;
 
  private:
@@ -63,9 +67,11 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
     VerifySession* session = nullptr;
     int64_t full_bytes = 0;
     int64_t resident_bytes = 0;
+    serving::Admission::Place place;
     Clock::time_point arrival = Clock::time_point::max();  // expected, of the reload begun last
   };
 
+  [[nodiscard]] serving::Promise promise(int64_t full_bytes, int64_t resident_bytes) const;
   void begin(int64_t request) override;
   [[nodiscard]] bool arrives_in_time(int64_t request) const override;
   /// Begins the reloads asked for, in order, as long as there is room.
@@ -73,6 +79,7 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   void wait_for_reload();
 
   ScheduledSettings settings_;
+  serving::Admission admission_;
   cost_model::VerificationSchedule schedule_;
   std::map<int64_t, Member> members_;  // by the schedule's id
   std::deque<int64_t> wanted_;         // reloads that have no room yet

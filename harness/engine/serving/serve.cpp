@@ -100,8 +100,8 @@ class Server {
     } else if (progress.finished) {
       leave(progress.request, Outcome::answered, "");
     } else if (first) {
-      // What compression saved is free for others from here on; a method that needs more than was reserved gets it,
-      // and admission waits until the budget is whole again.
+      // From here on others may use what compression saved; a method that needs more than was reserved gets it, and
+      // admission waits until the budget is whole again.
       const int64_t bytes = executor_.bytes_to_end(progress.request);
       schedule_.hold(progress.request, bytes);
       reserved_[progress.request] = bytes;

@@ -11,7 +11,7 @@
 
 namespace kvarena::serving {
 
-/// What the loop must know of a request when it arrives.
+/// Facts about a request that the loop must know when it arrives.
 struct RequestNeeds {
   int64_t prompt_tokens = 0;
   int64_t bytes = 0;                                            // at most, until its first token
@@ -19,7 +19,7 @@ struct RequestNeeds {
   double patience_s = std::numeric_limits<double>::infinity();  // the client leaves that long after its arrival
 };
 
-/// What a pass did for one request.
+/// Progress of one request in a pass.
 struct RequestProgress {
   int64_t request = 0;
   int64_t tokens = 0;     // output tokens that came

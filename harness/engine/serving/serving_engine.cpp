@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "harness/core/error.h"
+#include "harness/core/failure.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/request_bytes.h"
 
@@ -19,63 +20,22 @@ constexpr int64_t kVerifierStartCopies = 4;
 
 }  // namespace
 
-/// Keeps a method's exceptions out of a pass that it shares: the pass goes on without it.
-class ServingEngine::GuardedHooks final : public AttentionHooks {
- public:
-  explicit GuardedHooks(AttentionHooks& hooks) : hooks_(&hooks) {}
-
-  [[nodiscard]] HookAccess reach() const override { return hooks_->reach(); }
-  void complete(KvCache& cache) override {
-    guard([&] { hooks_->complete(cache); });
-  }
-  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override {
-    guard([&] { hooks_->before_pass(cache, tokens); });
-  }
-  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
-    guard([&] { hooks_->before_attention(layer, cache, queries); });
-  }
-  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
-                                                 const LayerQueries& queries) override {
-    return failure_.empty() ? hooks_->reader(layer, cache, queries) : nullptr;
-  }
-  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
-    guard([&] { hooks_->after_attention(layer, cache, queries, lse); });
-  }
-  [[nodiscard]] bool wants_hidden() const override { return hooks_->wants_hidden(); }
-  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
-    guard([&] { hooks_->after_layer(layer, rows, count, hidden_size); });
-  }
-  [[nodiscard]] const std::string& failure() const { return failure_; }
-
- private:
-  template <typename Work>
-  void guard(Work&& work) {
-    if (!failure_.empty()) return;
-    try {
-      work();
-    } catch (const std::exception& error) {
-      failure_ = error.what();
-    }
-  }
-
-  AttentionHooks* hooks_;
-  std::string failure_;
-};
-
 /// A request under way: its prompt first, then its session.
-struct ServingEngine::State {
+struct ServingEngine::State final : PassMember {
   std::unique_ptr<PromptRun> prompt;
   std::unique_ptr<Session> session;
-};
-
-/// One request's part of the pass under way.
-struct ServingEngine::Part {
-  int64_t request = 0;
-  State* state = nullptr;
-  std::optional<GuardedHooks> hooks;
-  size_t rows = 0;
-  size_t tokens_before = 0;
+  size_t tokens_before = 0;  // the pass under way
   std::string failure;
+
+  [[nodiscard]] SequencePass next_pass() override { return session ? session->next_pass() : prompt->next_pass(); }
+  void consume(std::span<const float> logits) override {
+    if (session) return session->consume(logits);
+    prompt->consume(logits);
+  }
+  void failed(const std::string& reason) override {
+    failure = reason;
+    if (session) session->failed(reason);
+  }
 };
 
 ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
@@ -171,7 +131,7 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   const auto it = states_.find(request);
   if (it == states_.end()) return 0;
   const State& state = *it->second;
-  // What comes back for a verification lies in room of its own.
+  // A full cache that comes back for a verification lies in room of its own.
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
   const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
   const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();
@@ -191,31 +151,19 @@ const std::optional<ServedAnswer>& ServingEngine::answer(int64_t request) const 
 
 ServingEngine::State& ServingEngine::state_of(int64_t request) {
   std::unique_ptr<State>& state = states_[request];
-  if (!state) {
-    state = std::make_unique<State>();
-    const ServedRequest& served = of(request);
-    if (served.method->reuser() != nullptr) return *state;  // reads its prompt when it starts
+  if (state) return *state;
+  state = std::make_unique<State>();
+  const ServedRequest& served = of(request);
+  if (served.method->reuser() != nullptr) return *state;  // reads its prompt when it starts
+  state->failure = failure_of([&] {
     state->prompt = served.begin ? std::make_unique<PromptRun>(*model_, served.prompt, facts_, served.begin())
                                  : std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
-  }
+  });
   return *state;
 }
 
-template <typename Work>
-void ServingEngine::guard(Part& part, Work&& work) {
-  if (!part.failure.empty()) return;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    part.failure = *error.what() == '\0' ? "an exception without a message" : error.what();
-  }
-}
-
-serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::vector<std::unique_ptr<Part>> parts;  // hooks have addresses
-  std::vector<SequencePass> batch;
-  std::vector<VerifySession*> turn;  // of those that a schedule decides on
+std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan) {
+  std::vector<VerifySession*> turn;  // the sessions that a schedule decides on
   if (schedule_) {
     join_schedule();
     const bool others_run = !plan.chunks.empty() || std::ranges::any_of(plan.steps, [&](int64_t request) {
@@ -223,89 +171,72 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
     });
     turn = schedule_->next(others_run);
   }
-  const auto waits = [&](int64_t request) {
-    const auto state = states_.find(request);
-    return has_schedule(*of(request).method) && state != states_.end() && state->second->session &&
-           std::ranges::find(turn, state->second->session.get()) == turn.end();
-  };
-  const auto add = [&](int64_t request, int64_t chunk) {
-    Part& part = *parts.emplace_back(std::make_unique<Part>(Part{.request = request}));
-    guard(part, [&] {
-      State& state = state_of(request);
-      part.state = &state;
-      if (!state.session && of(request).method->reuser() != nullptr) return;
-      part.tokens_before = state.session ? state.session->tokens.size() : 0;
-      SequencePass pass = state.session ? state.session->next_pass() : state.prompt->next_pass(chunk);
-      if (pass.hooks != nullptr) pass.hooks = &part.hooks.emplace(*pass.hooks);
-      part.rows = pass.logits == LogitsRows::all ? pass.tokens.size() : pass.logits == LogitsRows::last ? 1 : 0;
-      batch.push_back(pass);
-    });
-  };
+  std::vector<int64_t> requests;
   for (const int64_t request : plan.steps) {
-    if (!waits(request)) add(request, 0);
+    const auto state = states_.find(request);
+    const bool waits = has_schedule(*of(request).method) && state != states_.end() && state->second->session &&
+                       std::ranges::find(turn, state->second->session.get()) == turn.end();
+    if (!waits) requests.push_back(request);
   }
-  for (const auto& chunk : plan.chunks) add(chunk.request, chunk.tokens);
+  for (const auto& chunk : plan.chunks) {
+    requests.push_back(chunk.request);
+    if (State& state = state_of(chunk.request); state.prompt) state.prompt->set_chunk(chunk.tokens);
+  }
+  return requests;
+}
 
-  // The next forward pass, which a method may run when it starts, overwrites the logits.
-  std::span<const float> all;
-  if (!batch.empty()) all = model_->forward(batch);
-  const std::vector<float> logits(all.begin(), all.end());
-  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
-  size_t at = 0;
+serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const std::vector<int64_t> requests = requests_of(plan);
+  std::vector<PassMember*> fed;
+  for (const int64_t request : requests) {
+    State& state = state_of(request);
+    state.tokens_before = state.session ? state.session->tokens.size() : 0;
+    if (state.session || state.prompt) fed.push_back(&state);
+  }
+  run_pass(*model_, fed);
+  for (const int64_t request : requests) {
+    State& state = state_of(request);
+    const bool read = !state.session && (!state.prompt || state.prompt->remaining() == 0);
+    if (read && state.failure.empty()) state.failure = failure_of([&] { start(request, state); });
+  }
+  if (schedule_) schedule_->advance(seconds());
   serving::PassResult result;
-  for (const auto& part : parts) {
-    if (!part->failure.empty()) continue;
-    const size_t count = part->rows * vocab;
-    if (part->hooks) part->failure = part->hooks->failure();
-    guard(*part, [&] { consume(*part, std::span(logits).subspan(at, count)); });
-    at += count;
-  }
-  if (schedule_) {
-    schedule_->advance(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  for (const auto& part : parts) result.progress.push_back(settle(*part));
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (const int64_t request : requests) result.progress.push_back(settle(request));
+  result.seconds = seconds();
   return result;
 }
 
-void ServingEngine::consume(Part& part, std::span<const float> logits) {
-  State& state = *part.state;
-  if (state.session) {
-    state.session->consume(logits);
-    if (!state.session->failure.empty()) throw UserError(state.session->failure);
-    return;
-  }
-  if (!state.prompt) return start(part, state);
-  state.prompt->consume(logits);
-  if (state.prompt->remaining() == 0) start(part, state);
-}
-
-void ServingEngine::start(Part& part, State& state) {
-  const ServedRequest& served = of(part.request);
+void ServingEngine::start(int64_t request, State& state) {
+  const ServedRequest& served = of(request);
   Prefill prompt = state.prompt ? state.prompt->finish() : unread_prompt(*model_, served.prompt, facts_);
   prompt.layout = served.layout;
   prompt.memory = served.memory;
   state.session = start_session(*model_, prompt, *served.method, served.options);
   state.prompt.reset();
-  if (has_schedule(*served.method) && !state.session->finished()) joining_.push_back(part.request);
+  if (has_schedule(*served.method) && !state.session->finished()) joining_.push_back(request);
 }
 
-serving::RequestProgress ServingEngine::settle(Part& part) {
-  serving::RequestProgress progress{.request = part.request, .failure = part.failure};
-  const Session* session = part.state == nullptr ? nullptr : part.state->session.get();
-  if (part.failure.empty() && session != nullptr) {
-    progress.tokens = static_cast<int64_t>(session->tokens.size() - part.tokens_before);
+serving::RequestProgress ServingEngine::settle(int64_t request) {
+  const State& state = state_of(request);
+  serving::RequestProgress progress{.request = request, .failure = state.failure};
+  const Session* session = state.session.get();
+  if (state.failure.empty() && session != nullptr) {
+    progress.tokens = static_cast<int64_t>(session->tokens.size() - state.tokens_before);
     progress.finished = session->finished();
   }
   if (progress.finished) {
-    answers_[static_cast<size_t>(part.request)] =
+    answers_[static_cast<size_t>(request)] =
         ServedAnswer{.tokens = session->tokens,
                      .finish = session->finish,
                      .activity = session->activity,
                      .resident_bytes = session->resident_bytes,
                      .peak_bytes = std::max(session->peak_bytes, session->resident_bytes)};
   }
-  if (progress.finished || !part.failure.empty()) drop(part.request);
+  if (progress.finished || !progress.failure.empty()) drop(request);
   return progress;
 }
 

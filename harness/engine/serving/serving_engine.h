@@ -25,14 +25,14 @@ struct ServedRequest {
   /// takes is the pass's. Empty: the prompt is read from its first token.
   std::function<KvCache()> begin;
   int64_t begun = 0;
-  /// Of methods that reuse entries: what of the prompt is context, and the primed memory that requests share. The
+  /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share. The
   /// prompt then goes by in the one pass that the request starts in, by itself.
   PromptLayout layout;
   std::shared_ptr<ReuseMemory> memory;
   double patience_s = std::numeric_limits<double>::infinity();
 };
 
-/// What is left of an answered request.
+/// Answer of a request and what it took.
 struct ServedAnswer {
   std::vector<int32_t> tokens;
   FinishReason finish = FinishReason::running;
@@ -66,23 +66,20 @@ class ServingEngine final : public serving::Executor {
   [[nodiscard]] int64_t full_bytes(int64_t tokens) const;
 
  private:
-  class GuardedHooks;
   struct State;
-  struct Part;
   [[nodiscard]] const ServedRequest& of(int64_t request) const { return requests_[static_cast<size_t>(request)]; }
   [[nodiscard]] std::string refusal(const ServedRequest& request) const;
   [[nodiscard]] int64_t answer_limit(const ServedRequest& request) const;
   State& state_of(int64_t request);
-  /// Lets the request's own code run; what it throws is why the request fails.
-  template <typename Work>
-  static void guard(Part& part, Work&& work);
-  void consume(Part& part, std::span<const float> logits);
-  void start(Part& part, State& state);
+  /// The requests of the pass under way: those that the plan lists, without those that wait for their schedule.
+  std::vector<int64_t> requests_of(const serving::PassPlan& plan);
+  /// Starts the session of a request whose prompt was read.
+  void start(int64_t request, State& state);
   void make_schedule();
   /// Requests past their prompt join the schedule, in order, as its memory takes them.
   void join_schedule();
   void leave_schedule(int64_t request);
-  serving::RequestProgress settle(Part& part);
+  serving::RequestProgress settle(int64_t request);
 
   Transformer* model_;
   std::vector<ServedRequest> requests_;

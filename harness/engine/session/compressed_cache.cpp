@@ -4,7 +4,6 @@
 #include <chrono>
 #include <numeric>
 
-#include "harness/core/error.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/pruned_prompt.h"
 
@@ -31,7 +30,6 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
                             .hooks = &hooks,
                             .logits = left == 1 ? LogitsRows::last : LogitsRows::none};
     const std::span<const float> logits = model.forward({&pass, 1});
-    if (!hooks.failure().empty()) throw UserError(hooks.failure());
     state.logits.assign(logits.begin(), logits.end());
   }
   state.seconds = seconds_since(start);
@@ -81,7 +79,7 @@ std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Act
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
   KvCache cache = prompt.cache.clone();
   std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
-  // What the last queries attended to in a prompt that a device has read is computed there.
+  // Where a device has read the prompt, it computes what the last queries attended to.
   const bool asks = cache.mirror != nullptr && method.needs().window > 0;
   const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
   method.compress_all(contexts, prompt.observations);

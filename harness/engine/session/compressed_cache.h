@@ -12,7 +12,7 @@ namespace kvarena {
 /// The layers of a cache as a method is handed them at the end of a prompt of so many tokens.
 [[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
                                                     Activity& activity);
-/// The same where the prompt is at hand.
+/// Layers as above, of a prompt that is at hand.
 [[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Activity& activity);
 
 /// Removes the newest `count` entries of every head.
@@ -33,8 +33,8 @@ struct PromptState {
 
 /// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
 /// from prompt.memory if there is one, and the logits that follow from it; of a method that prunes the prompt between
-/// layers or attends to it in its own way (Method::prompt_pass), what its own prefill gives. Throws UserError with what
-/// the method threw in it.
+/// layers or attends to it in its own way (Method::prompt_pass), what its own prefill gives. Throws what the method
+/// throws in it.
 [[nodiscard]] PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method,
                                              Activity& activity);
 

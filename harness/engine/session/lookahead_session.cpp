@@ -23,9 +23,8 @@ LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, co
       }()),
       model_facts_(prompt.model),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
-      meter_(options.meter),
+      watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
-  if (meter_ != nullptr) meter_->watch(hooks_);
   resident_bytes = cache_.bytes();
   note_bytes(*this, cache_);
   traffic_so_far_ = activity.traffic;
@@ -38,14 +37,12 @@ SequencePass LookaheadSession::next_pass() {
   if (guess_ && room) fed_.push_back(*guess_);
   hooks_.guesses = guess_ ? static_cast<int64_t>(fed_.size()) - 1 : 1;
   // The first pass prepares for a step and is none.
-  AttentionHooks* const hooks = meter_ != nullptr && guess_ ? static_cast<AttentionHooks*>(meter_) : &hooks_;
-  return {.tokens = fed_, .cache = &cache_, .hooks = hooks, .logits = LogitsRows::all};
+  return {.tokens = fed_, .cache = &cache_, .hooks = guess_ ? watched_ : &hooks_, .logits = LogitsRows::all};
 }
 
 void LookaheadSession::consume(std::span<const float> logits) {
   const auto vocab = static_cast<size_t>(model_config_->vocab_size);
   cache_.length -= hooks_.guesses;
-  if (ended_by(*this, hooks_.failure())) return;
   const auto position = static_cast<uint64_t>(cache_.length) + 1;
   const bool preparing = !guess_;
   guess_ = sample(logits.last(vocab), emitter_.sampling(), position);

@@ -17,7 +17,6 @@ class LookaheadSession final : public Session {
  public:
   LookaheadSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);
 
-  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }
@@ -37,7 +36,7 @@ class LookaheadSession final : public Session {
   KvCache cache_;
   std::shared_ptr<const ModelFacts> model_facts_;
   Hooks hooks_;
-  SelectionMeter* meter_;  // null when nothing is measured
+  AttentionHooks* watched_;  // hooks_, under a meter where one measures
   Emitter emitter_;
   std::optional<int32_t> guess_;  // at the token after the newest one; absent before the first pass
   std::vector<int32_t> fed_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "harness/core/error.h"
 #include "kernels/attention_sums/attention_sums.h"
 #include "kernels/common/parallel.h"
 
@@ -128,36 +127,21 @@ HookAccess MethodHooks::reach() const { return method_->reach(); }
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   cache_ = &cache;
   RequestContext request{.cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_};
-  if (!failure_.empty()) return;
-  try {
-    method_->on_tokens(request, tokens);
-    method_->begin_step(request, static_cast<int64_t>(tokens.size()));
-  } catch (const UserError& error) {
-    failure_ = error.what();
-  }
+  method_->on_tokens(request, tokens);
+  method_->begin_step(request, static_cast<int64_t>(tokens.size()));
 }
 
 void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  if (!failure_.empty()) return;
   LayerContext view = context(layer, cache);
-  try {
-    method_->select(view, queries);
-  } catch (const UserError& error) {
-    failure_ = error.what();
-  }
+  method_->select(view, queries);
 }
 
 void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
   cache.view.reset();
-  if (!failure_.empty()) return;
   LayerContext view = context(layer, cache);
-  try {
-    method_->observe(view, queries, lse);
-    after_observe(cache);
-    method_->after_append(view);
-  } catch (const UserError& error) {
-    failure_ = error.what();
-  }
+  method_->observe(view, queries, lse);
+  after_observe(cache);
+  method_->after_append(view);
 }
 
 }  // namespace kvarena

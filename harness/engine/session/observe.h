@@ -1,9 +1,7 @@
 #pragma once
-// What watches the attention of a pass: the observer of a prompt, and the adapter that lets a method act on decode
-// passes.
+// Hooks of the engine: the observer of a prompt, and the adapter that lets a method act on decode passes.
 
 #include <atomic>
-#include <string>
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
@@ -23,9 +21,9 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
-  /// What was seen, once the whole prompt went by.
+  /// Gives what was seen, once the whole prompt went by.
   [[nodiscard]] std::vector<LayerObservations> take();
-  /// Time spent on it so far; of what threads did side by side while they attended, their mean.
+  /// Time spent on it so far; for work that threads shared while they attended, their mean.
   [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }
 
  private:
@@ -42,14 +40,13 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   std::vector<LayerObservations> seen_;
   double seconds_ = 0;
   std::atomic<int64_t> reading_ns_ = 0;
-  // Of the pass under way.
+  // The pass under way:
   int64_t layer_ = 0;
   int64_t position_ = 0;
   int64_t threads_ = 1;
 };
 
-/// Lets a method select before, and observe, pack and evict after each layer's attention. A UserError that the method
-/// throws is kept, and it is asked nothing more: the pass goes on for the other requests in it.
+/// Lets a method select before, and observe, pack and evict after each layer's attention. Throws what the method throws.
 class MethodHooks : public AttentionHooks {
  public:
   /// `model` must outlive the hooks.
@@ -66,8 +63,6 @@ class MethodHooks : public AttentionHooks {
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
-  /// What the method threw, empty while all is well.
-  [[nodiscard]] const std::string& failure() const { return failure_; }
 
  protected:
   /// Between observe() and after_append().
@@ -82,7 +77,6 @@ class MethodHooks : public AttentionHooks {
   int64_t prompt_tokens_;
   const ModelFacts* model_;
   bool wants_hidden_;
-  std::string failure_;
   KvCache* cache_ = nullptr;  // of the pass under way
 };
 

@@ -7,7 +7,7 @@
 namespace kvarena {
 namespace {
 
-/// Of a cache's layers, no entry.
+/// A cache of the same layers and length, without entries.
 KvCache emptied(const KvCache& cache) {
   std::vector<LayerShape> shapes;
   for (const LayerCache& layer : cache.layers) shapes.push_back(layer.shape());
@@ -25,12 +25,12 @@ OffloadedCache::OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier 
   full = emptied(full);
 }
 
-/// Of a layer: keys and values of each head.
+/// Separate pieces of a layer: keys and values of each head.
 int64_t OffloadedCache::pieces() const { return 2 * offloaded_.layers.front().shape().kv_heads; }
 
 void OffloadedCache::begin_reload() {
-  KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is parked again");
-  taken_ = parked_bytes();
+  KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is offloaded again");
+  taken_ = offloaded_bytes();
   full_->ledger->add(Tier::device, taken_);
   arrived_.assign(offloaded_.layers.size(), false);
   for (const LayerCache& layer : offloaded_.layers) {
@@ -69,28 +69,19 @@ void OffloadedCache::offload(int64_t before, Traffic& traffic) {
   taken_ = 0;
 }
 
-/// Also after a failure: what is still on its way touches the layers that the pass goes on with.
-void ReloadHooks::wait_for(int64_t layer) {
-  try {
-    cache_->wait_for(layer);
-  } catch (const UserError& error) {
-    failure_ = error.what();
-  }
-}
-
 void ReloadHooks::complete(KvCache& cache) {
-  for (size_t layer = 0; layer < cache.layers.size(); ++layer) wait_for(static_cast<int64_t>(layer));
-  if (next_ != nullptr) next_->complete(cache);
+  for (size_t layer = 0; layer < cache.layers.size(); ++layer) cache_->wait_for(static_cast<int64_t>(layer));
+  ForwardingHooks::complete(cache);
 }
 
 void ReloadHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
-  wait_for(0);
-  if (next_ != nullptr) next_->before_pass(cache, tokens);
+  cache_->wait_for(0);
+  ForwardingHooks::before_pass(cache, tokens);
 }
 
 void ReloadHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  if (next_ != nullptr) next_->before_attention(layer, cache, queries);
-  wait_for(layer + 1);
+  ForwardingHooks::before_attention(layer, cache, queries);
+  cache_->wait_for(layer + 1);
 }
 
 }  // namespace kvarena

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/cache/layer_cache.h"
+#include "harness/engine/session/forwarding_hooks.h"
 #include "harness/method/method.h"
 #include "harness/storage/hierarchy.h"
 
@@ -22,9 +22,9 @@ class OffloadedCache {
   OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier tier);
 
   /// Bytes in the tier.
-  [[nodiscard]] int64_t parked_bytes() const { return offloaded_.ledger->current(Tier::device); }
-  [[nodiscard]] int64_t peak_parked_bytes() const { return offloaded_.ledger->peak(Tier::device); }
-  /// Bytes of the device that are taken since the reload was begun.
+  [[nodiscard]] int64_t offloaded_bytes() const { return offloaded_.ledger->current(Tier::device); }
+  [[nodiscard]] int64_t peak_offloaded_bytes() const { return offloaded_.ledger->peak(Tier::device); }
+  /// Bytes of the device that a reload under way, and the cache until the next offload(), take.
   [[nodiscard]] int64_t device_bytes() const { return taken_; }
 
   /// Asks for all layers, the first one first.
@@ -52,39 +52,18 @@ class OffloadedCache {
 };
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
-/// ones are there. A reload that fails is kept, and the pass goes on for the other requests in it.
-class ReloadHooks final : public AttentionHooks {
+/// ones are there. Throws UserError with what a reload failed with.
+class ReloadHooks final : public ForwardingHooks {
  public:
   explicit ReloadHooks(OffloadedCache& cache) : cache_(&cache) {}
-  /// Who else watches the pass; null for nobody.
-  void forward_to(AttentionHooks* hooks) { next_ = hooks; }
 
-  [[nodiscard]] HookAccess reach() const override {
-    return next_ != nullptr ? std::max(HookAccess::rows, next_->reach()) : HookAccess::rows;
-  }
+  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, ForwardingHooks::reach()); }
   void complete(KvCache& cache) override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
-  [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
-                                                 const LayerQueries& queries) override {
-    return next_ != nullptr ? next_->reader(layer, cache, queries) : nullptr;
-  }
-  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
-    if (next_ != nullptr) next_->after_attention(layer, cache, queries, lse);
-  }
-  [[nodiscard]] bool wants_hidden() const override { return next_ != nullptr && next_->wants_hidden(); }
-  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
-    if (next_ != nullptr) next_->after_layer(layer, rows, count, hidden_size);
-  }
-  /// Why the reload failed, empty while all is well.
-  [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
-  void wait_for(int64_t layer);
-
   OffloadedCache* cache_;
-  AttentionHooks* next_ = nullptr;
-  std::string failure_;
 };
 
 }  // namespace kvarena

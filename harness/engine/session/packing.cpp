@@ -95,7 +95,7 @@ class Comparison {
   SquaredError keys_, values_;
 };
 
-/// Of segments that stay packed while they are attended to.
+/// Measures segments that stay packed while they are attended to.
 Packing measure_segments(const Prefill& prompt, const Method& method, int64_t repeats) {
   Packing packing;
   Activity activity;
@@ -123,7 +123,7 @@ Packing measure_segments(const Prefill& prompt, const Method& method, int64_t re
   return packing;
 }
 
-/// Of streams, which are decoded before anyone attends to them.
+/// Measures a stream, which is decoded before anyone attends to it.
 Packing measure_stream(const Transformer& model, const Prefill& prompt, const StreamCodecMethod& method,
                        int64_t repeats) {
   Packing packing;

@@ -1,5 +1,5 @@
 #pragma once
-// What a codec makes of a prompt's cache: how many bits a number takes, how far it comes back, how long that takes.
+// Codecs on a prompt's cache: bits of a number, errors of what comes back, time of packing and unpacking.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ namespace kvarena {
 [[nodiscard]] bool is_codec(const Method& method);
 
 /// Numbers of keys and values that codecs hold, and the bytes of all that these need: codes, scales, tables, outliers.
-/// What a codec still holds in 16 bits counts on neither side.
+/// Numbers that a codec still holds in 16 bits count on neither side.
 struct PackedSize {
   int64_t numbers = 0;
   int64_t bytes = 0;

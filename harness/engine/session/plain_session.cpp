@@ -11,9 +11,8 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
     : state_(state_after_prompt(model, prompt, method, activity)),
       model_facts_(prompt.model),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
-      meter_(options.meter),
+      watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
-  if (meter_ != nullptr) meter_->watch(hooks_);
   compress_seconds = state_.seconds;
   reuse = state_.reuse;
   if (reuse && prompt.cache.length == state_.cache.length) {
@@ -27,12 +26,10 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
 }
 
 SequencePass PlainSession::next_pass() {
-  AttentionHooks* const hooks = meter_ != nullptr ? static_cast<AttentionHooks*>(meter_) : &hooks_;
-  return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = hooks, .logits = LogitsRows::last};
+  return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = watched_, .logits = LogitsRows::last};
 }
 
 void PlainSession::consume(std::span<const float> logits) {
-  if (ended_by(*this, hooks_.failure())) return;
   emitter_.emit(*this, logits);
   note_pass(*this, state_.cache, traffic_so_far_);
 }

@@ -12,7 +12,6 @@ class PlainSession final : public Session {
  public:
   PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);
 
-  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }
@@ -21,7 +20,7 @@ class PlainSession final : public Session {
   PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
   MethodHooks hooks_;
-  SelectionMeter* meter_;  // null when nothing is measured
+  AttentionHooks* watched_;  // hooks_, under a meter where one measures
   Emitter emitter_;
   Traffic traffic_so_far_;
 };

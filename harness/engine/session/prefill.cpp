@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "harness/core/error.h"
-#include "harness/engine/session/future.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/future.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/reconstruction.h"
 
@@ -56,7 +56,8 @@ PromptRun::~PromptRun() = default;
 
 int64_t PromptRun::remaining() const { return static_cast<int64_t>(result_.tokens.size()) - done_; }
 
-SequencePass PromptRun::next_pass(int64_t count) {
+SequencePass PromptRun::next_pass() {
+  const int64_t count = std::min(chunk_, remaining());
   const auto tokens = std::span<const int32_t>(result_.tokens).subspan(done_, count);
   done_ += count;
   return {.tokens = tokens,
@@ -66,6 +67,8 @@ SequencePass PromptRun::next_pass(int64_t count) {
 }
 
 void PromptRun::consume(std::span<const float> logits) { result_.logits.assign(logits.begin(), logits.end()); }
+
+void PromptRun::failed(const std::string& reason) { throw UserError(reason); }
 
 Prefill PromptRun::finish(int64_t chunk) {
   KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));
@@ -87,8 +90,9 @@ Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs
                 std::shared_ptr<const ModelFacts> facts) {
   const auto start = std::chrono::steady_clock::now();
   PromptRun run(model, tokens, needs, std::move(facts));
+  run.set_chunk(chunk);
   while (run.remaining() > 0) {
-    const SequencePass pass = run.next_pass(std::min(chunk, run.remaining()));
+    const SequencePass pass = run.next_pass();
     run.consume(model.forward({&pass, 1}));
   }
   Prefill result = run.finish(chunk);

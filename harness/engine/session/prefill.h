@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
+#include "harness/engine/reuse/reuse_prompt.h"
+#include "harness/engine/session/shared_pass.h"
 #include "harness/method/method.h"
 #include "harness/model/transformer.h"
-#include "harness/engine/reuse/reuse_prompt.h"
 
 namespace kvarena {
 
@@ -39,25 +40,29 @@ inline constexpr int64_t kPrefillChunk = 512;
 
 /// A prompt on its way through the model, so that its chunks can share passes with other requests. The result does not
 /// depend on how it is cut, bit for bit.
-class PromptRun {
+class PromptRun final : public PassMember {
  public:
   /// `facts` says what methods may know of the model (model_facts.h); without it they learn what the weights alone
   /// tell. Throws UserError when the prompt is empty or longer than the model's window. The model must outlive the run.
   PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
             std::shared_ptr<const ModelFacts> facts = nullptr);
-  /// The same from a cache of the prompt's first begun.length tokens on; at least one must follow. Only what follows is
-  /// observed. Throws UserError also where rotations depend on the prompt's length.
+  /// Goes on from `begun`, a cache of the prompt's first begun.length tokens; at least one must follow. Only what follows
+  /// is observed. Throws UserError also where rotations depend on the prompt's length.
   PromptRun(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts,
             KvCache begun);
-  ~PromptRun();
+  ~PromptRun() override;
 
   /// Tokens that have not been through the model.
   [[nodiscard]] int64_t remaining() const;
-  /// The next `count` tokens. The run must stay where it is until consume().
-  [[nodiscard]] SequencePass next_pass(int64_t count);
+  /// Feeds at most so many tokens in each pass from now on; kPrefillChunk unless said otherwise.
+  void set_chunk(int64_t tokens) { chunk_ = tokens; }
+  /// Feeds the next chunk. The run must stay where it is until consume().
+  [[nodiscard]] SequencePass next_pass() override;
   /// Takes the pass's logits: one row when the prompt ended with it, none otherwise.
-  void consume(std::span<const float> logits);
-  /// What the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a time,
+  void consume(std::span<const float> logits) override;
+  /// Throws UserError with the reason.
+  void failed(const std::string& reason) override;
+  /// Gives what the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a time,
   /// and throws UserError when the window has no room for them. The model must outlive what observed its output
   /// projection.
   [[nodiscard]] Prefill finish(int64_t chunk = kPrefillChunk);
@@ -69,6 +74,7 @@ class PromptRun {
   Needs needs_;
   Prefill result_;
   std::unique_ptr<PromptObserver> observer_;
+  int64_t chunk_ = kPrefillChunk;
   int64_t done_ = 0;  // tokens in passes so far, the one under way included
 };
 

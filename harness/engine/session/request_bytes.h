@@ -1,5 +1,5 @@
 #pragma once
-// What requests may come to hold: bytes that are promised before they are taken.
+// Bytes that requests may come to hold, which are promised before they are taken.
 
 #include <cstdint>
 
@@ -8,13 +8,13 @@
 
 namespace kvarena {
 
-/// Of a full cache of so many tokens.
+/// Bytes of a full cache of so many tokens.
 [[nodiscard]] int64_t full_cache_bytes(const Transformer& model, int64_t tokens);
 
 /// How much a cache of a prompt may still grow, a method's metadata included, while it takes `answer` tokens.
 [[nodiscard]] int64_t growth_bytes(const Transformer& model, int64_t prompt, int64_t answer);
 
-/// Of a session past its prompt that holds `held` bytes: what it may come to hold until its end.
+/// Bytes that a session past its prompt may come to hold until its end; `held`: what it holds now.
 [[nodiscard]] int64_t bytes_to_end(const Transformer& model, const Method& method, int64_t held, int64_t prompt,
                                    int64_t answer);
 

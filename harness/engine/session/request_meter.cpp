@@ -27,11 +27,4 @@ void note_pass(Session& session, const KvCache& cache, Traffic& before) {
   note_traffic(session, before);
 }
 
-bool ended_by(Session& session, const std::string& failure) {
-  if (failure.empty()) return false;
-  session.failure = failure;
-  session.finish = FinishReason::failed;
-  return true;
-}
-
 }  // namespace kvarena

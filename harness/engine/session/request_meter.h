@@ -1,5 +1,5 @@
 #pragma once
-// What a decoding session reports of its cache after each pass.
+// Bytes and traffic that a decoding session reports after each pass.
 
 #include "harness/cache/layer_cache.h"
 #include "harness/engine/session/session.h"
@@ -13,7 +13,5 @@ void note_traffic(Session& session, Traffic& before);
 /// Notes the pass's traffic, and the bytes and peaks of every tier. `before`: the session's traffic as it was before
 /// the pass; it is brought up to date.
 void note_pass(Session& session, const KvCache& cache, Traffic& before);
-/// Ends a session as failed when its method threw in the pass. Returns whether it did.
-bool ended_by(Session& session, const std::string& failure);
 
 }  // namespace kvarena

@@ -34,7 +34,7 @@ int64_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   return static_cast<int64_t>(both.size());
 }
 
-/// What any query head of a group attends to, ascending: one list a kv head of one a query head.
+/// Unites the ascending lists of each group of query heads: one list a kv head of one a query head.
 std::vector<std::vector<int32_t>> by_kv_head(const std::vector<std::vector<int32_t>>& lists, const LayerShape& shape) {
   std::vector<std::vector<int32_t>> united(static_cast<size_t>(shape.kv_heads));
   for (int64_t head = 0; head < shape.q_heads; ++head) {
@@ -144,14 +144,14 @@ void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, List
         ++overlaps_;
       }
     }
-    // What the query's own entry was is an old entry of the next step, and it was attended.
+    // In the next step the query's own entry is an old one, and it was attended.
     if (!now.empty()) now[head].push_back(static_cast<int32_t>(position));
   }
   before = std::move(now);
 }
 
 void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  method_->before_attention(layer, cache, queries);
+  ForwardingHooks::before_attention(layer, cache, queries);
   append_newest(layer, cache, queries);
   Lists lists = attended(cache, full_[layer]->entries(0) + queries.q_len - 1);
   const LayerQueries first{.q = queries.q, .q_len = 1, .q_stride = queries.q_stride, .position = queries.position};
@@ -170,7 +170,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
 }
 
 void SelectionMeter::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
-  method_->after_attention(layer, cache, queries, lse);
+  ForwardingHooks::after_attention(layer, cache, queries, lse);
   if (layer + 1 < static_cast<int64_t>(full_.size())) return;
   step_.hit_rate /= static_cast<double>(full_.size());
   step_.attended /= static_cast<double>(full_.size());

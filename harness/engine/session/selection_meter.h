@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "harness/cache/layer_cache.h"
+#include "harness/engine/session/forwarding_hooks.h"
 
 namespace kvarena {
 
@@ -28,23 +28,24 @@ struct SelectionStep {
 /// Overlap: of those that were there a step before, the share that was attended then too, mean over heads. Bytes: keys
 /// and values of those that were not attended a step before; of the first step all, but for the query's own entry. A
 /// layer that attends to everything loads nothing, unless it selected a step before.
-class SelectionMeter final : public AttentionHooks {
+class SelectionMeter final : public ForwardingHooks {
  public:
   /// `prompt`: the full cache of the prompt.
   explicit SelectionMeter(const KvCache& prompt);
-  /// The method's hooks, which must outlive the passes. Called once, before the first pass.
-  void watch(AttentionHooks& method) { method_ = &method; }
+  /// Stands before a method's hooks, which must outlive the passes, and returns the hooks of these passes. Called once,
+  /// before the first pass.
+  AttentionHooks& watch(AttentionHooks& method) {
+    forward_to(&method);
+    return *this;
+  }
 
   /// `count` tokens joined the request outside the passes that are watched: their entries are those of `full` from
   /// position `before` on.
   void follow(const KvCache& full, int64_t before, int64_t count);
 
-  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, method_->reach()); }
-  void complete(KvCache& cache) override { method_->complete(cache); }
-  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override { method_->before_pass(cache, tokens); }
+  [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, ForwardingHooks::reach()); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
-  [[nodiscard]] bool wants_hidden() const override { return method_->wants_hidden(); }
 
   [[nodiscard]] const std::vector<SelectionStep>& steps() const { return steps_; }
   /// Whether any layer selected at any step.
@@ -61,7 +62,6 @@ class SelectionMeter final : public AttentionHooks {
   void append_newest(int64_t layer, const LayerCache& cache, const LayerQueries& queries);
   void note_selection(int64_t layer, const LayerShape& shape, Lists now, int64_t position);
 
-  AttentionHooks* method_ = nullptr;
   LedgerPtr ledger_ = std::make_shared<MemoryLedger>();  // the meter's memory is not the request's
   std::vector<std::unique_ptr<EntrySegment>> full_;      // [layers]
   std::vector<Lists> last_;                              // [layers][kv_heads], empty where everything was attended

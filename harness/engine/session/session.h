@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/engine/session/prefill.h"
+#include "harness/engine/session/shared_pass.h"
 #include "harness/method/method.h"
 #include "harness/model/sampling.h"
 
@@ -41,22 +42,20 @@ struct TierBytes {
   int64_t disk = 0;
 };
 
-class Session {
+class Session : public PassMember {
  public:
-  virtual ~Session() = default;
-
-  [[nodiscard]] virtual bool finished() const = 0;
-  /// What this session wants in the next pass. Spans stay valid until consume().
-  [[nodiscard]] virtual SequencePass next_pass() = 0;
-  /// Takes the pass's logits, [rows, vocab_size] as asked for.
-  virtual void consume(std::span<const float> logits) = 0;
+  [[nodiscard]] bool finished() const { return finish != FinishReason::running; }
+  void failed(const std::string& reason) final {
+    failure = reason;
+    finish = FinishReason::failed;
+  }
   /// Bytes of all its caches, now.
   [[nodiscard]] virtual int64_t held_bytes() const = 0;
 
   /// New tokens, the stop token included when one was met.
   std::vector<int32_t> tokens;
   FinishReason finish = FinishReason::running;
-  std::string failure;  // why the method could not go on; finish is `failed` then
+  std::string failure;  // why it could not go on; finish is `failed` then
   Activity activity;
   std::vector<VerifyRound> rounds;    // of verification methods
   double bits_per_number = 0;         // of what codecs hold of the cache after the prompt; 0 where they hold nothing
@@ -99,10 +98,8 @@ struct SessionOptions {
 [[nodiscard]] std::unique_ptr<Session> start_session(Transformer& model, const Prefill& prompt, const Method& method,
                                                      SessionOptions options);
 
-/// Runs sessions to their ends, all of them in shared passes. What a session computes does not depend on the others:
-/// one whose method throws a UserError in a pass ends as failed, the others go on. `on_pass` is called after every pass
-/// with its duration.
-void run_together(Transformer& model, std::span<Session* const> sessions,
-                  const std::function<void(double seconds)>& on_pass = {});
+/// Runs sessions to their ends, all of them in shared passes (run_pass()). What a session computes does not depend on
+/// the others, and one that throws in a pass ends as failed, alone. `on_pass` is called after every pass.
+void run_together(Transformer& model, std::span<Session* const> sessions, const std::function<void()>& on_pass = {});
 
 }  // namespace kvarena

@@ -128,7 +128,6 @@ void VerifySession::consume(std::span<const float> logits) {
     source_->consume(logits);
     return;
   }
-  if (reload_ && ended_by(*this, reload_->failure())) return;
   verify(logits);
   note_round();
   peak_bytes = std::max(peak_bytes, full_.ledger->peak(Tier::device) + source_->peak_bytes());
@@ -180,13 +179,13 @@ void VerifySession::verify(std::span<const float> logits) {
 
 void VerifySession::note_round() {
   note_bytes(*this, full_, source_->held_bytes());
-  if (offloaded_) tier_bytes.back().host += offloaded_->parked_bytes();
+  if (offloaded_) tier_bytes.back().host += offloaded_->offloaded_bytes();
 }
 
 void VerifySession::offload(int64_t before) {
   offloaded_->offload(before, activity.traffic);
   note_traffic(*this, traffic_so_far_);
-  peak_host_bytes = offloaded_->peak_parked_bytes();
+  peak_host_bytes = offloaded_->peak_offloaded_bytes();
 }
 
 /// Keeps the accepted `rows` of the verification's entries, which begin at position `before`; they close up.

@@ -28,7 +28,6 @@ class VerifySession final : public Session {
   VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier, KvCache compressed,
                 SessionOptions options);
 
-  [[nodiscard]] bool finished() const override { return finish != FinishReason::running; }
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return full_bytes() + source_->held_bytes(); }

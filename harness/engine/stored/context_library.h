@@ -50,7 +50,7 @@ class ContextLibrary {
   /// without it they are made to know their sizes, and all count as equally good.
   void add(const std::string& key, std::vector<int32_t> tokens, double now,
            std::optional<std::vector<storage::Form>> profile = {});
-  /// The same of a prompt that was prefilled already, with what the methods of the forms need. `accesses`: how often
+  /// Adds a prompt that was prefilled already, with what the methods of the forms need. `accesses`: how often
   /// the context has been used already, its coming counted.
   void add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
            std::optional<std::vector<storage::Form>> profile = {}, int64_t accesses = 1);
@@ -64,7 +64,7 @@ class ContextLibrary {
   void reprofile(const std::string& key, std::vector<storage::Form> profile);
   void rearrange() { store_.rearrange(); }
 
-  /// What all forms need observed of a prompt.
+  /// Observations that the forms' methods need of a prompt.
   [[nodiscard]] const Needs& needs() const { return needs_; }
   [[nodiscard]] const std::vector<CacheForm>& forms() const { return forms_; }
   [[nodiscard]] storage::ContextStore& store() { return store_; }

@@ -28,21 +28,18 @@ std::vector<std::vector<int32_t>> answer_queries(Transformer& model, const std::
                                                  std::span<const int32_t> context, const KvCache& cache,
                                                  std::span<const Query> queries) {
   std::vector<std::unique_ptr<PromptRun>> prompts;
-  std::vector<SequencePass> batch;
+  std::vector<PassMember*> reading;
   for (const Query& query : queries) {
     prompts.push_back(begin(model, facts, context, cache, query));
-    batch.push_back(prompts.back()->next_pass(prompts.back()->remaining()));
+    prompts.back()->set_chunk(prompts.back()->remaining());
+    reading.push_back(prompts.back().get());
   }
-  if (batch.empty()) return {};
-  const std::span<const float> rows = model.forward(batch);
-  const std::vector<float> logits(rows.begin(), rows.end());
-  const size_t vocab = logits.size() / prompts.size();
+  run_pass(model, reading);
 
   const Method full;
   std::vector<std::unique_ptr<Session>> sessions;
   std::vector<Session*> running;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    prompts[i]->consume(std::span(logits).subspan(i * vocab, vocab));
     const Prefill prompt = prompts[i]->finish();
     prompts[i].reset();
     sessions.push_back(start_session(model, prompt, full, {.stop = queries[i].stop}));

@@ -1,5 +1,5 @@
 #pragma once
-// What a form of a context costs in quality: its answers to training queries beside those of the uncompressed cache.
+// Quality that a form of a context costs: its answers to training queries beside those of the uncompressed cache.
 // Feng et al. 2025, arXiv:2512.14946 (EvicPress), section 4.3.
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace kvarena::stored {
 
-/// What is asked behind a context.
+/// A question behind a context.
 struct Query {
   std::vector<int32_t> tokens;  // behind the context's; at least one
   StopRule stop;

@@ -169,7 +169,7 @@ void get_stream(Reader& from, KvCache& cache, const ModelFacts& facts, const Str
   for (const LayerContext& layer : layers) get_dense(from, layer.cache.tail());
 }
 
-/// What a method leaves must be entries and nothing else.
+/// Throws UserError unless a method left entries and nothing else.
 void require_entries(const KvCache& cache) {
   const auto plain = [](const LayerCache& layer) {
     return layer.segments().size() == 1 && layer.index == nullptr && layer.tail().score_width() == 0;

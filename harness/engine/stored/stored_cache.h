@@ -16,7 +16,7 @@ namespace kvarena {
 /// on acting while decoding.
 [[nodiscard]] std::string storing_problem(const Method& method);
 
-/// What `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with storing_problem(),
+/// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with storing_problem(),
 /// and when the prompt was observed without what the method needs.
 [[nodiscard]] std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method);
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/experiment/failure.h"
+#include "harness/core/failure.h"
 #include "harness/experiment/workers/message.h"
 #include "harness/experiment/workers/wire.h"
 
@@ -37,7 +37,7 @@ void serve(int channel, const std::function<Bench(const json& setup)>& open) {
   Bench bench;
   while (const auto request = receive(channel, reader)) {
     json answer;
-    const std::string failure = experiment::failure_of([&] {
+    const std::string failure = failure_of([&] {
       const std::string ask = request->at("ask");
       if (ask == "start") {
         bench = open(request->at("setup"));

@@ -29,7 +29,7 @@ RemotePrefixSetting setting(int64_t output_tokens) {
 
 TEST(RemotePrefix, PathCostsAsWorkedOut) {
   const RemotePrefixSetting s = setting(256);
-  EXPECT_EQ(most_requests(s), 10);
+  EXPECT_EQ(max_requests(s), 10);
   EXPECT_NEAR(token_seconds(s, 10), 2.6e-3, 1e-12);
   const PathCost cached = path_cost(s, Path::verify_only_cached, 10, 10);
   EXPECT_NEAR(cached.local.network, 0.025, 1e-9);
@@ -94,7 +94,7 @@ TEST(RemotePrefix, RatesNeverUseMoreThanThereIs) {
         remote.compute += rate * cost.remote.compute;
         remote.slot += rate * cost.remote.slot;
       }
-      const double most = static_cast<double>(most_requests(s)) * (1 + 1e-7);
+      const double most = static_cast<double>(max_requests(s)) * (1 + 1e-7);
       EXPECT_LE(std::max(local.network, local.compute), 1 + 1e-7) << i;
       EXPECT_LE(local.slot, most) << i;
       const double gpus = static_cast<double>(s.remote_gpus);

@@ -101,6 +101,37 @@ TEST(Session, SharingAPassChangesNothing) {
   }
 }
 
+/// Throws in its second layer, in every pass.
+class Throwing final : public Method {
+ public:
+  void select(LayerContext& layer, const LayerQueries& /*queries*/) const override {
+    if (layer.layer == 1) throw std::runtime_error("broke while selecting");
+  }
+};
+
+TEST(Session, WhatOneThrowsInASharedPassEndsItAlone) {
+  Transformer model = tiny_model();
+  const Prefill prompt = prefill(model, tiny_prompt(60), {});
+  const Method full;
+  const Throwing throws;
+  std::vector<std::unique_ptr<Session>> sessions;
+  sessions.push_back(start_session(model, prompt, throws, {.stop = {.max_new_tokens = 20}}));
+  sessions.push_back(start_session(model, prompt, full, {.stop = {.max_new_tokens = 20}}));
+  sessions.push_back(start_session(model, prompt, full, {.stop = {.stop_when = [](std::span<const int32_t> tokens) {
+                                                           if (tokens.size() == 3) throw std::runtime_error("");
+                                                           return false;
+                                                         }}}));
+  std::vector<Session*> running;
+  for (const auto& session : sessions) running.push_back(session.get());
+  run_together(model, running);
+  EXPECT_EQ(sessions[0]->failure, "broke while selecting");
+  EXPECT_EQ(sessions[0]->finish, FinishReason::failed);
+  EXPECT_EQ(sessions[0]->tokens.size(), 1U);
+  EXPECT_EQ(sessions[1]->failure, "");
+  EXPECT_EQ(sessions[1]->tokens, decode(model, prompt, {{"name", "full"}}, 20).tokens);
+  EXPECT_EQ(sessions[2]->failure, "an exception without a message");
+}
+
 TEST(Session, StopsAtAStopTokenAndReportsIt) {
   Transformer model = tiny_model();
   const Prefill prompt = prefill(model, tiny_prompt(50), {});

@@ -163,8 +163,9 @@ TEST_F(StoredCache, APromptRunGoesOnFromIt) {
   const Prefill begun = prefill(model_, std::span(tokens).first(100), {}, kPrefillChunk, facts_);
   PromptRun run(model_, tokens, facts_, restore_cache(model_, *facts_, nullptr, store_cache(begun, nullptr)));
   EXPECT_EQ(run.remaining(), 30);
+  run.set_chunk(7);
   while (run.remaining() > 0) {
-    const SequencePass pass = run.next_pass(std::min<int64_t>(7, run.remaining()));
+    const SequencePass pass = run.next_pass();
     run.consume(model_.forward({&pass, 1}));
   }
   const Prefill rest = run.finish();

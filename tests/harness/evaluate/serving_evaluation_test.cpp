@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/engine/method_cost.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/request_bytes.h"
 #include "harness/evaluate/serving.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"
@@ -50,7 +52,7 @@ class ServingEvaluation : public ::testing::Test {
   std::vector<SampleOutcome> evaluate(const ServingSettings& settings, const std::vector<Request>& list, const json& spec,
                              size_t point = 0) {
     const EvaluatedMethod method = evaluated(spec);
-    return evaluate_serving(model_, {.settings = settings, .requests = list, .point = point, .machine = kMachine},
+    return evaluate_serving(model_, {.settings = settings, .requests = list, .point = point, .machine = machine()},
                          std::span(&method, 1));
   }
 
@@ -61,7 +63,15 @@ class ServingEvaluation : public ::testing::Test {
     return NAN;
   }
 
-  static constexpr serving::ServingMachine kMachine{.memory_bandwidth = 1e9, .flops = 1e9, .pass_seconds = 1e-3};
+  /// 1e9 bytes and operations a second, a millisecond a pass.
+  static cost_model::Hardware machine() {
+    cost_model::Hardware machine;
+    machine.memory_gb_per_s.value = 1;
+    machine.compute_tflop_per_s.value = 1e-3;
+    machine.efficiency.memory = machine.efficiency.compute = 1;
+    machine.efficiency.step_overhead_ms = 1;
+    return machine;
+  }
   Transformer model_;
   std::shared_ptr<const ModelFacts> facts_;
   std::vector<datasets::Sample> samples_;
@@ -102,6 +112,41 @@ TEST_F(ServingEvaluation, TheModelledClockRepeatsItself) {
     return values;
   };
   EXPECT_EQ(modelled(), modelled());
+}
+
+/// `kvarena estimate --method` asks measure_costs() and scheme_at(), too.
+TEST_F(ServingEvaluation, ASelectingMethodsStepsTakeWhatAnEstimateSaysOfThem) {
+  const std::vector<Request> one = requests(1);
+  const json quest{{"name", "quest"}, {"tokens", 16}};
+  const auto outcomes = evaluate({.arrivals = "clients", .load = {1}, .cache_mib = 64}, one, quest);
+  ASSERT_EQ(outcomes[0].failure, "");
+
+  const auto method = make_method(quest, "test");
+  const auto tokens = static_cast<int64_t>(one[0].prompt.size());
+  const int64_t answer = outcomes[0].result.output_tokens;
+  const double entry_bytes = static_cast<double>(full_cache_bytes(model_, tokens)) / static_cast<double>(tokens);
+  const cost_model::CacheScheme scheme =
+      scheme_at(measure_costs(model_, *method, one[0].prompt, facts_, "test"), entry_bytes, tokens + answer);
+  ASSERT_TRUE(scheme.attended.has_value());
+  EXPECT_LT(*scheme.attended, tokens);
+  const auto weights = static_cast<double>(model_.weight_bytes());
+  const auto numbers = weights / static_cast<double>(kernels::size_of(model_.options().weights));
+  const auto& config = model_.config();
+  double seconds = 0;
+  for (int64_t step = 1; step < answer; ++step) {
+    const cost_model::RequestBytes cache =
+        cost_model::request_bytes(entry_bytes, scheme, static_cast<double>(tokens + step));
+    seconds += cost_model::timed(machine(), {.weight_bytes = weights,
+                                             .cache_bytes = cache.read,
+                                             .flops = 2 * numbers + 4 * cache.attended *
+                                                                        static_cast<double>(config.layers * config.q_heads *
+                                                                                            config.head_dim)})
+                   .seconds;
+  }
+  const double modelled = value(outcomes[0], "mean_inter_token_latency_ms", Clock::modelled);
+  EXPECT_NEAR(modelled, 1e3 * seconds / static_cast<double>(answer - 1), 1e-9 * modelled);
+  const auto full = evaluate({.arrivals = "clients", .load = {1}, .cache_mib = 64}, one, {{"name", "full"}});
+  EXPECT_LT(modelled, value(full[0], "mean_inter_token_latency_ms", Clock::modelled));
 }
 
 TEST_F(ServingEvaluation, AboveCapacityTheQueueGrows) {
@@ -164,8 +209,8 @@ TEST(ServingMachine, IsADescriptionAtTheSharesThatProgramsReach) {
   EXPECT_FALSE(serving_machine("", folder).has_value());
   const auto machine = serving_machine("h100-80gb", folder);
   ASSERT_TRUE(machine.has_value());
-  EXPECT_NEAR(machine->memory_bandwidth, 0.7 * 3350e9, 1e6);
-  EXPECT_NEAR(machine->flops, 0.6 * 989.4e12, 1e9);
+  EXPECT_NEAR(machine->efficiency.memory * machine->memory_bytes_per_second(), 0.7 * 3350e9, 1e6);
+  EXPECT_NEAR(machine->efficiency.compute * machine->flop_per_second(), 0.6 * 989.4e12, 1e9);
   EXPECT_THROW((void)serving_machine("h100-80g", folder), UserError);
 }
 

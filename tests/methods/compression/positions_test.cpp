@@ -34,7 +34,6 @@ std::vector<std::vector<float>> forced_logits(Transformer& model, const Prefill&
     steps.emplace_back();
     for (size_t i = 0; i < logits.size(); i += 8) steps.back().push_back(logits[i]);
   }
-  EXPECT_EQ(hooks.failure(), "");
   return steps;
 }
 

@@ -7,16 +7,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "harness/core/random.h"
+#include "harness/cost_model/roofline.h"
 #include "harness/engine/serving/modelled_executor.h"
 
 namespace kvarena::serving {
 namespace {
 
 // A model of 1e9 parameters in 16 bit on a small accelerator.
-constexpr ServingMachine machine{.memory_bandwidth = 1e12, .flops = 1e14, .pass_seconds = 1e-4};
+const cost_model::Hardware machine = [] {
+  cost_model::Hardware ideal;
+  ideal.memory_gb_per_s.value = 1000;
+  ideal.compute_tflop_per_s.value = 100;
+  ideal.efficiency.memory = ideal.efficiency.compute = 1;
+  ideal.efficiency.step_overhead_ms = 0.1;
+  return ideal;
+}();
 constexpr ServedModel model{.weight_bytes = 2e9, .flops_per_token = 2e9, .flops_per_entry = 1e5};
 
 std::vector<double> poisson(double rate, int64_t count, const RandomStream& random) {
@@ -32,7 +41,7 @@ std::vector<double> poisson(double rate, int64_t count, const RandomStream& rand
 TEST(Serve, OneRequestTakesWhatItsBytesAndOperationsTake) {
   // 1000 prompt tokens in passes of 512: 2e9 operations a token at 1e14 a second, plus attention.
   ModelledExecutor executor(machine, model,
-                            {{.prompt_tokens = 1000, .output_tokens = 3, .bytes_per_token = 1e5, .kept = 0.5}});
+                            {{.prompt_tokens = 1000, .output_tokens = 3, .bytes_per_token = 1e5, .scheme = {.keep = 0.5}}});
   const ServingRun run = serve(Load::at_times({0}), executor, {});
   const double first = 1e-4 + (512 * 2e9 + 1e5 * 512 * 513 / 2) / 1e14;
   const double second = 1e-4 + (488 * 2e9 + 1e5 * (488 * 512.0 + 488 * 489 / 2)) / 1e14;
@@ -43,6 +52,53 @@ TEST(Serve, OneRequestTakesWhatItsBytesAndOperationsTake) {
   EXPECT_NEAR(request.token_s[1] - request.token_s[0], step, 1e-9);
   EXPECT_EQ(run.passes, 4);
   EXPECT_EQ(request.outcome, Outcome::answered);
+}
+
+/// Methods that keep, drop, pack, select and fetch.
+TEST(Serve, AStepTakesWhatTheRooflineEstimatesOfIt) {
+  const std::filesystem::path configs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
+  const cost_model::Hardware gpu = cost_model::read_hardware(configs / "hardware" / "h100-80gb.json");
+  const cost_model::ModelShape llama = cost_model::read_shape(configs / "shapes" / "llama-3.1-8b.json");
+  const ServedModel served{.weight_bytes = 2 * llama.read_parameters(1),
+                           .flops_per_token = 2 * llama.active_parameters(),
+                           .flops_per_entry = 2 * static_cast<double>(llama.attention_products_per_entry())};
+  constexpr int64_t prompt = 30000;
+  for (const cost_model::CacheScheme& scheme :
+       {cost_model::CacheScheme{}, {.keep = 0.25}, {.bits = 2, .metadata_bits = 0.5},
+        {.attended = 2048, .index_bytes_per_entry = 8192},
+        {.keep = 0.07, .attended = 2048, .offloaded = true, .fetched = 400}}) {
+    for (const int64_t batch : {1, 8}) {
+      ModelledExecutor executor(
+          gpu, served,
+          std::vector<ModelledRequest>(
+              static_cast<size_t>(batch),
+              {.prompt_tokens = prompt,
+               .output_tokens = 3,
+               .bytes_per_token = 2 * static_cast<double>(llama.numbers_per_entry()),
+               .scheme = scheme,
+               .answer_kept = scheme.keep}));
+      PassPlan prompts, steps;
+      for (int64_t request = 0; request < batch; ++request) {
+        prompts.chunks.push_back({.request = request, .tokens = prompt});
+        steps.steps.push_back(request);
+      }
+      (void)executor.run(prompts);  // gives the first token
+      const double estimated = cost_model::decode_step(gpu, llama, scheme, batch, prompt + 1).seconds;
+      EXPECT_NEAR(executor.run(steps).seconds, estimated, 1e-12 * estimated) << batch;
+    }
+  }
+}
+
+TEST(Serve, ASelectingRequestIsChargedWhatItAttendsTo) {
+  // 100 of 1000 entries of 1e5 bytes and 1000 bytes of an index for each, beside 2e9 of weights, at 1e12 a second.
+  ModelledExecutor executor(machine, model,
+                            {{.prompt_tokens = 999,
+                              .output_tokens = 3,
+                              .bytes_per_token = 1e5,
+                              .scheme = {.attended = 100, .index_bytes_per_entry = 1000}}});
+  (void)executor.run({.steps = {}, .chunks = {{.request = 0, .tokens = 999}}});
+  EXPECT_NEAR(executor.run({.steps = {0}, .chunks = {}}).seconds, 1e-4 + (2e9 + 100 * 1e5 + 1000 * 1e3) / 1e12, 1e-12);
+  EXPECT_EQ(executor.bytes_to_end(0), 1002 * 101'000);  // all of it stays
 }
 
 TEST(Serve, IdleTimeIsSkipped) {
@@ -66,7 +122,7 @@ TEST(Serve, RandomArrivalsAllComeOutOnceWithinTheBudget) {
       requests.push_back({.prompt_tokens = 1 + static_cast<int64_t>(random.below(900, draw)),
                           .output_tokens = 1 + static_cast<int64_t>(random.below(50, draw + 1)),
                           .bytes_per_token = 1e4,
-                          .kept = 0.1 + 0.9 * random.uniform(draw + 2)});
+                          .scheme = {.keep = 0.1 + 0.9 * random.uniform(draw + 2)}});
     }
     ModelledExecutor executor(machine, model, requests);
     const BatchSettings settings{.cache_bytes = budget,
@@ -104,7 +160,7 @@ TEST(Serve, RandomArrivalsAllComeOutOnceWithinTheBudget) {
 TEST(Serve, OpenLoopsBelowNearAndAboveCapacity) {
   constexpr int64_t count = 600;
   const std::vector<ModelledRequest> requests(
-      count, {.prompt_tokens = 900, .output_tokens = 60, .bytes_per_token = 1e5, .kept = 0.25});
+      count, {.prompt_tokens = 900, .output_tokens = 60, .bytes_per_token = 1e5, .scheme = {.keep = 0.25}});
   const BatchSettings settings{.cache_bytes = 2'000'000'000};
   const auto run_at = [&](Load load) {
     ModelledExecutor executor(machine, model, requests);

@@ -68,7 +68,8 @@ class Library : public ::testing::Test {
   /// Greedy tokens behind a cache of the context.
   std::vector<int32_t> answer(KvCache cache, const std::vector<int32_t>& tokens) {
     PromptRun run(model_, tokens, facts_, std::move(cache));
-    const SequencePass pass = run.next_pass(run.remaining());
+    run.set_chunk(run.remaining());
+    const SequencePass pass = run.next_pass();
     run.consume(model_.forward({&pass, 1}));
     const Prefill prompt = run.finish();
     const Method full;

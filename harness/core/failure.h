@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-namespace kvarena::experiment {
+namespace kvarena {
 
-/// Runs `work` and returns why it failed, "" when it did not.
+/// Runs code that may throw anything and returns why it failed, "" when it did not.
 template <typename Work>
 std::string failure_of(Work&& work) {
   try {
@@ -23,4 +23,4 @@ std::string failure_of(Work&& work) {
   }
 }
 
-}  // namespace kvarena::experiment
+}  // namespace kvarena

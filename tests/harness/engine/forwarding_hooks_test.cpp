@@ -1,0 +1,115 @@
+// Decorators of hooks hand on every call that they do not change.
+
+#include "harness/engine/session/forwarding_hooks.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "harness/engine/session/offloaded_cache.h"
+#include "harness/engine/session/selection_meter.h"
+#include "tests/support/random_entries.h"
+
+namespace kvarena {
+namespace {
+
+constexpr LayerShape kShape{.q_heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = DType::f32};
+
+/// Notes what it is called with; every answer differs from that of hooks that do nothing.
+class Recorder final : public AttentionHooks, private kernels::AttentionReader {
+ public:
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::attention; }
+  void complete(KvCache& /*cache*/) override { calls.emplace_back("complete"); }
+  void before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) override {
+    calls.emplace_back("before_pass");
+  }
+  void before_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/) override {
+    calls.emplace_back("before_attention");
+  }
+  [[nodiscard]] kernels::AttentionReader* reader(int64_t /*layer*/, const LayerCache& /*cache*/,
+                                                 const LayerQueries& /*queries*/) override {
+    calls.emplace_back("reader");
+    return this;
+  }
+  void after_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/,
+                       const float* /*lse*/) override {
+    calls.emplace_back("after_attention");
+  }
+  [[nodiscard]] bool wants_hidden() const override { return true; }
+  void after_layer(int64_t /*layer*/, const float* /*rows*/, int64_t /*count*/, int64_t /*hidden_size*/) override {
+    calls.emplace_back("after_layer");
+  }
+
+  std::vector<std::string> calls;
+
+ private:
+  void read(const kernels::ProbabilityRows& /*rows*/) override {}
+};
+
+/// A cache of one layer with `n` entries.
+KvCache cache_of(int64_t n) {
+  KvCache cache(1, kShape);
+  const std::vector<float> rows = testing::random_floats(n * 32, "rows");
+  cache.layers[0].append(rows.data(), rows.data(), n, 32, 0);
+  cache.length = n;
+  return cache;
+}
+
+/// Calls everything that a pass calls of `hooks`, and expects `behind`, the hooks behind them, to hear of it.
+void expect_forwarded(AttentionHooks& hooks, const Recorder& behind) {
+  KvCache cache = cache_of(9);
+  const std::vector<int32_t> tokens = {3};
+  const std::vector<float> q = testing::random_floats(64, "q");
+  const LayerQueries queries{.q = q.data(), .q_len = 1, .q_stride = 64, .position = 8};
+  EXPECT_EQ(hooks.reach(), HookAccess::attention);
+  EXPECT_TRUE(hooks.wants_hidden());
+  hooks.complete(cache);
+  hooks.before_pass(cache, tokens);
+  hooks.before_attention(0, cache.layers[0], queries);
+  EXPECT_NE(hooks.reader(0, cache.layers[0], queries), nullptr);
+  hooks.after_attention(0, cache.layers[0], queries, nullptr);
+  hooks.after_layer(0, q.data(), 1, 64);
+  EXPECT_EQ(behind.calls, (std::vector<std::string>{"complete", "before_pass", "before_attention", "reader",
+                                                    "after_attention", "after_layer"}));
+}
+
+TEST(ForwardingHooks, HandOnEveryCall) {
+  Recorder recorder;
+  ForwardingHooks hooks(&recorder);
+  expect_forwarded(hooks, recorder);
+}
+
+TEST(ForwardingHooks, DoNothingBeforeNobody) {
+  ForwardingHooks hooks;
+  KvCache cache = cache_of(2);
+  EXPECT_EQ(hooks.reach(), HookAccess::nothing);
+  EXPECT_FALSE(hooks.wants_hidden());
+  hooks.complete(cache);
+  hooks.before_pass(cache, {});
+  hooks.before_attention(0, cache.layers[0], {});
+  EXPECT_EQ(hooks.reader(0, cache.layers[0], {}), nullptr);
+  hooks.after_attention(0, cache.layers[0], {}, nullptr);
+  hooks.after_layer(0, nullptr, 0, 0);
+}
+
+TEST(ForwardingHooks, AMeterHandsOnEveryCall) {
+  Recorder recorder;
+  SelectionMeter meter(cache_of(8));
+  expect_forwarded(meter.watch(recorder), recorder);
+  EXPECT_EQ(meter.steps().size(), 1U);
+}
+
+TEST(ForwardingHooks, AReloadHandsOnEveryCall) {
+  Recorder recorder;
+  KvCache full = cache_of(8);
+  const auto tiers =
+      std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {}}});
+  OffloadedCache offloaded(full, tiers, Tier::host);
+  ReloadHooks hooks(offloaded);
+  hooks.forward_to(&recorder);
+  expect_forwarded(hooks, recorder);
+}
+
+}  // namespace
+}  // namespace kvarena
