@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "harness/cache/consecutive_runs.h"
-#include "harness/cache/rotation_tables.h"
 #include "kernels/rope/rope.h"
 
 namespace kvarena {
@@ -30,13 +28,15 @@ void SparseRows::append(const std::vector<Element>& elements) {
   }
 }
 
-SparseOverride SparseRows::device_ops() const {
-  return {.read = [this](int64_t first, int64_t count, std::vector<std::vector<kernels::PlacedNumber>>& to) {
-    const size_t before = to.size();
-    to.resize(before + static_cast<size_t>(count));
-    visit(first, count, [&](int64_t i, int64_t channel, float value) {
-      to[before + static_cast<size_t>(i)].push_back({.channel = static_cast<int32_t>(channel), .value = value});
-    });
+SparseOverride SparseRows::dequant_op() const {
+  return {.read = [this](int64_t first, int64_t count, SparseOverride::Numbers& to) {
+    size_t at = starts_[static_cast<size_t>(first / kStride)];
+    for (int64_t e = first / kStride * kStride; e < first; ++e) at += counts_[e];
+    for (int64_t e = first; e < first + count; ++e) {
+      to.counts.push_back(counts_[e]);
+      for (int64_t k = 0; k < counts_[e]; ++k, ++at)
+        to.values.push_back({.channel = channels_[at], .value = kernels::f16_to_f32(values_[at])});
+    }
   }};
 }
 
@@ -78,20 +78,8 @@ void RotaryKeys::turn(float* rows, const std::vector<int32_t>& by) const {
                    .sin = sin.data()});
 }
 
-std::vector<DequantOp> RotaryKeys::device_ops(const PositionReader& positions) const {
-  if (half() == 0) return {};
-  return in_order(RotateKeys{.frequencies = frequencies_, .positions = positions});
-}
-
-void RotaryKeys::apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const {
-  if (half() == 0 || positions.empty()) return;
-  const RotationTables& tables = rotation_tables_up_to(*frequencies_, *std::ranges::max_element(positions));
-  const kernels::Cells keys{.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
-  // Runs of consecutive positions lie side by side in the tables.
-  each_consecutive_run(positions, [&](int64_t i, int64_t count) {
-    const int64_t row = positions[static_cast<size_t>(i)] * half();
-    kernels::rotate_cells(keys, i, count, &tables.cos[row], &tables.sin[row], half(), half());
-  });
+void RotaryKeys::add_dequant_op(const PositionReader& positions, std::vector<DequantOp>& to) const {
+  if (half() > 0) to.emplace_back(RotateKeys{.frequencies = frequencies_, .positions = positions});
 }
 
 }  // namespace kvarena

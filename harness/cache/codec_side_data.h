@@ -18,19 +18,8 @@ class SparseRows {
   };
   /// The elements of the next entry.
   void append(const std::vector<Element>& elements);
-  /// Calls visit(i, channel, value) for the elements of entries first .. first+count-1, i counted from first.
-  template <class Visit>
-  void visit(int64_t first, int64_t count, const Visit& visit_one) const {
-    size_t at = starts_[static_cast<size_t>(first / kStride)];
-    for (int64_t e = first / kStride * kStride; e < first; ++e) at += counts_[e];
-    for (int64_t e = first; e < first + count; ++e) {
-      for (int64_t k = 0; k < counts_[e]; ++k, ++at) {
-        visit_one(e - first, int64_t{channels_[at]}, kernels::f16_to_f32(values_[at]));
-      }
-    }
-  }
-  /// The same in words, which are valid as long as the rows are.
-  [[nodiscard]] SparseOverride device_ops() const;
+  /// The step that puts them in their places, valid as long as the rows are.
+  [[nodiscard]] SparseOverride dequant_op() const;
   /// Gives back memory held for growth.
   void shrink();
   [[nodiscard]] int64_t bytes() const;
@@ -55,10 +44,8 @@ class RotaryKeys {
   void undo(float* rows, const std::vector<int32_t>& positions) const;
   /// Turns rows [count, head_dim] at position 0 to their positions.
   void redo(float* rows, const std::vector<int32_t>& positions) const;
-  /// Turns f32 cells to their positions.
-  void apply(float* cells, int64_t head_dim, std::span<const int32_t> positions) const;
-  /// The same in words: no step where there is no rotation.
-  [[nodiscard]] std::vector<DequantOp> device_ops(const PositionReader& positions) const;
+  /// Appends the step that rotates keys to their positions, where there is a rotation.
+  void add_dequant_op(const PositionReader& positions, std::vector<DequantOp>& to) const;
 
  private:
   [[nodiscard]] int64_t half() const { return static_cast<int64_t>(frequencies_->size()); }

@@ -1,13 +1,11 @@
 #pragma once
-// How a segment puts its entries together from what it stores, in words: what it does on the host a device does from
-// them, on a copy of what is stored. Words are steps on rows [entries, kv_heads * head_dim] of float32, keys and values
-// each by themselves. What they point to is valid until the segment changes. They are said anew in each pass, so what
-// is long is read through functions.
+// Steps that turn stored numbers into keys and values. The host (dequantize.h) and a device interpret the same ones, on
+// rows [entries, kv_heads * head_dim] of float32, keys and values each by themselves. What they point to is valid until
+// the segment changes. A program is made anew in each pass, so what is long is read through functions.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -18,9 +16,6 @@
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena {
-
-class EntrySegment;
-class QuantizedSegment;
 
 /// Appends what belongs to entries first .. first+count-1 to `to`.
 template <class Item>
@@ -50,8 +45,12 @@ struct ScaleEntries {
 
 /// Numbers that take the place of what is there.
 struct SparseOverride {
-  /// Appends an item for each entry.
-  EntryReader<std::vector<kernels::PlacedNumber>> read;
+  struct Numbers {
+    std::vector<int32_t> counts;  // of each entry
+    std::vector<kernels::PlacedNumber> values;
+  };
+  /// Appends the numbers of entries first .. first+count-1.
+  std::function<void(int64_t first, int64_t count, Numbers& to)> read;
 };
 
 /// Low-rank corrections of runs of entries.
@@ -62,7 +61,7 @@ struct AddProducts {
     std::vector<std::span<const uint16_t>> a;  // [kv_heads] of [count, rank]
     std::vector<std::span<const uint16_t>> b;  // [kv_heads] of [rank, head_dim]
   };
-  EntryReader<Block> read;  // those that begin there, in the order of their entries
+  EntryReader<Block> read;  // blocks that hold any of the entries, in order
 };
 
 /// factor * length * S^t s is added in each head: a sketch of what codes lack, by the signs s of its products with S.
@@ -104,26 +103,10 @@ template <class... Steps>
   return all;
 }
 
-/// In order.
-struct DequantOps {
-  std::vector<DequantOp> keys, values;
-};
-
+/// Steps of each side, in order.
 struct DequantProgram {
-  /// What rows are before the first step: what codes say (transforms not undone), or entries in 16 or 32 bits.
-  std::variant<const QuantizedSegment*, const EntrySegment*> stored;
-  DequantOps steps;
-};
-
-/// A segment that a device may put together in its place. Entries that are there stay as they are, others only come
-/// behind them.
-class Dequantizable {
- public:
-  virtual ~Dequantizable() = default;
-  /// A number that no other content has.
-  [[nodiscard]] virtual uint64_t version() const = 0;
-  /// None where it cannot be put in words.
-  [[nodiscard]] virtual std::optional<DequantProgram> dequant_program() const = 0;
+  std::vector<DequantOp> keys, values;
+  [[nodiscard]] bool empty() const { return keys.empty() && values.empty(); }
 };
 
 }  // namespace kvarena

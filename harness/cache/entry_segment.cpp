@@ -6,8 +6,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "harness/cache/run_attention.h"
-#include "harness/cache/versions.h"
 #include "harness/core/error.h"
 #include "kernels/cells/cells.h"
 #include "kernels/rope/rope.h"
@@ -40,24 +38,23 @@ void resize(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
 
 }  // namespace
 
-EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : shape_(shape), ledger_(std::move(ledger)) {
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) heads_.emplace_back(ledger_);
-  change_version();
+EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : Segment(shape), ledger_(std::move(ledger)) {
+  for (int64_t head = 0; head < shape.kv_heads; ++head) heads_.emplace_back(ledger_);
 }
 
 void EntrySegment::change_version() {
-  version_ = new_version();
+  Segment::change_version();
   rewritten_.clear();
 }
 
 void EntrySegment::mark() {
   intact_ = entries(0);
   rewritten_.assign(heads_.size(), {});
-  marked_ = {.version = version_, .entries = entries(0), .drops = drops_};
+  marked_ = {.version = version(), .entries = entries(0), .drops = drops_};
 }
 
 bool EntrySegment::unchanged_since_mark() const {
-  return marked_.version == version_ && marked_.drops == drops_ && marked_.entries == entries(0) &&
+  return marked_.version == version() && marked_.drops == drops_ && marked_.entries == entries(0) &&
          intact_ == entries(0) &&
          std::ranges::all_of(rewritten_, [](const std::vector<int32_t>& head) { return head.empty(); });
 }
@@ -68,7 +65,7 @@ void EntrySegment::note_rewritten(int64_t kv_head, int64_t entry) {
   rewritten_[kv_head].push_back(position(kv_head, entry));
 }
 
-int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape_.head_dim, shape_.dtype); }
+int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape().head_dim, shape().dtype); }
 
 void EntrySegment::reserve(Head& head, int64_t entries) {
   if (kernels::cells_for(entries) * cell_bytes() <= head.keys.bytes()) return;
@@ -86,13 +83,13 @@ void EntrySegment::shrink(Head& head) {
 }
 
 void EntrySegment::append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position) {
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     if (!ragged_ && h == 0 && head.entries == 0) first_position_ = position;
     reserve(head, head.entries + n);
-    const int64_t offset = h * shape_.head_dim;
-    kernels::store_rows(cells(shape_, CellKind::keys, head.keys), head.entries, n, keys + offset, stride);
-    kernels::store_rows(cells(shape_, CellKind::values, head.values), head.entries, n, values + offset, stride);
+    const int64_t offset = h * shape().head_dim;
+    kernels::store_rows(cells(shape(), CellKind::keys, head.keys), head.entries, n, keys + offset, stride);
+    kernels::store_rows(cells(shape(), CellKind::values, head.values), head.entries, n, values + offset, stride);
     if (ragged_) {
       const auto old = static_cast<int64_t>(head.positions.size());
       head.positions.resize(old + n);
@@ -105,19 +102,19 @@ void EntrySegment::append(const float* keys, const float* values, int64_t n, int
 
 void EntrySegment::replace(int64_t first, const float* keys, const float* values, int64_t n, int64_t stride) {
   change_version();
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     KVARENA_ASSERT(first >= 0 && first + n <= head.entries, fmt::format("{} at {} of {}", n, first, head.entries));
-    const int64_t offset = h * shape_.head_dim;
-    kernels::store_rows(cells(shape_, CellKind::keys, head.keys), first, n, keys + offset, stride);
-    kernels::store_rows(cells(shape_, CellKind::values, head.values), first, n, values + offset, stride);
+    const int64_t offset = h * shape().head_dim;
+    kernels::store_rows(cells(shape(), CellKind::keys, head.keys), first, n, keys + offset, stride);
+    kernels::store_rows(cells(shape(), CellKind::values, head.values), first, n, values + offset, stride);
   }
 }
 
 void EntrySegment::rotate_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin) {
   change_version();
   for (Head& head : heads_) {
-    kernels::rotate_cells(cells(shape_, CellKind::keys, head.keys), first, count, cos.data(), sin.data(),
+    kernels::rotate_cells(cells(shape(), CellKind::keys, head.keys), first, count, cos.data(), sin.data(),
                           static_cast<int64_t>(cos.size()), /*table_stride=*/0);
   }
 }
@@ -128,14 +125,14 @@ int32_t EntrySegment::position(int64_t kv_head, int64_t entry) const {
 
 void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64_t count) {
   if (from.ragged_) become_ragged();
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     if (!ragged_ && h == 0 && head.entries == 0) first_position_ = from.position(h, first);
     reserve(head, head.entries + count);
-    kernels::copy_entries(cells(shape_, CellKind::keys, from.heads_[h].keys), first, count,
-                          cells(shape_, CellKind::keys, head.keys), head.entries);
-    kernels::copy_entries(cells(shape_, CellKind::values, from.heads_[h].values), first, count,
-                          cells(shape_, CellKind::values, head.values), head.entries);
+    kernels::copy_entries(cells(shape(), CellKind::keys, from.heads_[h].keys), first, count,
+                          cells(shape(), CellKind::keys, head.keys), head.entries);
+    kernels::copy_entries(cells(shape(), CellKind::values, from.heads_[h].values), first, count,
+                          cells(shape(), CellKind::values, head.values), head.entries);
     for (int64_t i = first; i < first + count && ragged_; ++i) head.positions.push_back(from.position(h, i));
     head.entries += count;
     head.scores.resize(head.entries * score_width_, 0.0F);
@@ -149,8 +146,8 @@ void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> posi
   Head& head = heads_[kv_head];
   const auto n = static_cast<int64_t>(positions.size());
   reserve(head, head.entries + n);
-  kernels::store_rows(cells(shape_, CellKind::keys, head.keys), head.entries, n, keys, stride);
-  kernels::store_rows(cells(shape_, CellKind::values, head.values), head.entries, n, values, stride);
+  kernels::store_rows(cells(shape(), CellKind::keys, head.keys), head.entries, n, keys, stride);
+  kernels::store_rows(cells(shape(), CellKind::values, head.values), head.entries, n, values, stride);
   head.positions.insert(head.positions.end(), positions.begin(), positions.end());
   head.entries += n;
   head.scores.resize(head.entries * score_width_, 0.0F);
@@ -180,15 +177,15 @@ void EntrySegment::become_ragged() {
 }
 
 void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
-  KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape_.kv_heads,
-                 fmt::format("lists for {} heads, the layer has {}", kept.size(), shape_.kv_heads));
+  KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape().kv_heads,
+                 fmt::format("lists for {} heads, the layer has {}", kept.size(), shape().kv_heads));
   become_ragged();
   ++drops_;
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     const auto count = static_cast<int64_t>(kept[h].size());
     for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
-      const Cells run = cells(shape_, kind, *buffer);
+      const Cells run = cells(shape(), kind, *buffer);
       kernels::gather_entries(run, kept[h].data(), count, run, 0);
     }
     for (int64_t i = 0; i < count; ++i) head.positions[i] = head.positions[kept[h][i]];
@@ -208,7 +205,7 @@ void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, c
   KVARENA_ASSERT(entry >= 0 && entry < head.entries, fmt::format("entry {} of {}", entry, head.entries));
   note_rewritten(kv_head, entry);
   const auto store = [&](CellKind kind, Buffer& buffer, const float* row) {
-    if (row != nullptr) kernels::store_rows(cells(shape_, kind, buffer), entry, 1, row, shape_.head_dim);
+    if (row != nullptr) kernels::store_rows(cells(shape(), kind, buffer), entry, 1, row, shape().head_dim);
   };
   store(CellKind::keys, head.keys, key);
   store(CellKind::values, head.values, value);
@@ -225,10 +222,10 @@ void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& f
     head.positions.push_back(0);
   }
   const Head& source = from.heads_[kv_head];
-  kernels::copy_entries(cells(shape_, CellKind::keys, source.keys), from_entry, 1,
-                        cells(shape_, CellKind::keys, head.keys), entry);
-  kernels::copy_entries(cells(shape_, CellKind::values, source.values), from_entry, 1,
-                        cells(shape_, CellKind::values, head.values), entry);
+  kernels::copy_entries(cells(shape(), CellKind::keys, source.keys), from_entry, 1,
+                        cells(shape(), CellKind::keys, head.keys), entry);
+  kernels::copy_entries(cells(shape(), CellKind::values, source.values), from_entry, 1,
+                        cells(shape(), CellKind::values, head.values), entry);
   head.positions[entry] = from.position(kv_head, from_entry);
 }
 
@@ -237,7 +234,7 @@ void EntrySegment::drop_front(int64_t n) {
   for (Head& head : heads_) {
     const int64_t left = head.entries - n;
     for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
-      const Cells run = cells(shape_, kind, *buffer);
+      const Cells run = cells(shape(), kind, *buffer);
       kernels::copy_entries(run, n, left, run, 0);
     }
     if (ragged_) head.positions.erase(head.positions.begin(), head.positions.begin() + n);
@@ -277,53 +274,37 @@ int64_t EntrySegment::bytes() const {
   return total;
 }
 
-std::vector<kernels::HeadRun> EntrySegment::runs() const {
-  std::vector<kernels::HeadRun> runs;
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) runs.push_back(run(h));
-  return runs;
+void EntrySegment::plan(const LayerQueries& /*queries*/, AttentionPlan& to) const {
+  AttentionItem& item = to.add(*this);
+  item.dtype = shape().dtype;
+  item.ragged = ragged_;
+  item.runs.reserve(heads_.size());
+  for (int64_t h = 0; h < shape().kv_heads; ++h) item.runs.push_back(run(h));
+  if (shape().window > 0) item.sees = {.rule = Visibility::Rule::positions, .window = shape().window};
 }
 
-void EntrySegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
-  if (shape_.window > 0 && (ragged_ || !causal)) {
-    attend_window(
-        shape_, runs(), [this](int64_t head) { return positions(head); }, queries, state);
-  } else {
-    attend_runs(shape_, runs(), queries, causal, state);
-  }
+void EntrySegment::plan_newest(const LayerQueries& queries, AttentionPlan& to, int64_t window) const {
+  plan(queries, to);
+  if (ragged_ && window > 0) return;  // the newest without a gap are those of the last positions
+  to.items.back().sees = {.rule = Visibility::Rule::newest, .window = window};
 }
 
-void EntrySegment::attend_and_show(const LayerQueries& queries, kernels::AttentionState& state,
-                                   kernels::AttentionReader& reader) const {
-  KVARENA_ASSERT(shape_.window == 0 || !ragged_,
-                 "entries with gaps are seen through lists that a reader does not know");
-  attend_runs(shape_, runs(), queries, /*causal=*/true, state, &reader);
-}
-
-void EntrySegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                                     int64_t row_stride) const {
-  if (shape_.window > 0 && (ragged_ || !causal)) {
-    const auto at = [this](int64_t head) { return positions(head); };
-    return add_window_probabilities(shape_, runs(), at, queries, lse, sums, row_stride);
-  }
-  const bool there = copy_ != nullptr && unchanged_since_mark();
-  if (there && copy_->add_probabilities(queries, causal, nullptr, lse, sums, row_stride)) return;
-  add_run_probabilities(shape_, runs(), queries, causal, lse, sums, row_stride);
-}
-
-void EntrySegment::read(int64_t kv_head, float* keys, float* values) const {
-  read_some(kv_head, 0, heads_[kv_head].entries, keys, values, shape_.head_dim);
+AttentionPlan EntrySegment::plan_newest(const LayerQueries& queries) const {
+  AttentionPlan plan{.queries = queries, .items = {}};
+  plan_newest(queries, plan, shape().window);
+  return plan;
 }
 
 void EntrySegment::read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values,
                              int64_t stride) const {
   const Head& head = heads_[kv_head];
-  if (keys != nullptr) kernels::load_rows(cells(shape_, CellKind::keys, head.keys), first, count, keys, stride);
-  if (values != nullptr) kernels::load_rows(cells(shape_, CellKind::values, head.values), first, count, values, stride);
+  if (keys != nullptr) kernels::load_rows(cells(shape(), CellKind::keys, head.keys), first, count, keys, stride);
+  if (values != nullptr) kernels::load_rows(cells(shape(), CellKind::values, head.values), first, count, values, stride);
 }
 
 std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
-  auto copy = std::make_unique<EntrySegment>(shape_, ledger);
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  auto copy = std::make_unique<EntrySegment>(shape(), ledger);
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     const Head& from = heads_[h];
     Head& to = copy->heads_[h];
     to.keys = from.keys.clone(ledger);

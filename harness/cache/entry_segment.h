@@ -3,8 +3,7 @@
 
 #include <span>
 
-#include "harness/cache/entry_mirror.h"
-#include "harness/cache/segment.h"
+#include "harness/cache/attention_plan.h"
 
 namespace kvarena {
 
@@ -45,19 +44,15 @@ class EntrySegment final : public Segment {
   /// Removes the first n entries of every head.
   void drop_front(int64_t n);
 
-  /// What a copy of the entries elsewhere (on a device) is a copy of: a number that no other content of any segment
-  /// has. Appending to all heads, taking the newest back from a dense segment, keep() and, as long as rewritten() lists
-  /// them, overwrite() leave it as it is.
-  [[nodiscard]] uint64_t version() const { return version_; }
+  // version() stays as it is when entries are appended to all heads, when the newest are taken back from a dense
+  // segment, when keep() drops some and, as long as rewritten() lists them, when overwrite() writes some.
+
   /// How often keep() was called: whoever has a copy finds by their positions which of its entries are left.
   [[nodiscard]] int64_t drops() const { return drops_; }
   /// Such a copy was made: intact() and rewritten() count from now on.
   void mark();
   /// Whether the copy still holds all that the segment does, and nothing else.
   [[nodiscard]] bool unchanged_since_mark() const;
-  /// Until the segment changes, or is given null, that copy computes probabilities in its place. It is as of the last
-  /// mark(); clones do not know it.
-  void use_mirror(EntryMirror* copy) { copy_ = copy; }
   /// Of a head's entries at the last mark(), those that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
   /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
@@ -72,23 +67,21 @@ class EntrySegment final : public Segment {
   [[nodiscard]] std::span<float> entry_scores(int64_t kv_head) { return heads_[kv_head].scores; }
   [[nodiscard]] std::span<const float> entry_scores(int64_t kv_head) const { return heads_[kv_head].scores; }
 
-  [[nodiscard]] const LayerShape& shape() const { return shape_; }
   /// The run of `kv_head` as kernels take it.
   [[nodiscard]] kernels::HeadRun run(int64_t kv_head) const;
 
-  [[nodiscard]] StorageForm form() const override { return ragged_ ? StorageForm::ragged : StorageForm::dense; }
+  /// Whether heads keep entries of their own; else all hold one contiguous run.
+  [[nodiscard]] bool ragged() const { return ragged_; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return heads_[kv_head].entries; }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
   /// Position of one entry, 0 <= entry < entries(kv_head).
   [[nodiscard]] int32_t position(int64_t kv_head, int64_t entry) const;
   [[nodiscard]] int64_t bytes() const override;
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  /// The causal attend(), shown to `reader`. Not for entries with gaps under a sliding window.
-  void attend_and_show(const LayerQueries& queries, kernels::AttentionState& state,
-                       kernels::AttentionReader& reader) const;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
+  /// The plan of queries that own the newest q_len entries, in order; of dense entries a query sees the last `window`
+  /// (0: all) up to its own.
+  void plan_newest(const LayerQueries& queries, AttentionPlan& to, int64_t window) const;
+  [[nodiscard]] AttentionPlan plan_newest(const LayerQueries& queries) const;
   /// Entries first .. first+count-1 of a head as rows of head_dim, `stride` floats apart; either may be null.
   void read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values, int64_t stride) const;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
@@ -105,24 +98,20 @@ class EntrySegment final : public Segment {
   };
 
   [[nodiscard]] int64_t cell_bytes() const;
-  [[nodiscard]] std::vector<kernels::HeadRun> runs() const;
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);
   void become_ragged();
-  void change_version();
+  void change_version();  // and what was rewritten since mark()
   void note_rewritten(int64_t kv_head, int64_t entry);
 
-  LayerShape shape_;
   LedgerPtr ledger_;
   std::vector<Head> heads_;
   int64_t first_position_ = 0;  // of a dense segment
   bool ragged_ = false;
   int64_t score_width_ = 0;
-  uint64_t version_ = 0;
   int64_t drops_ = 0;
   int64_t intact_ = 0;
   std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
-  EntryMirror* copy_ = nullptr;
   /// What the segment was at mark().
   struct Mark {
     uint64_t version = 0;

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "harness/cache/segment.h"
+#include "harness/cache/attention_plan.h"
 
 namespace kvarena {
 
@@ -19,17 +19,12 @@ class GatheredSegment final : public Segment {
   /// A head's entries as the attention kernels see them.
   [[nodiscard]] kernels::HeadRun run(int64_t kv_head) const;
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::ragged; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override {
     return static_cast<int64_t>(heads_[kv_head].positions.size());
   }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
   [[nodiscard]] int64_t bytes() const override;
-  /// `causal` must be false: its entries are older than the queries.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
@@ -43,9 +38,7 @@ class GatheredSegment final : public Segment {
     LedgerVector<int32_t> positions;
   };
   [[nodiscard]] kernels::Cells cells(const Head& head, kernels::CellKind kind) const;
-  [[nodiscard]] std::vector<kernels::HeadRun> runs() const;
 
-  LayerShape shape_;
   LedgerPtr ledger_;
   std::vector<Head> heads_;
 };
@@ -54,27 +47,18 @@ class GatheredSegment final : public Segment {
 /// ones must outlive the view and must not change while it is used.
 class ConcatView final : public Segment {
  public:
-  /// Parts hold the same number of entries of every head.
-  ConcatView(int64_t head_dim, std::unique_ptr<Segment> own, std::vector<const Segment*> borrowed);
+  ConcatView(std::unique_ptr<Segment> own, std::vector<const Segment*> borrowed);
   /// Its own first.
   [[nodiscard]] std::span<const Segment* const> parts() const { return parts_; }
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
-  /// Of its own segment.
+  /// Bytes of its own segment.
   [[nodiscard]] int64_t bytes() const override { return own_->bytes(); }
-  /// `causal` must be false: a view is chosen for queries that see all of it.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  /// Entries count part by part.
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  /// Entries part by part.
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
-  int64_t head_dim_;
   std::unique_ptr<Segment> own_;
   std::vector<const Segment*> parts_;  // own_ first
 };

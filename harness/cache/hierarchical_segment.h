@@ -4,7 +4,6 @@
 
 #include "harness/cache/layer_cache.h"
 #include "harness/cache/quantized_segment.h"
-#include "harness/cache/dequant_program.h"
 
 namespace kvarena {
 
@@ -13,7 +12,7 @@ namespace kvarena {
 ///   lower plane  w = round(16 (x - (u s + lo)) / s), -8 .. 7, both say  (u + w / 16) s + lo
 /// Both planes share s and lo, which are stored in 16 bits: codes are half of 8 bits each. Keys are grouped per channel
 /// along tokens, values per token along channels.
-class HierarchicalSegment final : public PackedSegment, public Dequantizable {
+class HierarchicalSegment final : public PackedSegment {
  public:
   /// `key_group` entries of a channel share a scale; `value_group` channels of a value, which must divide head_dim.
   HierarchicalSegment(const LayerShape& shape, int64_t key_group, int64_t value_group, LedgerPtr ledger);
@@ -23,21 +22,14 @@ class HierarchicalSegment final : public PackedSegment, public Dequantizable {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t /*n*/) override {}
   [[nodiscard]] int64_t unpacked_values() const override { return 0; }
-  [[nodiscard]] const LayerShape& shape() const override { return shape_; }
   /// The same entries as the upper plane says them.
   [[nodiscard]] const QuantizedSegment& upper() const { return *upper_; }
-  [[nodiscard]] uint64_t version() const override { return upper_->version(); }
-  /// The upper plane, to which the lower one is added.
-  [[nodiscard]] std::optional<DequantProgram> dequant_program() const override;
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return upper_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return upper_->positions(kv_head); }
   [[nodiscard]] int64_t bytes() const override;
-  /// Reads both planes, a chunk of 512 entries at a time. `causal` must be false: new entries lie in the tail.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  /// The upper plane, to which the lower one is added.
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
@@ -46,24 +38,11 @@ class HierarchicalSegment final : public PackedSegment, public Dequantizable {
     Buffer keys;
     Buffer values;
   };
-  /// A decoded chunk: f32 cells of all heads.
-  struct Chunk {
-    int64_t first = 0;
-    int64_t count = 0;
-    std::vector<float> keys;    // [kv_heads, cells, head_dim, 16]
-    std::vector<float> values;  // [kv_heads, cells, 16, head_dim]
-  };
 
   /// The lower plane's codes with the upper one's scales: what they decode to is 16 times what they add.
   [[nodiscard]] kernels::PackedEntries lower(int64_t kv_head, kernels::CellKind kind) const;
   void encode_lower(int64_t kv_head, kernels::CellKind kind, int64_t first, std::span<const float> rows);
-  void decode(int64_t kv_head, kernels::CellKind kind, const Chunk& chunk, float* cells) const;
-  /// Calls visit(chunk, runs) for chunks of kernels::kChunk entries in order.
-  template <class Visit>
-  void each_chunk(const Visit& visit) const;
-  [[nodiscard]] LayerShape float_shape() const;
 
-  LayerShape shape_;
   LedgerPtr ledger_;
   std::unique_ptr<QuantizedSegment> upper_;
   std::vector<Lower> lower_;  // [kv_heads]
@@ -73,18 +52,14 @@ class HierarchicalSegment final : public PackedSegment, public Dequantizable {
 /// not change while it is used.
 class UpperPlaneView final : public Segment {
  public:
-  explicit UpperPlaneView(const LayerCache& cache) : cache_(&cache) {}
+  explicit UpperPlaneView(const LayerCache& cache) : Segment(cache.shape()), cache_(&cache) {}
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return cache_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
   /// 0: what it shows is counted where it lies.
   [[nodiscard]] int64_t bytes() const override { return 0; }
-  /// The newest queries.q_len entries belong to the queries whatever `causal` says.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  /// For queries that own the newest entries.
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:

@@ -12,15 +12,10 @@ class IndexedSegment final : public Segment {
  public:
   IndexedSegment(const EntrySegment& base, const std::vector<std::vector<int32_t>>& selected, const LedgerPtr& ledger);
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
   [[nodiscard]] int64_t bytes() const override;
-  /// `causal` must be false: a view is chosen for queries that see all of it.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
   /// Where the listed entries lie.
@@ -32,7 +27,6 @@ class IndexedSegment final : public Segment {
 
  private:
   [[nodiscard]] bool per_query_head() const;
-  [[nodiscard]] std::vector<kernels::HeadRun> runs() const;
 
   const EntrySegment* base_;
   LedgerPtr ledger_;

@@ -28,22 +28,21 @@ void LayerCache::append(const float* keys, const float* values, int64_t n, int64
   tail().append(keys, values, n, stride, position);
 }
 
-void LayerCache::attend(const LayerQueries& queries, kernels::AttentionState& state,
-                        kernels::AttentionReader* reader) const {
-  KVARENA_ASSERT(!view || reader == nullptr, "views show nobody what they attend to");
-  if (view) {
-    view->attend(queries, /*causal=*/false, state);
-    return;
-  }
+void LayerCache::plan(const LayerQueries& queries, AttentionPlan& to) const {
   for (const auto& segment : segments_) {
-    if (segment != segments_.back()) {
-      segment->attend(queries, /*causal=*/false, state);
-    } else if (reader != nullptr) {
-      tail().attend_and_show(queries, state, *reader);
-    } else {
-      segment->attend(queries, /*causal=*/true, state);
-    }
+    if (segment != segments_.back()) segment->plan(queries, to);
   }
+  tail().plan_newest(queries, to, shape_.window);
+}
+
+AttentionPlan LayerCache::plan(const LayerQueries& queries) const {
+  AttentionPlan plan{.queries = queries, .items = {}};
+  if (view) {
+    view->plan(queries, plan);
+  } else {
+    this->plan(queries, plan);
+  }
+  return plan;
 }
 
 int64_t LayerCache::entries(int64_t kv_head) const {

@@ -28,10 +28,10 @@ class LayerCache {
   LayerCache(const LayerShape& shape, LedgerPtr ledger);
 
   void append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position);
-  /// Folds all segments, or the view when one is set, into `state`. `causal`: the newest q_len entries belong to the
-  /// queries. `reader`, when not null, sees what they attend to in the tail; no view may be set then.
-  void attend(const LayerQueries& queries, kernels::AttentionState& state,
-              kernels::AttentionReader* reader = nullptr) const;
+  /// Appends what the queries, which own the newest entries, attend to of all segments.
+  void plan(const LayerQueries& queries, AttentionPlan& to) const;
+  /// The plan of the view when one is set, else of all segments.
+  [[nodiscard]] AttentionPlan plan(const LayerQueries& queries) const;
 
   /// Entries over all segments of one head.
   [[nodiscard]] int64_t entries(int64_t kv_head) const;
@@ -107,14 +107,11 @@ struct KvCache {
 
 /// How far hooks reach into a pass, which decides where it may be computed (harness/model/offload.h).
 enum class HookAccess : uint8_t {
-  nothing,      // none of them does anything
-  rows,         // they and their readers look at what they are shown; after_attention() may change the cache
-  planes,       // the same, and passes of one token read upper planes alone where there are two (UpperPlaneView)
-  selection,    // as rows, and before_attention() may have a view of some of the tail's entries (IndexedSegment)
-  replacement,  // or, of layers with one packed segment, of other entries in the place of some of it (OverlayView)
-  view,         // or of what lies elsewhere: parts of it, some at one distance, in slots (ConcatView, ClampedDistanceView,
-                // IndexedSegment over another segment than the tail)
-  attention,    // they choose otherwise what is attended to
+  nothing,    // none of them does anything
+  rows,       // they and their readers look at what they are shown; after_attention() may change the cache
+  planes,     // the same, and passes of one token read upper planes alone where there are two (UpperPlaneView)
+  views,      // as rows, and before_attention() may set a view
+  attention,  // they choose otherwise what is attended to
 };
 
 /// What wants to see or steer the attention of a pass: methods, through the engine. Called for each layer in order.

@@ -89,31 +89,31 @@ void KeyRotation::undo(float* key, int64_t position) const {
 }
 
 LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, LedgerPtr ledger)
-    : shape_(from.shape()),
+    : Segment(from.shape()),
       ledger_(std::move(ledger)),
       n_(parts.n),
       rank_(parts.rank),
-      left_(stored(parts.left, shape_.dtype, ledger_)),
-      right_(stored(parts.right, shape_.dtype, ledger_)),
-      exact_(std::make_unique<GatheredSegment>(shape_, static_cast<int64_t>(parts.exact.front().size()), ledger_)),
+      left_(stored(parts.left, shape().dtype, ledger_)),
+      right_(stored(parts.right, shape().dtype, ledger_)),
+      exact_(std::make_unique<GatheredSegment>(shape(), static_cast<int64_t>(parts.exact.front().size()), ledger_)),
       rotation_(parts.rotation) {
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
+  for (int64_t head = 0; head < shape().kv_heads; ++head) {
     const kernels::HeadRun run = from.run(head);
     LedgerVector<std::byte>& own = values_.emplace_back(LedgerAllocator<std::byte>(ledger_, Tier::host));
-    own.resize(static_cast<size_t>(kernels::cell_bytes(n_, shape_.head_dim, shape_.dtype)));
-    kernels::copy_entries(values_of(shape_, static_cast<const std::byte*>(run.values)), 0, n_,
-                          values_of(shape_, own.data()), 0);
+    own.resize(static_cast<size_t>(kernels::cell_bytes(n_, shape().head_dim, shape().dtype)));
+    kernels::copy_entries(values_of(shape(), static_cast<const std::byte*>(run.values)), 0, n_,
+                          values_of(shape(), own.data()), 0);
     const Cells keys{.kind = CellKind::keys,
-                     .dtype = shape_.dtype,
-                     .head_dim = shape_.head_dim,
+                     .dtype = shape().dtype,
+                     .head_dim = shape().head_dim,
                      .data = const_cast<void*>(run.keys)};
     const std::vector<int32_t>& exact = parts.exact[head];
-    exact_->add(head, exact, listed_rows(keys, exact).data(), listed_rows(values_of(shape_, own.data()), exact).data());
+    exact_->add(head, exact, listed_rows(keys, exact).data(), listed_rows(values_of(shape(), own.data()), exact).data());
   }
 }
 
 LowRankSegment::LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledger)
-    : shape_(from.shape_),
+    : Segment(from.shape()),
       ledger_(ledger),
       n_(from.n_),
       rank_(from.rank_),
@@ -127,17 +127,17 @@ LowRankSegment::LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledg
 }
 
 std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<int32_t>& list) const {
-  const int64_t dim = shape_.head_dim;
+  const int64_t dim = shape().head_dim;
   std::vector<float> row(static_cast<size_t>(dim)),
       right(static_cast<size_t>(dim * rank_));  // of this head, [dim, rank]
   for (int64_t r = 0; r < rank_; ++r) {
-    load_numbers(right_, shape_.dtype, (kv_head * rank_ + r) * dim, dim, row.data());
+    load_numbers(right_, shape().dtype, (kv_head * rank_ + r) * dim, dim, row.data());
     for (int64_t c = 0; c < dim; ++c) right[c * rank_ + r] = row[c];
   }
   const kernels::PackedMatrix weights = kernels::pack_weights(right.data(), dim, rank_, DType::f32);
   std::vector<float> left(list.size() * static_cast<size_t>(rank_));
   for (size_t i = 0; i < list.size(); ++i)
-    load_numbers(left_, shape_.dtype, list[i] * rank_, rank_, &left[i * static_cast<size_t>(rank_)]);
+    load_numbers(left_, shape().dtype, list[i] * rank_, rank_, &left[i * static_cast<size_t>(rank_)]);
   std::vector<float> keys(list.size() * static_cast<size_t>(dim));
   kernels::matmul(
       {.x = left.data(), .m = std::ssize(list), .x_stride = rank_, .w = &weights, .y = keys.data(), .y_stride = dim});
@@ -146,25 +146,25 @@ std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<in
 }
 
 std::unique_ptr<GatheredSegment> LowRankSegment::pick(const std::vector<std::vector<int32_t>>& lists) const {
-  auto picked = std::make_unique<GatheredSegment>(shape_, static_cast<int64_t>(lists.front().size()), ledger_);
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
+  auto picked = std::make_unique<GatheredSegment>(shape(), static_cast<int64_t>(lists.front().size()), ledger_);
+  for (int64_t head = 0; head < shape().kv_heads; ++head) {
     const std::vector<int32_t>& list = lists[head];
     picked->add(head, list, keys_of(head, list).data(),
-                listed_rows(values_of(shape_, values_[head].data()), list).data());
+                listed_rows(values_of(shape(), values_[head].data()), list).data());
   }
   return picked;
 }
 
 std::unique_ptr<GatheredSegment> LowRankSegment::everything() const {
-  auto all = std::make_unique<GatheredSegment>(shape_, n_, ledger_);
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) {
+  auto all = std::make_unique<GatheredSegment>(shape(), n_, ledger_);
+  for (int64_t head = 0; head < shape().kv_heads; ++head) {
     const std::vector<int32_t> exact = exact_->positions(head), list = positions(head);
-    std::vector<float> exact_keys(exact.size() * static_cast<size_t>(shape_.head_dim));
+    std::vector<float> exact_keys(exact.size() * static_cast<size_t>(shape().head_dim));
     exact_->read(head, exact_keys.data(), nullptr);
     std::vector<float> keys = keys_of(head, list);
     for (size_t i = 0; i < exact.size(); ++i)
-      std::copy_n(&exact_keys[i * shape_.head_dim], shape_.head_dim, &keys[exact[i] * shape_.head_dim]);
-    all->add(head, list, keys.data(), listed_rows(values_of(shape_, values_[head].data()), list).data());
+      std::copy_n(&exact_keys[i * shape().head_dim], shape().head_dim, &keys[exact[i] * shape().head_dim]);
+    all->add(head, list, keys.data(), listed_rows(values_of(shape(), values_[head].data()), list).data());
   }
   return all;
 }
@@ -179,17 +179,13 @@ int64_t LowRankSegment::bytes() const {
   return static_cast<int64_t>(left_.capacity() + right_.capacity()) + exact_->bytes();
 }
 
-void LowRankSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
-  everything()->attend(queries, causal, state);
-}
-
-void LowRankSegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                                       int64_t row_stride) const {
-  everything()->add_probabilities(queries, causal, lse, sums, row_stride);
-}
-
-void LowRankSegment::read(int64_t kv_head, float* keys, float* values) const {
-  everything()->read(kv_head, keys, values);
+void LowRankSegment::plan(const LayerQueries& queries, AttentionPlan& to) const {
+  AttentionPlan exact = plan_of(*exact_, queries);
+  AttentionItem& item = to.add(*this);
+  item.stored = exact_.get();
+  item.dtype = shape().dtype;
+  item.runs = std::move(exact.items.front().runs);
+  item.gather = [this] { return everything(); };
 }
 
 std::unique_ptr<Segment> LowRankSegment::clone(const LedgerPtr& ledger) const {

@@ -4,7 +4,6 @@
 
 #include "harness/cache/entry_segment.h"
 #include "harness/cache/gathered_segment.h"
-#include "harness/cache/versions.h"
 
 namespace kvarena {
 
@@ -41,19 +40,12 @@ class LowRankSegment final : public Segment {
   [[nodiscard]] std::unique_ptr<GatheredSegment> pick(const std::vector<std::vector<int32_t>>& lists) const;
   /// The entries kept exactly.
   [[nodiscard]] const GatheredSegment& exact() const { return *exact_; }
-  [[nodiscard]] const LayerShape& shape() const { return shape_; }
-  /// A number that no other content has.
-  [[nodiscard]] uint64_t version() const { return version_; }
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t /*kv_head*/) const override { return n_; }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
   [[nodiscard]] int64_t bytes() const override;
-  /// `causal` must be false: new entries lie in the tail. Restores everything.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  /// Every entry, put together on the host.
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
@@ -63,7 +55,6 @@ class LowRankSegment final : public Segment {
   /// Restored keys of the listed entries, [count, head_dim].
   [[nodiscard]] std::vector<float> keys_of(int64_t kv_head, const std::vector<int32_t>& list) const;
 
-  LayerShape shape_;
   LedgerPtr ledger_;
   int64_t n_;
   int64_t rank_;
@@ -72,7 +63,6 @@ class LowRankSegment final : public Segment {
   std::vector<LedgerVector<std::byte>> values_;  // [kv_heads], cells, on the host
   std::unique_ptr<GatheredSegment> exact_;
   std::shared_ptr<const KeyRotation> rotation_;
-  uint64_t version_ = new_version();
 };
 
 }  // namespace kvarena

@@ -11,7 +11,6 @@
 #include <tuple>
 
 #include "harness/core/error.h"
-#include "kernels/cell_scores/cell_scores.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena {
@@ -134,7 +133,7 @@ void MergedPair::take(EntrySegment& lower, EntrySegment& upper) {
   const LayerShape& shape = shared_.shape();
   const int64_t d = shape.head_dim;
   const int64_t n = lower.entries(0);
-  KVARENA_ASSERT(n == upper.entries(0) && lower.form() == StorageForm::dense && upper.form() == StorageForm::dense,
+  KVARENA_ASSERT(n == upper.entries(0) && !lower.ragged() && !upper.ragged(),
                  fmt::format("{} and {} entries to merge", n, upper.entries(0)));
   if (n == 0) return;
   const bool first = shared_.entries(0) == 0;
@@ -200,20 +199,6 @@ int64_t MergedPair::bytes() const {
   return total;
 }
 
-void MergedSegment::restore(const MergedPair::Side& side, std::vector<float>& rows) const {
-  const int64_t d = pair_->shape().head_dim;
-  const auto n = static_cast<int64_t>(rows.size()) / d;
-  for (int64_t i = 0; i < n; ++i) {
-    const float by = factor(side, i);
-    for (int64_t c = 0; c < d; ++c) rows[i * d + c] *= by;
-  }
-  if (!upper_) return;
-  for (size_t i = 0; i < side.upper.entries.size(); ++i) {
-    kernels::load_rows(rows_of(pair_->shape(), side.upper.data), static_cast<int64_t>(i), 1,
-                       &rows[side.upper.entries[i] * d], d);
-  }
-}
-
 std::vector<DequantOp> MergedSegment::steps(const std::vector<const MergedPair::Side*>& sides) const {
   const LayerShape& shape = pair_->shape();
   ScaleEntries scaled{.read = [this, sides](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
@@ -222,112 +207,33 @@ std::vector<DequantOp> MergedSegment::steps(const std::vector<const MergedPair::
     }
   }};
   if (!upper_) return in_order(std::move(scaled));
-  const auto retained = [sides, shape](int64_t first, int64_t count,
-                                       std::vector<std::vector<kernels::PlacedNumber>>& to) {
-    const size_t before = to.size();
-    to.resize(before + static_cast<size_t>(count));
+  const auto retained = [sides, shape](int64_t first, int64_t count, SparseOverride::Numbers& to) {
     std::vector<float> row(static_cast<size_t>(shape.head_dim));
-    for (size_t head = 0; head < sides.size(); ++head) {
-      const MergedPair::Rows& rows = sides[head]->upper;
-      for (auto at = std::ranges::lower_bound(rows.entries, first); at != rows.entries.end() && *at < first + count;
-           ++at) {
+    for (int64_t entry = first; entry < first + count; ++entry) {
+      const size_t before = to.values.size();
+      for (size_t head = 0; head < sides.size(); ++head) {
+        const MergedPair::Rows& rows = sides[head]->upper;
+        const auto at = std::ranges::lower_bound(rows.entries, entry);
+        if (at == rows.entries.end() || *at != entry) continue;
         kernels::load_rows(rows_of(shape, rows.data), at - rows.entries.begin(), 1, row.data(), shape.head_dim);
-        for (size_t c = 0; c < row.size(); ++c) {
-          const size_t channel = head * row.size() + c;
-          to[before + static_cast<size_t>(*at - first)].push_back({static_cast<int32_t>(channel), row[c]});
-        }
+        for (size_t c = 0; c < row.size(); ++c)
+          to.values.push_back({.channel = static_cast<int32_t>(head * row.size() + c), .value = row[c]});
       }
+      to.counts.push_back(static_cast<int32_t>(to.values.size() - before));
     }
   };
   return in_order(std::move(scaled), SparseOverride{.read = retained});
 }
 
-std::optional<DequantProgram> MergedSegment::dequant_program() const {
+void MergedSegment::plan(const LayerQueries& queries, AttentionPlan& to) const {
   std::vector<const MergedPair::Side*> keys, values;
   for (const MergedPair::Head& head : pair_->heads_) {
     keys.push_back(&head.keys);
     values.push_back(&head.values);
   }
-  return DequantProgram{.stored = &pair_->shared_, .steps = {.keys = steps(keys), .values = steps(values)}};
-}
-
-void MergedSegment::read(int64_t kv_head, float* keys, float* values) const {
-  const MergedPair::Head& head = pair_->heads_[kv_head];
-  auto [shared_keys, shared_values] = entries_of(pair_->shared_, kv_head);
-  restore(head.keys, shared_keys);
-  restore(head.values, shared_values);
-  if (keys != nullptr) std::ranges::copy(shared_keys, keys);
-  if (values != nullptr) std::ranges::copy(shared_values, values);
-}
-
-void MergedSegment::score(int64_t kv_head, const float* q, int64_t position, std::vector<float>& scores) const {
-  const LayerShape& shape = pair_->shape();
-  const int64_t d = shape.head_dim;
-  const int64_t n = entries(kv_head);
-  const MergedPair::Side& side = pair_->heads_[kv_head].keys;
-  const kernels::Cells keys{.kind = kernels::CellKind::keys,
-                            .dtype = shape.dtype,
-                            .head_dim = d,
-                            .data = const_cast<void*>(pair_->shared_.run(kv_head).keys)};
-  kernels::cell_scores(q, 1, d, keys, n, scores.data(), n);
-  for (int64_t i = 0; i < n; ++i) scores[i] *= factor(side, i);
-  std::vector<float> row(static_cast<size_t>(d));
-  for (size_t r = 0; upper_ && r < side.upper.entries.size(); ++r) {
-    kernels::load_rows(rows_of(shape, side.upper.data), static_cast<int64_t>(r), 1, row.data(), d);
-    scores[side.upper.entries[r]] = std::inner_product(row.begin(), row.end(), q, 0.0F);
-  }
-  const float scale = attention_scale(shape);
-  for (float& score : scores) score *= scale;
-  if (shape.window == 0) return;
-  const int64_t hidden = std::min(n, position - shape.window + 1 - pair_->shared_.position(kv_head, 0));
-  for (int64_t i = 0; i < hidden; ++i) scores[i] = -std::numeric_limits<float>::infinity();
-}
-
-void MergedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
-  KVARENA_ASSERT(!causal, "merged entries precede every query");
-  const LayerShape& shape = pair_->shape();
-  const int64_t d = shape.head_dim;
-  const int64_t n = entries(0);
-  if (n == 0) return;
-  const int64_t states = queries.q_len * shape.q_heads;
-  std::vector<float> out(static_cast<size_t>(states * d), 0.0F);
-  std::vector<float> largest(static_cast<size_t>(states), -std::numeric_limits<float>::infinity());
-  std::vector<float> sum(static_cast<size_t>(states), 0.0F);
-  std::vector<float> scores(static_cast<size_t>(n));
-  for (int64_t head = 0; head < shape.kv_heads; ++head) {
-    std::vector<float> values = entries_of(pair_->shared_, head).second;
-    restore(pair_->heads_[head].values, values);
-    for (int64_t t = 0; t < queries.q_len; ++t) {
-      for (int64_t h = head * shape.group(); h < (head + 1) * shape.group(); ++h) {
-        const int64_t row = t * shape.q_heads + h;
-        score(head, queries.q + t * queries.q_stride + h * d, queries.position + t, scores);
-        const float most = *std::ranges::max_element(scores);
-        if (std::isinf(most)) continue;
-        largest[row] = most;
-        float* to = &out[row * d];
-        for (int64_t i = 0; i < n; ++i) {
-          const float p = std::exp(scores[i] - most);
-          sum[row] += p;
-          for (int64_t c = 0; c < d; ++c) to[c] += p * values[i * d + c];
-        }
-      }
-    }
-  }
-  kernels::merge_attention(state, {.out = out.data(), .max = largest.data(), .sum = sum.data()}, states, d);
-}
-
-void MergedSegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                                      int64_t row_stride) const {
-  KVARENA_ASSERT(!causal, "merged entries precede every query");
-  const LayerShape& shape = pair_->shape();
-  const int64_t n = entries(0);
-  std::vector<float> scores(static_cast<size_t>(n));
-  for (int64_t t = 0; t < queries.q_len; ++t) {
-    for (int64_t h = 0; h < shape.q_heads; ++h) {
-      score(h / shape.group(), queries.q + t * queries.q_stride + h * shape.head_dim, queries.position + t, scores);
-      for (int64_t i = 0; i < n; ++i) sums[h * row_stride + i] += std::exp(scores[i] - lse[t * shape.q_heads + h]);
-    }
-  }
+  pair_->shared_.plan(queries, to);
+  to.items.back().from = this;
+  to.items.back().steps = {.keys = steps(keys), .values = steps(values)};
 }
 
 }  // namespace kvarena

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "harness/cache/entry_segment.h"
-#include "harness/cache/dequant_program.h"
-#include "harness/cache/versions.h"
 
 namespace kvarena {
 
@@ -77,26 +75,21 @@ class MergedPair {
 };
 
 /// One layer's view of a pair.
-class MergedSegment final : public Segment, public Dequantizable {
+class MergedSegment final : public Segment {
  public:
-  MergedSegment(std::shared_ptr<MergedPair> pair, bool upper) : pair_(std::move(pair)), upper_(upper) {}
+  MergedSegment(std::shared_ptr<MergedPair> pair, bool upper)
+      : Segment(pair->shape()), pair_(std::move(pair)), upper_(upper) {}
 
   [[nodiscard]] MergedPair& pair() { return *pair_; }
-  [[nodiscard]] uint64_t version() const override { return version_; }
-  [[nodiscard]] std::optional<DequantProgram> dequant_program() const override;
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::packed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return pair_->shared_.entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override {
     return pair_->shared_.positions(kv_head);
   }
   /// The pair's bytes are the lower layer's.
   [[nodiscard]] int64_t bytes() const override { return upper_ ? 0 : pair_->bytes(); }
-  /// `causal` must be false: new entries lie in the tail.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  /// Shared entries, which the layer's factors and retained rows make its own.
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<MergedSegment>(pair_->copy_in(ledger), upper_);
   }
@@ -107,14 +100,9 @@ class MergedSegment final : public Segment, public Dequantizable {
   }
   /// What makes shared rows this layer's own: sides [kv_heads].
   [[nodiscard]] std::vector<DequantOp> steps(const std::vector<const MergedPair::Side*>& sides) const;
-  /// This layer's rows [entries, head_dim]: shared ones scaled, retained ones put in.
-  void restore(const MergedPair::Side& side, std::vector<float>& rows) const;
-  /// Scores [entries] of one query row of a kv head, -inf where it does not see an entry.
-  void score(int64_t kv_head, const float* q, int64_t position, std::vector<float>& scores) const;
 
   std::shared_ptr<MergedPair> pair_;
   bool upper_;
-  uint64_t version_ = new_version();
 };
 
 }  // namespace kvarena

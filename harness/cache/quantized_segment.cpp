@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "harness/cache/run_attention.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena {
@@ -23,22 +22,22 @@ void grow(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
 }  // namespace
 
 QuantizedSegment::QuantizedSegment(const LayerShape& shape, const QuantizedFormat& format, LedgerPtr ledger)
-    : shape_(shape),
+    : PackedSegment(shape),
       format_(format),
       ledger_(std::move(ledger)),
       key_levels_(format.key_levels.begin(), format.key_levels.end(), LedgerAllocator<float>(ledger_)),
       value_levels_(format.value_levels.begin(), format.value_levels.end(), LedgerAllocator<float>(ledger_)) {
   if (!key_levels_.empty()) format_.keys.codebook = key_levels_.data();
   if (!value_levels_.empty()) format_.values.codebook = value_levels_.data();
-  for (int64_t head = 0; head < shape_.kv_heads; ++head) heads_.emplace_back(ledger_);
+  for (int64_t head = 0; head < shape.kv_heads; ++head) heads_.emplace_back(ledger_);
 }
 
 void QuantizedSegment::reserve(Side& side, CellKind kind, int64_t entries) {
   const kernels::QuantFormat& format = kind == CellKind::keys ? format_.keys : format_.values;
   constexpr int64_t kDword = sizeof(uint32_t);
   constexpr int64_t kMeta = sizeof(uint16_t);
-  grow(side.codes, ledger_, kDword * kernels::packed_code_dwords(entries, shape_.head_dim, format.bits));
-  const int64_t meta = kMeta * kernels::packed_meta_count(kind, entries, shape_.head_dim, format);
+  grow(side.codes, ledger_, kDword * kernels::packed_code_dwords(entries, shape().head_dim, format.bits));
+  const int64_t meta = kMeta * kernels::packed_meta_count(kind, entries, shape().head_dim, format);
   if (kernels::stores_scale(format)) grow(side.scale, ledger_, meta);
   if (kernels::stores_zero(format)) grow(side.zero, ledger_, meta);
 }
@@ -48,11 +47,11 @@ kernels::PackedEntries QuantizedSegment::view(const Side& side, CellKind kind) c
   const auto pointer = [](const Buffer& buffer) { return const_cast<std::byte*>(buffer.data()); };
   return {.kind = kind,
           .format = kind == CellKind::keys ? format_.keys : format_.values,
-          .head_dim = shape_.head_dim,
+          .head_dim = shape().head_dim,
           .codes = reinterpret_cast<uint32_t*>(pointer(side.codes)),
           .scale = reinterpret_cast<uint16_t*>(pointer(side.scale)),
           .zero = reinterpret_cast<uint16_t*>(pointer(side.zero)),
-          .exact = shape_.dtype == kernels::DType::f32};  // who asks for f32 entries wants f32 attention
+          .exact = shape().dtype == kernels::DType::f32};  // who asks for f32 entries wants f32 attention
 }
 
 kernels::PackedEntries QuantizedSegment::packed(int64_t kv_head, CellKind kind) const {
@@ -62,17 +61,17 @@ kernels::PackedEntries QuantizedSegment::packed(int64_t kv_head, CellKind kind) 
 
 kernels::Cells QuantizedSegment::recent(const Head& head) const {
   return {.kind = CellKind::values,
-          .dtype = shape_.dtype,
-          .head_dim = shape_.head_dim,
+          .dtype = shape().dtype,
+          .head_dim = shape().head_dim,
           .data = const_cast<std::byte*>(head.recent_values.data())};
 }
 
 void QuantizedSegment::take_positions(const EntrySegment& tail, int64_t n) {
   const std::vector<int32_t> front = tail.positions(0);
   if (entries_ == 0) first_position_ = front.front();
-  const bool follows = tail.form() == StorageForm::dense && front.front() == first_position_ + entries_;
+  const bool follows = !tail.ragged() && front.front() == first_position_ + entries_;
   if (contiguous_ && follows) return;
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     auto& list = heads_[h].positions;
     if (contiguous_) {
       list.resize(static_cast<size_t>(entries_));
@@ -86,9 +85,9 @@ void QuantizedSegment::take_positions(const EntrySegment& tail, int64_t n) {
 
 void QuantizedSegment::take(EntrySegment& tail, int64_t n) {
   take_positions(tail, n);
-  const int64_t d = shape_.head_dim;
+  const int64_t d = shape().head_dim;
   const int64_t residual = unpacked_values();
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     std::vector<float> keys(static_cast<size_t>(tail.entries(h) * d));
     std::vector<float> values(keys.size());
@@ -99,7 +98,7 @@ void QuantizedSegment::take(EntrySegment& tail, int64_t n) {
     reserve(head.keys, CellKind::keys, entries_ + n);
     if (entries_ == 0) set_given_meta(head.keys, h);
     kernels::encode_rows(view(head.keys, CellKind::keys), entries_, n, keys.data(), d);
-    grow(head.recent_values, ledger_, kernels::cell_bytes(residual + n, d, shape_.dtype));
+    grow(head.recent_values, ledger_, kernels::cell_bytes(residual + n, d, shape().dtype));
     kernels::store_rows(recent(head), residual, n, values.data(), d);
   }
   entries_ += n;
@@ -110,9 +109,9 @@ void QuantizedSegment::take(EntrySegment& tail, int64_t n) {
 void QuantizedSegment::set_given_meta(Side& side, int64_t kv_head) const {
   if (format_.keys.rule != kernels::QuantRule::given) return;
   const kernels::PackedEntries keys = view(side, CellKind::keys);
-  for (int64_t c = 0; c < shape_.head_dim; ++c) {
-    keys.scale[c] = kernels::f32_to_half(format_.key_scale[kv_head * shape_.head_dim + c], format_.keys.meta);
-    keys.zero[c] = kernels::f32_to_half(format_.key_zero[kv_head * shape_.head_dim + c], format_.keys.meta);
+  for (int64_t c = 0; c < shape().head_dim; ++c) {
+    keys.scale[c] = kernels::f32_to_half(format_.key_scale[kv_head * shape().head_dim + c], format_.keys.meta);
+    keys.zero[c] = kernels::f32_to_half(format_.key_zero[kv_head * shape().head_dim + c], format_.keys.meta);
     if (kernels::half_to_f32(keys.scale[c], format_.keys.meta) == 0)
       keys.scale[c] = kernels::f32_to_half(1, format_.keys.meta);
   }
@@ -120,17 +119,17 @@ void QuantizedSegment::set_given_meta(Side& side, int64_t kv_head) const {
 
 void QuantizedSegment::pack_values(int64_t n) {
   if (n == 0) return;
-  const int64_t d = shape_.head_dim;
+  const int64_t d = shape().head_dim;
   const int64_t left = unpacked_values() - n;
   std::vector<float> values(static_cast<size_t>(n * d));
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     kernels::load_rows(recent(head), 0, n, values.data(), d);
     if (format_.value_transform) format_.value_transform->apply(h, values.data(), n);
     reserve(head.values, CellKind::values, packed_values_ + n);
     kernels::encode_rows(view(head.values, CellKind::values), packed_values_, n, values.data(), d);
 
-    Buffer rest(ledger_, Tier::device, kernels::cell_bytes(left, d, shape_.dtype));
+    Buffer rest(ledger_, Tier::device, kernels::cell_bytes(left, d, shape().dtype));
     kernels::Cells to = recent(head);
     to.data = rest.data();
     kernels::copy_entries(recent(head), n, left, to, 0);
@@ -159,146 +158,30 @@ int64_t QuantizedSegment::bytes() const {
   return total;
 }
 
-QuantizedSegment::Runs QuantizedSegment::runs() const {
-  Runs all;
-  all.keys.reserve(heads_.size());  // runs point into these lists
-  all.values.reserve(heads_.size());
+void QuantizedSegment::plan(const LayerQueries& /*queries*/, AttentionPlan& to) const {
+  AttentionItem& item = to.add(*this);
+  item.dtype = shape().dtype;
+  item.key_transform = format_.key_transform;
+  item.value_transform = format_.value_transform;
+  item.packed.reserve(2 * heads_.size());  // runs point into it
+  item.runs.reserve(heads_.size());
   for (const Head& head : heads_) {
-    all.keys.push_back(view(head.keys, CellKind::keys));
-    all.values.push_back(view(head.values, CellKind::values));
-    all.runs.push_back({.values = head.recent_values.data(),
-                        .entries = entries_,
-                        .packed_keys = &all.keys.back(),
-                        .packed_key_count = entries_,
-                        .packed_values = &all.values.back(),
-                        .packed_value_count = packed_values_});
+    const kernels::PackedEntries& keys = item.packed.emplace_back(view(head.keys, CellKind::keys));
+    const kernels::PackedEntries& values = item.packed.emplace_back(view(head.values, CellKind::values));
+    item.runs.push_back({.values = head.recent_values.data(),
+                         .entries = entries_,
+                         .packed_keys = &keys,
+                         .packed_key_count = entries_,
+                         .packed_values = &values,
+                         .packed_value_count = packed_values_});
   }
-  return all;
-}
-
-QuantizedSegment::Runs QuantizedSegment::runs(const EntryLists& listed) const {
-  static constexpr int32_t kNone = 0;  // a null index would list everything
-  Runs some = runs();
-  for (size_t h = 0; h < heads_.size(); ++h) {
-    some.runs[h].index = listed[h].empty() ? &kNone : listed[h].data();
-    some.runs[h].index_count = static_cast<int64_t>(listed[h].size());
-  }
-  return some;
-}
-
-LayerQueries QuantizedSegment::mapped(const LayerQueries& queries, std::vector<float>& memory) const {
-  if (!format_.key_transform) return queries;
-  const int64_t d = shape_.head_dim;
-  const int64_t row = shape_.q_heads * d;
-  memory.resize(static_cast<size_t>(queries.q_len * row));
-  for (int64_t t = 0; t < queries.q_len; ++t) {
-    std::copy_n(queries.q + t * queries.q_stride, row, &memory[t * row]);
-    for (int64_t h = 0; h < shape_.q_heads; ++h) {
-      format_.key_transform->apply_to_queries(h / shape_.group(), &memory[t * row + h * d], 1);
-    }
-  }
-  LayerQueries result = queries;
-  result.q = memory.data();
-  result.q_stride = row;
-  return result;
-}
-
-bool QuantizedSegment::copy_adds(const LayerQueries& queries, bool causal, const EntryLists* listed, const float* lse,
-                                 float* sums, int64_t row_stride) const {
-  return copy_ != nullptr && copied_ == entries_ &&
-         copy_->add_probabilities(queries, causal, listed, lse, sums, row_stride);
-}
-
-void QuantizedSegment::attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const {
-  attend_packed(queries, causal, runs(), state);
-}
-
-void QuantizedSegment::attend_listed(const EntryLists& listed, const LayerQueries& queries,
-                                     kernels::AttentionState& state) const {
-  if (shape_.window > 0) return PackedSegment::attend_listed(listed, queries, state);
-  attend_packed(queries, /*causal=*/false, runs(listed), state);
-}
-
-void QuantizedSegment::add_listed_probabilities(const EntryLists& listed, const LayerQueries& queries, const float* lse,
-                                                float* sums, int64_t row_stride) const {
-  if (shape_.window > 0) return PackedSegment::add_listed_probabilities(listed, queries, lse, sums, row_stride);
-  std::vector<float> memory;
-  const LayerQueries q = mapped(queries, memory);
-  if (copy_adds(q, /*causal=*/false, &listed, lse, sums, row_stride)) return;
-  add_run_probabilities(shape_, runs(listed).runs, q, /*causal=*/false, lse, sums, row_stride);
-}
-
-void QuantizedSegment::attend_packed(const LayerQueries& queries, bool causal, const Runs& packed,
-                                     kernels::AttentionState& state) const {
-  std::vector<float> memory;
-  const LayerQueries q = mapped(queries, memory);
-  if (format_.value_transform) return attend_transformed(q, causal, packed, state);
-  attend_mapped(q, causal, packed, state);
-}
-
-void QuantizedSegment::attend_mapped(const LayerQueries& queries, bool causal, const Runs& packed,
-                                     const kernels::AttentionState& state) const {
-  if (shape_.window > 0) {
-    attend_window(
-        shape_, packed.runs, [this](int64_t head) { return positions(head); }, queries, state);
-  } else {
-    attend_runs(shape_, packed.runs, queries, causal, state);
-  }
-}
-
-void QuantizedSegment::attend_transformed(const LayerQueries& queries, bool causal, const Runs& packed,
-                                          kernels::AttentionState& state) const {
-  const int64_t d = shape_.head_dim;
-  const int64_t rows = queries.q_len * shape_.q_heads;
-  std::vector<float> memory(static_cast<size_t>(rows * (d + 2)));
-  kernels::AttentionState own{
-      .out = memory.data(), .max = memory.data() + rows * d, .sum = memory.data() + rows * (d + 1)};
-  kernels::init_attention(own, queries.q_len, shape_.q_heads, d);
-  attend_mapped(queries, causal, packed, own);
-  for (int64_t row = 0; row < rows; ++row) {
-    format_.value_transform->undo(row % shape_.q_heads / shape_.group(), own.out + row * d, 1);
-  }
-  kernels::merge_attention(state, own, rows, d);
-}
-
-void QuantizedSegment::add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                                         int64_t row_stride) const {
-  const Runs packed = runs();
-  std::vector<float> memory;
-  const LayerQueries q = mapped(queries, memory);
-  if (shape_.window > 0) {
-    const auto at = [this](int64_t head) { return positions(head); };
-    add_window_probabilities(shape_, packed.runs, at, q, lse, sums, row_stride);
-  } else if (!copy_adds(q, causal, nullptr, lse, sums, row_stride)) {
-    add_run_probabilities(shape_, packed.runs, q, causal, lse, sums, row_stride);
-  }
-}
-
-void QuantizedSegment::read(int64_t kv_head, float* keys, float* values) const {
-  const Head& head = heads_[kv_head];
-  const int64_t d = shape_.head_dim;
-  if (keys != nullptr) {
-    kernels::decode_rows(view(head.keys, CellKind::keys), 0, entries_, keys, d);
-    if (format_.key_transform) format_.key_transform->undo(kv_head, keys, entries_);
-  }
-  if (values != nullptr) {
-    kernels::decode_rows(view(head.values, CellKind::values), 0, packed_values_, values, d);
-    if (format_.value_transform) format_.value_transform->undo(kv_head, values, packed_values_);
-    kernels::load_rows(recent(head), 0, unpacked_values(), values + packed_values_ * d, d);
-  }
+  if (shape().window > 0) item.sees = {.rule = Visibility::Rule::positions, .window = shape().window};
 }
 
 void QuantizedSegment::read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const {
   const Head& head = heads_[kv_head];
-  kernels::decode_rows(view(head.keys, CellKind::keys), first, count, keys, shape_.head_dim);
-  kernels::decode_rows(view(head.values, CellKind::values), first, count, values, shape_.head_dim);
-}
-
-void QuantizedSegment::decode_cells(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const {
-  const Head& head = heads_[kv_head];
-  const int64_t cell = first / kernels::kCell;
-  kernels::decode_cells(view(head.keys, CellKind::keys), cell, kernels::cells_for(count), keys);
-  kernels::decode_cells(view(head.values, CellKind::values), cell, kernels::cells_for(count), values);
+  kernels::decode_rows(view(head.keys, CellKind::keys), first, count, keys, shape().head_dim);
+  kernels::decode_rows(view(head.values, CellKind::values), first, count, values, shape().head_dim);
 }
 
 std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const {
@@ -306,8 +189,8 @@ std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const 
   for (RowTransformPtr* transform : {&format.key_transform, &format.value_transform}) {
     if (*transform) *transform = (*transform)->clone(ledger);
   }
-  auto copy = std::make_unique<QuantizedSegment>(shape_, format, ledger);
-  for (int64_t h = 0; h < shape_.kv_heads; ++h) {
+  auto copy = std::make_unique<QuantizedSegment>(shape(), format, ledger);
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
     const Head& from = heads_[h];
     Head& to = copy->heads_[h];
     for (auto [side_from, side_to] : {std::pair{&from.keys, &to.keys}, std::pair{&from.values, &to.values}}) {

@@ -3,7 +3,6 @@
 
 #include "harness/cache/packed_segment.h"
 #include "harness/cache/row_transform.h"
-#include "harness/cache/versions.h"
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena {
@@ -22,6 +21,7 @@ struct QuantizedFormat {
   std::vector<float> key_zero;
 };
 
+/// Entries that are packed stay as they are, others only come behind them.
 class QuantizedSegment final : public PackedSegment {
  public:
   QuantizedSegment(const LayerShape& shape, const QuantizedFormat& format, LedgerPtr ledger);
@@ -30,11 +30,6 @@ class QuantizedSegment final : public PackedSegment {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t n) override;
   [[nodiscard]] int64_t unpacked_values() const override { return entries_ - packed_values_; }
-  [[nodiscard]] const LayerShape& shape() const override { return shape_; }
-  void attend_listed(const EntryLists& listed, const LayerQueries& queries,
-                     kernels::AttentionState& state) const override;
-  void add_listed_probabilities(const EntryLists& listed, const LayerQueries& queries, const float* lse, float* sums,
-                                int64_t row_stride) const override;
 
   /// One side of a head as it lies, for who stores more beside it.
   [[nodiscard]] kernels::PackedEntries packed(int64_t kv_head, kernels::CellKind kind) const;
@@ -44,29 +39,15 @@ class QuantizedSegment final : public PackedSegment {
   /// What keys or values were packed under, which queries take too, and what is attended is freed of; null for none.
   [[nodiscard]] const RowTransformPtr& key_transform() const { return format_.key_transform; }
   [[nodiscard]] const RowTransformPtr& value_transform() const { return format_.value_transform; }
-  /// What a copy of the codes elsewhere (on a device) is a copy of: a number that no other segment has. Codes that are
-  /// there stay as they are, others only come behind them.
-  [[nodiscard]] uint64_t version() const { return version_; }
-  /// Until more is packed, or the segment is given null, that copy computes probabilities in its place. Clones do not
-  /// know it.
-  void use_mirror(EntryMirror* copy) {
-    copy_ = copy;
-    copied_ = entries_;
-  }
 
   /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
   void read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const;
-  /// The same as f32 cells; first is a multiple of 16.
-  void decode_cells(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const;
 
   [[nodiscard]] int64_t entries(int64_t /*kv_head*/) const override { return entries_; }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
   [[nodiscard]] int64_t bytes() const override;
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override;
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
@@ -85,35 +66,12 @@ class QuantizedSegment final : public PackedSegment {
     LedgerVector<int32_t> positions;  // empty while positions are contiguous
   };
 
-  /// Runs of all heads with the packed views that they point to.
-  struct Runs {
-    std::vector<kernels::PackedEntries> keys;
-    std::vector<kernels::PackedEntries> values;
-    std::vector<kernels::HeadRun> runs;
-  };
-
   void reserve(Side& side, kernels::CellKind kind, int64_t entries);
   [[nodiscard]] kernels::PackedEntries view(const Side& side, kernels::CellKind kind) const;
   [[nodiscard]] kernels::Cells recent(const Head& head) const;
-  [[nodiscard]] Runs runs() const;
-  /// Of the listed entries alone; `listed` must outlive the result.
-  [[nodiscard]] Runs runs(const EntryLists& listed) const;
-  void attend_packed(const LayerQueries& queries, bool causal, const Runs& packed,
-                     kernels::AttentionState& state) const;
   void set_given_meta(Side& side, int64_t kv_head) const;
   void take_positions(const EntrySegment& tail, int64_t n);
-  /// Queries as mapped() gives them.
-  void attend_mapped(const LayerQueries& queries, bool causal, const Runs& packed,
-                     const kernels::AttentionState& state) const;
-  void attend_transformed(const LayerQueries& queries, bool causal, const Runs& packed,
-                          kernels::AttentionState& state) const;
-  /// Whether a copy has added the probabilities; queries as mapped() gives them.
-  [[nodiscard]] bool copy_adds(const LayerQueries& queries, bool causal, const EntryLists* listed, const float* lse,
-                               float* sums, int64_t row_stride) const;
-  /// Queries as the packed keys want them; `memory` holds them where they differ from the given ones.
-  [[nodiscard]] LayerQueries mapped(const LayerQueries& queries, std::vector<float>& memory) const;
 
-  LayerShape shape_;
   QuantizedFormat format_;
   LedgerPtr ledger_;
   LedgerVector<float> key_levels_;
@@ -123,9 +81,6 @@ class QuantizedSegment final : public PackedSegment {
   int64_t packed_values_ = 0;
   int64_t first_position_ = 0;
   bool contiguous_ = true;
-  uint64_t version_ = new_version();
-  EntryMirror* copy_ = nullptr;
-  int64_t copied_ = 0;  // entries of the copy
 };
 
 }  // namespace kvarena

@@ -3,14 +3,15 @@
 //
 // A layer's cache is a list of segments and attention is a fold over them: each adds its entries to an AttentionState
 // (un-normalised output, running maximum, running sum), so a layer may mix forms freely: sinks in bf16, a 2-bit
-// middle, a recent window in bf16. Every entry knows its original position.
+// middle, a recent window in bf16. Every entry knows its original position. A segment says where its entries lie and
+// how they become keys and values (AttentionPlan); who attends to them is attend_plan.h, or a device.
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "harness/cache/memory.h"
-#include "kernels/attention/attention.h"
+#include "harness/cache/versions.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
@@ -40,37 +41,50 @@ struct LayerQueries {
   const int32_t* tokens = nullptr;  // [q_len], what the queries belong to; null in tests of attention alone
 };
 
-enum class StorageForm { dense, ragged, indexed, packed };
-[[nodiscard]] const char* to_string(StorageForm form);
+struct AttentionPlan;
+class EntryMirror;
 
 class Segment {
  public:
+  explicit Segment(const LayerShape& shape) : shape_(shape) {}
   virtual ~Segment() = default;
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  Segment(Segment&&) = default;
+  Segment& operator=(Segment&&) = default;
 
-  [[nodiscard]] virtual StorageForm form() const = 0;
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }
+  /// A number that no other content of any segment has. What a segment appends leaves it as it is.
+  [[nodiscard]] uint64_t version() const { return version_; }
+
   /// Entries that `kv_head` holds.
   [[nodiscard]] virtual int64_t entries(int64_t kv_head) const = 0;
   /// Original position of each entry of `kv_head`, ascending.
   [[nodiscard]] virtual std::vector<int32_t> positions(int64_t kv_head) const = 0;
   /// Bytes this segment really holds allocated, metadata included; a view counts only its index.
   [[nodiscard]] virtual int64_t bytes() const = 0;
-
-  /// Adds this segment's entries to `state`. With `causal` the last q_len entries belong to the queries in order, and
-  /// query t does not see those after its own.
-  virtual void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const = 0;
-
-  /// sums[h * row_stride + i] += sum over queries t of exp(q[t,h].k[i] / sqrt(head_dim) - lse[t,h]) for each query
-  /// head h and entry i of its kv head: with lse of the whole layer these are attention probabilities.
-  /// lse [q_len, q_heads].
-  virtual void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                                 int64_t row_stride) const = 0;
+  /// Appends what the queries attend to of this segment, all of it or, in a layer with a sliding window, what their
+  /// positions reach. It is valid until the segment changes.
+  virtual void plan(const LayerQueries& queries, AttentionPlan& to) const = 0;
+  /// A deep copy whose memory is counted in `ledger`.
+  [[nodiscard]] virtual std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const = 0;
 
   /// Entries of `kv_head` as float: keys and values [entries, head_dim]; either may be null. Packed entries are
   /// decoded.
-  virtual void read(int64_t kv_head, float* keys, float* values) const = 0;
+  void read(int64_t kv_head, float* keys, float* values) const;
 
-  /// A deep copy whose memory is counted in `ledger`.
-  [[nodiscard]] virtual std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const = 0;
+  /// Who computes probabilities in the executor's place, from a copy of the entries elsewhere; null for nobody. Clones
+  /// do not know it.
+  [[nodiscard]] EntryMirror* mirror() const { return mirror_; }
+  void use_mirror(EntryMirror* mirror) { mirror_ = mirror; }
+
+ protected:
+  void change_version() { version_ = new_version(); }
+
+ private:
+  LayerShape shape_;
+  uint64_t version_ = new_version();
+  EntryMirror* mirror_ = nullptr;
 };
 
 /// Scale of the scores: 1/sqrt(head_dim).

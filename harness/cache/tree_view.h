@@ -16,21 +16,15 @@ class TreeView final : public Segment {
   /// what stood before the tree.
   TreeView(const EntrySegment& base, std::span<const int32_t> parents);
 
-  [[nodiscard]] StorageForm form() const override { return StorageForm::indexed; }
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return base_->entries(kv_head); }
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return base_->positions(kv_head); }
   /// 0: what it shows is counted where it lies.
   [[nodiscard]] int64_t bytes() const override { return 0; }
-  /// The queries are those of the tree, whatever `causal` says.
-  void attend(const LayerQueries& queries, bool causal, kernels::AttentionState& state) const override;
-  void add_probabilities(const LayerQueries& queries, bool causal, const float* lse, float* sums,
-                         int64_t row_stride) const override;
-  void read(int64_t kv_head, float* keys, float* values) const override { base_->read(kv_head, keys, values); }
+  /// For the queries of the tree.
+  void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
-  [[nodiscard]] int64_t before() const;
-
   const EntrySegment* base_;
   std::vector<int32_t> parents_;
 };

@@ -54,7 +54,7 @@ struct Options {
 json layer_json(const LayerInfo& layer) {
   json segments = json::array();
   for (const SegmentInfo& segment : layer.segments) {
-    segments.push_back({{"form", to_string(segment.form)}, {"bytes", segment.bytes}, {"entries", segment.entries}});
+    segments.push_back({{"form", segment.form}, {"bytes", segment.bytes}, {"entries", segment.entries}});
   }
   return {{"bytes", layer.bytes},
           {"index_bytes", layer.index_bytes},

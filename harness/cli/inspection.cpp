@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/cache/indexed_segment.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/observe.h"
@@ -21,13 +21,18 @@ std::vector<int32_t> held(const LayerCache& layer, int64_t kv_head) {
   return positions;
 }
 
+const char* form_of(const AttentionItem& stored) {
+  if (!stored.packed.empty() || !stored.steps.empty() || stored.gather) return "packed";
+  return stored.ragged ? "ragged" : "dense";
+}
+
 LayerInfo describe_layer(const LayerCache& layer) {
   LayerInfo info;
   info.index_bytes = layer.index ? layer.index->bytes() : 0;
   info.bytes = layer.bytes();
   const int64_t heads = layer.shape().kv_heads;
   for (const auto& segment : layer.segments()) {
-    SegmentInfo part{.form = segment->form(), .bytes = segment->bytes(), .entries = {}};
+    SegmentInfo part{.form = form_of(plan_of(*segment, {}).items.front()), .bytes = segment->bytes(), .entries = {}};
     for (int64_t head = 0; head < heads; ++head) part.entries.push_back(segment->entries(head));
     info.segments.push_back(std::move(part));
   }
@@ -44,17 +49,11 @@ class Watch final : public ForwardingHooks {
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
     ForwardingHooks::before_attention(layer, cache, queries);
     const LayerShape& shape = cache.shape();
-    // Retrieval methods select from the tail; nothing else makes views.
-    const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
-    for (int64_t head = 0; head < shape.q_heads; ++head) {
-      const int64_t kv_head = head / shape.group();
-      std::vector<int32_t> positions = view == nullptr ? held(cache, kv_head) : std::vector<int32_t>();
-      if (view != nullptr) {
-        for (const int32_t index : view->selected(head)) positions.push_back(view->base().position(kv_head, index));
-      }
-      attended[layer].push_back(std::move(positions));
-    }
-    if (view != nullptr) note_selection(layer, shape);
+    const AttentionPlan plan = cache.plan(queries);
+    const bool listed = plan.items.size() == 1 && !plan.items.front().lists.empty();
+    for (int64_t head = 0; head < shape.q_heads; ++head)
+      attended[layer].push_back(listed ? positions_of(plan.items.front(), head) : held(cache, head / shape.group()));
+    if (listed) note_selection(layer, shape);
   }
 
  private:
@@ -84,7 +83,7 @@ class MassKept final : public AttentionHooks {
     const LayerShape& shape = cache.shape();
     const int64_t n = cache.entries(0);  // the full cache is one dense segment: an entry's index is its position
     std::vector<float> probabilities(static_cast<size_t>(shape.q_heads * n), 0.0F);
-    cache.tail().add_probabilities(queries, /*causal=*/true, lse, probabilities.data(), n);
+    add_probabilities(cache.tail().plan_newest(queries), lse, probabilities.data(), n);
     double kept = 0;
     for (int64_t head = 0; head < shape.q_heads; ++head) {
       for (const int32_t position : attended_[layer][head]) kept += probabilities[head * n + position];

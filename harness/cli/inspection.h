@@ -2,6 +2,7 @@
 // A method's effect on a prompt, layer by layer and step by step, as data.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "harness/engine/session/prefill.h"
@@ -10,7 +11,7 @@
 namespace kvarena::cli {
 
 struct SegmentInfo {
-  StorageForm form = StorageForm::dense;
+  std::string form;  // dense, ragged or packed
   int64_t bytes = 0;
   std::vector<int64_t> entries;  // [kv_heads]
 };

@@ -98,7 +98,7 @@ void AttentionSums::add(Entries entries, const LayerQueries& queries, bool causa
 /// Makes indexes of the lists.
 void AttentionSums::list(Entries& entries) {
   std::vector<int32_t> all;
-  for (const std::vector<int32_t>& head : entries.lists) all.insert(all.end(), head.begin(), head.end());
+  for (const std::span<const int32_t> head : entries.lists) all.insert(all.end(), head.begin(), head.end());
   all.push_back(0);  // a null index would list everything
   const auto* at =
       static_cast<const int32_t*>(lists_.upload(all.data(), std::ssize(all) * int64_t{sizeof(int32_t)}, kStream));

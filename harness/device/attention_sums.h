@@ -18,7 +18,7 @@ class AttentionSums {
   struct Entries {
     const LayerShape& shape;
     std::vector<kernels::HeadRun> runs;             // [kv_heads], without indexes
-    std::span<const std::vector<int32_t>> lists{};  // [kv_heads], on the host: these alone; empty: all
+    std::vector<std::span<const int32_t>> lists{};  // [kv_heads], on the host: these alone; empty: all
   };
   /// Adds to sums [q_heads] rows, `stride` apart, what queries gave to each entry (kernels/column_sums). `causal`: the
   /// runs end with the queries' own.

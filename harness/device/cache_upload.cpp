@@ -21,21 +21,22 @@ Cells cells_of(const LayerShape& shape, CellKind kind, const void* data) {
 }
 
 /// What becomes a layer's runs.
-std::vector<const EntrySegment*> segments_of(const LayerCache& layer) {
-  std::vector<const EntrySegment*> segments;
+std::vector<AttentionItem> run_items(const LayerCache& layer) {
+  std::vector<AttentionItem> items;
   for (const auto& segment : layer.segments()) {
-    if (const auto* entries = dynamic_cast<const EntrySegment*>(segment.get())) segments.push_back(entries);
+    AttentionItem item = stored_item(*segment);
+    if (in_runs(item)) items.push_back(std::move(item));
   }
-  return segments;
+  return items;
 }
 
 /// One kind of one head's entries from `first` on, one behind the other in cells of their own.
-std::vector<std::byte> joined(const std::vector<const EntrySegment*>& segments, const LayerShape& shape, int64_t head,
+std::vector<std::byte> joined(const std::vector<AttentionItem>& items, const LayerShape& shape, int64_t head,
                               CellKind kind, int64_t first, int64_t entries) {
   std::vector<std::byte> bytes(static_cast<size_t>(kernels::cell_bytes(entries - first, shape.head_dim, shape.dtype)));
   int64_t before = 0;
-  for (const EntrySegment* segment : segments) {
-    const kernels::HeadRun run = segment->run(head);
+  for (const AttentionItem& item : items) {
+    const kernels::HeadRun& run = item.runs[head];
     const int64_t skipped = std::clamp<int64_t>(first - before, 0, run.entries), taken = run.entries - skipped;
     const Cells from = cells_of(shape, kind, kind == CellKind::keys ? run.keys : run.values);
     if (taken > 0)
@@ -47,9 +48,11 @@ std::vector<std::byte> joined(const std::vector<const EntrySegment*>& segments, 
 
 }  // namespace
 
-int64_t DeviceCache::entries_in_run(const LayerCache& host, int64_t kv_head) {
-  int64_t entries = 0;
-  for (const EntrySegment* segment : segments_of(host)) entries += segment->entries(kv_head);
+std::vector<int64_t> DeviceCache::entries_in_runs(const LayerCache& host) {
+  std::vector<int64_t> entries(static_cast<size_t>(host.shape().kv_heads));
+  for (const AttentionItem& item : run_items(host)) {
+    for (size_t head = 0; head < entries.size(); ++head) entries[head] += item.runs[head].entries;
+  }
   return entries;
 }
 
@@ -61,8 +64,9 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
                          kernels::name_of(layers[i].dtype));
     }
     for (const auto& segment : layer.segments()) {
-      if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
-      if (std::string why = unsupported_reason(*segment, layers[i]); !why.empty()) return why;
+      const AttentionItem item = stored_item(*segment);
+      if (in_runs(item)) continue;
+      if (std::string why = DeviceSegment::unsupported_reason(item); !why.empty()) return why;
     }
     const bool windowed = layers[i].window > 0 && std::cmp_less(i, visited);
     for (int64_t head = 0; windowed && head < layers[i].kv_heads; ++head) {
@@ -79,15 +83,16 @@ void DeviceCache::follow_packed(const KvCache& host) {
     std::vector<DeviceSegment>& fronts = fronts_[layer];
     size_t count = 0;
     for (const auto& segment : host.layers[layer].segments()) {
-      if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
+      const AttentionItem item = stored_item(*segment);
+      if (in_runs(item)) continue;
       if (count == fronts.size()) {
-        fronts.push_back(make_device_segment(*segment, layers_[layer], shared_, *uploads_));
+        fronts.emplace_back(item, shared_, *uploads_);
         changed = true;
-      } else if (!mirrors_segment(fronts[count], *segment)) {
-        fronts[count] = make_device_segment(*segment, layers_[layer], shared_, *uploads_);
+      } else if (fronts[count].version() != item.stored->version()) {
+        fronts[count] = DeviceSegment(item, shared_, *uploads_);
         changed = true;
       } else {
-        changed = follow(fronts[count], *segment, *uploads_) || changed;
+        changed = fronts[count].follow(item, *uploads_) || changed;
       }
       ++count;
     }
@@ -133,8 +138,9 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
   follow_packed(host);
   const int64_t kv_heads = layers_.front().kv_heads;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    const std::vector<int64_t> entries = entries_in_runs(host.layers[layer]);
     for (int64_t head = 0; head < kv_heads; ++head) {
-      const int64_t missing = host.length - entries_in_run(host.layers[layer], head);
+      const int64_t missing = host.length - entries[head];
       KVARENA_ASSERT(missing >= 0, fmt::format("{} entries too many", -missing));
       dropped_[static_cast<size_t>(layer * kv_heads + head)] = missing;
       if (missing > 0) first_kept_ = host.length;
@@ -187,12 +193,12 @@ void DeviceCache::upload(const KvCache& host, int64_t first, const std::vector<b
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
     if (there[layer]) continue;
     const LayerShape& shape = layers_[layer];
-    const std::vector<const EntrySegment*> segments = segments_of(host.layers[layer]);
+    const std::vector<AttentionItem> items = run_items(host.layers[layer]);
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const int64_t held = std::max<int64_t>(0, first - dropped(layer)[head]) / kernels::kCell * kernels::kCell;
       const int64_t begin = kernels::cell_bytes(held, shape.head_dim, shape.dtype);
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
-        const std::vector<std::byte> bytes = joined(segments, shape, head, kind, held, entries(layer, head));
+        const std::vector<std::byte> bytes = joined(items, shape, head, kind, held, entries(layer, head));
         uploads_->add(static_cast<char*>(cells(layer, head, kind).data) + begin, bytes.data(), 0, std::ssize(bytes));
       }
     }

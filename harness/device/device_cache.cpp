@@ -57,7 +57,7 @@ int64_t DeviceCache::bytes() const {
   int64_t total = 0;
   for (size_t layer = 0; layer < memory_.size(); ++layer) {
     total += first_byte(static_cast<int64_t>(layer), layers_.front().kv_heads, capacity_);
-    for (const DeviceSegment& front : fronts_[layer]) total += bytes_of(front);
+    for (const DeviceSegment& front : fronts_[layer]) total += front.bytes();
   }
   return total;
 }

@@ -62,8 +62,8 @@ class DeviceCache {
   /// `host` holds, in words; empty when it can.
   [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,
                                                int64_t visited);
-  /// Of a layer of the host's, those that are not packed.
-  [[nodiscard]] static int64_t entries_in_run(const LayerCache& host, int64_t kv_head);
+  /// [kv_heads] entries of a layer of the host's that are held in its runs.
+  [[nodiscard]] static std::vector<int64_t> entries_in_runs(const LayerCache& host);
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
   /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same is taken over. Throws UserError
   /// where it cannot.

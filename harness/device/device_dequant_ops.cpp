@@ -22,11 +22,11 @@ using kernels::RowScale;
 /// Codes, scales and zeros of a second plane.
 class DeviceAddCodes final : public DeviceDequantOp {
  public:
-  explicit DeviceAddCodes(const AddCodes& words) : factor_(words.factor) {
-    for (const kernels::PackedEntries& head : words.heads) heads_.emplace_back(head);
+  explicit DeviceAddCodes(const AddCodes& op) : factor_(op.factor) {
+    for (const kernels::PackedEntries& head : op.heads) heads_.emplace_back(head);
   }
-  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
-    const auto& said = std::get<AddCodes>(words).heads;
+  void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
+    const auto& said = std::get<AddCodes>(op).heads;
     for (size_t h = 0; h < heads_.size(); ++h) heads_[h].follow(said[h], before, after, uploads);
   }
   void apply(RowsAtWork& work, int64_t first, CudaScratch& scratch, CudaStream stream) const override {
@@ -50,13 +50,13 @@ class DeviceAddCodes final : public DeviceDequantOp {
   float factor_;
 };
 
-/// What is the same for every entry: `Words` read it once.
-template <class Words, class Item>
+/// What is the same for every entry: `Op` reads it once.
+template <class Op, class Item>
 class ChannelStep : public DeviceDequantOp {
  public:
-  void follow(const DequantOp& words, int64_t before, int64_t /*after*/, UploadBatch& uploads) final {
+  void follow(const DequantOp& op, int64_t before, int64_t /*after*/, UploadBatch& uploads) final {
     if (before > 0) return;
-    const std::vector<Item> items = std::get<Words>(words).read();
+    const std::vector<Item> items = std::get<Op>(op).read();
     items_.append(items.data(), std::ssize(items), uploads);
   }
   [[nodiscard]] int64_t bytes() const final { return items_.bytes(); }
@@ -76,10 +76,10 @@ class DeviceScaleChannels final : public ChannelStep<ScaleChannels, RowScale> {
 
 class DeviceScaleEntries final : public DeviceDequantOp {
  public:
-  explicit DeviceScaleEntries(const ScaleEntries& words) : shared_(words.shared) {}
-  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+  explicit DeviceScaleEntries(const ScaleEntries& op) : shared_(op.shared) {}
+  void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
     std::vector<RowScale> scales;
-    std::get<ScaleEntries>(words).read(before, after - before, scales);
+    std::get<ScaleEntries>(op).read(before, after - before, scales);
     scales_.append(scales.data(), std::ssize(scales), uploads);
   }
   void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
@@ -95,18 +95,15 @@ class DeviceScaleEntries final : public DeviceDequantOp {
 
 class DeviceSparseOverride final : public DeviceDequantOp {
  public:
-  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
-    std::vector<std::vector<PlacedNumber>> entries;
-    std::get<SparseOverride>(words).read(before, after - before, entries);
+  void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
+    SparseOverride::Numbers numbers;
+    std::get<SparseOverride>(op).read(before, after - before, numbers);
     std::vector<int32_t> starts;
-    std::vector<PlacedNumber> numbers;
-    if (before == 0) starts.push_back(0);
-    for (const std::vector<PlacedNumber>& entry : entries) {
-      numbers.insert(numbers.end(), entry.begin(), entry.end());
-      starts.push_back(static_cast<int32_t>(numbers_.count() + std::ssize(numbers)));
-    }
+    auto end = static_cast<int32_t>(numbers_.count());
+    if (before == 0) starts.push_back(end);
+    for (const int32_t count : numbers.counts) starts.push_back(end += count);
     starts_.append(starts.data(), std::ssize(starts), uploads);
-    numbers_.append(numbers.data(), std::ssize(numbers), uploads);
+    numbers_.append(numbers.values.data(), std::ssize(numbers.values), uploads);
   }
   void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
     kernels::place_numbers_cuda(work.rows, starts_.data() + first, numbers_.data(), stream);
@@ -121,9 +118,9 @@ class DeviceSparseOverride final : public DeviceDequantOp {
 /// Factors of all blocks one behind the other: of each block a, then b of every head.
 class DeviceAddProducts final : public DeviceDequantOp {
  public:
-  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+  void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
     std::vector<AddProducts::Block> blocks;
-    std::get<AddProducts>(words).read(before, after - before, blocks);
+    std::get<AddProducts>(op).read(before, after - before, blocks);
     for (const AddProducts::Block& block : blocks) {
       blocks_.push_back({block.first, block.count, block.rank, factors_.count()});
       for (size_t h = 0; h < block.a.size(); ++h) {
@@ -166,15 +163,15 @@ class DeviceAddProducts final : public DeviceDequantOp {
 
 class DeviceAddSketch final : public DeviceDequantOp {
  public:
-  DeviceAddSketch(const AddSketch& words, int64_t heads, int64_t head_dim)
-      : heads_(heads), head_dim_(head_dim), factor_(words.factor), matrix_(std::ssize(*words.matrix) * 4) {
-    kernels::cuda_upload(matrix_.data(), words.matrix->data(), matrix_.bytes(), nullptr);
+  DeviceAddSketch(const AddSketch& op, int64_t heads, int64_t head_dim)
+      : heads_(heads), head_dim_(head_dim), factor_(op.factor), matrix_(std::ssize(*op.matrix) * 4) {
+    kernels::cuda_upload(matrix_.data(), op.matrix->data(), matrix_.bytes(), nullptr);
     kernels::cuda_synchronize(nullptr);
   }
-  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
-    const auto& said = std::get<AddSketch>(words);
-    const int64_t words_of_entry = heads_ * head_dim_ / 16, count = after - before;
-    signs_.append(said.signs.data() + before * words_of_entry, count * words_of_entry, uploads);
+  void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
+    const auto& said = std::get<AddSketch>(op);
+    const int64_t sign_words = heads_ * head_dim_ / 16, count = after - before;
+    signs_.append(said.signs.data() + before * sign_words, count * sign_words, uploads);
     lengths_.append(said.lengths.data() + before * heads_, count * heads_, uploads);
   }
   void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
@@ -236,11 +233,11 @@ class DevicePermuteChannels final : public ChannelStep<PermuteChannels, int32_t>
 class DeviceRotateKeys final : public DeviceDequantOp {
  public:
   DeviceRotateKeys(int64_t heads, std::shared_ptr<RotationTable> table) : heads_(heads), table_(std::move(table)) {}
-  void follow(const DequantOp& words, int64_t before, int64_t after, UploadBatch& uploads) override {
+  void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
     const int64_t count = after - before;
     std::vector<int32_t> positions(static_cast<size_t>(count * heads_));
     for (int64_t h = 0; h < heads_; ++h) {
-      const std::vector<int32_t> of_head = std::get<RotateKeys>(words).positions(h, before, count);
+      const std::vector<int32_t> of_head = std::get<RotateKeys>(op).positions(h, before, count);
       for (int64_t i = 0; i < count; ++i) positions[i * heads_ + h] = of_head[i];
     }
     table_->reach(*std::ranges::max_element(positions));
@@ -262,26 +259,26 @@ class DeviceRotateKeys final : public DeviceDequantOp {
   GrowingArray<int32_t> positions_;  // [entries, heads]
 };
 
-/// One for each kind of words.
+/// One for each kind of step.
 struct StepMaker {
   int64_t heads, head_dim;
   DequantShared* shared;
 
   using Made = std::unique_ptr<DeviceDequantOp>;
-  Made operator()(const AddCodes& words) const { return std::make_unique<DeviceAddCodes>(words); }
-  Made operator()(const ScaleChannels& /*words*/) const { return std::make_unique<DeviceScaleChannels>(); }
-  Made operator()(const ScaleEntries& words) const { return std::make_unique<DeviceScaleEntries>(words); }
-  Made operator()(const SparseOverride& /*words*/) const { return std::make_unique<DeviceSparseOverride>(); }
-  Made operator()(const AddProducts& /*words*/) const { return std::make_unique<DeviceAddProducts>(); }
-  Made operator()(const AddSketch& words) const { return std::make_unique<DeviceAddSketch>(words, heads, head_dim); }
-  Made operator()(const UndoTransform& words) const {
+  Made operator()(const AddCodes& op) const { return std::make_unique<DeviceAddCodes>(op); }
+  Made operator()(const ScaleChannels& /*op*/) const { return std::make_unique<DeviceScaleChannels>(); }
+  Made operator()(const ScaleEntries& op) const { return std::make_unique<DeviceScaleEntries>(op); }
+  Made operator()(const SparseOverride& /*op*/) const { return std::make_unique<DeviceSparseOverride>(); }
+  Made operator()(const AddProducts& /*op*/) const { return std::make_unique<DeviceAddProducts>(); }
+  Made operator()(const AddSketch& op) const { return std::make_unique<DeviceAddSketch>(op, heads, head_dim); }
+  Made operator()(const UndoTransform& op) const {
     return std::make_unique<DeviceUndoTransform>(
-        shared->maps.of(words.transform, HeadMaps::Use::attended, heads, head_dim));
+        shared->maps.of(op.transform, HeadMaps::Use::attended, heads, head_dim));
   }
-  Made operator()(const HadamardBlocks& words) const { return std::make_unique<DeviceHadamardBlocks>(words.run); }
-  Made operator()(const PermuteChannels& /*words*/) const { return std::make_unique<DevicePermuteChannels>(); }
-  Made operator()(const RotateKeys& words) const {
-    return std::make_unique<DeviceRotateKeys>(heads, shared->rotation(*words.frequencies));
+  Made operator()(const HadamardBlocks& op) const { return std::make_unique<DeviceHadamardBlocks>(op.run); }
+  Made operator()(const PermuteChannels& /*op*/) const { return std::make_unique<DevicePermuteChannels>(); }
+  Made operator()(const RotateKeys& op) const {
+    return std::make_unique<DeviceRotateKeys>(heads, shared->rotation(*op.frequencies));
   }
 };
 
@@ -305,9 +302,9 @@ std::shared_ptr<RotationTable> DequantShared::rotation(const std::vector<double>
   return table;
 }
 
-std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& words, int64_t heads, int64_t head_dim,
+std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& op, int64_t heads, int64_t head_dim,
                                            DequantShared& shared) {
-  return std::visit(StepMaker{heads, head_dim, &shared}, words);
+  return std::visit(StepMaker{heads, head_dim, &shared}, op);
 }
 
 }  // namespace kvarena::device

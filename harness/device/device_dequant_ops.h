@@ -32,7 +32,7 @@ class RotationTable {
 struct DequantShared {
   HeadMapStore maps;
   std::map<std::vector<double>, std::shared_ptr<RotationTable>> rotations;
-  std::map<uint64_t, std::weak_ptr<class StoredEntries>> entries;  // by the version of what they are copies of
+  std::map<uint64_t, std::weak_ptr<class StoredRuns>> stored;  // by the version of what they are copies of
 
   [[nodiscard]] std::shared_ptr<RotationTable> rotation(const std::vector<double>& frequencies);
 };
@@ -49,7 +49,7 @@ class DeviceDequantOp {
   virtual ~DeviceDequantOp() = default;
   /// Takes over what belongs to entries before .. after-1, said by the same step of the same segment; there after
   /// uploads.finish().
-  virtual void follow(const DequantOp& /*words*/, int64_t /*before*/, int64_t /*after*/,
+  virtual void follow(const DequantOp& /*op*/, int64_t /*before*/, int64_t /*after*/,
                       UploadBatch& /*uploads*/) {}
   /// On the rows of entries `first` and those behind it.
   virtual void apply(RowsAtWork& work, int64_t first, kernels::CudaScratch& scratch,
@@ -57,8 +57,8 @@ class DeviceDequantOp {
   [[nodiscard]] virtual int64_t bytes() const { return 0; }
 };
 
-/// `words`: of a segment with rows of heads * head_dim channels.
-[[nodiscard]] std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& words, int64_t heads, int64_t head_dim,
+/// `op`: a step of a segment with rows of heads * head_dim channels.
+[[nodiscard]] std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& op, int64_t heads, int64_t head_dim,
                                                      DequantShared& shared);
 
 }  // namespace kvarena::device

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/cache/quantized_segment.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/device/device_errors.h"
 
 namespace kvarena::device {
@@ -13,13 +13,9 @@ namespace {
 /// Tokens that a new copy has room for beyond those that are known to come, so that answers seldom move it.
 constexpr int64_t kDecodeHeadroom = 256;
 
-/// Of a layer that the device can hold.
 std::vector<uint64_t> versions_of(const LayerCache& layer) {
   std::vector<uint64_t> versions;
-  for (const auto& segment : layer.segments()) {
-    const auto* entries = dynamic_cast<const EntrySegment*>(segment.get());
-    versions.push_back(entries != nullptr ? entries->version() : mirror_version(*segment));
-  }
+  for (const auto& segment : layer.segments()) versions.push_back(segment->version());
   return versions;
 }
 
@@ -34,7 +30,7 @@ int64_t bytes_of(std::span<const LayerShape> layers, int64_t tokens) {
 bool any_goes_up(const KvCache& host, const std::vector<bool>& alike) {
   if (alike.empty()) return host.length > 0;
   for (size_t layer = 0; layer < host.layers.size(); ++layer) {
-    if (!alike[layer] && DeviceCache::entries_in_run(host.layers[layer], 0) > 0) return true;
+    if (!alike[layer] && DeviceCache::entries_in_runs(host.layers[layer]).front() > 0) return true;
   }
   return false;
 }
@@ -91,19 +87,28 @@ std::vector<int32_t> count_from(int64_t first, int64_t count) {
 /// A part of the copy for the segment that it is a copy of.
 class DeviceMirror::SegmentCopy final : public EntryMirror {
  public:
-  /// `front`: which of the layer's packed ones; none: the tail.
-  SegmentCopy(DeviceMirror& mirror, int64_t layer, std::optional<size_t> front)
-      : cache_(&*mirror.cache_), all_(mirror.all_.get()), layer_(layer), front_(front) {}
+  /// The tail's.
+  SegmentCopy(DeviceMirror& mirror, int64_t layer, const EntrySegment& tail) : SegmentCopy(mirror, layer) {
+    tail_ = &tail;
+  }
+  /// That of the segment which `front` is a copy of, attended as it is stored.
+  SegmentCopy(DeviceMirror& mirror, int64_t layer, const DeviceSegment& front) : SegmentCopy(mirror, layer) {
+    front_ = &front;
+  }
 
-  [[nodiscard]] bool add_probabilities(const LayerQueries& queries, bool causal,
-                                       const std::vector<std::vector<int32_t>>* listed, const float* lse, float* sums,
-                                       int64_t row_stride) override {
-    if (causal && !front_ && !holds_newest(queries.q_len)) return false;
-    AttentionSums::Entries entries{
-        .shape = cache_->shape(layer_),
-        .runs = front_ ? std::get<DevicePackedSegment>(cache_->fronts(layer_)[*front_]).runs() : cache_->runs(layer_)};
-    if (!front_) entries.lists = cache_->kept(layer_);
-    if (listed != nullptr) entries.lists = *listed;
+  [[nodiscard]] bool add_probabilities(const AttentionItem& item, const LayerQueries& queries, const float* lse,
+                                       float* sums, int64_t row_stride) override {
+    const bool causal = item.sees.rule == Visibility::Rule::newest, listed = !item.lists.empty();
+    if (listed && (front_ == nullptr || std::ssize(item.lists) != cache_->shape(layer_).kv_heads)) return false;
+    if (front_ != nullptr ? item.runs.front().entries != front_->entries() : !tail_->unchanged_since_mark())
+      return false;
+    if (causal && !holds_newest(queries.q_len)) return false;
+    AttentionSums::Entries entries{.shape = cache_->shape(layer_),
+                                   .runs = front_ != nullptr ? front_->runs() : cache_->runs(layer_),
+                                   .lists = item.lists};
+    if (front_ == nullptr) {
+      for (const std::vector<int32_t>& kept : cache_->kept(layer_)) entries.lists.emplace_back(kept);
+    }
     const std::scoped_lock lock(all_->mutex_);
     on_device([&] { all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride); }, [] {});
     ++all_->lookups_;
@@ -121,10 +126,13 @@ class DeviceMirror::SegmentCopy final : public EntryMirror {
     return true;
   }
 
+  SegmentCopy(DeviceMirror& mirror, int64_t layer) : cache_(&*mirror.cache_), all_(mirror.all_.get()), layer_(layer) {}
+
   const DeviceCache* cache_;
   DeviceMirrors* all_;
   int64_t layer_;
-  std::optional<size_t> front_;
+  const EntrySegment* tail_ = nullptr;
+  const DeviceSegment* front_ = nullptr;
 };
 
 DeviceMirror::DeviceMirror(std::shared_ptr<DeviceMirrors> all) : all_(std::move(all)) {
@@ -199,9 +207,9 @@ bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
   // What came elsewhere came to all layers.
   for (size_t i = 0; i < (more > 0 ? layers_.size() : static_cast<size_t>(visited)); ++i) {
     if (layers_[i].tokens != length || !follow_drops(host.layers[i], i)) return false;
-    for (int64_t head = 0; head < host.layers[i].shape().kv_heads; ++head) {
-      const int64_t held = cache_->held(static_cast<int64_t>(i), head) + more;
-      if (held != DeviceCache::entries_in_run(host.layers[i], head)) return false;
+    const std::vector<int64_t> entries = DeviceCache::entries_in_runs(host.layers[i]);
+    for (int64_t head = 0; head < std::ssize(entries); ++head) {
+      if (cache_->held(static_cast<int64_t>(i), head) + more != entries[static_cast<size_t>(head)]) return false;
     }
   }
   cache_->follow_packed(host);
@@ -271,7 +279,7 @@ void DeviceMirror::record(KvCache& host) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     const LayerCache& own = host.layers[layer];
     layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().drops()};
-    const bool ragged = own.segments().size() == 1 && own.tail().form() == StorageForm::ragged;
+    const bool ragged = own.segments().size() == 1 && own.tail().ragged();
     for (int64_t head = 0; ragged && head < own.shape().kv_heads; ++head)
       layers_[layer].positions.push_back(own.tail().positions(head));
     record(host, layer);
@@ -385,28 +393,22 @@ void DeviceMirrors::add_sums(const DeviceCache& copy, int64_t layer, const Layer
 
 DeviceMirrors::LayerScope::LayerScope(KvCache& host, int64_t layer) : host_(&host.layers[static_cast<size_t>(layer)]) {
   auto& mirror = static_cast<DeviceMirror&>(*host.mirror);
-  const auto copy_of = [&](std::optional<size_t> front) {
-    return copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, front)).get();
-  };
   EntrySegment& tail = host_->tail();
   bool alone = true;  // nothing in front of the tail has become part of the copy's runs
   for (int64_t head = 0; head < tail.shape().kv_heads; ++head)
     alone = alone && mirror.cache_->held(layer, head) == tail.entries(head);
-  if (alone) tail.use_mirror(copy_of(std::nullopt));
-  for (size_t front = 0; const auto& segment : host_->segments()) {
-    if (dynamic_cast<const EntrySegment*>(segment.get()) != nullptr) continue;
-    if (auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get()); packed != nullptr)
-      packed->use_mirror(copy_of(front));
-    ++front;
+  if (alone)
+    tail.use_mirror(copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, tail)).get());
+  for (const auto& segment : host_->segments()) {
+    for (const DeviceSegment& front : mirror.cache_->fronts(layer)) {
+      if (front.version() != segment->version() || front.has_steps()) continue;
+      segment->use_mirror(copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, front)).get());
+    }
   }
 }
 
 DeviceMirrors::LayerScope::~LayerScope() {
-  host_->tail().use_mirror(nullptr);
-  for (const auto& segment : host_->segments()) {
-    if (auto* const packed = dynamic_cast<QuantizedSegment*>(segment.get()); packed != nullptr)
-      packed->use_mirror(nullptr);
-  }
+  for (const auto& segment : host_->segments()) segment->use_mirror(nullptr);
 }
 
 }  // namespace kvarena::device

@@ -147,8 +147,8 @@ int64_t DeviceModel::Impl::make_room(Download bring) {
     mapped.at_least(rows * config.q_heads * shape().head_dim, moves);
     own.at_least(rows * config.q_heads * (shape().head_dim + 2), moves);
   }
-  restored_at_once = most_restored();
-  restored.at_least(DequantWorkspace::numbers(restored_at_once, shape()), moves);
+  dequantized_at_once = most_dequantized();
+  dequantized.at_least(DequantWorkspace::numbers(dequantized_at_once, shape()), moves);
   if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
                     {.layers = depth,

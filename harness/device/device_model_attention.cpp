@@ -157,10 +157,13 @@ void DeviceModel::Impl::attend(int64_t layer, const QkvRows& from, kernels::Cuda
   by_query_head.runs.reserve(static_cast<size_t>(problems * config.q_heads));
   const kernels::AttentionState all{
       .out = seen.data(), .max = running.data(), .sum = running.data() + rows * config.q_heads};
+  bool any = false;
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (sequences[i].cache == nullptr) continue;
-    if (!sequences[i].chosen.empty()) {
-      const bool grouped = std::ssize(sequences[i].chosen) == shape().kv_heads;
+    any = true;
+    if (!sequences[i].choice.own) continue;
+    if (!sequences[i].lists_own.empty()) {
+      const bool grouped = std::ssize(sequences[i].lists_own) == shape().kv_heads;
       add_chosen(layer, sequences[i], from, all, grouped ? call : by_query_head);
     } else if (sequences[i].paths.empty()) {
       add_chain(layer, i, from, all, call);
@@ -168,17 +171,12 @@ void DeviceModel::Impl::attend(int64_t layer, const QkvRows& from, kernels::Cuda
       add_paths(layer, sequences[i], from, all, call);
     }
   }
-  if (call.problems.empty() && by_query_head.problems.empty()) return;
+  if (!any) return;
   kernels::init_attention_cuda(all, rows, config.q_heads, shape().head_dim, compute.stream());
   attend_segments(layer, from, all, with);
   attend_extra(from, all, with);
   attend_shared(layer, from, all, with);
-  kernels::attend_cuda(attend_args(call.problems), call.growth, with, compute.stream());
-  if (!by_query_head.problems.empty()) {
-    kernels::AttendArgs args = attend_args(by_query_head.problems);
-    args.kv_heads = args.q_heads;
-    kernels::attend_cuda(args, with, compute.stream());
-  }
+  attend(call.problems, by_query_head.problems, with, call.growth);
   float* const denominators = brought.what() == Download::everything ? lse.data() : nullptr;
   kernels::finish_attention_cuda(all, rows, config.q_heads, shape().head_dim, denominators, compute.stream());
 }

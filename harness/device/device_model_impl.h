@@ -41,9 +41,9 @@ struct DeviceModel::Impl {
     int64_t first_list = 0;                    // where its lists begin among all
     int64_t shared = 0;                        // of a tree: entries that all rows see alike, whole chunks
     std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
-    std::vector<IndexList> chosen;             // [kv_heads] or [q_heads] of the layer under way, where the host chose
-    std::vector<IndexList> chosen_packed;      // [kv_heads], the same of packed entries
-    AttentionSelection choice;                        // of that layer; what it points to lies on the device
+    AttentionSelection choice;                 // of the layer under way; its runs and queries lie on the device
+    std::vector<IndexList> lists_own;          // what it lists: [kv_heads] or [q_heads] of the layer's runs,
+    std::vector<std::vector<IndexList>> lists_fronts, lists_extra;  // of each front [kv_heads], of each extra as the runs'
     std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
@@ -57,7 +57,8 @@ struct DeviceModel::Impl {
   /// Packed entries of one that it attends to.
   struct SegmentPass {
     const Sequence* sequence = nullptr;
-    const DevicePackedSegment* front = nullptr;
+    const DeviceSegment* front = nullptr;
+    std::span<const IndexList> lists;  // [kv_heads], these entries alone; empty: all
   };
 
   ModelConfig config;
@@ -85,8 +86,8 @@ struct DeviceModel::Impl {
   Workspace lse;       // [R, q_heads], when it is brought to the host
   Workspace mapped;    // [R, q_heads, head_dim of the cache]: queries as mapped keys want them, or attended values
   Workspace own;       // [R, q_heads, head_dim of the cache + 2]: attention state of mapped values
-  Workspace restored;  // where entries are put together
-  int64_t restored_at_once = 0;  // entries that it has room for
+  Workspace dequantized;  // where entries are dequantised
+  int64_t dequantized_at_once = 0;  // entries that it has room for
   Workspace logits;              // [wanted rows, vocab_size]
   kernels::CudaBuffer best;      // [wanted rows] of int32_t
   PinnedWorkspace answer;
@@ -143,18 +144,22 @@ struct DeviceModel::Impl {
                      kernels::CudaScratch& with);
   void attend_segments(std::span<const SegmentPass> fronts, const QkvRows& from, const kernels::AttentionState& all,
                      kernels::CudaScratch& with);
-  void attend_restored(const Sequence& s, const DeviceDequantSegment& front, const QkvRows& from,
-                       const kernels::AttentionState& all, kernels::CudaScratch& with);
+  void attend_dequantized(const SegmentPass& part, const QkvRows& from, const kernels::AttentionState& all,
+                          kernels::CudaScratch& with);
   [[nodiscard]] bool any_mapped() const;
-  /// Entries that are put together at once in the pass under way.
-  [[nodiscard]] int64_t most_restored() const;
+  /// Entries that are dequantised at once in the pass under way.
+  [[nodiscard]] int64_t most_dequantized() const;
 
   // device_model_selections.cpp
   void choose_on_host(int64_t layer);
   void upload_chosen();
+  static void add_listed(std::span<const kernels::HeadRun> runs, std::span<const IndexList> lists,
+                         std::vector<kernels::HeadRun>& to);
   void add_chosen(int64_t layer, const Sequence& s, const QkvRows& from, const kernels::AttentionState& all,
                   AttentionCall& call) const;
   void attend_extra(const QkvRows& from, const kernels::AttentionState& all, kernels::CudaScratch& with);
+  void attend(std::span<const kernels::AttendProblem> problems, std::span<const kernels::AttendProblem> by_query_head,
+              kernels::CudaScratch& with, std::span<const kernels::RunGrowth> growth = {});
 
   [[nodiscard]] bool any_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return on_host(s); });

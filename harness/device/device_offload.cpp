@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/device/device_errors.h"
 #include "harness/device/offloaded_rows.h"
@@ -14,15 +15,13 @@ HookAccess access_of(const SequencePass& pass) {
   return pass.hooks == nullptr ? HookAccess::nothing : pass.hooks->reach();
 }
 
-bool chooses(HookAccess reach) { return reach >= HookAccess::selection && reach < HookAccess::attention; }
-
 /// Whether a pass reads upper planes alone, which is known before it.
 bool reads_planes(const SequencePass& pass) { return access_of(pass) == HookAccess::planes && pass.tokens.size() == 1; }
 
 /// Entries that only views show, to passes of one token.
-bool wants_choices(const KvCache& cache) {
+bool wants_views(const KvCache& cache) {
   return std::ranges::any_of(cache.layers, [](const LayerCache& layer) {
-    return std::ranges::any_of(layer.segments(), [](const auto& segment) { return device::wants_choices(*segment); });
+    return std::ranges::any_of(layer.segments(), [](const auto& segment) { return bool{stored_item(*segment).gather}; });
   });
 }
 
@@ -40,17 +39,8 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
 bool DeviceOffload::attends(const SequencePass& pass) const {
   const HookAccess reach = access_of(pass);
   if (reach == HookAccess::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
-  if (wants_choices(*pass.cache) && (reach != HookAccess::view || pass.tokens.size() > 1)) return false;
-  if (!chooses(reach)) return true;
-  // Rows of a tree see a view already.
-  if (!pass.parents.empty()) return false;
-  if (reach == HookAccess::view) return true;
-  // What is chosen are entries of tails, or some of what is packed.
-  return std::ranges::all_of(pass.cache->layers, [&](const LayerCache& layer) {
-    const int64_t packed =
-        std::ranges::count(layer.segments(), StorageForm::packed, [](const auto& segment) { return segment->form(); });
-    return reach == HookAccess::selection ? layer.segments().size() == 1 : packed <= 1;
-  });
+  if (wants_views(*pass.cache) && (reach != HookAccess::views || pass.tokens.size() > 1)) return false;
+  return reach != HookAccess::views || pass.parents.empty();  // rows of a tree see a view already
 }
 
 std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batch) {
@@ -85,7 +75,7 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
     Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .first_row = first});
     if (!attends(pass)) {
       sequence.host = std::make_unique<HostSequence>(pass, model_);
-    } else if (chooses(reach)) {
+    } else if (reach == HookAccess::views) {
       sequence.choice = std::make_unique<ChosenSequence>(pass, model_);
     }
     first += std::ssize(pass.tokens);
@@ -181,7 +171,7 @@ void DeviceOffload::read(kernels::AttentionReader& reader, const LayerCache& cac
   running_.resize(static_cast<size_t>(2 * q_rows));
   kernels::AttentionState state{.out = attended_.data(), .max = running_.data(), .sum = running_.data() + q_rows};
   kernels::init_attention(state, queries.q_len, shape.q_heads, shape.head_dim);
-  cache.attend(queries, state, &reader);
+  attend(cache.plan(queries), state, &reader);
 }
 
 }  // namespace kvarena::device

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "harness/cache/packed_segment.h"
 #include "harness/device/downloaded_rows.h"
 #include "kernels/attention/attention.h"
 
@@ -14,23 +13,32 @@ namespace kvarena::device {
 /// Entries in the host's memory that go up for one layer of one pass, in the cache's type.
 struct ExtraRuns {
   std::vector<kernels::HeadRun> runs;  // [kv_heads], without an index
+  /// [kv_heads] or [q_heads] ascending entries, these alone; empty: all of them.
+  std::vector<std::span<const int32_t>> lists;
   /// [rows, q_heads, head_dim] what attends to them in place of the layer's queries; null: those.
   const float* queries = nullptr;
   int64_t first_row = 0;  // of those that see any of them
   bool causal = false;    // the last entries belong to these rows in order
 };
 
+/// What is attended to of a segment in front of the layer's runs.
+struct FrontSelection {
+  bool attended = true;
+  bool codes_alone = false;                       // stored numbers without the steps of their program
+  std::vector<std::span<const int32_t>> lists{};  // [kv_heads] ascending entries, these alone; empty: all of them
+};
+
 /// What a sequence's rows attend to of a layer. All that is pointed to is valid until the pass is over.
 struct AttentionSelection {
-  /// Ascending entries of the layer's runs, the fresh ones among them, one list a kv head or one a query head, all of
-  /// which every row attends to. None: every row attends to what lies before it.
+  /// Whether rows attend to the layer's own runs.
+  bool own = true;
+  /// Ascending entries of these, the fresh ones among them, one list a kv head or one a query head, all of which every
+  /// row attends to. None: every row attends to what lies before it.
   std::vector<std::span<const int32_t>> entries;
-  /// [kv_heads] runs of the host's that take the place of the layer's own; none: these. Only where entries are listed.
-  std::vector<kernels::HeadRun> runs;
   /// Of its own entries a row sees the last so many up to its own; 0: as the model has it.
   int64_t window = 0;
-  /// [kv_heads]: of the packed entries these alone; null: all of them.
-  const EntryLists* packed = nullptr;
+  /// By the order of the layer's segments in front of its runs; those that are not named are attended to.
+  std::vector<FrontSelection> fronts;
   /// What is attended to beside all that.
   std::vector<ExtraRuns> extra;
 };

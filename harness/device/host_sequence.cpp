@@ -36,18 +36,19 @@ AttentionSelection ChosenSequence::choose(int64_t layer, const LayerRows& rows) 
   QkvRows from = rows.attention;
   from.q = host_queries(*model_, from, count, queries_);
   cache.append(from.keys, from.values, count, from.kv_stride, pass_->cache->length);
-  pass_->hooks->before_attention(layer, cache, queries_of(*pass_, from, rows.hidden));
-  AttentionSelection choice = choice_of(cache, count);
+  const LayerQueries queries = queries_of(*pass_, from, rows.hidden);
+  pass_->hooks->before_attention(layer, cache, queries);
+  AttentionSelection selection = selection_of(cache, queries);
   const float factor = model_->query_factor();
-  if (factor == 1) return choice;
+  if (factor == 1) return selection;
   const int64_t numbers = count * cache.shape().q_heads * cache.shape().head_dim;
-  for (ExtraRuns& beside : choice.extra) {
-    if (beside.queries == nullptr) continue;
-    std::vector<float>& scaled = turned_.emplace_back(beside.queries, beside.queries + numbers);
+  for (ExtraRuns& extra : selection.extra) {
+    if (extra.queries == nullptr) continue;
+    std::vector<float>& scaled = turned_.emplace_back(extra.queries, extra.queries + numbers);
     for (float& number : scaled) number /= factor;
-    beside.queries = scaled.data();
+    extra.queries = scaled.data();
   }
-  return choice;
+  return selection;
 }
 
 }  // namespace kvarena::device

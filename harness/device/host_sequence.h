@@ -29,8 +29,7 @@ class HostSequence final : public HostAttention {
   std::vector<float> queries_, running_, lse_;
 };
 
-/// Appends to the host's cache, has the pass's hooks choose there (HookAccess::selection and those behind it), and gives
-/// what their view shows. Where it lists entries of the cache's tail, that is all that the cache has.
+/// Appends to the host's cache, has the pass's hooks choose there (HookAccess::views), and gives what their view shows.
 class ChosenSequence final : public HostSelector {
  public:
   /// Both must outlive it.

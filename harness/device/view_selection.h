@@ -1,13 +1,14 @@
 #pragma once
-// What a view shows, as a choice for the device.
+// What a view shows, as a selection for the device.
 
 #include "harness/cache/layer_cache.h"
 #include "harness/device/host_selector.h"
 
 namespace kvarena::device {
 
-/// Of a layer's view, for its newest `q_len` queries; nothing where there is none. It points into the view and into
-/// what that refers to. The view must be one that HookAccess::selection, ::replacement or ::view tells of.
-[[nodiscard]] AttentionSelection choice_of(const LayerCache& cache, int64_t q_len);
+/// Reads the plan of a layer's view for its newest queries; everything where there is no view. What the plan names is
+/// on the device (the layer's runs and the segments in front of them) or lies on the host as runs in the cache's type.
+/// The selection points into the view and into what that refers to.
+[[nodiscard]] AttentionSelection selection_of(const LayerCache& cache, const LayerQueries& queries);
 
 }  // namespace kvarena::device

@@ -80,7 +80,7 @@ void CodecMethod::compress(LayerContext& layer, const LayerObservations& seen) c
           .expected = "the same number in every head",
           .action = "choose a dropping method with one budget for all heads"});
   }
-  if (tail.form() == StorageForm::dense) set_apart(layer, part_->exempt(layer, seen));
+  if (!tail.ragged()) set_apart(layer, part_->exempt(layer, seen));
   after_append(layer);
 }
 

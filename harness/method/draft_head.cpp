@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "harness/method/drafter_file.h"
@@ -150,14 +151,13 @@ void DraftHead::attend(const std::vector<float>& q, const Rows& rows, LayerCache
   kernels::AttentionState all = state_of(0);
   kernels::init_attention(all, rows.count, shape_.q_heads, shape_.head_dim);
   if (rows.seen.empty()) {
-    cache.attend({.q = q.data(), .q_len = rows.count, .q_stride = row, .position = rows.position}, all);
+    kvarena::attend(cache.plan({.q = q.data(), .q_len = rows.count, .q_stride = row, .position = rows.position}), all);
   } else {
     for (int64_t i = 0; i < rows.count; ++i) {
       const IndexedSegment own(cache.tail(), std::vector(static_cast<size_t>(shape_.kv_heads), rows.seen[i]),
                                cache.ledger());
-      kernels::AttentionState state = state_of(i);
-      own.attend({.q = q.data() + i * row, .q_len = 1, .q_stride = row, .position = rows.position}, /*causal=*/false,
-                 state);
+      kvarena::attend(
+          plan_of(own, {.q = q.data() + i * row, .q_len = 1, .q_stride = row, .position = rows.position}), state_of(i));
     }
   }
   kernels::finish_attention(all, rows.count, shape_.q_heads, shape_.head_dim, nullptr);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/method/dropping_state.h"
 #include "harness/method/scorer.h"
@@ -285,7 +286,7 @@ void DroppingMethod::attend(StepAttention& step, const LayerQueries& queries, in
   std::vector<float> sums(static_cast<size_t>(shape.q_heads * longest));  // [q_heads, longest]
   const LayerQueries one{
       .q = queries.q + t * queries.q_stride, .q_len = 1, .q_stride = queries.q_stride, .position = step.position};
-  tail.add_probabilities(one, /*causal=*/false, lse + t * shape.q_heads, sums.data(), longest);
+  add_probabilities(plan_of(tail, one), lse + t * shape.q_heads, sums.data(), longest);
   for (int64_t q_head = 0; q_head < shape.q_heads; ++q_head) {
     const int64_t n = tail.entries(q_head / shape.group());
     auto& row = step.attention.emplace_back(sums.begin() + q_head * longest, sums.begin() + q_head * longest + n);

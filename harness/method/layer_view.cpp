@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 
 namespace kvarena {
@@ -113,7 +114,7 @@ at::Tensor LayerView::window_attention(int64_t w) const {
   const int64_t row = shape_.q_heads * shape_.head_dim;
   const LayerQueries queries{
       .q = seen_->window_queries.data() + skipped * row, .q_len = rows, .q_stride = row, .position = n_ - rows};
-  tail().add_probabilities(queries, /*causal=*/true, seen_->window_lse.data() + skipped * shape_.q_heads,
+  add_probabilities(tail().plan_newest(queries), seen_->window_lse.data() + skipped * shape_.q_heads,
                            sums.data_ptr<float>(), n_);
   return shown(sums);
 }

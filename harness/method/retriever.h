@@ -74,7 +74,7 @@ class RetrievalMethod final : public PartMethod<Retriever> {
 
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
-  [[nodiscard]] HookAccess reach() const override { return HookAccess::selection; }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::views; }
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;

@@ -1,6 +1,8 @@
 #include "harness/model/attend_sequence.h"
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/tree_view.h"
+#include "harness/core/error.h"
 #include "kernels/attention/attention.h"
 
 namespace kvarena {
@@ -29,7 +31,9 @@ void attend_sequence(int64_t layer, const SequencePass& pass, const QkvRows& row
   kernels::AttentionState state{
       .out = memory.attended, .max = memory.running, .sum = memory.running + q_len * shape.q_heads};
   kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
-  cache.attend(queries, state, pass.hooks != nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr);
+  kernels::AttentionReader* const reader = pass.hooks != nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr;
+  KVARENA_ASSERT(!cache.view || reader == nullptr, "views show nobody what they attend to");
+  attend(cache.plan(queries), state, reader);
   kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, memory.lse);
   if (!pass.parents.empty()) cache.view.reset();
   if (pass.hooks != nullptr) pass.hooks->after_attention(layer, cache, queries, memory.lse);

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/random.h"
 #include "harness/method/budget.h"
 #include "harness/method/registry.h"
@@ -38,7 +39,7 @@ class Cam final : public Method {
     if (budget_.unlimited() || leaving <= 0) return;
     const LayerShape& shape = layer.cache.shape();
     std::vector<float> attention(static_cast<size_t>(shape.q_heads * n));
-    tail.add_probabilities(queries, /*causal=*/true, lse, attention.data(), n);
+    add_probabilities(tail.plan_newest(queries), lse, attention.data(), n);
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       std::vector<double> mean(static_cast<size_t>(n), 0.0);
       for (int64_t h = head * shape.group(); h < (head + 1) * shape.group(); ++h) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/method/budget.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
@@ -80,7 +81,7 @@ class D2o final : public Method {
     const LayerShape& shape = layer.cache.shape();
     const int64_t n = tail.entries(0);
     std::vector<float> sums(static_cast<size_t>(shape.q_heads * n));
-    tail.add_probabilities(queries, /*causal=*/true, lse, sums.data(), n);
+    add_probabilities(tail.plan_newest(queries), lse, sums.data(), n);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
       const std::span<float> memory = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < n; ++i) memory[i] += sums[h * n + i];

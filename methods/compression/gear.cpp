@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -139,32 +138,16 @@ class GearParts final : public CodecSideData {
     blocks_.push_back(std::move(block));
   }
 
-  void restore(DequantChunk& chunk) const override {
-    const int64_t d = chunk.head_dim;
-    for (const Block& block : blocks_) {
-      const int64_t begin = std::max(chunk.first, block.first);
-      const int64_t end = std::min(chunk.first + chunk.count, block.first + block.count);
-      for (int64_t h = 0; h < chunk.kv_heads && begin < end; ++h) {
-        add_to_keys(block, block.keys[h], begin, end, h, chunk);
-        add_to_values(block, block.values[h], begin, end, h, chunk);
-      }
-    }
-    key_outliers_.visit(chunk.first, chunk.count,
-                        [&](int64_t i, int64_t c, float x) { chunk.key(c / d, i, c % d) = x; });
-    value_outliers_.visit(chunk.first, chunk.count,
-                          [&](int64_t i, int64_t c, float x) { chunk.value(c / d, i, c % d) = x; });
-  }
-
-  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& /*positions*/) const override {
+  [[nodiscard]] DequantProgram dequant_program(const PositionReader& /*positions*/) const override {
     const auto products = [this](std::vector<Factors> Block::*side) {
       return AddProducts{.read = [this, side](int64_t first, int64_t count, std::vector<AddProducts::Block>& to) {
         for (const Block& block : blocks_) {
-          if (block.first >= first && block.first < first + count) to.push_back(device_ops(block, block.*side));
+          if (block.first < first + count && block.first + block.count > first) to.push_back(product(block, block.*side));
         }
       }};
     };
-    return DequantOps{.keys = in_order(products(&Block::keys), key_outliers_.device_ops()),
-                            .values = in_order(products(&Block::values), value_outliers_.device_ops())};
+    return {.keys = in_order(products(&Block::keys), key_outliers_.dequant_op()),
+            .values = in_order(products(&Block::values), value_outliers_.dequant_op())};
   }
 
   [[nodiscard]] int64_t bytes() const override {
@@ -199,51 +182,13 @@ class GearParts final : public CodecSideData {
     return taken;
   }
 
-  static AddProducts::Block device_ops(const Block& block, const std::vector<Factors>& side) {
-    AddProducts::Block words{.first = block.first, .count = block.count, .rank = block.rank, .a = {}, .b = {}};
+  static AddProducts::Block product(const Block& block, const std::vector<Factors>& side) {
+    AddProducts::Block step{.first = block.first, .count = block.count, .rank = block.rank, .a = {}, .b = {}};
     for (const Factors& head : side) {
-      words.a.emplace_back(head.a);
-      words.b.emplace_back(head.b);
+      step.a.emplace_back(head.a);
+      step.b.emplace_back(head.b);
     }
-    return words;
-  }
-
-  static std::vector<float> numbers(const LedgerVector<uint16_t>& stored) {
-    std::vector<float> wide(stored.size());
-    std::ranges::transform(stored, wide.begin(), kernels::f16_to_f32);
-    return wide;
-  }
-
-  /// Entries begin .. end-1 a cell at a time, whose lanes are entries; k in order, as below.
-  static void add_to_keys(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t head,
-                          DequantChunk& chunk) {
-    const int64_t d = chunk.head_dim;
-    const std::vector<float> b = numbers(factors.b);
-    std::array<float, kernels::kCell> a{};
-    for (int64_t e = begin; e < end;) {
-      const int64_t lane = (e - chunk.first) % kernels::kCell, lanes = std::min(kernels::kCell - lane, end - e);
-      for (int64_t k = 0; k < block.rank; ++k) {
-        for (int64_t i = 0; i < lanes; ++i)
-          a[i] = kernels::f16_to_f32(factors.a[(e + i - block.first) * block.rank + k]);
-        for (int64_t c = 0; c < d; ++c) {
-          float* const x = &chunk.key(head, e - chunk.first, c);
-          for (int64_t i = 0; i < lanes; ++i) x[i] += a[i] * b[k * d + c];
-        }
-      }
-      e += lanes;
-    }
-  }
-  static void add_to_values(const Block& block, const Factors& factors, int64_t begin, int64_t end, int64_t head,
-                            DequantChunk& chunk) {
-    const int64_t d = chunk.head_dim;
-    const std::vector<float> b = numbers(factors.b);
-    for (int64_t e = begin; e < end; ++e) {
-      float* const x = &chunk.value(head, e - chunk.first, 0);
-      for (int64_t k = 0; k < block.rank; ++k) {
-        const float a = kernels::f16_to_f32(factors.a[(e - block.first) * block.rank + k]);
-        for (int64_t c = 0; c < d; ++c) x[c] += a * b[k * d + c];
-      }
-    }
+    return step;
   }
 
   Settings settings_;

@@ -104,32 +104,7 @@ class NuqParts final : public CodecSideData {
     value_ranges_.shrink_to_fit();
   }
 
-  void restore(DequantChunk& chunk) const override {
-    const int64_t d = chunk.head_dim;
-    const int64_t cells = kernels::cells_for(chunk.count);
-    for (int64_t c = 0; c < chunk.kv_heads * d; ++c) {
-      const Range range(low_[c], high_[c]);
-      for (int64_t cell = 0; cell < cells; ++cell) {
-        float* lanes = chunk.key_cells(c / d) + (cell * d + c % d) * kernels::kCell;
-        for (int64_t i = 0; i < kernels::kCell; ++i) lanes[i] = lanes[i] * range.radius + range.centre;
-      }
-    }
-    for (int64_t i = 0; i < chunk.count; ++i) {
-      const float centre = kernels::f16_to_f32(value_ranges_[2 * (chunk.first + i)]);
-      const float radius = kernels::f16_to_f32(value_ranges_[2 * (chunk.first + i) + 1]);
-      for (int64_t h = 0; h < chunk.kv_heads; ++h) {
-        float* value = &chunk.value(h, i, 0);
-        for (int64_t c = 0; c < d; ++c) value[c] = value[c] * radius + centre;
-      }
-    }
-    key_outliers_.visit(chunk.first, chunk.count,
-                        [&](int64_t i, int64_t c, float x) { chunk.key(c / d, i, c % d) = x; });
-    value_outliers_.visit(chunk.first, chunk.count,
-                          [&](int64_t i, int64_t c, float x) { chunk.value(c / d, i, c % d) = x; });
-    for (int64_t h = 0; h < chunk.kv_heads; ++h) rotary_.apply(chunk.key_cells(h), d, chunk.positions[h]);
-  }
-
-  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& positions) const override {
+  [[nodiscard]] DequantProgram dequant_program(const PositionReader& positions) const override {
     const auto channels = [this] {
       std::vector<kernels::RowScale> scales;
       for (size_t c = 0; c < low_.size(); ++c) {
@@ -144,10 +119,10 @@ class NuqParts final : public CodecSideData {
                       .offset = kernels::f16_to_f32(value_ranges_[2 * i])});
       }
     };
-    DequantOps steps{
-        .keys = in_order(ScaleChannels{.read = channels}, key_outliers_.device_ops()),
-        .values = in_order(ScaleEntries{.shared = true, .read = tokens}, value_outliers_.device_ops())};
-    for (DequantOp& turn : rotary_.device_ops(positions)) steps.keys.push_back(std::move(turn));
+    DequantProgram steps{
+        .keys = in_order(ScaleChannels{.read = channels}, key_outliers_.dequant_op()),
+        .values = in_order(ScaleEntries{.shared = true, .read = tokens}, value_outliers_.dequant_op())};
+    rotary_.add_dequant_op(positions, steps.keys);
     return steps;
   }
 

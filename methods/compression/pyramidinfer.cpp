@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/method/pruner.h"
 #include "harness/method/registry.h"
@@ -119,7 +120,7 @@ class PyramidInfer final : public Method, public Pruner {
                              .q_len = 1,
                              .q_stride = queries.q_stride,
                              .position = queries.position + t};
-      tail.add_probabilities(one, /*causal=*/false, lse + t * shape.q_heads, attention.data(), n);
+      add_probabilities(plan_of(tail, one), lse + t * shape.q_heads, attention.data(), n);
       for (int64_t i = next->begin; i < own; ++i) {
         const int64_t behind = own - (next->begin + ((i - next->begin) / block_ + 1) * block_);
         if (behind < 0) break;

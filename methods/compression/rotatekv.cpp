@@ -48,25 +48,7 @@ class Rotated final : public CodecSideData {
     }
   }
 
-  void restore(DequantChunk& chunk) const override {
-    const int64_t d = chunk.head_dim, heads = width_ / d;
-    std::vector<float> rows(static_cast<size_t>(chunk.count * width_));  // of a group of heads, each entry in one piece
-    std::vector<float> turned(static_cast<size_t>(heads * chunk.head_floats()));  // their cells, channels in order_
-    for (int64_t first = 0; first < chunk.kv_heads; first += heads) {
-      for (int64_t h = 0; h < heads; ++h)
-        kernels::load_rows(keys_in(chunk.key_cells(first + h), d), 0, chunk.count, &rows[h * d], width_);
-      rotate(rows.data(), chunk.count);
-      for (int64_t h = 0; h < heads; ++h)
-        kernels::store_rows(keys_in(&turned[h * chunk.head_floats()], d), 0, chunk.count, &rows[h * d], width_);
-      put_back(turned, first, chunk);
-    }
-    for (int64_t h = 0; h < chunk.kv_heads; ++h) {
-      rotary_.apply(chunk.key_cells(h), d, chunk.positions[h]);
-      value_hadamard_->undo(h, chunk.value_cells(h), chunk.count);
-    }
-  }
-
-  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& positions) const override {
+  [[nodiscard]] DequantProgram dequant_program(const PositionReader& positions) const override {
     const auto back = [this] {
       std::vector<int32_t> places;
       for (size_t c = 0; c < order_.size(); ++c) {
@@ -75,9 +57,9 @@ class Rotated final : public CodecSideData {
       }
       return places;
     };
-    DequantOps steps{.keys = in_order(HadamardBlocks{run_of(width_)}, PermuteChannels{.read = back}),
-                           .values = in_order(HadamardBlocks{run_of(head_dim_)})};
-    for (DequantOp& turn : rotary_.device_ops(positions)) steps.keys.push_back(std::move(turn));
+    DequantProgram steps{.keys = in_order(HadamardBlocks{run_of(width_)}, PermuteChannels{.read = back}),
+                         .values = in_order(HadamardBlocks{run_of(head_dim_)})};
+    rotary_.add_dequant_op(positions, steps.keys);
     return steps;
   }
 
@@ -93,20 +75,6 @@ class Rotated final : public CodecSideData {
   void rotate(float* rows, int64_t count) const {
     const int64_t run = run_of(width_);
     kernels::hadamard(rows, count * (width_ / run), run, run);
-  }
-  static kernels::Cells keys_in(float* cells, int64_t head_dim) {
-    return {.kind = kernels::CellKind::keys, .dtype = DType::f32, .head_dim = head_dim, .data = cells};
-  }
-  /// The channels of a group's cells, 16 entries of each at a time, to where they came from.
-  void put_back(const std::vector<float>& turned, int64_t first_head, DequantChunk& chunk) const {
-    const int64_t d = chunk.head_dim, cells = kernels::cells_for(chunk.count);
-    for (int64_t k = 0; k < width_; ++k) {
-      const int64_t c = order_[first_head * d + k];
-      const float* const from = &turned[k / d * chunk.head_floats() + k % d * kernels::kCell];
-      float* const to = chunk.key_cells(first_head + c / d) + c % d * kernels::kCell;
-      for (int64_t cell = 0; cell < cells; ++cell)
-        std::copy_n(from + cell * d * kernels::kCell, kernels::kCell, to + cell * d * kernels::kCell);
-    }
   }
 
   RotaryKeys rotary_;

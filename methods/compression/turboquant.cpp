@@ -88,31 +88,9 @@ class Sketch final : public CodecSideData {
     }
   }
 
-  void restore(DequantChunk& chunk) const override {
-    const int64_t d = chunk.head_dim;
-    std::vector<float> row(static_cast<size_t>(d));
-    for (int64_t i = 0; i < chunk.count; ++i) {
-      for (int64_t h = 0; h < chunk.kv_heads; ++h) {
-        const int64_t at = (chunk.first + i) * chunk.kv_heads + h;
-        const float length = factor() * kernels::f16_to_f32(lengths_[at]);
-        for (int64_t c = 0; c < d; ++c) row[c] = chunk.key(h, i, c);
-        for (int64_t bit = 0; bit < d; ++bit) {
-          const bool negative = (signs_[at * d / 16 + bit / 16] >> (bit % 16) & 1) != 0;
-          const float weight = negative ? -length : length;
-          for (int64_t c = 0; c < d; ++c) row[c] += weight * (*projection_)[bit * d + c];
-        }
-        rotation_->undo(h, row.data(), 1);
-        for (int64_t c = 0; c < d; ++c) chunk.key(h, i, c) = row[c];
-      }
-    }
-    for (int64_t h = 0; h < chunk.kv_heads && value_rotation_; ++h) {
-      value_rotation_->undo(h, chunk.value_cells(h), chunk.count);
-    }
-  }
-
-  [[nodiscard]] std::optional<DequantOps> device_ops(const PositionReader& /*positions*/) const override {
+  [[nodiscard]] DequantProgram dequant_program(const PositionReader& /*positions*/) const override {
     const AddSketch sketch{.signs = signs_, .lengths = lengths_, .matrix = projection_, .factor = factor()};
-    DequantOps steps{.keys = in_order(sketch, UndoTransform{rotation_}), .values = {}};
+    DequantProgram steps{.keys = in_order(sketch, UndoTransform{rotation_}), .values = {}};
     if (value_rotation_) steps.values.emplace_back(UndoTransform{value_rotation_});
     return steps;
   }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/method/codec.h"
 
 namespace kvarena {
@@ -49,7 +50,7 @@ class ZipCache final : public Method {
     tail.reserve_scores(1);
     const int64_t n = tail.entries(0);
     std::vector<float> sums(static_cast<size_t>(shape.q_heads * n));
-    tail.add_probabilities(queries, /*causal=*/true, lse, sums.data(), n);
+    add_probabilities(tail.plan_newest(queries), lse, sums.data(), n);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
       const std::span<float> row = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < n; ++i) row[i] += sums[h * n + i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/clamped_distance_view.h"
 #include "harness/core/error.h"
 #include "harness/method/model_facts.h"
@@ -102,7 +103,7 @@ class InfLlm final : public Method {
   }
 
   int64_t prompt_pass() const override { return exec_; }
-  HookAccess reach() const override { return HookAccess::view; }
+  HookAccess reach() const override { return HookAccess::views; }
 
   void select(LayerContext& layer, const LayerQueries& queries) const override {
     if (layer.cache.shape().window > 0) return;  // sees few entries as it is
@@ -131,8 +132,9 @@ class InfLlm final : public Method {
     EntrySegment& tail = layer.cache.tail();
     const int64_t n = tail.entries(0);
     std::vector<float> sums(static_cast<size_t>(shape.q_heads * n));
-    const ClampedDistanceView near({.tail = &tail, .window = sizes_of(layer).local, .far = {}});
-    near.add_near_probabilities(queries, lse, sums.data(), n);
+    AttentionPlan near{.queries = queries, .items = {}};
+    tail.plan_newest(queries, near, sizes_of(layer).local);
+    add_probabilities(near, lse, sums.data(), n);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
       const std::span<float> received = tail.entry_scores(h / shape.group());
       for (int64_t i = 0; i < n; ++i) received[i * shape.group() + h % shape.group()] += sums[h * n + i];

@@ -59,7 +59,7 @@ class ShadowKv final : public Method {
     budget_.check(place, problems);
   }
 
-  HookAccess reach() const override { return HookAccess::view; }
+  HookAccess reach() const override { return HookAccess::views; }
 
   void compress(LayerContext& layer, const LayerObservations& seen) const override {
     LayerCache& cache = layer.cache;
@@ -90,7 +90,7 @@ class ShadowKv final : public Method {
       const int64_t attended = static_cast<int64_t>(lists.back().size()) + prompt.exact().entries(head);
       layer.activity.entries_skipped += prompt.entries(head) - attended;
     }
-    cache.view = std::make_unique<ConcatView>(cache.shape().head_dim, prompt.pick(lists),
+    cache.view = std::make_unique<ConcatView>(prompt.pick(lists),
                                               std::vector<const Segment*>{&prompt.exact(), &cache.tail()});
   }
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
 #include "harness/method/codec.h"
@@ -86,7 +87,7 @@ class SpeCache final : public Method {
 
   Needs needs() const override { return copy_->needs(); }
   bool looks_ahead() const override { return speculative_; }
-  HookAccess reach() const override { return HookAccess::replacement; }
+  HookAccess reach() const override { return HookAccess::views; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override {
     for (LayerContext& layer : layers) {
@@ -155,7 +156,7 @@ class SpeCache final : public Method {
                                   .max = memory.data() + rows * shape.head_dim,
                                   .sum = memory.data() + rows * (shape.head_dim + 1)};
     kernels::init_attention(state, queries.q_len, shape.q_heads, shape.head_dim);
-    cache.attend(queries, state);
+    attend(cache.plan(queries), state);
     std::vector<float> lse(static_cast<size_t>(rows));
     kernels::finish_attention(state, queries.q_len, shape.q_heads, shape.head_dim, lse.data());
     return lse;
@@ -173,15 +174,7 @@ class SpeCache final : public Method {
     lse += (queries.q_len - 1) * shape.q_heads;
     const int64_t n = cache.entries(0);
     std::vector<float> heads(static_cast<size_t>(shape.q_heads * n));
-    if (seen != nullptr) {
-      seen->add_probabilities(last, /*causal=*/true, lse, heads.data(), n);
-    } else {
-      float* column = heads.data();
-      for (const auto& segment : cache.segments()) {
-        segment->add_probabilities(last, /*causal=*/segment == cache.segments().back(), lse, column, n);
-        column += segment->entries(0);
-      }
-    }
+    add_probabilities(seen != nullptr ? plan_of(*seen, last) : cache.plan(last), lse, heads.data(), n);
     std::vector<float> reduced(static_cast<size_t>(shape.kv_heads * n));
     const float share = 1.0F / static_cast<float>(shape.group());
     for (int64_t h = 0; h < shape.q_heads; ++h) {

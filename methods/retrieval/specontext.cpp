@@ -180,7 +180,7 @@ class SpeContext final : public Method {
                   .action = "give both or neither"}));
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
-  HookAccess reach() const override { return offload_ == "none" ? HookAccess::selection : HookAccess::view; }
+  HookAccess reach() const override { return HookAccess::views; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
     if (budget_.unlimited()) return;

@@ -40,7 +40,7 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
 
 void drop_newest(LayerCache& layer, int64_t count) {
   EntrySegment& tail = layer.tail();
-  if (tail.form() == StorageForm::dense) {
+  if (!tail.ragged()) {
     tail.truncate(tail.entries(0) - count);
   } else {
     std::vector<std::vector<int32_t>> kept;

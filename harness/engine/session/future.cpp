@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/model/sampling.h"
 
 namespace kvarena {
@@ -16,7 +17,7 @@ class FutureObserver final : public AttentionHooks {
     const auto n = static_cast<int64_t>(prompt_->tokens.size());
     const int64_t held = cache.tail().entries(0);
     sums_.assign(static_cast<size_t>(cache.shape().q_heads * held), 0.0F);
-    cache.tail().add_probabilities(queries, /*causal=*/true, lse, sums_.data(), held);
+    add_probabilities(cache.tail().plan_newest(queries), lse, sums_.data(), held);
     std::vector<float>& total = prompt_->observations[layer].future_attention;
     for (int64_t h = 0; h < cache.shape().q_heads; ++h) {
       for (int64_t i = 0; i < n; ++i) total[h * n + i] += sums_[h * held + i];

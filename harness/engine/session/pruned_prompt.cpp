@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 
 namespace kvarena {
@@ -44,7 +45,7 @@ class Votes final : public RowPruner {
                            .q_len = voters,
                            .q_stride = queries.q_stride,
                            .position = positions[from]};
-    cache.tail().add_probabilities(own, /*causal=*/true, weighted.data(), sums_.data(), most);
+    add_probabilities(cache.tail().plan_newest(own), weighted.data(), sums_.data(), most);
   }
 
   std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) override {

@@ -4,28 +4,27 @@
 #include <iterator>
 #include <limits>
 
-#include "harness/cache/indexed_segment.h"
-#include "harness/cache/overlay_view.h"
+#include "harness/cache/attend_plan.h"
 
 namespace kvarena {
 namespace {
 
-std::vector<int32_t> held(const LayerCache& cache, int64_t kv_head) {
+/// Whether exact entries take the place of some that are packed.
+bool overlays(const AttentionPlan& plan) {
+  return std::ranges::any_of(plan.items, [](const AttentionItem& item) { return !item.columns.empty(); });
+}
+
+/// Ascending positions that a query head attends to; where exact entries take the place of packed ones, exact ones.
+std::vector<int32_t> attended_by(const AttentionPlan& plan, int64_t q_head) {
   std::vector<int32_t> all;
-  for (const auto& segment : cache.segments()) {
-    const std::vector<int32_t> part = segment->positions(kv_head);
+  for (const AttentionItem& item : plan.items) {
+    if (overlays(plan) && (!item.packed.empty() || !item.steps.empty())) continue;
+    const std::vector<int32_t> part = positions_of(item, q_head);
     all.insert(all.end(), part.begin(), part.end());
   }
   std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
   return all;
-}
-
-/// Positions that a view lists, of the tail or of slots of a layer that lies behind the device.
-std::vector<int32_t> listed(const LayerShape& shape, const IndexedSegment& view, int64_t q_head) {
-  std::vector<int32_t> positions;
-  const int64_t kv_head = q_head / shape.group();
-  for (const int32_t entry : view.selected(q_head)) positions.push_back(view.base().position(kv_head, entry));
-  return positions;
 }
 
 int64_t shared(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
@@ -67,19 +66,10 @@ void SelectionMeter::follow(const KvCache& full, int64_t before, int64_t count) 
   }
 }
 
-SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, int64_t all) {
-  const LayerShape& shape = cache.shape();
+SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, const AttentionPlan& plan, int64_t all) {
   Lists lists;
   if (cache.view == nullptr && cache.entries(0) == all) return lists;
-  const auto* view = dynamic_cast<const IndexedSegment*>(cache.view.get());
-  const auto* replaced = dynamic_cast<const OverlayView*>(cache.view.get());
-  for (int64_t head = 0; head < shape.q_heads; ++head) {
-    const int64_t kv_head = head / shape.group();
-    lists.push_back(view != nullptr         ? listed(shape, *view, head)
-                    : replaced != nullptr   ? replaced->exact_positions(kv_head)
-                    : cache.view != nullptr ? cache.view->positions(kv_head)
-                                            : held(cache, kv_head));
-  }
+  for (int64_t head = 0; head < cache.shape().q_heads; ++head) lists.push_back(attended_by(plan, head));
   return lists;
 }
 
@@ -107,11 +97,11 @@ double SelectionMeter::covered(int64_t layer, const LayerQueries& first, const L
   std::vector<float> lse(max.size());
   kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, 1, shape.q_heads, shape.head_dim);
-  full.attend(first, /*causal=*/true, state);
+  attend(full.plan_newest(first), state);
   kernels::finish_attention(state, 1, shape.q_heads, shape.head_dim, lse.data());
   const int64_t n = full.entries(0);
   std::vector<float> probabilities(static_cast<size_t>(shape.q_heads * n), 0.0F);
-  full.add_probabilities(first, /*causal=*/true, lse.data(), probabilities.data(), n);
+  add_probabilities(full.plan_newest(first), lse.data(), probabilities.data(), n);
   double total = 0;
   const int32_t origin = full.position(0, 0);
   for (int64_t head = 0; head < shape.q_heads; ++head) {
@@ -153,7 +143,8 @@ void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, List
 void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
   ForwardingHooks::before_attention(layer, cache, queries);
   append_newest(layer, cache, queries);
-  Lists lists = attended(cache, full_[layer]->entries(0) + queries.q_len - 1);
+  const AttentionPlan plan = cache.plan(queries);
+  Lists lists = attended(cache, plan, full_[layer]->entries(0) + queries.q_len - 1);
   const LayerQueries first{.q = queries.q, .q_len = 1, .q_stride = queries.q_stride, .position = queries.position};
   const double hit = covered(layer, first, lists);
   if (layer == 0) {
@@ -162,7 +153,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
   }
   step_.hit_rate += hit;
   layer_sums_[layer] += hit;
-  const bool all = lists.empty() || dynamic_cast<const OverlayView*>(cache.view.get()) != nullptr;
+  const bool all = lists.empty() || overlays(plan);
   step_.attended += all ? static_cast<double>(full_[layer]->entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
   // Entries that were dropped are not there to be loaded: only a view selects.
   if (cache.view == nullptr) lists.clear();

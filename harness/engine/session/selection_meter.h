@@ -57,7 +57,7 @@ class SelectionMeter final : public ForwardingHooks {
   using Lists = std::vector<std::vector<int32_t>>;  // ascending positions
 
   /// Attended positions of every query head; empty when nothing is left out.
-  [[nodiscard]] static Lists attended(const LayerCache& cache, int64_t all);
+  [[nodiscard]] static Lists attended(const LayerCache& cache, const AttentionPlan& plan, int64_t all);
   [[nodiscard]] double covered(int64_t layer, const LayerQueries& first, const Lists& attended);
   void append_newest(int64_t layer, const LayerCache& cache, const LayerQueries& queries);
   void note_selection(int64_t layer, const LayerShape& shape, Lists now, int64_t position);

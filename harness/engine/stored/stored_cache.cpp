@@ -184,7 +184,7 @@ void require_entries(const KvCache& cache) {
 void put_entries(Writer& to, const KvCache& cache) {
   require_entries(cache);
   for (const LayerCache& layer : cache.layers) {
-    const bool ragged = layer.tail().form() == StorageForm::ragged;
+    const bool ragged = layer.tail().ragged();
     to.put<uint8_t>(ragged ? 1 : 0);
     if (ragged) {
       put_ragged(to, layer.tail());

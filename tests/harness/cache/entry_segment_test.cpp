@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/indexed_segment.h"
 #include "tests/support/random_entries.h"
 
@@ -39,7 +40,10 @@ Attended attend(const std::vector<const Segment*>& segments, const std::vector<f
   kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, q_len, 6, 32);
   const LayerQueries queries{.q = q.data(), .q_len = q_len, .q_stride = 6 * 32};
-  for (const Segment* segment : segments) segment->attend(queries, causal && segment == segments.back(), state);
+  AttentionPlan plan{.queries = queries, .items = {}};
+  for (const Segment* segment : segments) segment->plan(queries, plan);
+  if (causal) plan.items.back().sees = {.rule = Visibility::Rule::newest};
+  kvarena::attend(plan, state);
   kernels::finish_attention(state, q_len, 6, 32, result.lse.data());
   return result;
 }
@@ -81,7 +85,7 @@ TEST(EntrySegment, ReturnsWhatWasAppendedWithItsPositions) {
     EXPECT_EQ(segment.positions(head).front(), 5);
     EXPECT_EQ(segment.positions(head).back(), 41);
   }
-  EXPECT_EQ(segment.form(), StorageForm::dense);
+  EXPECT_FALSE(segment.ragged());
 }
 
 TEST(EntrySegment, CountedBytesAreAllocatedBytes) {
@@ -103,7 +107,7 @@ TEST(EntrySegment, KeepsTheListedEntriesOfEachHead) {
   segment.reserve_scores(1);
   segment.entry_scores(0)[17] = 3.0F;
   segment.keep(std::vector<std::vector<int32_t>>{{3, 17, 39}, {0, 1, 20, 21, 38}});
-  EXPECT_EQ(segment.form(), StorageForm::ragged);
+  EXPECT_TRUE(segment.ragged());
   EXPECT_EQ(segment.positions(0), (std::vector<int32_t>{3, 17, 39}));
   EXPECT_EQ(segment.positions(1), (std::vector<int32_t>{0, 1, 20, 21, 38}));
   EXPECT_EQ(segment.entry_scores(0)[1], 3.0F);
@@ -186,7 +190,7 @@ TEST(EntrySegment, ProbabilitiesSumToOneAndFollowTheScores) {
   const auto q = random_floats(6 * 32, "q");
   const Attended result = attend({&segment}, q, 1, true);
   std::vector<float> sums(6 * 40, 0.0F);
-  segment.add_probabilities({.q = q.data(), .q_len = 1, .q_stride = 6 * 32}, true, result.lse.data(), sums.data(), 40);
+  add_probabilities(segment.plan_newest({.q = q.data(), .q_len = 1, .q_stride = 6 * 32}), result.lse.data(), sums.data(), 40);
   for (int64_t head = 0; head < 6; ++head) {
     double total = 0;
     for (int64_t i = 0; i < 33; ++i) total += sums[head * 40 + i];

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/indexed_segment.h"
 #include "tests/support/random_entries.h"
 
@@ -70,7 +71,7 @@ TEST(LayerCache, AViewReplacesTheSegmentsWhileItIsSet) {
     std::vector<float> sum(4);
     kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
     kernels::init_attention(state, 1, 4, 16);
-    layer.attend(queries, state);
+    kvarena::attend(layer.plan(queries), state);
     kernels::finish_attention(state, 1, 4, 16, nullptr);
     return out;
   };
@@ -95,8 +96,9 @@ Attended attend(const LayerCache& layer, const std::vector<float>& q, int64_t q_
   std::vector<float> sum(rows);
   kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
-  layer.attend({.q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = position},
-               state);
+  kvarena::attend(
+      layer.plan({.q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = position}),
+      state);
   kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, result.lse.data());
   return result;
 }
@@ -143,8 +145,8 @@ TEST(LayerCache, ASlidingWindowCountsPositionsWhateverTheStorage) {
   const LayerQueries queries{.q = q.data(), .q_len = q_len, .q_stride = 64, .position = n - q_len};
   std::vector<float> sums(4 * n);
   std::vector<float> ragged_sums(4 * n);
-  dense.tail().add_probabilities(queries, true, expected.lse.data(), sums.data(), n);
-  ragged.tail().add_probabilities(queries, true, expected.lse.data(), ragged_sums.data(), n);
+  add_probabilities(dense.tail().plan_newest(queries), expected.lse.data(), sums.data(), n);
+  add_probabilities(ragged.tail().plan_newest(queries), expected.lse.data(), ragged_sums.data(), n);
   for (int64_t h = 0; h < 4; ++h) {
     for (size_t i = 0; i < kept[h / 2].size(); ++i) {
       EXPECT_NEAR(ragged_sums[h * n + static_cast<int64_t>(i)], sums[h * n + kept[h / 2][i]], 1e-6);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/layer_cache.h"
 #include "tests/support/random_entries.h"
 
@@ -31,7 +32,7 @@ Attended attend(const LayerCache& layer, const float* q, int64_t q_len) {
   std::vector<float> sum(q_len * 4);
   kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, q_len, 4, 16);
-  layer.attend({.q = q, .q_len = q_len, .q_stride = kQuery}, state);
+  kvarena::attend(layer.plan({.q = q, .q_len = q_len, .q_stride = kQuery}), state);
   kernels::finish_attention(state, q_len, 4, 16, result.lse.data());
   return result;
 }
@@ -82,16 +83,16 @@ TEST_P(TreeViews, ProbabilitiesAreThoseOfTheirChains) {
   const int64_t entries = GetParam() + nodes();
   const Attended all = attend(tree_.layers[0], q_.data(), nodes());
   std::vector<float> found(4 * entries);
-  tree_.layers[0].view->add_probabilities({.q = q_.data(), .q_len = nodes(), .q_stride = kQuery}, true, all.lse.data(),
-                                          found.data(), entries);
+  add_probabilities(tree_.layers[0].plan({.q = q_.data(), .q_len = nodes(), .q_stride = kQuery}), all.lse.data(),
+                    found.data(), entries);
   std::vector<float> expected(found.size());
   for (int32_t node = 0; node < nodes(); ++node) {
     const KvCache cache = chain(node);
     const std::vector<int32_t> path = path_of(node);
     const auto width = GetParam() + static_cast<int64_t>(path.size());
     std::vector<float> row(4 * width);
-    cache.layers[0].tail().add_probabilities({.q = &q_[node * kQuery], .q_len = 1, .q_stride = kQuery}, false,
-                                             &all.lse[node * 4], row.data(), width);
+    add_probabilities(plan_of(cache.layers[0].tail(), {.q = &q_[node * kQuery], .q_len = 1, .q_stride = kQuery}),
+                      &all.lse[node * 4], row.data(), width);
     for (int64_t head = 0; head < 4; ++head) {
       for (int64_t i = 0; i < width; ++i) {
         const int64_t entry = i < GetParam() ? i : GetParam() + path[i - GetParam()];

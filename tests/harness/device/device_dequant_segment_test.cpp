@@ -1,9 +1,7 @@
-#include "harness/device/device_dequant_segment.h"
+#include "harness/device/device_segment.h"
 
-#include "harness/cache/dequantizing_segment.h"
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/merged_segment.h"
-#include "harness/device/device_segment.h"
 #include "kernels/cells/cells.h"
 #include "tests/methods/compression/packed_layer.h"
 #include "tests/support/differences.h"
@@ -33,7 +31,7 @@ Rows rows_of(const Segment& segment) {
 }
 
 /// Entries dequantised by the device, so many at once.
-Rows restored(const DeviceDequantSegment& front, int64_t at_once) {
+Rows restored(const DeviceSegment& front, int64_t at_once) {
   const int64_t dim = kCodecShape.head_dim;
   kernels::CudaScratch scratch;
   const kernels::CudaBuffer memory(DequantWorkspace::numbers(at_once, kCodecShape) * 4);
@@ -41,7 +39,7 @@ Rows restored(const DeviceDequantSegment& front, int64_t at_once) {
   Rows rows(static_cast<size_t>(2 * kCodecShape.kv_heads));
   for (int64_t first = 0; first < front.entries(); first += at_once) {
     const int64_t count = std::min(at_once, front.entries() - first);
-    const std::vector<kernels::HeadRun> runs = front.restore(first, count, room, scratch, nullptr);
+    const std::vector<kernels::HeadRun> runs = front.dequantize(first, count, room, scratch, nullptr);
     for (size_t side = 0; side < rows.size(); ++side) {
       const bool keys = side % 2 == 0;
       std::vector<float> cells(static_cast<size_t>(kernels::cells_for(count) * kernels::kCell * dim));
@@ -60,20 +58,19 @@ Rows restored(const DeviceDequantSegment& front, int64_t at_once) {
 }
 
 void expect_alike(const DeviceSegment& front, const Segment& segment, const std::string& what) {
-  const auto& own = std::get<DeviceDequantSegment>(front);
-  const Rows want = rows_of(segment), got = restored(own, 512);
-  ASSERT_EQ(own.entries(), segment.entries(0)) << what;
+  const Rows want = rows_of(segment), got = restored(front, 512);
+  ASSERT_EQ(front.entries(), segment.entries(0)) << what;
   for (size_t side = 0; side < want.size(); ++side) {
     EXPECT_LT(relative_error(got[side], want[side]), kRounding)
         << what << ", " << (side % 2 == 0 ? "keys" : "values") << " of head " << side / 2;
   }
-  EXPECT_EQ(restored(own, 48), got) << what;  // in whatever parts
+  EXPECT_EQ(restored(front, 48), got) << what;  // in whatever parts
 }
 
 class DeviceDequantSegmentTest : public ::testing::Test {
  protected:
   [[nodiscard]] DeviceSegment front_of(const Segment& segment) {
-    DeviceSegment made = make_device_segment(segment, kCodecShape, shared, uploads);
+    DeviceSegment made(stored_item(segment), shared, uploads);
     uploads.finish();
     return made;
   }
@@ -101,16 +98,16 @@ TEST_F(DeviceDequantSegmentTest, FollowsWhatCodecsPutTogether) {
     layer.compress(observations(300));
     const Segment* const segment = layer.packed();
     ASSERT_NE(segment, nullptr) << spec;
-    ASSERT_EQ(unsupported_reason(*segment, kCodecShape), "") << spec;
+    ASSERT_EQ(DeviceSegment::unsupported_reason(stored_item(*segment)), "") << spec;
     DeviceSegment front = front_of(*segment);
     expect_alike(front, *segment, spec.dump());
     for (const int64_t steps : {70, 1, 400}) {  // the last one wants more room
       layer.decode(steps);
-      ASSERT_TRUE(mirrors_segment(front, *segment));
-      const bool more = segment->entries(0) > std::get<DeviceDequantSegment>(front).entries();
-      EXPECT_EQ(follow(front, *segment, uploads), more) << spec;
+      ASSERT_EQ(front.version(), stored_item(*segment).stored->version());
+      const bool more = segment->entries(0) > front.entries();
+      EXPECT_EQ(front.follow(stored_item(*segment), uploads), more) << spec;
       uploads.finish();
-      EXPECT_FALSE(follow(front, *segment, uploads)) << spec;
+      EXPECT_FALSE(front.follow(stored_item(*segment), uploads)) << spec;
       expect_alike(front, *segment, spec.dump());
     }
   }
@@ -135,38 +132,27 @@ TEST_F(DeviceDequantSegmentTest, LayersShareWhatIsStoredForBoth) {
       fronts.push_back(front_of(lower));
       fronts.push_back(front_of(upper));
     } else {
-      EXPECT_TRUE(follow(fronts[0], lower, uploads));
-      EXPECT_TRUE(follow(fronts[1], upper, uploads));
+      EXPECT_TRUE(fronts[0].follow(stored_item(lower), uploads));
+      EXPECT_TRUE(fronts[1].follow(stored_item(upper), uploads));
       uploads.finish();
     }
     expect_alike(fronts[0], lower, "the lower layer");
     expect_alike(fronts[1], upper, "the upper layer");
   }
   DequantShared other;
-  const DeviceSegment alone = make_device_segment(lower, kCodecShape, other, uploads);
-  EXPECT_LE(bytes_of(fronts[0]), bytes_of(alone) - 891 * width * 2);  // in bf16, half of keys and values
+  const DeviceSegment alone(stored_item(lower), other, uploads);
+  EXPECT_LE(fronts[0].bytes(), alone.bytes() - 891 * width * 2);  // in bf16, half of keys and values
 }
 
 TEST_F(DeviceDequantSegmentTest, RefusesWhatItCannotPutTogether) {
   LayerShape windowed = kCodecShape;
   windowed.window = 64;
-  const HierarchicalSegment planes(kCodecShape, 32, 64, std::make_shared<MemoryLedger>());
-  EXPECT_EQ(unsupported_reason(planes, windowed), "packed entries under a sliding window");
-  EXPECT_EQ(unsupported_reason(planes, kCodecShape), "");
-
-  /// A codec's part that says in code alone what it does.
-  class Silent final : public CodecSideData {
-    void prepare(int64_t /*first*/, EntryBlock& /*block*/) override {}
-    void restore(DequantChunk& /*chunk*/) const override {}
-    [[nodiscard]] int64_t bytes() const override { return 0; }
-    [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& /*ledger*/) const override {
-      return std::make_unique<Silent>();
-    }
+  const auto reason = [](const LayerShape& shape) {
+    const HierarchicalSegment planes(shape, 32, 64, std::make_shared<MemoryLedger>());
+    return DeviceSegment::unsupported_reason(stored_item(planes));
   };
-  const kernels::QuantFormat four_bits{.bits = 4, .group_size = 32};
-  const DequantizingSegment silent(kCodecShape, {.keys = four_bits, .values = four_bits}, std::make_unique<Silent>(),
-                                   std::make_shared<MemoryLedger>());
-  EXPECT_EQ(unsupported_reason(silent, kCodecShape), "entries that a method puts together in a way of its own");
+  EXPECT_EQ(reason(windowed), "packed entries under a sliding window");
+  EXPECT_EQ(reason(kCodecShape), "");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "harness/cache/quantized_segment.h"
+#include "harness/cache/attend_plan.h"
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
@@ -145,7 +146,7 @@ std::vector<float> probabilities(const EntrySegment& tail, const LayerQueries& q
   const LayerShape& shape = tail.shape();
   const int64_t stride = std::max(tail.entries(0), tail.entries(1)) + 7;  // rows are parts of longer ones
   std::vector<float> sums(static_cast<size_t>((shape.q_heads - 1) * stride + tail.entries(1)), 0.5F);
-  tail.add_probabilities(queries, causal, lse, sums.data(), stride);
+  add_probabilities(causal ? tail.plan_newest(queries) : plan_of(tail, queries), lse, sums.data(), stride);
   return sums;
 }
 
@@ -154,11 +155,9 @@ std::vector<float> probabilities(const QuantizedSegment& packed, const EntryList
                                  const float* lse) {
   const int64_t stride = packed.entries(0);
   std::vector<float> sums(static_cast<size_t>(packed.shape().q_heads * stride));
-  if (listed != nullptr) {
-    packed.add_listed_probabilities(*listed, queries, lse, sums.data(), stride);
-  } else {
-    packed.add_probabilities(queries, /*causal=*/false, lse, sums.data(), stride);
-  }
+  AttentionPlan plan = plan_of(packed, queries);
+  if (listed != nullptr) plan.items.front().lists.assign(listed->begin(), listed->end());
+  add_probabilities(plan, lse, sums.data(), stride);
   return sums;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/engine/session/prefill.h"
 #include "harness/engine/session/query_moments.h"
@@ -144,7 +145,7 @@ class Listener final : public Method {
     if (layer.layer != 1) return;
     const int64_t n = layer.cache.tail().entries(0);
     std::vector<float> step(static_cast<size_t>(4 * n), 0.0F);
-    layer.cache.tail().add_probabilities(queries, /*causal=*/true, lse, step.data(), n);
+    add_probabilities(layer.cache.tail().plan_newest(queries), lse, step.data(), n);
     for (int64_t h = 0; h < 4; ++h) {
       for (int64_t i = 0; i < layer.prompt_tokens; ++i) sums[h * layer.prompt_tokens + i] += step[h * n + i];
     }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "tests/support/random_entries.h"
@@ -29,7 +30,7 @@ std::vector<float> attended(const Segment& segment) {
   std::vector<float> out(4 * 16), max(4), sum(4);
   kernels::AttentionState state{out.data(), max.data(), sum.data()};
   kernels::init_attention(state, 1, 4, 16);
-  segment.attend({.q = q.data(), .q_len = 1, .q_stride = 4 * 16}, /*causal=*/false, state);
+  attend(plan_of(segment, {.q = q.data(), .q_len = 1, .q_stride = 4 * 16}), state);
   out.insert(out.end(), sum.begin(), sum.end());
   return out;
 }
@@ -146,7 +147,7 @@ TEST(SlotCache, ServesAListAQueryHead) {
     std::vector<float> out(4 * 16 + 8);
     kernels::AttentionState state{.out = out.data(), .max = out.data() + 64, .sum = out.data() + 68};
     kernels::init_attention(state, 1, 4, 16);
-    segment.attend({.q = q.data(), .q_len = 1, .q_stride = 64, .position = 80}, false, state);
+    kvarena::attend(plan_of(segment, {.q = q.data(), .q_len = 1, .q_stride = 64, .position = 80}), state);
     return out;
   };
   EXPECT_EQ(attend(*view), attend(expected)) << "the same bits: the same entries in the same order";

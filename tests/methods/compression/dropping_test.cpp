@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "harness/core/random.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/session.h"
@@ -76,7 +77,7 @@ struct OneHead {
     std::vector<float> max(static_cast<size_t>(seen.window * shape.q_heads)), sum(max.size());
     kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
     kernels::init_attention(state, seen.window, shape.q_heads, kDim);
-    cache.layers[0].attend(queries, state, observer.reader(0, cache.layers[0], queries));
+    attend(cache.layers[0].plan(queries), state, observer.reader(0, cache.layers[0], queries));
     return observer.take()[0].statistics;
   }
   List held() { return cache.layers[0].tail().positions(0); }
@@ -363,7 +364,7 @@ TEST(Ragged, EqualsDenseAttentionUnderAMask) {
     kernels::AttentionState attention{.out = out.data(), .max = state.data(), .sum = state.data() + shape.q_heads};
     kernels::init_attention(attention, 1, shape.q_heads, shape.head_dim);
     const LayerQueries queries{.q = q.data(), .q_len = 1, .q_stride = static_cast<int64_t>(q.size()), .position = 70};
-    cache.layers[layer].attend(queries, attention);
+    attend(cache.layers[layer].plan(queries), attention);
     kernels::finish_attention(attention, 1, shape.q_heads, shape.head_dim, nullptr);
 
     const EntrySegment& full = start.cache.layers[layer].tail();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cache/merged_segment.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/core/files.h"
 #include "harness/core/random.h"
 #include "harness/engine/session/compressed_cache.h"
@@ -218,10 +219,10 @@ TEST(MiniCache, AttendsToWhatItRestores) {
     std::vector<float> lse(3 * static_cast<size_t>(shape.q_heads));
     kernels::AttentionState attention{.out = out.data(), .max = state.data(), .sum = state.data() + 3 * shape.q_heads};
     kernels::init_attention(attention, 3, shape.q_heads, d);
-    merged.attend(queries, /*causal=*/false, attention);
+    attend(plan_of(merged, queries), attention);
     kernels::finish_attention(attention, 3, shape.q_heads, d, lse.data());
     std::vector<float> sums(static_cast<size_t>(shape.q_heads) * 620, 0.0F);
-    merged.add_probabilities(queries, /*causal=*/false, lse.data(), sums.data(), 620);
+    add_probabilities(plan_of(merged, queries), lse.data(), sums.data(), 620);
     for (int64_t h = 0; h < shape.q_heads; ++h) {
       std::vector<float> keys(620 * static_cast<size_t>(d));
       std::vector<float> values(keys.size());

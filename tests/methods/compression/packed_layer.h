@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cache/packed_segment.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/method/registry.h"
 #include "tests/support/random_entries.h"
 
@@ -125,7 +126,7 @@ inline Attended attend_one_query(const LayerCache& cache, const std::vector<floa
   std::vector<float> sum(result.lse.size());
   kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, 1, shape.q_heads, shape.head_dim);
-  cache.attend({.q = q.data(), .q_len = 1, .q_stride = shape.q_heads * shape.head_dim}, state);
+  attend(cache.plan({.q = q.data(), .q_len = 1, .q_stride = shape.q_heads * shape.head_dim}), state);
   kernels::finish_attention(state, 1, shape.q_heads, shape.head_dim, result.lse.data());
   return result;
 }

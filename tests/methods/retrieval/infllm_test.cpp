@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/core/files.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
@@ -93,13 +94,13 @@ struct Layer {
         lse(max.size());
     kernels::AttentionState state{out.data(), max.data(), sum.data()};
     kernels::init_attention(state, count, 4, 16);
-    layer.attend(queries, state);
+    attend(layer.plan(queries), state);
     kernels::finish_attention(state, count, 4, 16, lse.data());
     positions = layer.view ? layer.view->positions(0) : layer.tail().positions(0);
     if (layer.view) {
       const int64_t entries = layer.view->entries(0);
       std::vector<float> p(static_cast<size_t>(4 * entries));
-      layer.view->add_probabilities(queries, true, lse.data(), p.data(), entries);
+      add_probabilities(layer.plan(queries), lse.data(), p.data(), entries);
       mass = std::accumulate(p.begin(), p.end(), 0.0) / static_cast<double>(4 * count);
     }
     layer.view.reset();

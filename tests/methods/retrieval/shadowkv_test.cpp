@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "harness/cache/low_rank_segment.h"
+#include "harness/cache/attend_plan.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 
 namespace kvarena {
@@ -27,7 +28,7 @@ std::vector<float> attended(const Request& request, const std::vector<float>& q)
   std::vector<float> sum(max.size());
   kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, queries.q_len, 4, 16);
-  request.cache.layers[0].attend(queries, state);
+  attend(request.cache.layers[0].plan(queries), state);
   kernels::finish_attention(state, queries.q_len, 4, 16, nullptr);
   return out;
 }

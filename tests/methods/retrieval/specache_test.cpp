@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "harness/cache/overlay_view.h"
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
@@ -246,11 +247,11 @@ TEST(OverlayViewTest, CountsEveryEntryOnce) {
     std::vector<float> memory(128 + 8);
     kernels::AttentionState state{.out = memory.data(), .max = memory.data() + 128, .sum = memory.data() + 132};
     kernels::init_attention(state, 1, 4, 32);
-    view.attend(queries, false, state);
+    attend(plan_of(view, queries), state);
     std::vector<float> lse(4);
     kernels::finish_attention(state, 1, 4, 32, lse.data());
     std::vector<float> sums(static_cast<size_t>(4 * n));
-    view.add_probabilities(queries, false, lse.data(), sums.data(), n);
+    add_probabilities(plan_of(view, queries), lse.data(), sums.data(), n);
     std::vector<float> seen(static_cast<size_t>(n * 32));
     for (int64_t h = 0; h < 4; ++h) {
       EXPECT_NEAR(std::accumulate(sums.begin() + h * n, sums.begin() + (h + 1) * n, 0.0), 1.0, 1e-5) << "k " << k;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/engine/reuse/chunk_store.h"
 #include "harness/engine/reuse/recovery.h"
@@ -196,7 +197,7 @@ class Thinning final : public RowPruner {
     ASSERT_EQ(queries.q_len, std::ssize(positions));
     const int64_t entries = cache.tail().entries(0), q_heads = cache.shape().q_heads;
     std::vector<float> sums(static_cast<size_t>(entries * q_heads));
-    cache.tail().add_probabilities(queries, /*causal=*/true, lse, sums.data(), entries);
+    add_probabilities(cache.tail().plan_newest(queries), lse, sums.data(), entries);
     for (int64_t head = 0; head < q_heads; ++head) {
       const auto own = std::span(sums).subspan(static_cast<size_t>(head * entries), static_cast<size_t>(entries));
       EXPECT_NEAR(std::accumulate(own.begin(), own.end(), 0.0), static_cast<double>(queries.q_len), 1e-2);

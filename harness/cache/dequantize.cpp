@@ -1,0 +1,279 @@
+#include "harness/cache/dequantize.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "harness/cache/consecutive_runs.h"
+#include "harness/cache/rotation_tables.h"
+#include "kernels/cells/cells.h"
+#include "kernels/hadamard/hadamard.h"
+#include "kernels/rope/rope.h"
+
+namespace kvarena {
+namespace {
+
+using kernels::CellKind;
+using kernels::kCell;
+
+/// One side of a chunk on its way through the steps.
+struct ChunkSide {
+  CellKind kind;
+  int64_t kv_heads, head_dim, first, count;
+  std::vector<float>* cells;
+  std::vector<float>* spare;
+
+  [[nodiscard]] int64_t width() const { return kv_heads * head_dim; }
+  [[nodiscard]] int64_t cell_count() const { return kernels::cells_for(count); }
+  [[nodiscard]] int64_t head_floats() const { return cell_count() * kCell * head_dim; }
+  [[nodiscard]] float* head(int64_t h) const { return cells->data() + h * head_floats(); }
+  [[nodiscard]] kernels::Cells cells_of(float* data) const {
+    return {.kind = kind, .dtype = DType::f32, .head_dim = head_dim, .data = data};
+  }
+  /// Entry `i` of the chunk: channel c at the result plus c times channel_stride().
+  [[nodiscard]] float* entry(int64_t h, int64_t i) const {
+    return head(h) + kernels::cell_offset(kind, head_dim, i, 0);
+  }
+  [[nodiscard]] int64_t channel_stride() const { return kind == CellKind::keys ? kCell : 1; }
+  /// Rows [count, heads * head_dim] of some heads, and back.
+  void load(int64_t first_head, int64_t heads, float* rows) const {
+    for (int64_t h = 0; h < heads; ++h)
+      kernels::load_rows(cells_of(head(first_head + h)), 0, count, rows + h * head_dim, heads * head_dim);
+  }
+  void store(int64_t first_head, int64_t heads, const float* rows) const {
+    for (int64_t h = 0; h < heads; ++h)
+      kernels::store_rows(cells_of(head(first_head + h)), 0, count, rows + h * head_dim, heads * head_dim);
+  }
+};
+
+void apply(const AddCodes& step, const ChunkSide& side) {
+  side.spare->resize(static_cast<size_t>(side.head_floats()));
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    kernels::decode_cells(step.heads[h], side.first / kCell, side.cell_count(), side.spare->data());
+    float* const to = side.head(h);
+    for (int64_t i = 0; i < side.head_floats(); ++i) to[i] += step.factor * (*side.spare)[i];
+  }
+}
+
+void apply(const ScaleChannels& step, const ChunkSide& side) {
+  const std::vector<kernels::RowScale> scales = step.read();
+  const int64_t d = side.head_dim;
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    const kernels::RowScale* const by = &scales[h * d];
+    float* x = side.head(h);
+    for (int64_t cell = 0; cell < side.cell_count(); ++cell) {
+      if (side.kind == CellKind::keys) {
+        for (int64_t c = 0; c < d; ++c, x += kCell) {
+          for (int64_t i = 0; i < kCell; ++i) x[i] = x[i] * by[c].factor + by[c].offset;
+        }
+      } else {
+        for (int64_t i = 0; i < kCell; ++i, x += d) {
+          for (int64_t c = 0; c < d; ++c) x[c] = x[c] * by[c].factor + by[c].offset;
+        }
+      }
+    }
+  }
+}
+
+void apply(const ScaleEntries& step, const ChunkSide& side) {
+  std::vector<kernels::RowScale> scales;
+  step.read(side.first, side.count, scales);
+  const int64_t stride = side.channel_stride();
+  for (int64_t i = 0; i < side.count; ++i) {
+    for (int64_t h = 0; h < side.kv_heads; ++h) {
+      const kernels::RowScale& by = scales[step.shared ? i : i * side.kv_heads + h];
+      float* const x = side.entry(h, i);
+      for (int64_t c = 0; c < side.head_dim; ++c) x[c * stride] = x[c * stride] * by.factor + by.offset;
+    }
+  }
+}
+
+void apply(const SparseOverride& step, const ChunkSide& side) {
+  SparseOverride::Numbers numbers;
+  step.read(side.first, side.count, numbers);
+  const kernels::PlacedNumber* at = numbers.values.data();
+  for (int64_t i = 0; i < side.count; ++i) {
+    for (int32_t k = 0; k < numbers.counts[i]; ++k, ++at) {
+      const int64_t h = at->channel / side.head_dim, c = at->channel % side.head_dim;
+      side.entry(h, i)[c * side.channel_stride()] = at->value;
+    }
+  }
+}
+
+/// Entries begin .. end-1 a cell at a time, whose lanes are entries; k ascending, as add_to_rows().
+void add_to_lanes(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end,
+                  const std::vector<float>& b, const ChunkSide& side) {
+  std::array<float, kCell> a{};
+  for (int64_t e = begin; e < end;) {
+    const int64_t lane = (e - side.first) % kCell, lanes = std::min(kCell - lane, end - e);
+    for (int64_t k = 0; k < block.rank; ++k) {
+      for (int64_t i = 0; i < lanes; ++i)
+        a[i] = kernels::f16_to_f32(block.a[head][(e + i - block.first) * block.rank + k]);
+      for (int64_t c = 0; c < side.head_dim; ++c) {
+        float* const x = side.entry(head, e - side.first) + c * kCell;
+        for (int64_t i = 0; i < lanes; ++i) x[i] += a[i] * b[k * side.head_dim + c];
+      }
+    }
+    e += lanes;
+  }
+}
+
+void add_to_rows(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end,
+                 const std::vector<float>& b, const ChunkSide& side) {
+  for (int64_t e = begin; e < end; ++e) {
+    float* const x = side.entry(head, e - side.first);
+    for (int64_t k = 0; k < block.rank; ++k) {
+      const float a = kernels::f16_to_f32(block.a[head][(e - block.first) * block.rank + k]);
+      for (int64_t c = 0; c < side.head_dim; ++c) x[c] += a * b[k * side.head_dim + c];
+    }
+  }
+}
+
+void apply(const AddProducts& step, const ChunkSide& side) {
+  std::vector<AddProducts::Block> blocks;
+  step.read(side.first, side.count, blocks);
+  std::vector<float> b;
+  for (const AddProducts::Block& block : blocks) {
+    const int64_t begin = std::max(side.first, block.first);
+    const int64_t end = std::min(side.first + side.count, block.first + block.count);
+    for (int64_t h = 0; h < side.kv_heads && begin < end; ++h) {
+      b.resize(block.b[h].size());
+      std::ranges::transform(block.b[h], b.begin(), kernels::f16_to_f32);
+      if (side.kind == CellKind::keys) {
+        add_to_lanes(block, h, begin, end, b, side);
+      } else {
+        add_to_rows(block, h, begin, end, b, side);
+      }
+    }
+  }
+}
+
+void apply(const AddSketch& step, const ChunkSide& side) {
+  const int64_t d = side.head_dim, stride = side.channel_stride();
+  std::vector<float> row(static_cast<size_t>(d));
+  for (int64_t i = 0; i < side.count; ++i) {
+    for (int64_t h = 0; h < side.kv_heads; ++h) {
+      const int64_t at = (side.first + i) * side.kv_heads + h;
+      const float length = step.factor * kernels::f16_to_f32(step.lengths[at]);
+      float* const x = side.entry(h, i);
+      for (int64_t c = 0; c < d; ++c) row[c] = x[c * stride];
+      for (int64_t bit = 0; bit < d; ++bit) {
+        const bool negative = (step.signs[at * d / 16 + bit / 16] >> (bit % 16) & 1) != 0;
+        const float weight = negative ? -length : length;
+        for (int64_t c = 0; c < d; ++c) row[c] += weight * (*step.matrix)[bit * d + c];
+      }
+      for (int64_t c = 0; c < d; ++c) x[c * stride] = row[c];
+    }
+  }
+}
+
+/// Values lie as rows.
+void apply(const UndoTransform& step, const ChunkSide& side) {
+  side.spare->resize(static_cast<size_t>(side.count * side.head_dim));
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    if (side.kind == CellKind::values) {
+      step.transform->undo(h, side.head(h), side.count);
+      continue;
+    }
+    side.load(h, 1, side.spare->data());
+    step.transform->undo(h, side.spare->data(), side.count);
+    side.store(h, 1, side.spare->data());
+  }
+}
+
+/// As many heads at a time as whole runs cover.
+void apply(const HadamardBlocks& step, const ChunkSide& side) {
+  const int64_t heads = step.run / std::gcd(step.run, side.head_dim), width = heads * side.head_dim;
+  if (side.kind == CellKind::values && heads == 1) {
+    for (int64_t h = 0; h < side.kv_heads; ++h)
+      kernels::hadamard(side.head(h), side.count * (width / step.run), step.run, step.run);
+    return;
+  }
+  side.spare->resize(static_cast<size_t>(side.count * width));
+  for (int64_t first = 0; first < side.kv_heads; first += heads) {
+    side.load(first, heads, side.spare->data());
+    kernels::hadamard(side.spare->data(), side.count * (width / step.run), step.run, step.run);
+    side.store(first, heads, side.spare->data());
+  }
+}
+
+/// The lanes of a channel, 16 entries of keys at a time.
+void apply(const PermuteChannels& step, const ChunkSide& side) {
+  const std::vector<int32_t> places = step.read();
+  const int64_t d = side.head_dim, cell = d * kCell;
+  side.spare->resize(side.cells->size());
+  for (int64_t from = 0; from < side.width(); ++from) {
+    const int64_t to = places[from];
+    const auto offset = [&](int64_t channel) {
+      return channel / d * side.head_floats() + channel % d * side.channel_stride();
+    };
+    const float* const x = side.cells->data() + offset(from);
+    float* const y = side.spare->data() + offset(to);
+    for (int64_t at = 0; at < side.cell_count() * cell; at += cell) {
+      if (side.kind == CellKind::keys) {
+        std::copy_n(x + at, kCell, y + at);
+      } else {
+        for (int64_t i = at; i < at + cell; i += d) y[i] = x[i];
+      }
+    }
+  }
+  std::swap(*side.cells, *side.spare);
+}
+
+void apply(const RotateKeys& step, const ChunkSide& side) {
+  const auto half = std::ssize(*step.frequencies);
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    const std::vector<int32_t> positions = step.positions(h, side.first, side.count);
+    const RotationTables& tables = rotation_tables_up_to(*step.frequencies, *std::ranges::max_element(positions));
+    // Runs of consecutive positions lie side by side in the tables.
+    each_consecutive_run(positions, [&](int64_t i, int64_t count) {
+      const int64_t row = positions[static_cast<size_t>(i)] * half;
+      kernels::rotate_cells(side.cells_of(side.head(h)), i, count, &tables.cos[row], &tables.sin[row], half, half);
+    });
+  }
+}
+
+/// Stored numbers of a chunk as f32 cells; whole cells of codes are decoded where they will lie.
+void load_chunk(const AttentionItem& item, const ChunkSide& side) {
+  std::vector<float> rows;
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    const kernels::HeadRun& run = item.runs[h];
+    const bool keys = side.kind == CellKind::keys;
+    if (side.first + side.count <= (keys ? run.packed_key_count : run.packed_value_count)) {
+      const kernels::PackedEntries& codes = keys ? *run.packed_keys : *run.packed_values;
+      kernels::decode_cells(codes, side.first / kCell, side.cell_count(), side.head(h));
+      continue;
+    }
+    rows.resize(static_cast<size_t>(side.count * side.head_dim));
+    load_stored({.kind = side.kind, .dtype = item.dtype, .head_dim = side.head_dim}, run, side.first, side.count,
+                rows.data());
+    side.store(h, 1, rows.data());
+  }
+}
+
+}  // namespace
+
+void load_stored(kernels::Cells like, const kernels::HeadRun& run, int64_t first, int64_t count, float* rows) {
+  const bool keys = like.kind == CellKind::keys;
+  const int64_t d = like.head_dim, packed = keys ? run.packed_key_count : run.packed_value_count;
+  const int64_t coded = std::clamp<int64_t>(packed - first, 0, count);
+  if (coded > 0) kernels::decode_rows(keys ? *run.packed_keys : *run.packed_values, first, coded, rows, d);
+  like.data = const_cast<void*>(keys ? run.keys : run.values);  // only read
+  if (coded < count) kernels::load_rows(like, first + coded - packed, count - coded, rows + coded * d, d);
+}
+
+void dequantize(const AttentionItem& item, DequantChunk& chunk) {
+  const LayerShape& shape = item.from->shape();
+  const int64_t floats = kernels::cells_for(chunk.count) * kCell * shape.head_dim * shape.kv_heads;
+  for (const CellKind kind : {CellKind::keys, CellKind::values}) {
+    const bool keys = kind == CellKind::keys;
+    std::vector<float>& cells = keys ? chunk.keys : chunk.values;
+    cells.resize(static_cast<size_t>(floats));
+    const ChunkSide side{kind, shape.kv_heads, shape.head_dim, chunk.first, chunk.count, &cells, &chunk.spare};
+    load_chunk(item, side);
+    for (const DequantOp& step : keys ? item.steps.keys : item.steps.values)
+      std::visit([&](const auto& op) { apply(op, side); }, step);
+  }
+}
+
+}  // namespace kvarena
