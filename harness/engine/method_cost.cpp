@@ -54,8 +54,7 @@ std::vector<MethodCost> measure_costs(Transformer& model, const Method& method, 
   KVARENA_ASSERT(longest > 1, "two prompts of different lengths are measured");
   std::vector<MethodCost> costs;
   for (const int64_t length : {longest / 2, longest}) {
-    costs.push_back(
-        cost_of(model, method, tokens.first(static_cast<size_t>(length + kCostSteps)), facts, place));
+    costs.push_back(cost_of(model, method, tokens.first(static_cast<size_t>(length + kCostSteps)), facts, place));
   }
   return costs;
 }

@@ -11,9 +11,9 @@
 
 namespace kvarena {
 
-/// Facts that the weights alone tell, no text. Fitted weights are looked for in `fitted_folders` and then in the project's
-/// own folder; each is read once. Null `tiers`: usual_tiers(). The facts ask `model` for embeddings: it must outlive
-/// them and stay where it is.
+/// Facts that the weights alone tell, no text. Fitted weights are looked for in `fitted_folders` and then in the
+/// project's own folder; each is read once. Null `tiers`: usual_tiers(). The facts ask `model` for embeddings: it must
+/// outlive them and stay where it is.
 [[nodiscard]] std::shared_ptr<ModelFacts> model_facts(const Transformer& model,
                                                       std::vector<std::filesystem::path> fitted_folders = {},
                                                       std::shared_ptr<const storage::Hierarchy> tiers = nullptr);

@@ -19,12 +19,12 @@
 namespace kvarena::evaluate {
 namespace {
 
-using experiment::ServingSettings;
 using experiment::SampleOutcome;
+using experiment::ServingSettings;
 using nlohmann::json;
+using results::Clock;
 using serving::Outcome;
 using serving::ServingRun;
-using results::Clock;
 
 /// One method's requests, served.
 struct Served {
@@ -39,7 +39,9 @@ double score_of(const Request& request, const ServedAnswer& answer) {
   if (request.metrics.empty()) return 0;
   const std::string text = answer_text(request, answer.tokens);
   const json extras = json::parse(request.sample->extras);
-  return metrics::score_sample(metrics::find_metric(request.metrics.front()), {text, request.sample->references, extras}).score;
+  return metrics::score_sample(metrics::find_metric(request.metrics.front()),
+                               {text, request.sample->references, extras})
+      .score;
 }
 
 Served serve_with(Transformer& model, const ServingTask& task, const Method& method, serving::Load load) {
@@ -161,7 +163,8 @@ ScoredRun scored(const Served& served, const ServingRun& run, double rate, const
 
 }  // namespace
 
-std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task, std::span<const EvaluatedMethod> methods) {
+std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task,
+                                            std::span<const EvaluatedMethod> methods) {
   const Method full;  // the base keeps everything
   const Served reference = serve_with(model, task, full, all_at_once(task.requests.size()));
   if (const std::string trouble = trouble_of(reference.run); !trouble.empty()) {
@@ -187,10 +190,11 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     result.active = evaluated.reference || activity.acted();
     add_run(result, Clock::measured, task.settings, scored(served, served.run, rate, reference));
     const bool own_prompts = evaluated.method->reuser() != nullptr;
-    if (!task.machine || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead()) continue;
+    if (!task.machine || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead())
+      continue;
     serving::Load load = load_of(point, modelled_capacity, rate);
-    const ServingRun run = run_modelled(model, task, served, std::move(load),
-                                        selection_costs(model, task, *evaluated.method, activity));
+    const ServingRun run =
+        run_modelled(model, task, served, std::move(load), selection_costs(model, task, *evaluated.method, activity));
     add_run(result, Clock::modelled, task.settings, scored(served, run, rate, reference));
   }
   return outcomes;

@@ -16,10 +16,10 @@ namespace kvarena::evaluate {
 /// Inputs of a serving point. Spans must outlive the evaluation.
 struct ServingTask {
   const experiment::ServingSettings& settings;
-  std::span<const Request> requests;               // of this point alone
-  size_t point = 0;                                // place in settings.load
-  uint64_t seed = 0;                               // of arrival times
-  std::optional<cost_model::Hardware> machine;     // of the modelled clock
+  std::span<const Request> requests;            // of this point alone
+  size_t point = 0;                             // place in settings.load
+  uint64_t seed = 0;                            // of arrival times
+  std::optional<cost_model::Hardware> machine;  // of the modelled clock
 };
 
 /// Serves all requests at once with full KV: its rate is the capacity that loads are shares of, its answers are the
@@ -31,8 +31,8 @@ struct ServingTask {
 /// step and reads prompts as full KV does: offered_requests_per_s, mean_, p50_, p90_ and p99_ of time_to_first_token_ms
 /// (queueing included), queueing_ms and inter_token_latency_ms, served_tokens_per_s, served_requests_per_s, attainment,
 /// goodput_latency_per_s, goodput_score_per_s; measured only, peak_cache_bytes. The modelled run takes prompts, answers
-/// and kept bytes from the real one, and of a method that selected, what its steps attend to and fetch from its costs on
-/// the longest prompt (engine/method_cost.h). Without a clock: served_score (mean of the workload's first metric),
+/// and kept bytes from the real one, and of a method that selected, what its steps attend to and fetch from its costs
+/// on the longest prompt (engine/method_cost.h). Without a clock: served_score (mean of the workload's first metric),
 /// refused_requests. Series by request: time_to_first_token_ms, queueing_ms.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task,
                                                                       std::span<const EvaluatedMethod> methods);

@@ -1,5 +1,5 @@
 #pragma once
-// Where entries of chunks are kept between requests.
+// Stores that keep the entries of chunks between requests.
 
 #include <cstdint>
 #include <map>
@@ -12,26 +12,26 @@
 
 namespace kvarena {
 
-/// Entries of a run of tokens that were computed by themselves, at positions 0, 1, ...; never changed.
+/// Entries of a chunk: a run of tokens computed by itself, at positions 0, 1, ...; never changed.
 using ChunkCache = std::shared_ptr<const KvCache>;
 
-/// Hashes what a chunk's entries depend on, weights, stored forms and tokens: SHA-256, hexadecimal. No other model or text
-/// has the same key.
+/// Hashes what a chunk's entries depend on, weights, stored forms and tokens: SHA-256, hexadecimal. No other model or
+/// text has the same key.
 [[nodiscard]] std::string chunk_key(const Transformer& model, std::span<const int32_t> tokens);
 
-/// Entries of `tokens` alone.
+/// Computes the entries of `tokens` by themselves.
 [[nodiscard]] ChunkCache compute_chunk(Transformer& model, std::span<const int32_t> tokens);
 
-/// May be asked by several threads at once.
+/// Chunks by their keys. Thread-safe.
 class ChunkStore {
  public:
   virtual ~ChunkStore() = default;
-  /// Null when it is not held.
+  /// Returns the chunk, null when it is not held.
   [[nodiscard]] virtual ChunkCache find(const std::string& key) = 0;
   virtual void put(const std::string& key, ChunkCache chunk) = 0;
 };
 
-/// Holds everything it is given.
+/// Keeps every chunk in memory.
 class MemoryChunkStore final : public ChunkStore {
  public:
   [[nodiscard]] ChunkCache find(const std::string& key) override;

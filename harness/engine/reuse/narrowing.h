@@ -1,5 +1,5 @@
 #pragma once
-// Layers at which fewer tokens go on, on behalf of a reuser.
+// Drops tokens at the layers where a reuser lets fewer go on.
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace kvarena {
 
 /// Measures how far fresh entries are from those in the cache and asks the reuser which tokens stay. Tokens of the
-/// question always do.
+/// question always stay.
 class Narrowing final : public RowFilter {
  public:
   /// `reuser` must outlive it.

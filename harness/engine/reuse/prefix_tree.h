@@ -13,18 +13,18 @@
 
 namespace kvarena {
 
-/// For one model. A prompt's entries are those of a full prefill, so what is reused from it is exact. Only whole blocks
-/// are held, and readers get copies, so that nothing in use can be forgotten. Not thread-safe.
+/// Entries of one model's prompts. They come from full prefills, so what is reused is exact. Only whole blocks are
+/// held, and readers get copies, so that nothing in use can be forgotten. Not thread-safe.
 class PrefixTree {
  public:
-  /// `capacity_bytes`: of entries; insertions forget the least recently used leaves beyond it.
+  /// Holds at most `capacity_bytes` of entries: insertions forget the least recently used leaves beyond them.
   explicit PrefixTree(int64_t block, int64_t capacity_bytes = std::numeric_limits<int64_t>::max());
   ~PrefixTree();
   PrefixTree(PrefixTree&&) noexcept;
 
   /// Holds the whole blocks of `tokens`, whose entries are the first of `cache` (dense, from position 0).
   void insert(std::span<const int32_t> tokens, const KvCache& cache);
-  /// Tokens at the beginning of `tokens` that are held, a multiple of the block.
+  /// Counts the tokens at the beginning of `tokens` that are held, a multiple of the block.
   [[nodiscard]] int64_t match(std::span<const int32_t> tokens) const;
   /// Appends the entries of the longest held beginning of `tokens` to an empty cache, bits unchanged, and returns its
   /// length. What was read counts as used.

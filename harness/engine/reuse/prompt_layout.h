@@ -1,5 +1,5 @@
 #pragma once
-// How a prompt is put together.
+// The parts of a prompt.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace kvarena {
 
-/// As far as the one who asks knows; a prompt without a layout is one context whose last token is the question.
+/// Parts as far as the caller knows them; a prompt without a layout is one context whose last token is the question.
 struct PromptLayout {
   int64_t prefix = 0;               // first tokens, which every request of its kind shares (chat template)
   std::optional<int64_t> question;  // first token behind the context

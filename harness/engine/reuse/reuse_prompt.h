@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "harness/method/reuser.h"
-#include "harness/model/transformer.h"
 #include "harness/engine/reuse/chunk_store.h"
 #include "harness/engine/reuse/prefix_tree.h"
 #include "harness/engine/reuse/prompt_layout.h"
+#include "harness/method/reuser.h"
+#include "harness/model/transformer.h"
 
 namespace kvarena {
 
@@ -24,7 +24,7 @@ struct ReuseRecord {
   int64_t reused = 0;               // tokens whose last layer was not computed
   double recompute_share = 0;       // of all tokens and layers, those that were computed; the question included
   int64_t loaded_bytes = 0;         // of entries taken from the memory
-  double load_s = 0;                // looking up, copying and turning them
+  double load_s = 0;                // looking up, copying and rotating them
   double score_s = 0;               // the speculative model's reading, which runs while entries are loaded
   double align_s = 0;               // choosing tokens, and taking the choice to the target's tokens
   double prefill_s = 0;             // computing what was chosen, up to the first logits
@@ -38,7 +38,7 @@ struct ReusedPrompt {
   ReuseRecord record;
 };
 
-/// The prompt's parts by what is known of it. The question is the last token where nothing else is known.
+/// Cuts the prompt into parts by what is known of it. The question is the last token where nothing else is known.
 [[nodiscard]] ReusePrompt reuse_prompt_of(std::span<const int32_t> tokens, const PromptLayout& layout,
                                           const Reuser& reuser);
 

@@ -8,7 +8,7 @@ namespace {
 /// A layer's rows on their way.
 struct Arriving {
   std::vector<std::byte> rows;  // [kv_heads, tokens, key | value]
-  storage::Transfer transfer;     // dies before the rows
+  storage::Transfer transfer;   // dies before the rows
 };
 
 Arriving load_all(storage::EntryStore& entries, const LayerShape& shape, int64_t tokens) {
@@ -40,7 +40,8 @@ void append_all(const Arriving& arrived, int64_t tokens, LayerCache& layer) {
 
 }  // namespace
 
-TieredChunkStore::TieredChunkStore(storage::HierarchyPtr machine, Tier tier) : machine_(std::move(machine)), tier_(tier) {
+TieredChunkStore::TieredChunkStore(storage::HierarchyPtr machine, Tier tier)
+    : machine_(std::move(machine)), tier_(tier) {
   (void)machine_->storage(tier_);
 }
 

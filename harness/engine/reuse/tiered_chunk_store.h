@@ -12,8 +12,8 @@
 
 namespace kvarena {
 
-/// Every chunk that is found crosses the tier's link, all layers' transfers asked for before the first is waited for;
-/// what arrives has the bits that were put. A chunk that is put has arrived when put() returns.
+/// Keeps chunks on a tier. A chunk that is found crosses the tier's link: transfers of all layers are queued before the
+/// first is waited for, and bits stay. A chunk that is put has arrived when put() returns.
 class TieredChunkStore final : public ChunkStore {
  public:
   /// Throws UserError when the machine has no such tier.
@@ -23,7 +23,7 @@ class TieredChunkStore final : public ChunkStore {
   [[nodiscard]] ChunkCache find(const std::string& key) override;
   /// Throws TierFull when there is no room.
   void put(const std::string& key, ChunkCache chunk) override;
-  /// On the tier, of all chunks.
+  /// Bytes of all chunks on the tier.
   [[nodiscard]] int64_t bytes() const;
 
  private:

@@ -136,7 +136,7 @@ class Batch {
   const BatchRunEvents& events_;
   storage::Link* load_ = nullptr;  // that full caches come over
   BatchRun run_;
-  serving::Admission admission_;                    // of plain requests
+  serving::Admission admission_;                   // of plain requests
   std::vector<serving::Admission::Place> places_;  // by session
   std::optional<ScheduledDecoding> scheduled_;
   int64_t each_ = 0;  // bytes of a request

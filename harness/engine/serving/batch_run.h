@@ -36,9 +36,9 @@ struct BatchRunEvents {
 };
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
-/// the others may; time stands still while one starts. A verifier with a schedule keeps full caches in host memory
-/// and verifies by it. A request whose method throws in a pass ends as failed. Throws UserError when not even one request
-/// fits and when a schedule finds no link with a rate, and what a method throws when a request starts.
+/// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches in host memory
+/// and verifies by it. A request whose method throws in a pass ends as failed. Throws UserError when not even one
+/// request fits and when a schedule finds no link with a rate, and what a method throws when a request starts.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
                                  const SessionOptions& options, const BatchRunSettings& settings,
                                  const BatchRunEvents& events = {});

@@ -1,6 +1,6 @@
 #pragma once
-// How requests come: at given times whatever the server does (open loop), or each client after its last answer (closed
-// loop).
+// Arrivals of requests: at given times whatever the server does (open loop), or each client after its last answer
+// (closed loop).
 
 #include <cstdint>
 #include <functional>
@@ -10,21 +10,21 @@
 
 namespace kvarena::serving {
 
-/// Requests are numbered from 0 in the order in which they are handed out.
+/// Requests in order of arrival, numbered from 0.
 class Load {
  public:
   /// Open loop: request i at arrivals_s[i], which must not fall.
   [[nodiscard]] static Load at_times(std::vector<double> arrivals_s);
-  /// Closed loop: `clients` start at 0 and ask again `think_s` after each answer, until `requests` were asked.
+  /// Closed loop: `clients` start at 0, each sends its next request `think_s` after an answer, `requests` in all.
   [[nodiscard]] static Load of_clients(int64_t clients, int64_t requests, double think_s = 0);
 
-  /// The time of the next request, nothing when none is known to come (more may, after answers).
+  /// Tells the time of the next request, nothing when none is known to come (more may, after answers).
   [[nodiscard]] std::optional<double> next_time() const;
-  /// Takes it; returns its number.
+  /// Takes the next request; returns its number.
   int64_t take();
-  /// A request left, answered or not.
+  /// Notes that a request left, answered or not.
   void left(double now);
-  /// All that will ever come.
+  /// Counts all requests that will ever come.
   [[nodiscard]] int64_t requests() const { return requests_; }
 
  private:

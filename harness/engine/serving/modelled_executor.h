@@ -13,7 +13,8 @@ namespace kvarena::serving {
 struct ServedModel {
   double weight_bytes = 0;
   double flops_per_token = 0;  // of the matrices: twice their elements
-  /// Operations of attention for a pair of a new token and an entry that it attends to: four per query head and channel.
+  /// Operations of attention for a pair of a new token and an entry that it attends to: four per query head and
+  /// channel.
   double flops_per_entry = 0;
 };
 
@@ -25,8 +26,8 @@ struct ModelledRequest {
   double answer_kept = 1;               // share of the answer's entries that stays
 };
 
-/// A pass reads the weights once, what each step attends to and fetches (cost_model/roofline.h), and each chunk's prompt
-/// so far; it computes every token. A step gives one token.
+/// A pass reads the weights once, what each step attends to and fetches (cost_model/roofline.h), and each chunk's
+/// prompt so far; it computes every token. A step gives one token.
 class ModelledExecutor final : public Executor {
  public:
   ModelledExecutor(cost_model::Hardware machine, const ServedModel& model, std::vector<ModelledRequest> requests);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/engine/session/verify_session.h"
 #include "harness/cost_model/remote_prefix.h"
+#include "harness/engine/session/verify_session.h"
 #include "harness/storage/link.h"
 
 namespace kvarena {
@@ -46,7 +46,7 @@ struct PrefixPool {
   storage::LinkSpec link;  // of each device, from the store
   int64_t devices = 1;
   int64_t requests = std::numeric_limits<int64_t>::max();  // that a device has room for
-  storage::LinkFault fault;                                  // for tests
+  storage::LinkFault fault;                                // for tests
 };
 
 struct PrefixRunSettings {
@@ -68,10 +68,10 @@ struct PrefixAnswer {
 struct PrefixRun {
   std::vector<PrefixAnswer> answers;  // by request
   std::vector<double> pass_seconds;
-  double seconds = 0;       // from the first arrival to the last end
-  double moving_s = 0;      // of these, while a cache was on its way
-  double waiting_s = 0;     // of these, without a pass: what computing did not hide
-  int64_t peak_bytes = 0;   // of caches and of what came for them, on all devices
+  double seconds = 0;         // from the first arrival to the last end
+  double moving_s = 0;        // of these, while a cache was on its way
+  double waiting_s = 0;       // of these, without a pass: what computing did not hide
+  int64_t peak_bytes = 0;     // of caches and of what came for them, on all devices
   storage::LinkTotals local;  // of all the pool's links
   storage::LinkTotals remote;
 };

@@ -23,8 +23,8 @@ struct ScheduledSettings {
 
 /// Whether the method verifies by a schedule (CompressedCopy::schedule).
 [[nodiscard]] bool has_schedule(const Method& method);
-/// Settings for the verifier of such a method, whose full caches come from host memory. Throws UserError when that link has
-/// no rate.
+/// Settings for the verifier of such a method, whose full caches come from host memory. Throws UserError when that link
+/// has no rate.
 [[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers,
                                                    int64_t device_bytes);
 

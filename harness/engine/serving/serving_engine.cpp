@@ -187,9 +187,7 @@ std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan) {
 
 serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   const std::vector<int64_t> requests = requests_of(plan);
   std::vector<PassMember*> fed;
   for (const int64_t request : requests) {

@@ -25,8 +25,8 @@ struct ServedRequest {
   /// takes is the pass's. Empty: the prompt is read from its first token.
   std::function<KvCache()> begin;
   int64_t begun = 0;
-  /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share. The
-  /// prompt then goes by in the one pass that the request starts in, by itself.
+  /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share.
+  /// The prompt then goes by in the one pass that the request starts in, by itself.
   PromptLayout layout;
   std::shared_ptr<ReuseMemory> memory;
   double patience_s = std::numeric_limits<double>::infinity();

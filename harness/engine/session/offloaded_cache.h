@@ -42,13 +42,13 @@ class OffloadedCache {
  private:
   [[nodiscard]] int64_t pieces() const;
 
-  KvCache* full_;   // of the request; layers empty unless they have arrived
+  KvCache* full_;      // of the request; layers empty unless they have arrived
   KvCache offloaded_;  // what counts the entries in the tier, wherever they are; layers empty once they have arrived
   storage::HierarchyPtr tiers_;
   Tier tier_;
   std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded
-  std::vector<bool> arrived_;             // [layers]
-  int64_t taken_ = 0;                     // bytes of the device
+  std::vector<bool> arrived_;               // [layers]
+  int64_t taken_ = 0;                       // bytes of the device
 };
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old

@@ -21,6 +21,7 @@ struct PackedSize {
   }
 };
 
+/// Adds up the segments of all layers.
 [[nodiscard]] PackedSize packed_size(const KvCache& cache);
 
 struct Packing {

@@ -1,9 +1,9 @@
 #include "harness/engine/session/plain_session.h"
 
+#include "harness/engine/reuse/deviation.h"
 #include "harness/engine/session/packing.h"
 #include "harness/engine/session/request_meter.h"
 #include "harness/engine/session/selection_meter.h"
-#include "harness/engine/reuse/deviation.h"
 
 namespace kvarena {
 

@@ -46,8 +46,8 @@ class PromptRun final : public PassMember {
   /// tell. Throws UserError when the prompt is empty or longer than the model's window. The model must outlive the run.
   PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
             std::shared_ptr<const ModelFacts> facts = nullptr);
-  /// Goes on from `begun`, a cache of the prompt's first begun.length tokens; at least one must follow. Only what follows
-  /// is observed. Throws UserError also where rotations depend on the prompt's length.
+  /// Goes on from `begun`, a cache of the prompt's first begun.length tokens; at least one must follow. Only what
+  /// follows is observed. Throws UserError also where rotations depend on the prompt's length.
   PromptRun(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts,
             KvCache begun);
   ~PromptRun() override;
@@ -62,8 +62,8 @@ class PromptRun final : public PassMember {
   void consume(std::span<const float> logits) override;
   /// Throws UserError with the reason.
   void failed(const std::string& reason) override;
-  /// Gives what the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a time,
-  /// and throws UserError when the window has no room for them. The model must outlive what observed its output
+  /// Gives what the prompt left, once nothing remains. Runs the extra passes that `needs` asks for, `chunk` tokens at a
+  /// time, and throws UserError when the window has no room for them. The model must outlive what observed its output
   /// projection.
   [[nodiscard]] Prefill finish(int64_t chunk = kPrefillChunk);
   /// Bytes that the cache holds now.

@@ -8,13 +8,12 @@
 
 namespace kvarena {
 
-/// Turns queries back to what they were before rotation. The layers of a pass have the same positions and share a
-/// table.
+/// Takes the rotation off queries. The layers of a pass have the same positions and share a table.
 class BackRotation {
  public:
   explicit BackRotation(Rotation rotation) : rotation_(std::move(rotation)) {}
 
-  /// Queries first .. q_len-1, [rows, q_heads, head_dim].
+  /// Returns queries first .. q_len-1 before their rotation, [rows, q_heads, head_dim].
   [[nodiscard]] std::vector<float> unrotated(const LayerShape& shape, const LayerQueries& queries, int64_t first);
 
  private:
@@ -30,7 +29,7 @@ class BackRotation {
 /// float64 because they must not depend on how the prompt is cut.
 void add_moments(QueryMoments& moments, const LayerShape& shape, BackRotation& rotation, const LayerQueries& queries);
 
-/// From sums to mean and covariance.
+/// Makes mean and covariance of the sums.
 void finish_moments(QueryMoments& moments);
 
 }  // namespace kvarena

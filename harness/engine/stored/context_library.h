@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/storage/context_store.h"
 #include "harness/engine/session/prefill.h"
+#include "harness/storage/context_store.h"
 
 namespace kvarena::stored {
 
@@ -21,7 +21,7 @@ struct CacheForm {
   std::shared_ptr<const Method> method;  // null: the uncompressed cache
 };
 
-/// Where contexts lie, see ContextStore.
+/// Tiers and folder that contexts lie in (ContextStore).
 struct LibraryPlace {
   std::vector<storage::StoreTier> tiers;
   storage::HierarchyPtr hierarchy;
@@ -32,16 +32,17 @@ struct LibraryPlace {
 struct LoadedCache {
   KvCache cache;
   std::optional<Tier> tier;  // where it lay; nothing when it was computed anew
-  storage::Form form;      // that it lay in; when it was computed anew, the uncompressed one
+  storage::Form form;        // that it lay in; when it was computed anew, the uncompressed one
   double load_s = 0;         // until its bytes were there
   double restore_s = 0;      // from bytes to a cache
   double compute_s = 0;      // of the prefill that was needed because it was not there
 };
 
-/// For one thread at a time. Model and policy must outlive it.
+/// Contexts by key, compressed and stored by the forms that a policy chooses. Not thread-safe. Model and policy must
+/// outlive it.
 class ContextLibrary {
  public:
-  /// `forms`: what a policy chooses from, one at least; a context comes in the first. Throws UserError as ContextStore
+  /// Offers the policy `forms`, at least one; a context comes in the first. Throws UserError as ContextStore
   /// does, and when a form's caches cannot be stored.
   ContextLibrary(Transformer& model, std::shared_ptr<const ModelFacts> facts, std::vector<CacheForm> forms,
                  LibraryPlace place, const storage::Policy& policy);
@@ -55,12 +56,13 @@ class ContextLibrary {
   void add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
            std::optional<std::vector<storage::Form>> profile = {}, int64_t accesses = 1);
 
-  /// The cache of a context that was added. Whatever the store has lost is computed anew and is stored again by the
-  /// next used().
+  /// Gives the cache of a context that was added. Whatever the store has lost is computed anew and is stored again by
+  /// the next used().
   [[nodiscard]] LoadedCache load(const std::string& key);
-  /// A loaded context was used at `now`, on a clock that only goes forward: contexts move as the policy wants.
+  /// Notes that a loaded context was used at `now`, on a clock that only goes forward: contexts move as the policy
+  /// wants.
   void used(const std::string& key, double now);
-  /// Another profile of a context, and all contexts placed anew where the policy does that.
+  /// Replaces the profile of a context, and places all contexts anew where the policy does that.
   void reprofile(const std::string& key, std::vector<storage::Form> profile);
   void rearrange() { store_.rearrange(); }
 
@@ -91,7 +93,7 @@ class ContextLibrary {
   int64_t recomputed_ = 0;
 };
 
-/// Forms as a policy sees them, in their order: sizes from making each of `prompt`, quality 1.
+/// Describes forms as a policy sees them, in their order: sizes from making each of `prompt`, quality 1.
 [[nodiscard]] std::vector<storage::Form> sized_forms(const Prefill& prompt, std::span<const CacheForm> forms);
 
 }  // namespace kvarena::stored

@@ -52,7 +52,7 @@ std::vector<std::vector<int32_t>> answer_queries(Transformer& model, const std::
 }
 
 std::vector<storage::Form> profile_forms(Transformer& model, const Prefill& context, std::span<const CacheForm> forms,
-                                           std::span<const Query> queries, const AnswerQuality& quality) {
+                                         std::span<const Query> queries, const AnswerQuality& quality) {
   const auto full = answer_queries(model, context.model, context.tokens, context.cache, queries);
   std::vector<storage::Form> profile;
   for (const CacheForm& form : forms) {

@@ -31,8 +31,8 @@ using AnswerQuality =
 /// restored. `context` was observed with what the forms' methods need. Without queries all qualities are 1. Throws
 /// UserError with the form's label when its method cannot act on this context.
 [[nodiscard]] std::vector<storage::Form> profile_forms(Transformer& model, const Prefill& context,
-                                                         std::span<const CacheForm> forms,
-                                                         std::span<const Query> queries, const AnswerQuality& quality);
+                                                       std::span<const CacheForm> forms, std::span<const Query> queries,
+                                                       const AnswerQuality& quality);
 
 /// When what requests get has departed from what was profiled.
 class DriftWatch {

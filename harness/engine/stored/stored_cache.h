@@ -16,8 +16,8 @@ namespace kvarena {
 /// on acting while decoding.
 [[nodiscard]] std::string storing_problem(const Method& method);
 
-/// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with storing_problem(),
-/// and when the prompt was observed without what the method needs.
+/// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with
+/// storing_problem(), and when the prompt was observed without what the method needs.
 [[nodiscard]] std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method);
 
 /// The cache whose bytes store_cache() gave for the same model and method; what it holds has the same bits as what the

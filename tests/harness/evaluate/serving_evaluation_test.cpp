@@ -20,8 +20,8 @@
 namespace kvarena::evaluate {
 namespace {
 
-using experiment::ServingSettings;
 using experiment::SampleOutcome;
+using experiment::ServingSettings;
 using nlohmann::json;
 using results::Clock;
 using testing::tiny_model;
@@ -49,11 +49,11 @@ class ServingEvaluation : public ::testing::Test {
     return {.method = make_method(spec, "test"), .reference = spec["name"] == "full"};
   }
 
-  std::vector<SampleOutcome> evaluate(const ServingSettings& settings, const std::vector<Request>& list, const json& spec,
-                             size_t point = 0) {
+  std::vector<SampleOutcome> evaluate(const ServingSettings& settings, const std::vector<Request>& list,
+                                      const json& spec, size_t point = 0) {
     const EvaluatedMethod method = evaluated(spec);
     return evaluate_serving(model_, {.settings = settings, .requests = list, .point = point, .machine = machine()},
-                         std::span(&method, 1));
+                            std::span(&method, 1));
   }
 
   static double value(const SampleOutcome& outcome, const std::string& metric, Clock clock) {
@@ -136,11 +136,12 @@ TEST_F(ServingEvaluation, ASelectingMethodsStepsTakeWhatAnEstimateSaysOfThem) {
   for (int64_t step = 1; step < answer; ++step) {
     const cost_model::RequestBytes cache =
         cost_model::request_bytes(entry_bytes, scheme, static_cast<double>(tokens + step));
-    seconds += cost_model::timed(machine(), {.weight_bytes = weights,
-                                             .cache_bytes = cache.read,
-                                             .flops = 2 * numbers + 4 * cache.attended *
-                                                                        static_cast<double>(config.layers * config.q_heads *
-                                                                                            config.head_dim)})
+    seconds += cost_model::timed(
+                   machine(),
+                   {.weight_bytes = weights,
+                    .cache_bytes = cache.read,
+                    .flops = 2 * numbers + 4 * cache.attended *
+                                               static_cast<double>(config.layers * config.q_heads * config.head_dim)})
                    .seconds;
   }
   const double modelled = value(outcomes[0], "mean_inter_token_latency_ms", Clock::modelled);

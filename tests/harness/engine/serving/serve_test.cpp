@@ -40,8 +40,8 @@ std::vector<double> poisson(double rate, int64_t count, const RandomStream& rand
 
 TEST(Serve, OneRequestTakesWhatItsBytesAndOperationsTake) {
   // 1000 prompt tokens in passes of 512: 2e9 operations a token at 1e14 a second, plus attention.
-  ModelledExecutor executor(machine, model,
-                            {{.prompt_tokens = 1000, .output_tokens = 3, .bytes_per_token = 1e5, .scheme = {.keep = 0.5}}});
+  ModelledExecutor executor(
+      machine, model, {{.prompt_tokens = 1000, .output_tokens = 3, .bytes_per_token = 1e5, .scheme = {.keep = 0.5}}});
   const ServingRun run = serve(Load::at_times({0}), executor, {});
   const double first = 1e-4 + (512 * 2e9 + 1e5 * 512 * 513 / 2) / 1e14;
   const double second = 1e-4 + (488 * 2e9 + 1e5 * (488 * 512.0 + 488 * 489 / 2)) / 1e14;
@@ -63,20 +63,20 @@ TEST(Serve, AStepTakesWhatTheRooflineEstimatesOfIt) {
                            .flops_per_token = 2 * llama.active_parameters(),
                            .flops_per_entry = 2 * static_cast<double>(llama.attention_products_per_entry())};
   constexpr int64_t prompt = 30000;
-  for (const cost_model::CacheScheme& scheme :
-       {cost_model::CacheScheme{}, {.keep = 0.25}, {.bits = 2, .metadata_bits = 0.5},
-        {.attended = 2048, .index_bytes_per_entry = 8192},
-        {.keep = 0.07, .attended = 2048, .offloaded = true, .fetched = 400}}) {
+  for (const cost_model::CacheScheme& scheme : {cost_model::CacheScheme{},
+                                                {.keep = 0.25},
+                                                {.bits = 2, .metadata_bits = 0.5},
+                                                {.attended = 2048, .index_bytes_per_entry = 8192},
+                                                {.keep = 0.07, .attended = 2048, .offloaded = true, .fetched = 400}}) {
     for (const int64_t batch : {1, 8}) {
       ModelledExecutor executor(
           gpu, served,
-          std::vector<ModelledRequest>(
-              static_cast<size_t>(batch),
-              {.prompt_tokens = prompt,
-               .output_tokens = 3,
-               .bytes_per_token = 2 * static_cast<double>(llama.numbers_per_entry()),
-               .scheme = scheme,
-               .answer_kept = scheme.keep}));
+          std::vector<ModelledRequest>(static_cast<size_t>(batch),
+                                       {.prompt_tokens = prompt,
+                                        .output_tokens = 3,
+                                        .bytes_per_token = 2 * static_cast<double>(llama.numbers_per_entry()),
+                                        .scheme = scheme,
+                                        .answer_kept = scheme.keep}));
       PassPlan prompts, steps;
       for (int64_t request = 0; request < batch; ++request) {
         prompts.chunks.push_back({.request = request, .tokens = prompt});
