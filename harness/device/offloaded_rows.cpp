@@ -16,7 +16,8 @@ auto guarded(const Work& work) {
 
 }  // namespace
 
-OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens, int64_t& computed)
+OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens,
+                             int64_t& computed)
     : model_(&model), host_(&host), computed_(&computed) {
   rows_ = guarded([&] {
     KvCache* const hosts[] = {&host};
@@ -55,8 +56,9 @@ void OffloadedRows::keep(std::span<const int32_t> rows) {
 
 std::span<const float> OffloadedRows::finish() {
   const std::span<const float> logits = guarded([&] { return rows_->finish(); });
-  alike_ = std::ranges::all_of(
-      host_->layers, [&](const LayerCache& layer) { return DeviceCache::entries_in_run(layer, 0) == host_->length; });
+  alike_ = std::ranges::all_of(host_->layers, [&](const LayerCache& layer) {
+    return DeviceCache::entries_in_runs(layer).front() == host_->length;
+  });
   for (int64_t layer = 0; alike_ && layer < std::ssize(host_->layers); ++layer) DeviceMirrors::appended(*host_, layer);
   return logits;
 }

@@ -58,8 +58,7 @@ NO_METRICS = {
 }
 
 # Folders whose comments are not yet held to the rule that they open with their subject.
-PENDING_FOLDERS = ("harness/cache", "harness/device", "harness/engine", "harness/method", "harness/evaluate", "methods",
-                   "reports", "metrics")
+PENDING_FOLDERS = ("harness/cache", "harness/device")
 
 LONGEST_README = 40  # lines of a folder's README; the top one is for visitors and may be longer
 LARGEST_FILE = 2_000_000

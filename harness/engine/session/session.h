@@ -85,7 +85,7 @@ struct SessionOptions {
   LogitsSink on_logits;
   /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
   const Tokenizer* tokenizer = nullptr;
-  /// Of a verifier that drafts on a compressed copy: where its full cache lies between verifications
+  /// Tier that holds the full cache between verifications, for a verifier that drafts on a compressed copy
   /// (verify_session.h).
   std::optional<Tier> offload_tier;
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
