@@ -48,12 +48,8 @@ class GuardedHooks final : public ForwardingHooks {
 
 /// Rows of logits that a pass asks for.
 size_t logits_rows(const SequencePass& pass) {
-  switch (pass.logits) {
-    case LogitsRows::none: return 0;
-    case LogitsRows::last: return 1;
-    case LogitsRows::all: return pass.tokens.size();
-  }
-  return 0;
+  if (pass.logits == LogitsRows::all) return pass.tokens.size();
+  return pass.logits == LogitsRows::last ? 1 : 0;
 }
 
 }  // namespace
