@@ -7,7 +7,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-using namespace throughput;
 
 const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
 
