@@ -32,8 +32,8 @@ class PromptStatistic {
   /// ascending order; heads may come from different threads. For results that do not depend on how the prompt is cut,
   /// add query by query. Must not throw.
   virtual void add(const QueryRows& queries, std::span<float> sums) const = 0;
-  /// Describes add() over a prompt of `tokens` tokens as an operation that a device computes where the probabilities
-  /// lie, with the same sums for each head; nothing where no such operation exists.
+  /// The sum of add() as an operation of a device, which has the probabilities of a prompt of `tokens` tokens itself;
+  /// none where no such operation says it. Heads' sums are those that add() is given.
   [[nodiscard]] virtual std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t /*tokens*/) const {
     return std::nullopt;
   }
