@@ -202,7 +202,7 @@ TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
   std::FILE* said = std::tmpfile();
   {
     Progress progress({.style = ProgressOptions::Style::lines, .stream = said, .now = {}});
-    const RunSummary summary = run_plan(plan, rig_.evaluate, results, progress, InterruptGuard::flag());
+    const RunSummary summary = run_plan(plan, rig_.evaluator, results, progress, InterruptGuard::flag());
     EXPECT_TRUE(summary.interrupted);
     EXPECT_EQ(summary.evaluated, 8);
   }

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(datasets::Message, ArrivesWholeHoweverItIsCut) {
+TEST(Message, ArrivesWholeHoweverItIsCut) {
   const json first = {{"ask", "evaluate"}, {"list", {1, 2.5, nullptr, "text"}}};
   const json second = "another";
   const std::string stream = frame(first) + frame(second);
@@ -31,7 +31,7 @@ TEST(datasets::Message, ArrivesWholeHoweverItIsCut) {
   }
 }
 
-TEST(datasets::Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
+TEST(Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
   const uint64_t seed = 20261121;
   const RandomStream random(seed, "bytes");
   int refused = 0;
@@ -54,7 +54,7 @@ TEST(datasets::Message, BytesThatAreNoMessageAreRefusedAndNeverCrash) {
   EXPECT_THROW((void)reader.next(), UserError) << "a length beyond any message";
 }
 
-TEST(datasets::Message, NestingThatWouldExhaustTheStackIsRefused) {
+TEST(Message, NestingThatWouldExhaustTheStackIsRefused) {
   for (const char* opening : {"\x81", "\x9f", "\xa1\x61\x61"}) {
     std::string bytes;
     for (int i = 0; i < 2000000; ++i) bytes += opening;
@@ -66,7 +66,7 @@ TEST(datasets::Message, NestingThatWouldExhaustTheStackIsRefused) {
   }
 }
 
-TEST(datasets::Message, AVerdictArrivesBitForBit) {
+TEST(Message, AVerdictArrivesBitForBit) {
   experiment::SampleOutcome sent;
   results::SampleResult& result = sent.result;
   result.prompt_sha256 = "ab";
