@@ -53,7 +53,7 @@ class TimingEvaluation : public ::testing::Test {
   }
 
   [[nodiscard]] double full_mib(double caches) const {
-    return caches * static_cast<double>(metrics::full_cache_bytes(model_, kPrompt + kNewTokens)) / 1048576;
+    return caches * static_cast<double>(full_cache_bytes(model_, kPrompt + kNewTokens)) / 1048576;
   }
 
   testing::TemporaryFolder folder_;
