@@ -10,9 +10,9 @@
 #include "harness/core/error.h"
 #include "tests/datasets/word_tokens.h"
 
-using kvarena::make_workload;
-using kvarena::SampleReader;
-using kvarena::WordTokens;
+using kvarena::datasets::make_workload;
+using kvarena::datasets::SampleReader;
+using kvarena::datasets::WordTokens;
 
 int main(int argc, char** argv) {
   if (argc < 2) {
