@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
                             {"max_new_tokens", sample->generation.max_new_tokens},
                             {"stop", sample->generation.stop},
                             {"prompt_sha256", sample->prompt_sha256}};
-      for (const kvarena::Message& message : sample->messages) {
+      for (const kvarena::datasets::Message& message : sample->messages) {
         row["messages"].push_back({{"role", message.role}, {"content", message.content}});
       }
       std::puts(row.dump().c_str());

@@ -56,7 +56,7 @@ void read_rows(const fs::path& file) {
   constexpr size_t kLongestRow = 1 << 15;
   datasets::RecordReader reader(file, kLongestRow);
   while (const auto record = reader.next()) {
-    const Row row = datasets::parse_object(*record);
+    const datasets::Row row = datasets::parse_object(*record);
     fuzz::try_to([&] { (void)datasets::string_field(row, "input", record->place); });
     fuzz::try_to([&] { (void)datasets::strings_field(row, "answers", record->place); });
     fuzz::try_to([&] { (void)datasets::integer_field(row, "length", record->place); });
