@@ -208,11 +208,14 @@ int run(const Options& options) {
   std::vector<json> asked;
   for (const std::string& text : options.methods) asked.push_back(parse_method_spec(text, "--method"));
   const std::vector<MeasuredMethod> methods = measure_methods(asked, options.measured_on);
+  const double entry_bytes = 2 * static_cast<double>(shape.numbers_per_entry());
   std::vector<cost_model::EstimateCase> cases;
   for (const Workload& workload : workloads) {
     for (const CacheScheme& cache : caches) cases.push_back({cache, workload});
-    for (const MeasuredMethod& method : methods)
-      cases.push_back({scheme_at(method, shape, workload.context + workload.output), workload});
+    for (const MeasuredMethod& method : methods) {
+      cases.push_back({scheme_at(method.costs, entry_bytes, workload.context + workload.output), workload});
+      cases.back().scheme.label = method.label;
+    }
   }
   const std::vector<cost_model::EstimateRow> rows = cost_model::estimate_rows(hardware, shape, cases, options.batch);
   std::vector<cost_model::PlanRow> plans;

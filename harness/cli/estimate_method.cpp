@@ -16,7 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLongest = 1536;  // tokens of the longer prompt
-constexpr double kBytes = 2;        // bytes of a number of full KV
 
 std::unique_ptr<Method> method_with_a_cache(const json& asked) {
   auto method = make_method(asked, "--method");
@@ -57,13 +56,6 @@ std::vector<MeasuredMethod> measure_methods(const std::vector<json>& methods, co
         {.label = short_form(methods[i]), .costs = measure_costs(model, *made[i], tokens, facts, "--method")});
   }
   return measured;
-}
-
-cost_model::CacheScheme scheme_at(const MeasuredMethod& method, const cost_model::ModelShape& shape, int64_t context) {
-  const double entry_bytes = kBytes * static_cast<double>(shape.numbers_per_entry());
-  cost_model::CacheScheme scheme = kvarena::scheme_at(method.costs, entry_bytes, context);
-  scheme.label = method.label;
-  return scheme;
 }
 
 }  // namespace kvarena::cli

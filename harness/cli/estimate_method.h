@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "harness/cli/model_input.h"
-#include "harness/cost_model/model_shape.h"
-#include "harness/cost_model/roofline.h"
 #include "harness/engine/method_cost.h"
 
 namespace kvarena::cli {
@@ -22,9 +20,5 @@ struct MeasuredMethod {
 /// UserError for methods without a cache of their own: verifiers, reuse, placement.
 [[nodiscard]] std::vector<MeasuredMethod> measure_methods(const std::vector<nlohmann::json>& methods,
                                                           const ModelOptions& options);
-
-/// The scheme at `context` entries (method_cost.h), under the method's label.
-[[nodiscard]] cost_model::CacheScheme scheme_at(const MeasuredMethod& method, const cost_model::ModelShape& shape,
-                                                int64_t context);
 
 }  // namespace kvarena::cli
