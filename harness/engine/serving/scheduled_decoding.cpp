@@ -165,11 +165,14 @@ void ScheduledDecoding::advance(double seconds) {
     measured_ = true;
     idle_ = 0;
   }
+  std::vector<const VerifySession*> finished;  // also by a failure while they drafted
+  for (const auto& [id, member] : members_) {
+    if (member.session->finished()) finished.push_back(member.session);
+  }
+  for (const VerifySession* session : finished) drop(*session);
   for (const int64_t id : verifying_) {
-    const bool finished = members_.at(id).session->finished();
-    schedule_.verified(id, finished);
+    schedule_.verified(id, /*finished=*/false);
     std::erase(coming_, id);
-    if (finished) members_.erase(id);
   }
   verifying_.clear();
   schedule_.advance();
