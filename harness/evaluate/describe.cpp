@@ -48,6 +48,13 @@ void describe_prompt(results::SampleResult& result, const Request& request) {
   result.truncated_tokens = request.sample->truncation.tokens_removed;
 }
 
+void describe_answer(results::SampleResult& result, const Request& request, const Session& session) {
+  describe_prompt(result, request);
+  result.output_tokens = static_cast<int64_t>(session.tokens.size());
+  result.prediction = answer_text(request, session.tokens);
+  result.finish_reason = to_string(session.finish);
+}
+
 void add_bytes(results::SampleResult& result, const Session& session, int64_t full_bytes) {
   const auto resident = static_cast<double>(session.resident_bytes);
   const auto full = static_cast<double>(full_bytes);

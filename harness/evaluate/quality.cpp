@@ -167,15 +167,12 @@ void add_rounds(results::SampleResult& result, const Session& session) {
 }
 
 /// Describes the free-running answer, before a teacher-forced session replaces it.
-SampleOutcome describe_answer(const Candidate& candidate, const Request& request, const Reference& reference) {
+SampleOutcome free_outcome(const Candidate& candidate, const Request& request, const Reference& reference) {
   const Session& session = *candidate.session;
   SampleOutcome outcome;
   results::SampleResult& result = outcome.result;
-  describe_prompt(result, request);
-  result.output_tokens = static_cast<int64_t>(session.tokens.size());
-  result.prediction = answer_text(request, session.tokens);
+  describe_answer(result, request, session);
   result.references_json = json(request.sample->references).dump();
-  result.finish_reason = to_string(session.finish);
   add_activity(result, session.activity);
   add_scores(result, request, answer_text(request, reference.tokens));
   add_bytes(result, session, reference.bytes);
@@ -203,7 +200,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
   for (size_t i = 0; i < candidates.size(); ++i) {
     Candidate& candidate = candidates[i];
     if (!candidate.failure.empty()) continue;
-    outcomes[i] = describe_answer(candidate, request, reference);
+    outcomes[i] = free_outcome(candidate, request, reference);
     outcomes[i].result.active = methods[i].reference || candidate.session->activity.acted();
     answers[i] = candidate.session->tokens;
     if (candidate.steps.size() < reference.tokens.size()) departed.push_back(&candidate);

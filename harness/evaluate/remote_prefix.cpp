@@ -286,11 +286,7 @@ experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Reque
     repeats.note(run, point.pilot(), task.links);
   }
   repeats.give(result);
-  describe_prompt(result, request);
-  const Session& first = *run.answers.front().session;
-  result.output_tokens = static_cast<int64_t>(first.tokens.size());
-  result.prediction = answer_text(request, first.tokens);
-  result.finish_reason = to_string(first.finish);
+  describe_answer(result, request, *run.answers.front().session);
   const StoredPrompt& stored = point.stored();
   result.active = evaluated.reference || (stored.compressed && stored.compressed->bytes() < stored.full->bytes());
   result.activity_json = ways(requests);

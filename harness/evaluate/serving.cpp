@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/core/files.h"
 #include "harness/engine/method_cost.h"
 #include "harness/engine/serving/modelled_executor.h"
 #include "harness/engine/serving/serving_engine.h"
@@ -14,7 +13,6 @@
 #include "harness/evaluate/serving_point.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/registry.h"
-#include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
 namespace {
@@ -23,7 +21,6 @@ using experiment::SampleOutcome;
 using experiment::ServingSettings;
 using nlohmann::json;
 using results::Clock;
-using serving::Outcome;
 using serving::ServingRun;
 
 /// One method's requests, served.
@@ -126,17 +123,10 @@ void describe_point(results::SampleResult& result, const ServingTask& task, cons
     result.prompt_tokens += static_cast<int64_t>(request.prompt.size());
     result.truncated_tokens += request.sample->truncation.tokens_removed;
   }
-  result.prompt_sha256 = sha256(prompts);
-  result.finish_reason = "served";
-  int64_t refused = 0;
-  for (const serving::Timeline& request : served.run.requests) refused += request.outcome == Outcome::refused;
   for (const auto& answer : served.answers) {
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
-  result.wall_s = served.run.busy_seconds;
-  add(result, metrics::kServedScore, metrics::mean_of(served.scores));
-  add(result, metrics::kPeakCacheBytes, static_cast<double>(served.run.peak_held_bytes), {.clock = Clock::measured});
-  add(result, metrics::kRefusedRequests, static_cast<double>(refused));
+  describe_requests(result, served.run, prompts, served.scores);
 }
 
 Activity total_activity(const Served& served) {

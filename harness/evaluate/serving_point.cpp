@@ -8,8 +8,10 @@
 
 #include "datasets/arrivals.h"
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/latency/serving.h"
+#include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
 
@@ -103,6 +105,17 @@ std::vector<float> in_milliseconds(std::span<const double> seconds) {
   std::vector<float> milliseconds;
   for (const double value : seconds) milliseconds.push_back(static_cast<float>(value * kMilliseconds));
   return milliseconds;
+}
+
+void describe_requests(results::SampleResult& result, const ServingRun& run, const std::string& prompts,
+                       std::span<const double> scores) {
+  result.prompt_sha256 = sha256(prompts);
+  result.finish_reason = "served";
+  result.wall_s = run.busy_seconds;
+  const auto refused = std::ranges::count(run.requests, Outcome::refused, &serving::Timeline::outcome);
+  add(result, metrics::kServedScore, metrics::mean_of(scores));
+  add(result, metrics::kPeakCacheBytes, static_cast<double>(run.peak_held_bytes), {.clock = Clock::measured});
+  add(result, metrics::kRefusedRequests, static_cast<double>(refused));
 }
 
 void add_run(results::SampleResult& result, Clock clock, const ServingSettings& settings, const ScoredRun& scored) {

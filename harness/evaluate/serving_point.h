@@ -39,6 +39,9 @@ struct ScoredRun {
 
 /// Seconds to the milliseconds of a series.
 [[nodiscard]] std::vector<float> in_milliseconds(std::span<const double> seconds);
+/// Describes a run's requests as one sample of the cell. `prompts`: the hashes of their prompts, one after the other.
+void describe_requests(results::SampleResult& result, const serving::ServingRun& run, const std::string& prompts,
+                       std::span<const double> scores);
 /// Adds all values of a run on its clock.
 void add_run(results::SampleResult& result, results::Clock clock, const experiment::ServingSettings& settings,
              const ScoredRun& scored);

@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "harness/core/error.h"
-#include "harness/core/files.h"
 #include "harness/evaluate/serving_point.h"
 #include "harness/evaluate/stored_executor.h"
 #include "harness/evaluate/stored_point.h"
@@ -22,7 +21,6 @@ namespace {
 
 using experiment::SampleOutcome;
 using results::Clock;
-using serving::Outcome;
 using serving::ServingRun;
 using stored::CacheForm;
 using stored::ContextLibrary;
@@ -92,26 +90,19 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
                                      const StoredPoint& point, const ServingEngine& engine, const ServingRun& run) {
   std::string prompts;
   std::vector<double> scores, end_to_end;
-  int64_t refused = 0;
   for (size_t r = 0; r < point.asks.size(); ++r) {
     const Request& request = request_of(task, point.asks[r]);
     const auto& answer = engine.answer(static_cast<int64_t>(r));
     prompts += request.sample->prompt_sha256;
     result.prompt_tokens += point.prompt_tokens[r];
     scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
-    refused += run.requests[r].outcome == Outcome::refused ? 1 : 0;
     if (!answer) continue;
     result.output_tokens += static_cast<int64_t>(answer->tokens.size());
     end_to_end.push_back(run.requests[r].token_s.back() - run.requests[r].arrival_s);
   }
-  result.prompt_sha256 = sha256(prompts);
-  result.finish_reason = "served";
-  result.wall_s = run.busy_seconds;
+  describe_requests(result, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
   add_series(result, metrics::kEndToEndMs, in_milliseconds(end_to_end), {.clock = Clock::measured});
-  add(result, metrics::kServedScore, metrics::mean_of(scores));
-  add(result, metrics::kRefusedRequests, static_cast<double>(refused));
-  add(result, metrics::kPeakCacheBytes, static_cast<double>(run.peak_held_bytes), {.clock = Clock::measured});
   return scores;
 }
 

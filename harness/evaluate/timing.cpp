@@ -155,12 +155,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
   const Session& session = repeat.first();
   experiment::SampleOutcome outcome;
   results::SampleResult& result = outcome.result;
-  result.prompt_sha256 = request.sample->prompt_sha256;
-  result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  result.truncated_tokens = request.sample->truncation.tokens_removed;
-  result.output_tokens = static_cast<int64_t>(session.tokens.size());
-  result.prediction = answer_text(request, session.tokens);
-  result.finish_reason = to_string(session.finish);
+  describe_answer(result, request, session);
   result.active = evaluated.reference || session.activity.acted();
   result.peak_bytes["device"] = peak_bytes(repeat.run);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = settings.batch * session.peak_host_bytes;
