@@ -48,8 +48,8 @@ OTHER_FUNCTION = {"min": "max", "max": "min", "min_of": "max_of", "max_of": "min
 
 # Calls whose arguments compute no result: they refuse a caller's mistake, or word a message.
 CHECKS_AND_MESSAGES = {"KVARENA_ASSERT", "static_assert", "require", "fail", "describe", "format", "doc"}
-# Lines that change speed alone: memory asked for ahead, work shared or not.
-SPEED = re.compile(r"reserve\(|[Ff]etch|[Aa]head|kWorth|[Tt]hreads|nodelay|KVARENA_INLINE")
+# Lines that change speed alone: memory asked for ahead, work shared or not. At the left margin: the whole function.
+SPEED = re.compile(r"reserve\(|[Ff]etch|[Aa]head|kWorth|[Tt]hreads|operations")
 # Lines whose numbers are constants of compilation, which no switch reaches.
 COMPILED = re.compile(r"\b(constexpr|template|using|enum|operator|case)\b|\) (const )?= 0;")
 # A method's parameters with their ranges and defaults: docs/methods repeats them, and a test compares the two.
@@ -267,8 +267,13 @@ class Code:
 
 
 def filled(code, pattern, left, right):
-    parts = {"l": left, "r": right}
-    return re.sub(r"\b[lr]\b", lambda m: code.source(*parts[m.group()]), pattern)
+    def operand(match):
+        first, last = {"l": left, "r": right}[match.group()]
+        text = code.source(first, last)
+        moved = match.group() == "l" and match.start() > 0
+        return f"({text})" if moved and any(token.kind == "binary" for token in code.tokens[first:last + 1]) else text
+
+    return re.sub(r"\b[lr]\b", operand, pattern)
 
 
 def binary_operators(code, i, token):
@@ -387,10 +392,11 @@ def forbidden(code):
 
 def forbidden_lines(name, text):
     member = MEMBER_IN_HEADER if name.endswith((".h", ".cuh")) else MEMBER_OF_CLASS
-    lines, parameter = set(), False
+    lines, parameter, function = set(), False, False
     for number, line in enumerate(text.splitlines(), 1):
         parameter = parameter or bool(PARAMETER.search(line))
-        if parameter or SPEED.search(line) or COMPILED.search(line) or member.search(line):
+        function = function and line != "}" or line[:1].isalpha() and line.endswith("{") and bool(SPEED.search(line))
+        if parameter or function or SPEED.search(line) or COMPILED.search(line) or member.search(line):
             lines.add(number)
         parameter = parameter and not line.rstrip().endswith(";")
     return lines

@@ -41,6 +41,7 @@ class Operators(unittest.TestCase):
 
     def test_operands_arguments_and_axes_change_places(self):
         self.assertIn("z = (b - a) / c;", after("z = (a - b) / c;")["swapped operands"])
+        self.assertEqual(["z = 1 - (a + b);"], after("z = a + b - 1;")["swapped operands"])
         self.assertEqual(["f(1, n, m);"], after("f(1, m, n);")["swapped arguments"])
         self.assertEqual(["t = x[j][i];"], after("t = x[i][j];")["swapped axes"])
         self.assertEqual(["t = x.sum(-2);"], after("t = x.sum(-1);")["swapped axes"])
@@ -58,7 +59,7 @@ class Operators(unittest.TestCase):
                      'require(k >= 0 && k <= n, "k");', 'fail({.place = a + b});', 'v.reserve(2 * n);', 'constexpr int k = 4;',
                      'template <int N = 3>', 'p("bits", bits_)\n    .min(1)\n    .max(8);', 'std::array<float, 4> x;',
                      'float x[4];', 'T* f(const T& a, T* b);', 'KVARENA_CODEC(Kivi, {.name = "k", .order = 1});',
-                     'fetch(x + 64);', '  int64_t bits_ = 2;', 'virtual int64_t bytes() const = 0;', 'auto y = static_cast<int64_t>(x);', 'std::string s = "a" + b;'):
+                     'fetch(x + 64);', 'void fetch_rows(int n) {\n  ask(n + 1);\n}\n', '  int64_t bits_ = 2;', 'virtual int64_t bytes() const = 0;', 'auto y = static_cast<int64_t>(x);', 'std::string s = "a" + b;'):
             self.assertEqual({}, after(text), text)
 
     def test_brackets_of_templates_are_no_comparisons(self):
