@@ -14,6 +14,8 @@ import re
 
 # ---- What is planted -------------------------------------------------------------------------------------------------
 
+KINDS = ["off by one", "flipped comparison", "flipped sign", "dropped term", "swapped operands", "swapped arguments",
+         "swapped axes", "wrong constant"]
 # Binary operator -> kind and replacement; l and r stand for the operands.
 BINARY = {
     "<": [("off by one", "l <= r"), ("flipped comparison", "l >= r")],
@@ -57,7 +59,7 @@ PARAMETER = re.compile(r"^\s*p\(\"")
 # What a member holds before it is set.
 MEMBER = r"[-\w.]+(, \w+ = [-\w.]+)*;"
 MEMBER_OF_CLASS = re.compile(rf"^ +[\w:<>]+ \w+_ = {MEMBER}")
-MEMBER_IN_HEADER = re.compile(rf"^ +[\w:<>]+ \w+ = {MEMBER}")
+MEMBER_IN_HEADER = re.compile(rf"^ +[\w:<>]+ \w+ = {MEMBER}|\w \w+ = [-\w.]+[,)]")  # or what a caller leaves out
 # Order of the first two arguments does not matter.
 COMMUTATIVE = {"min", "max", "min_of", "max_of", "fma", "mul", "add", "swap", "minimum", "maximum", "mul_add"}
 
