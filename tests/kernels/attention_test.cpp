@@ -365,5 +365,21 @@ TEST(Attention, ImpossibleShapesAreRefused) {
   EXPECT_THROW(attend({{}, 4, 2, 60, 60, 1}), std::logic_error);
 }
 
+TEST(Attention, ValuesAreAsWideAsKeysWhereNothingElseIsSaid) {
+  const Shape shape{4, 2, 32, 32};
+  const Layer layer(shape, 20, 31);
+  const std::vector<HeadRun> runs = layer.runs();
+  const std::vector<float> q = normal(3 * 4 * 32, 32);
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const Result want = run(shape, q, 3, runs, true);
+    StateMemory memory(shape, 3);
+    const AttendProblem p = problem(shape, q.data(), 3, runs, true, memory);
+    attend({.problems = {&p, 1}, .q_heads = 4, .kv_heads = 2, .head_dim = 32, .scale = 1 / std::sqrt(32.0F)});
+    memory.finish();
+    expect_same_bits(memory.out, want.out, name_of(path));
+  }
+}
+
 }  // namespace
 }  // namespace kvarena::kernels

@@ -185,5 +185,18 @@ TEST(PackedMatrix, RowsOutsideTheMatrixAreRefused) {
   EXPECT_THROW(w.pack_rows(2, 3, rows.data(), 4), std::logic_error);
 }
 
+TEST(RowReductions, AProductBelowZeroIsLargerThanNoColumn) {
+  const std::vector<float> w(5 * 3, 1.0F), x(4 * 3, -2.0F);
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const PackedMatrix packed = pack_weights(w.data(), 5, 3, DType::f32);
+    std::vector<float> largest(4);
+    std::vector<int32_t> column(4, -1);
+    row_peaks({x.data(), 4, 3}, packed, largest.data(), column.data());
+    EXPECT_EQ(largest, std::vector<float>(4, -6.0F)) << name_of(path);
+    EXPECT_EQ(column, std::vector<int32_t>(4, 0)) << name_of(path);
+  }
+}
+
 }  // namespace
 }  // namespace kvarena::kernels

@@ -179,14 +179,16 @@ std::vector<float> decoded(const std::vector<float>& x, const QuantFormat& forma
 }
 
 TEST(Quantize, ZeroPointsOfSixteenEvenStepsAreExact) {
-  std::vector<float> x(16);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
-  for (const QuantRule rule : {QuantRule::zero_point, QuantRule::whole_zero}) {
-    GroupMeta meta;
-    (void)codes_of(x, {.bits = 4, .meta = DType::f16, .rule = rule}, &meta);
-    EXPECT_EQ(meta.scale, 1.0f);
-    EXPECT_EQ(meta.zero, 0.0f);
-    EXPECT_EQ(decoded(x, {.bits = 4, .meta = DType::f16, .rule = rule}), x);
+  for (const float first : {0.0f, 20.0f, -35.0f}) {
+    std::vector<float> x(16);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = first + static_cast<float>(i);
+    for (const QuantRule rule : {QuantRule::zero_point, QuantRule::whole_zero}) {
+      GroupMeta meta;
+      (void)codes_of(x, {.bits = 4, .meta = DType::f16, .rule = rule}, &meta);
+      EXPECT_EQ(meta.scale, 1.0f);
+      EXPECT_EQ(meta.zero, first);
+      EXPECT_EQ(decoded(x, {.bits = 4, .meta = DType::f16, .rule = rule}), x);
+    }
   }
 }
 

@@ -179,5 +179,39 @@ TEST(Hadamard, TwiceIsTheIdentityAndPathsAgree) {
   EXPECT_THROW(hadamard(x.data(), 1, 6, 6), std::logic_error);
 }
 
+TEST(CellScores, AreDotProductsHoweverManyEntriesThereAre) {
+  for (const int64_t n : {3, 20, 17000}) {  // the last on threads
+    std::vector<float> memory(static_cast<size_t>(cells_for(n) * 16 * 2));
+    const std::vector<float> keys = normal(n * 2, 7), q = normal(4 * 2, 8);
+    for (int64_t i = 0; i < n * 2; ++i) {
+      store_element(memory.data(), DType::f32, cell_offset(CellKind::keys, 2, i / 2, i % 2),
+                    keys[static_cast<size_t>(i)]);
+    }
+    std::vector<float> want;
+    for (size_t r = 0; r < 4; ++r) {
+      for (size_t e = 0; e < static_cast<size_t>(n); ++e)
+        want.push_back(q[2 * r] * keys[2 * e] + q[2 * r + 1] * keys[2 * e + 1]);
+    }
+    for (const CpuPath path : available_cpu_paths()) {
+      const ScopedCpuPath forced(path);
+      std::vector<float> scores(want.size());
+      cell_scores(q.data(), 4, 2, {CellKind::keys, DType::f32, 2, memory.data()}, n, scores.data(), n);
+      expect_close(scores, want, 1e-5, 1e-5, name_of(path));
+    }
+  }
+}
+
+TEST(Hadamard, EveryRowIsTransformedHoweverManyThereAre) {
+  for (const int64_t rows : {1, 33, 200}) {  // the last on threads
+    for (const CpuPath path : available_cpu_paths()) {
+      const ScopedCpuPath forced(path);
+      std::vector<float> x = normal(rows * 20, 9), want = x;
+      for (int64_t r = 0; r < rows; ++r) hadamard(want.data() + r * 20, 1, 16, 20);
+      hadamard(x.data(), rows, 16, 20);
+      expect_same_bits(x, want, name_of(path));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvarena::kernels
