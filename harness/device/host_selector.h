@@ -21,29 +21,30 @@ struct ExtraRuns {
   bool causal = false;    // the last entries belong to these rows in order
 };
 
-/// What is attended to of a segment in front of the layer's runs.
+/// The part of a segment in front of the layer's runs that is attended to.
 struct FrontSelection {
   bool attended = true;
   bool codes_alone = false;                       // stored numbers without the steps of their program
   std::vector<std::span<const int32_t>> lists{};  // [kv_heads] ascending entries, these alone; empty: all of them
 };
 
-/// What a sequence's rows attend to of a layer. All that is pointed to is valid until the pass is over.
+/// The entries of a layer that a sequence's rows attend to. All that is pointed to is valid until the pass is over.
 struct AttentionSelection {
   /// Whether rows attend to the layer's own runs.
   bool own = true;
   /// Ascending entries of these, the fresh ones among them, one list a kv head or one a query head, all of which every
   /// row attends to. None: every row attends to what lies before it.
   std::vector<std::span<const int32_t>> entries;
-  /// Of its own entries a row sees the last so many up to its own; 0: as the model has it.
+  std::vector<std::vector<int32_t>> joined;  // the memory of `entries`
+  /// Own entries that a row sees, the last ones up to its own; 0: as the model has it.
   int64_t window = 0;
   /// By the order of the layer's segments in front of its runs; those that are not named are attended to.
   std::vector<FrontSelection> fronts;
-  /// What is attended to beside all that.
+  /// Entries from the host beside all that.
   std::vector<ExtraRuns> extra;
 };
 
-/// Who chooses, layer by layer, which entries a sequence's rows attend to. The device waits for it in each.
+/// Chooses, layer by layer, which entries a sequence's rows attend to. The device waits for it in each.
 class HostSelector {
  public:
   virtual ~HostSelector() = default;

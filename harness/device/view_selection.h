@@ -1,5 +1,5 @@
 #pragma once
-// What a view shows, as a selection for the device.
+// A view's plan as a selection for the device.
 
 #include "harness/cache/layer_cache.h"
 #include "harness/device/host_selector.h"

@@ -1,7 +1,6 @@
-#include "harness/device/device_segment.h"
-
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/merged_segment.h"
+#include "harness/device/device_segment.h"
 #include "kernels/cells/cells.h"
 #include "tests/methods/compression/packed_layer.h"
 #include "tests/support/differences.h"
@@ -67,7 +66,7 @@ void expect_alike(const DeviceSegment& front, const Segment& segment, const std:
   EXPECT_EQ(restored(front, 48), got) << what;  // in whatever parts
 }
 
-class DeviceDequantSegmentTest : public ::testing::Test {
+class DeviceSegmentTest : public ::testing::Test {
  protected:
   [[nodiscard]] DeviceSegment front_of(const Segment& segment) {
     DeviceSegment made(stored_item(segment), shared, uploads);
@@ -81,7 +80,7 @@ class DeviceDequantSegmentTest : public ::testing::Test {
   UploadBatch uploads;
 };
 
-TEST_F(DeviceDequantSegmentTest, FollowsWhatCodecsPutTogether) {
+TEST_F(DeviceSegmentTest, FollowsWhatCodecsPutTogether) {
   const std::vector<json> specs{{{"name", "gear"}, {"buffer", 64}},
                                 {{"name", "gear"}, {"bits", 2}, {"sparsity", 0}},
                                 {{"name", "gear"}, {"bits", 3}, {"rank_prefill", 0}, {"rank_decode", 0}},
@@ -113,7 +112,7 @@ TEST_F(DeviceDequantSegmentTest, FollowsWhatCodecsPutTogether) {
   }
 }
 
-TEST_F(DeviceDequantSegmentTest, LayersShareWhatIsStoredForBoth) {
+TEST_F(DeviceSegmentTest, LayersShareWhatIsStoredForBoth) {
   const auto ledger = std::make_shared<MemoryLedger>();
   const auto pair = std::make_shared<MergedPair>(kCodecShape, MergeRule{.retained = 0.1}, ledger);
   const MergedSegment lower(pair, /*upper=*/false), upper(pair, /*upper=*/true);
@@ -144,7 +143,7 @@ TEST_F(DeviceDequantSegmentTest, LayersShareWhatIsStoredForBoth) {
   EXPECT_LE(fronts[0].bytes(), alone.bytes() - 891 * width * 2);  // in bf16, half of keys and values
 }
 
-TEST_F(DeviceDequantSegmentTest, RefusesWhatItCannotPutTogether) {
+TEST_F(DeviceSegmentTest, RefusesWhatItCannotPutTogether) {
   LayerShape windowed = kCodecShape;
   windowed.window = 64;
   const auto reason = [](const LayerShape& shape) {
