@@ -222,8 +222,7 @@ void attend_part(const AttentionItem& item, const Part& part, const std::vector<
   KVARENA_ASSERT(reader == nullptr || item.sees.rule == Visibility::Rule::newest,
                  "entries with gaps are seen through lists that a reader does not know");
   if (item.sees.rule == Visibility::Rule::paths) return attend_paths(item, part, queries, state);
-  if (item.sees.rule != Visibility::Rule::positions)
-    return attend_runs(shape, part, item.sees, queries, state, reader);
+  if (item.sees.rule != Visibility::Rule::positions) return attend_runs(shape, part, item.sees, queries, state, reader);
   WindowedPart windowed(item.sees.window, part, positions);
   for (int64_t t = 0; t < queries.q_len; ++t)
     attend_runs(shape, windowed.at(queries.position + t), {}, one_query(queries, t), rows_from(state, shape, t));

@@ -19,15 +19,15 @@ void add_probabilities(const AttentionPlan& plan, const float* lse, float* sums,
 /// written in order.
 void read(const AttentionPlan& plan, int64_t kv_head, float* keys, float* values);
 
-/// Computes probabilities in the executor's place from a copy of a segment's entries elsewhere, on a device. Lent to the
-/// segment by whoever keeps the copy, for as long as both are alike (CacheMirror).
+/// Computes probabilities in the executor's place from a copy of a segment's entries elsewhere, on a device. Lent to
+/// the segment by whoever keeps the copy, for as long as both are alike (CacheMirror).
 class EntryMirror {
  public:
   virtual ~EntryMirror() = default;
   /// add_probabilities() of one item without steps, under `all` or `newest`; queries are under its key transform, a
   /// column of `sums` is a place in its list. False where it cannot say; then nothing was added.
-  [[nodiscard]] virtual bool add_probabilities(const AttentionItem& item, const LayerQueries& queries,
-                                               const float* lse, float* sums, int64_t row_stride) = 0;
+  [[nodiscard]] virtual bool add_probabilities(const AttentionItem& item, const LayerQueries& queries, const float* lse,
+                                               float* sums, int64_t row_stride) = 0;
 };
 
 }  // namespace kvarena

@@ -1,7 +1,6 @@
 #pragma once
-// What the queries of a layer attend to, described: segments and views say where entries lie, how stored numbers become
-// keys and values, and which query sees which entry. One executor on the host (attend_plan.h) and one on a device read
-// the same plan.
+// A plan of attention: segments and views say where entries lie, how stored numbers become keys and values, and which
+// query sees which entry. One executor on the host (attend_plan.h) and one on a device read the same plan.
 
 #include <cstdint>
 #include <functional>
@@ -28,7 +27,7 @@ struct Visibility {
     paths       // the last entries belong to the queries, which form a tree: a query sees what precedes it and its path
   };
   Rule rule = Rule::all;
-  /// Of what a query may see it sees the last so many, by entry number (newest) or by position (positions); 0: all.
+  /// Entries that a query sees of those it may see, the last ones by number (newest) or position (positions); 0: all.
   int64_t window = 0;
   /// paths: [q_len] the row before each on its path, a lower one, or -1 where the tree begins.
   std::span<const int32_t> parents = {};
@@ -36,14 +35,15 @@ struct Visibility {
 
 /// Entries that queries attend to alike.
 struct AttentionItem {
-  const Segment* from = nullptr;    // who holds the entries, by original position
-  const Segment* stored = nullptr;  // who stores the numbers of `runs`; a device knows its copies by its version
-  std::vector<kernels::HeadRun> runs;          // [kv_heads], without an index
-  DType dtype = DType::f32;                    // of cells
+  const Segment* from = nullptr;       // who holds the entries, by original position
+  const Segment* stored = nullptr;     // who stores the numbers of `runs`; a device knows its copies by its version
+  std::vector<kernels::HeadRun> runs;  // [kv_heads], without an index
+  DType dtype = DType::f32;            // of cells
   std::vector<kernels::PackedEntries> packed;  // the packed sides that `runs` point to
   /// Maps that packed numbers are under: queries take that of keys, attended values are freed of theirs.
   RowTransformPtr key_transform, value_transform;
-  /// How stored numbers become keys and values; none: as they are. With steps, every query sees by `all` or `positions`.
+  /// How stored numbers become keys and values; none: as they are. With steps, every query sees by `all` or
+  /// `positions`.
   DequantProgram steps;
   /// Puts the entries together for one use, to be planned in place of this item; `runs` are then those of them that are
   /// stored as they are, for who attends to the others through a view.
@@ -73,7 +73,7 @@ struct AttentionPlan {
 /// Original positions of the entries that an item shows to a query head, in its order.
 [[nodiscard]] std::vector<int32_t> positions_of(const AttentionItem& item, int64_t q_head);
 
-/// What the queries attend to of one segment.
+/// Plans the attention to one segment.
 [[nodiscard]] AttentionPlan plan_of(const Segment& segment, const LayerQueries& queries);
 
 }  // namespace kvarena

@@ -23,7 +23,7 @@ class ClampedDistanceView final : public Segment {
   };
   explicit ClampedDistanceView(Parts parts) : Segment(parts.tail->shape()), parts_(std::move(parts)) {}
   [[nodiscard]] const Parts& parts() const { return parts_; }
-  /// Of so many queries, the last ones, those that see any overflow entry: the newest sees every one, each before it one
+  /// Counts the queries, the last of q_len, that see any overflow entry: the newest sees every one, each before it one
   /// fewer.
   [[nodiscard]] int64_t seeing_overflow(int64_t q_len) const;
 

@@ -26,7 +26,7 @@ using ChannelReader = std::function<std::vector<Item>()>;
 /// Original positions of the same entries of one kv head.
 using PositionReader = std::function<std::vector<int32_t>(int64_t kv_head, int64_t first, int64_t count)>;
 
-/// What other codes say is added, times `factor`: a second plane. heads [kv_heads].
+/// Adds the numbers of other codes, times `factor`: a second plane. heads [kv_heads].
 struct AddCodes {
   std::vector<kernels::PackedEntries> heads;
   float factor = 1;
@@ -55,7 +55,7 @@ struct SparseOverride {
 
 /// Low-rank corrections of runs of entries.
 struct AddProducts {
-  /// Of entries first .. first+count-1: a b is added in each head; f16.
+  /// Adds a b to entries first .. first+count-1 of each head; f16.
   struct Block {
     int64_t first = 0, count = 0, rank = 0;
     std::vector<std::span<const uint16_t>> a;  // [kv_heads] of [count, rank]
@@ -93,8 +93,8 @@ struct RotateKeys {
   PositionReader positions;
 };
 
-using DequantOp = std::variant<AddCodes, ScaleChannels, ScaleEntries, SparseOverride, AddProducts,
-                                     AddSketch, UndoTransform, HadamardBlocks, PermuteChannels, RotateKeys>;
+using DequantOp = std::variant<AddCodes, ScaleChannels, ScaleEntries, SparseOverride, AddProducts, AddSketch,
+                               UndoTransform, HadamardBlocks, PermuteChannels, RotateKeys>;
 
 template <class... Steps>
 [[nodiscard]] std::vector<DequantOp> in_order(Steps&&... steps) {

@@ -118,8 +118,8 @@ void add_to_lanes(const AddProducts::Block& block, int64_t head, int64_t begin, 
   }
 }
 
-void add_to_rows(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end,
-                 const std::vector<float>& b, const ChunkSide& side) {
+void add_to_rows(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end, const std::vector<float>& b,
+                 const ChunkSide& side) {
   for (int64_t e = begin; e < end; ++e) {
     float* const x = side.entry(head, e - side.first);
     for (int64_t k = 0; k < block.rank; ++k) {

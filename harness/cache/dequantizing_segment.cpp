@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-
 namespace kvarena {
 namespace {
 
@@ -18,7 +17,7 @@ LayerShape float_shape(LayerShape shape) {
 }  // namespace
 
 DequantizingSegment::DequantizingSegment(const LayerShape& shape, const QuantizedFormat& format,
-                                 std::unique_ptr<CodecSideData> side_data, LedgerPtr ledger)
+                                         std::unique_ptr<CodecSideData> side_data, LedgerPtr ledger)
     : PackedSegment(shape), ledger_(std::move(ledger)), side_data_(std::move(side_data)) {
   codes_ = std::make_unique<QuantizedSegment>(float_shape(shape), format, ledger_);
   positions_.assign(static_cast<size_t>(shape.kv_heads), LedgerVector<int32_t>(LedgerAllocator<int32_t>(ledger_)));

@@ -1,7 +1,7 @@
 #pragma once
 // Packed entries whose numbers are more than codes with a scale: exact outliers, low-rank corrections, keys stored
-// before their rotary rotation. Codes are a QuantizedSegment's; a CodecSideData holds the rest. Attention decodes a chunk
-// at a time into scratch that stays in the cache, lets the side_data complete it, and attends to that.
+// before their rotary rotation. Codes are a QuantizedSegment's; a CodecSideData holds the rest. Attention decodes a
+// chunk at a time into scratch that stays in the cache, lets the side_data complete it, and attends to that.
 
 #include "harness/cache/quantized_segment.h"
 
@@ -22,7 +22,7 @@ struct EntryBlock {
   [[nodiscard]] const float* value(int64_t head, int64_t i) const { return &values[(head * count + i) * head_dim]; }
 };
 
-/// What a codec stores beside codes. Its memory is counted in the ledger it was made or cloned with.
+/// Numbers that a codec stores beside codes. Their memory is counted in the ledger it was made or cloned with.
 class CodecSideData {
  public:
   virtual ~CodecSideData() = default;
@@ -42,7 +42,7 @@ class CodecSideData {
 class DequantizingSegment final : public PackedSegment {
  public:
   DequantizingSegment(const LayerShape& shape, const QuantizedFormat& format, std::unique_ptr<CodecSideData> side_data,
-                  LedgerPtr ledger);
+                      LedgerPtr ledger);
 
   /// Keys and values are packed at once; no value stays in 16 bits. Throws UserError naming the head when a key or
   /// value is not finite.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace kvarena {
 
 using kernels::CellKind;
@@ -21,8 +20,10 @@ GatheredSegment::GatheredSegment(const LayerShape& shape, int64_t entries, Ledge
 
 Cells GatheredSegment::cells(const Head& head, CellKind kind) const {
   const auto& memory = kind == CellKind::keys ? head.keys : head.values;
-  return {
-      .kind = kind, .dtype = shape().dtype, .head_dim = shape().head_dim, .data = const_cast<std::byte*>(memory.data())};
+  return {.kind = kind,
+          .dtype = shape().dtype,
+          .head_dim = shape().head_dim,
+          .data = const_cast<std::byte*>(memory.data())};
 }
 
 void GatheredSegment::add(int64_t kv_head, std::span<const int32_t> positions, const float* keys, const float* values) {

@@ -43,7 +43,7 @@ class GatheredSegment final : public Segment {
   std::vector<Head> heads_;
 };
 
-/// What a step attends to where that does not lie in one place: segments one after the other, some of its own. Borrowed
+/// A view of segments one after the other, the first its own, for a step whose entries lie in several places. Borrowed
 /// ones must outlive the view and must not change while it is used.
 class ConcatView final : public Segment {
  public:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-
 namespace kvarena {
 namespace {
 
@@ -109,7 +108,7 @@ std::vector<int32_t> UpperPlaneView::positions(int64_t kv_head) const {
   return all;
 }
 
-/// What is added to codes are lower planes.
+/// Lower planes are the only steps of a hierarchical cache.
 void UpperPlaneView::plan(const LayerQueries& queries, AttentionPlan& to) const {
   cache_->plan(queries, to);
   for (AttentionItem& item : to.items) item.steps = {};

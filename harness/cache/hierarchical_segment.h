@@ -22,7 +22,7 @@ class HierarchicalSegment final : public PackedSegment {
   void take(EntrySegment& tail, int64_t n) override;
   void pack_values(int64_t /*n*/) override {}
   [[nodiscard]] int64_t unpacked_values() const override { return 0; }
-  /// The same entries as the upper plane says them.
+  /// Entries as the upper plane alone decodes them.
   [[nodiscard]] const QuantizedSegment& upper() const { return *upper_; }
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return upper_->entries(kv_head); }

@@ -20,9 +20,7 @@ IndexedSegment::IndexedSegment(const EntrySegment& base, const std::vector<std::
   }
 }
 
-bool IndexedSegment::per_query_head() const {
-  return static_cast<int64_t>(selected_.size()) != shape().kv_heads;
-}
+bool IndexedSegment::per_query_head() const { return static_cast<int64_t>(selected_.size()) != shape().kv_heads; }
 
 std::span<const int32_t> IndexedSegment::selected(int64_t q_head) const {
   return selected_[per_query_head() ? q_head : q_head / shape().group()];

@@ -108,7 +108,8 @@ LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, Led
                      .head_dim = shape().head_dim,
                      .data = const_cast<void*>(run.keys)};
     const std::vector<int32_t>& exact = parts.exact[head];
-    exact_->add(head, exact, listed_rows(keys, exact).data(), listed_rows(values_of(shape(), own.data()), exact).data());
+    exact_->add(head, exact, listed_rows(keys, exact).data(),
+                listed_rows(values_of(shape(), own.data()), exact).data());
   }
 }
 

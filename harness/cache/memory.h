@@ -41,7 +41,7 @@ class Buffer {
   [[nodiscard]] std::byte* data() noexcept { return data_; }
   [[nodiscard]] const std::byte* data() const noexcept { return data_; }
   [[nodiscard]] int64_t bytes() const noexcept { return bytes_; }
-  /// The same content in another ledger.
+  /// Copies the content, counted in another ledger.
   [[nodiscard]] Buffer clone(LedgerPtr ledger) const;
 
  private:

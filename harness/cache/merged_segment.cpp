@@ -102,7 +102,7 @@ void MergedPair::merge(Side& side, bool first, const std::vector<float>& lower, 
       std::ranges::nth_element(largest, largest.begin() + (count - 1), std::greater{});
       side.retained_from = largest[count - 1];
     }
-    // Of equal angles at the limit the first are retained, until they are enough.
+    // Equal angles at the limit: the first are retained, until they are enough.
     int64_t ties = count - std::ranges::count_if(angles, [&](double a) { return a > side.retained_from; });
     for (double& angle : angles) {
       if (angle == side.retained_from && ties-- <= 0) angle = -1;

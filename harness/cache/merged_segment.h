@@ -22,7 +22,7 @@ struct MergeRule {
 /// Returns O in radians, pi/2 where a vector is 0.
 double interpolate_directions(const float* lower, const float* upper, int64_t d, double t, float* direction);
 
-/// What a pair of layers stores. Its bytes are counted once, in the ledger it was made or copied with.
+/// Storage of a pair of layers. Its bytes are counted once, in the ledger it was made or copied with.
 class MergedPair {
  public:
   MergedPair(const LayerShape& shape, const MergeRule& rule, LedgerPtr ledger);
@@ -30,8 +30,8 @@ class MergedPair {
   /// Takes all entries of both tails, which hold the same tokens and forget them. The first call (the prompt) retains
   /// ceil(retained n) entries a head, of keys and of values, and sets the angles from which later ones are retained.
   void take(EntrySegment& lower, EntrySegment& upper);
-  /// The same in another ledger. Copies for one ledger are one copy as long as it lives: a cache's layers are cloned
-  /// one after the other, and both ask.
+  /// Copies the pair into another ledger. Copies for one ledger are one copy as long as it lives: a cache's layers are
+  /// cloned one after the other, and both ask.
   [[nodiscard]] std::shared_ptr<MergedPair> copy_in(const LedgerPtr& ledger) const;
 
   [[nodiscard]] const LayerShape& shape() const { return shared_.shape(); }
@@ -98,7 +98,7 @@ class MergedSegment final : public Segment {
   [[nodiscard]] float factor(const MergedPair::Side& side, int64_t entry) const {
     return side.factors[2 * entry + (upper_ ? 1 : 0)];
   }
-  /// What makes shared rows this layer's own: sides [kv_heads].
+  /// Steps that make shared rows this layer's own: sides [kv_heads].
   [[nodiscard]] std::vector<DequantOp> steps(const std::vector<const MergedPair::Side*>& sides) const;
 
   std::shared_ptr<MergedPair> pair_;

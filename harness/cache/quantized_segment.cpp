@@ -11,7 +11,7 @@ namespace {
 
 using kernels::CellKind;
 
-/// What is packed at once takes exactly its bytes; what grows step by step gets 1/64 more, so that it is seldom moved.
+/// Grows a buffer to exactly `bytes`, or by 1/64 where it grows step by step, so that it is seldom moved.
 void grow(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
   if (bytes <= buffer.bytes()) return;
   Buffer larger(ledger, Tier::device, std::max(bytes, buffer.bytes() + buffer.bytes() / 64 / 64 * 64));

@@ -36,11 +36,11 @@ class QuantizedSegment final : public PackedSegment {
 
   /// The values of a head that are still in 16 bits (or 32).
   [[nodiscard]] kernels::Cells recent_values(int64_t kv_head) const { return recent(heads_[kv_head]); }
-  /// What keys or values were packed under, which queries take too, and what is attended is freed of; null for none.
+  /// Transforms under which keys or values are packed: queries take that of keys, attended values lose theirs; or null.
   [[nodiscard]] const RowTransformPtr& key_transform() const { return format_.key_transform; }
   [[nodiscard]] const RowTransformPtr& value_transform() const { return format_.value_transform; }
 
-  /// What the codes of entries first .. first+count-1 say, [count, head_dim] each, transforms not undone; all values
+  /// Decodes the codes of entries first .. first+count-1, [count, head_dim] each, transforms not undone; all values
   /// must be packed.
   void read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const;
 

@@ -6,7 +6,7 @@
 
 namespace kvarena {
 
-/// Of positions 0, 1, ..: [positions, half] each.
+/// Cosines and sines of positions 0, 1, ..: [positions, half] each.
 struct RotationTables {
   std::vector<float> cos, sin;
 };

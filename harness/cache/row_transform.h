@@ -25,7 +25,7 @@ class RowTransform : public std::enable_shared_from_this<RowTransform> {
   virtual void apply_to_queries(int64_t kv_head, float* rows, int64_t count) const = 0;
   /// Bytes a request holds because of the map; 0 where it follows from a seed alone.
   [[nodiscard]] virtual int64_t bytes() const { return 0; }
-  /// The same map with its bytes counted in `ledger`.
+  /// Copies the map, its bytes counted in `ledger`.
   [[nodiscard]] virtual std::shared_ptr<const RowTransform> clone(const LedgerPtr& /*ledger*/) const {
     return shared_from_this();
   }

@@ -18,7 +18,7 @@ namespace kvarena {
 
 using kernels::DType;
 
-/// What all segments of a layer share.
+/// Sizes that all segments of a layer share.
 struct LayerShape {
   int64_t q_heads = 0;
   int64_t kv_heads = 0;
@@ -73,8 +73,8 @@ class Segment {
   /// decoded.
   void read(int64_t kv_head, float* keys, float* values) const;
 
-  /// Who computes probabilities in the executor's place, from a copy of the entries elsewhere; null for nobody. Clones
-  /// do not know it.
+  /// The copy of the entries elsewhere that computes probabilities in the executor's place; null for none. Clones have
+  /// none.
   [[nodiscard]] EntryMirror* mirror() const { return mirror_; }
   void use_mirror(EntryMirror* mirror) { mirror_ = mirror; }
 

@@ -29,12 +29,12 @@ class TreeView final : public Segment {
   std::vector<int32_t> parents_;
 };
 
-/// Of `before` entries in front of a tree, those that are attended for all rows at once: whole chunks, after which a
+/// Counts those of `before` entries in front of a tree that all rows attend to at once: whole chunks, after which a
 /// run may be cut without changing a bit (kernels/attention).
 [[nodiscard]] int64_t entries_before_paths(int64_t before);
 
-/// What a row of a tree behind `before` entries sees from entry `first` on, counted from there: what stood before the
-/// tree, then its path.
+/// Lists the entries that a row of a tree behind `before` entries sees from entry `first` on, counted from there: all
+/// before the tree, then its path.
 [[nodiscard]] std::vector<int32_t> tree_path(std::span<const int32_t> parents, int64_t row, int64_t before,
                                              int64_t first);
 

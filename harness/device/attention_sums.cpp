@@ -45,7 +45,7 @@ struct AttentionSums::Asked {
   const LayerQueries* queries;
   const float *q, *lse;
 
-  /// Those of tokens first .. first+count-1 and what they see of `runs`.
+  /// The queries of tokens first .. first+count-1 over `runs`.
   [[nodiscard]] kernels::ColumnSumsProblem problem(int64_t first, int64_t count, const kernels::HeadRun* runs) const {
     return {.q = q + first * queries->q_stride,
             .q_len = count,
@@ -133,16 +133,17 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
   const Asked asked = upload(shape, queries, lse);
   const int64_t block = std::clamp<int64_t>(kMostProbabilities / (shape.q_heads * cache.length()), 1, kMostTokens);
   for (int64_t first = 0; first < queries.q_len; first += block) {
-    const kernels::DeviceProbabilities rows = rows_of(cache, layer, asked, first, std::min(block, queries.q_len - first));
+    const kernels::DeviceProbabilities rows =
+        rows_of(cache, layer, asked, first, std::min(block, queries.q_len - first));
     for (const Growing& each : growing) add(rows, each);
   }
   for (const Growing& each : growing) kernels::cuda_download(each.sum->data, each.data, each.bytes, kStream);
   kernels::cuda_synchronize(kStream);
 }
 
-/// What each of some tokens gave, by sums over it alone.
+/// Probabilities of each of some tokens, by column sums over it alone.
 kernels::DeviceProbabilities AttentionSums::rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
-                                                int64_t first, int64_t count) {
+                                                    int64_t first, int64_t count) {
   const LayerShape& shape = *asked.shape;
   const int64_t position = asked.queries->position + first, entries = position + count;
   const int64_t bytes = count * shape.q_heads * entries * 4;

@@ -34,7 +34,7 @@ class AttentionSums {
   [[nodiscard]] Asked upload(const LayerShape& shape, const LayerQueries& queries, const float* lse);
   void list(Entries& entries);
   [[nodiscard]] kernels::DeviceProbabilities rows_of(const DeviceCache& cache, int64_t layer, const Asked& asked,
-                                                 int64_t first, int64_t count);
+                                                     int64_t first, int64_t count);
   void add(const kernels::DeviceProbabilities& rows, const Growing& sum);
 
   kernels::CudaBuffer queries_;  // q as it lies on the host, then lse

@@ -16,11 +16,11 @@ using kernels::CellKind;
 using kernels::Cells;
 
 Cells cells_of(const LayerShape& shape, CellKind kind, const void* data) {
-  // What is only read takes the same struct.
+  // Cells that are only read take the same struct.
   return {.kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<void*>(data)};
 }
 
-/// What becomes a layer's runs.
+/// Items of a layer that become its runs.
 std::vector<AttentionItem> run_items(const LayerCache& layer) {
   std::vector<AttentionItem> items;
   for (const auto& segment : layer.segments()) {

@@ -1,5 +1,5 @@
 #pragma once
-// What stands before and after attention on a device, for each kind: harness/model/attention_projections.h there.
+// Projections before and after attention on a device, for each kind; harness/model/attention_projections.h there.
 
 #include <cstdint>
 
@@ -31,7 +31,7 @@ class DeviceAttention {
 
   /// Factor on a query's products with keys.
   [[nodiscard]] float scale() const;
-  /// Of what input() gives.
+  /// Layout of the rows that input() gives.
   [[nodiscard]] AttentionLayout layout() const;
   /// Memory for a pass of `rows` rows; `moves` counts how often some address has changed.
   void make_room(int64_t rows, int64_t& moves);

@@ -92,7 +92,7 @@ class Bench {
 
  private:
   [[nodiscard]] int64_t shrunk(int64_t count) const { return std::max<int64_t>(64, count / options_.shrink / 16 * 16); }
-  /// Of one sequence's entries.
+  /// Bytes of one sequence's entries.
   [[nodiscard]] int64_t bytes_of(int64_t entries) const {
     const ModelConfig& c = model_.config();
     return c.layers * c.kv_heads * c.head_dim * 2 * 2 * entries;

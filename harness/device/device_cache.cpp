@@ -185,7 +185,7 @@ void DeviceCache::keep(int64_t layer, std::vector<std::vector<int32_t>> entries)
   kept_[layer] = std::move(entries);
 }
 
-/// What windows hold is lost.
+/// Makes windows anew; what they held is lost.
 void DeviceCache::make_windows(int64_t room, size_t count) {
   const int64_t kv_heads = layers_.front().kv_heads;
   held_.assign(static_cast<size_t>(kv_heads), {});

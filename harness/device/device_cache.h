@@ -67,10 +67,11 @@ class DeviceCache {
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
   /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same is taken over. Throws UserError
   /// where it cannot.
-  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, RecycledCache former, int64_t visited);
+  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, RecycledCache former,
+              int64_t visited);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
-  /// Of a cache on the device.
+  /// Rewrites entries of a cache on the device.
   void rewrite(std::span<const RewrittenEntries> heads);
   /// Takes over the entries that the host's heads have got behind those that both hold.
   void take_newest(const KvCache& host);
@@ -82,17 +83,17 @@ class DeviceCache {
   [[nodiscard]] int64_t length() const { return length_; }
   /// Tokens that there is room for.
   [[nodiscard]] int64_t capacity() const { return capacity_; }
-  /// Of a head's run.
+  /// Entries of a head's run, dropped ones included.
   [[nodiscard]] int64_t entries(int64_t layer, int64_t kv_head) const { return length_ - dropped(layer)[kv_head]; }
   /// From now on only these entries of the heads' runs are there, [kv_heads] ascending, and those that come behind. The
   /// others' memory stays.
   void keep(int64_t layer, std::vector<std::vector<int32_t>> entries);
-  /// Of a layer's heads, [kv_heads]; empty where all entries of the runs are there.
+  /// [kv_heads] entries of the runs that are left; empty where all are there.
   [[nodiscard]] std::span<const std::vector<int32_t>> kept(int64_t layer) const { return kept_[layer]; }
   [[nodiscard]] bool any_dropped() const {
     return std::ranges::any_of(kept_, [](const auto& heads) { return !heads.empty(); });
   }
-  /// Of a head's run, those that are there.
+  /// Entries of a head's run that are left.
   [[nodiscard]] int64_t held(int64_t layer, int64_t kv_head) const {
     return kept_[layer].empty() ? entries(layer, kv_head) : std::ssize(kept_[layer][kv_head]);
   }
@@ -123,7 +124,7 @@ class DeviceCache {
 
  private:
   friend class DeviceModel;
-  /// What of a layer lies on the device in host placement.
+  /// A layer's entries on the device in host placement.
   struct Window {
     kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
   };
@@ -162,12 +163,12 @@ class DeviceCache {
   std::vector<std::vector<std::vector<int32_t>>> kept_;  // [layers][kv_heads], see keep(); empty where all are there
   int64_t first_kept_ = 0;                               // every token from this one on is in the runs
   std::vector<PlacedMemory> memory_;                     // [layers]: [kv_heads][keys, values][capacity - dropped]
-  std::vector<std::vector<DeviceSegment>> fronts_;          // [layers], oldest first
+  std::vector<std::vector<DeviceSegment>> fronts_;       // [layers], oldest first
   DequantShared shared_;                                 // by fronts_
   std::unique_ptr<UploadBatch> uploads_ = std::make_unique<UploadBatch>();
   std::unique_ptr<kernels::CudaScratch> rewrites_ = std::make_unique<kernels::CudaScratch>();
 
-  // Of the pass to come.
+  // State of the pass to come.
   bool chosen_ = false;
   std::vector<int64_t> counts_;  // [kv_heads] entries before the fresh ones
   std::vector<std::vector<int32_t>>

@@ -50,7 +50,7 @@ class DeviceAddCodes final : public DeviceDequantOp {
   float factor_;
 };
 
-/// What is the same for every entry: `Op` reads it once.
+/// A step whose numbers are the same for every entry: `Op` reads them once.
 template <class Op, class Item>
 class ChannelStep : public DeviceDequantOp {
  public:

@@ -28,7 +28,7 @@ class RotationTable {
   int64_t rows_ = 0;
 };
 
-/// What the layers of a cache share.
+/// Data that the layers of a cache share.
 struct DequantShared {
   HeadMapStore maps;
   std::map<std::vector<double>, std::shared_ptr<RotationTable>> rotations;
@@ -49,8 +49,7 @@ class DeviceDequantOp {
   virtual ~DeviceDequantOp() = default;
   /// Takes over what belongs to entries before .. after-1, said by the same step of the same segment; there after
   /// uploads.finish().
-  virtual void follow(const DequantOp& /*op*/, int64_t /*before*/, int64_t /*after*/,
-                      UploadBatch& /*uploads*/) {}
+  virtual void follow(const DequantOp& /*op*/, int64_t /*before*/, int64_t /*after*/, UploadBatch& /*uploads*/) {}
   /// On the rows of entries `first` and those behind it.
   virtual void apply(RowsAtWork& work, int64_t first, kernels::CudaScratch& scratch,
                      kernels::CudaStream stream) const = 0;
@@ -59,6 +58,6 @@ class DeviceDequantOp {
 
 /// `op`: a step of a segment with rows of heads * head_dim channels.
 [[nodiscard]] std::unique_ptr<DeviceDequantOp> make_step(const DequantOp& op, int64_t heads, int64_t head_dim,
-                                                     DequantShared& shared);
+                                                         DequantShared& shared);
 
 }  // namespace kvarena::device

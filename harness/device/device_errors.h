@@ -7,8 +7,8 @@
 
 namespace kvarena::device {
 
-/// What `work` gives. Where the device refuses, `lost` is called, to forget what may be spoiled, and a UserError
-/// thrown.
+/// Returns what `work` gives. Where the device refuses, `lost` is called, to forget what may be spoiled, and a
+/// UserError thrown.
 template <typename Work, typename Lost>
 auto on_device(const Work& work, const Lost& lost) {
   try {

@@ -36,7 +36,7 @@ class DeviceMirror final : public CacheMirror {
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
   /// one of its first `visited` layers.
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
-  /// The same of entries that a layer's tail let go; false when that is better copied anew.
+  /// Drops on the device what a layer's tail let go; false when that is better copied anew.
   [[nodiscard]] bool follow_drops(const LayerCache& host, size_t layer);
   /// [layers] whose runs are what they were; empty where none can be.
   [[nodiscard]] std::vector<bool> alike(const KvCache& host) const;
@@ -44,7 +44,7 @@ class DeviceMirror final : public CacheMirror {
   void take_rewritten(const KvCache& host, int64_t layers);
   /// Takes over what it has got elsewhere since, and what it has overwritten in the layers that count.
   void take_new(KvCache& host, int64_t visited);
-  /// Of what one of the copy's runs holds.
+  /// Positions of the entries that one of the copy's runs holds.
   [[nodiscard]] std::vector<int32_t> positions_of(size_t layer, int64_t kv_head) const;
   /// Where a clone's entries lie already: a mirror that may be gone by now.
   struct Origin {
@@ -56,7 +56,7 @@ class DeviceMirror final : public CacheMirror {
   void record(KvCache& host);
   void record(KvCache& host, size_t layer);
 
-  /// What a layer of the host was when the copy was made.
+  /// A layer of the host as it was when the copy was made.
   struct Layer {
     std::vector<uint64_t> versions;               // of its segments
     int64_t newest = 0;                           // entries in its tail
@@ -74,7 +74,7 @@ class DeviceMirror final : public CacheMirror {
 /// caches themselves, each of which one thread uses at a time.
 class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
  public:
-  /// Of caches with such layers, at most `bytes` on the device.
+  /// Mirrors of caches with such layers, at most `bytes` on the device.
   DeviceMirrors(std::vector<LayerShape> layers, int64_t bytes) : shapes_(std::move(layers)), limit_bytes_(bytes) {}
 
   /// The device's copies of the caches, up to date in the first `visited` layers and with room for so many more tokens
@@ -119,7 +119,8 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   /// Makes a clone's copy from where its entries lie, if they still do.
   void copy_origin(DeviceMirror& mirror, int64_t capacity, std::vector<DeviceMirror*> needed);
   /// Makes a copy anew, with room for so many tokens at least.
-  void renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited, std::span<DeviceMirror* const> needed);
+  void renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited,
+             std::span<DeviceMirror* const> needed);
   [[nodiscard]] int64_t held() const;
 
   std::vector<LayerShape> shapes_;

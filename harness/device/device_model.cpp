@@ -19,8 +19,8 @@ namespace {
 /// Lengths are recorded in steps of so many entries: what a graph's launches are made for.
 constexpr int64_t kRecordedLengths = 4096;
 
-/// Of a recorded step's key: what belongs to the pass, what to each sequence, and where of the latter stands what its
-/// length may come to be.
+/// Numbers in a recorded step's key: of the pass, of each sequence, and where in the latter stands what its length may
+/// come to be.
 constexpr size_t kPassKey = 4, kSequenceKey = 5, kMostInKey = 2;
 
 }  // namespace
@@ -112,7 +112,7 @@ void DeviceModel::Impl::tell() {
   told = inputs.tell(compute.stream());
 }
 
-/// What is left of runs of which entries were dropped, to the device.
+/// Uploads lists of what is left of runs from which entries were dropped.
 void DeviceModel::Impl::list_kept() {
   std::vector<int32_t> all;
   for (Sequence& s : sequences) {
@@ -255,7 +255,7 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
   head();
 }
 
-/// What a recorded step may be replayed for; empty when the pass is not one.
+/// The key under which a recorded step may be replayed; empty when the pass is not one.
 std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   if (config.expert.experts > 0 || ranks != nullptr) return {};
   std::vector<int64_t> key{depth, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
@@ -302,7 +302,9 @@ DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens) const {
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { impl_->synchronize(); }
-std::string DeviceModel::fallback_reason() const { return impl_->ranks != nullptr ? impl_->ranks->fallback_reason() : ""; }
+std::string DeviceModel::fallback_reason() const {
+  return impl_->ranks != nullptr ? impl_->ranks->fallback_reason() : "";
+}
 kernels::CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }

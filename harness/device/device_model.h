@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "harness/device/downloaded_rows.h"
 #include "harness/device/device_cache.h"
+#include "harness/device/downloaded_rows.h"
 #include "harness/device/host_attention.h"
 #include "harness/device/host_selector.h"
 #include "harness/model/row_stream.h"
@@ -24,15 +24,15 @@ struct DevicePass {
   /// arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such pass did not
   /// attend to, on a stream of their own, while the layer before computes.
   const std::vector<std::vector<int32_t>>* attended = nullptr;
-  /// Of a tree of tokens, as SequencePass has it: a row has the bits of a chain that holds its path alone. Only over
-  /// full caches on the device, where nothing is chosen, and in models without sliding windows.
+  /// Parents of a tree of tokens, as SequencePass has them: a row has the bits of a chain that holds its path alone.
+  /// Only over full caches on the device, where nothing is chosen, and in models without sliding windows.
   std::span<const int32_t> parents = {};
-  /// Of packed entries that are put together from codes and more, the codes by themselves: the upper of two planes.
+  /// Reads packed entries without the steps of their program: the upper of two planes.
   bool codes_alone = false;
   /// In place of the cache. Of such passes everything has to be brought to the host.
   HostAttention* host = nullptr;
-  /// Who chooses in each layer what is attended to in a cache on the device; entries of runs only where nothing is
-  /// packed or dropped. Everything has to be brought for it, too.
+  /// Chooses in each layer what is attended to in a cache on the device; entries of runs only where nothing is dropped.
+  /// Everything has to be downloaded for it, too.
   HostSelector* choice = nullptr;
 };
 
@@ -64,7 +64,7 @@ class DeviceModel {
   /// A cache on the device of what the host's holds, full or as a method left or packed it, with room for `tokens`
   /// more. Throws UserError as DeviceCache does.
   [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0) const;
-  /// Of those that are held here.
+  /// Bytes of the weights that are held here.
   [[nodiscard]] int64_t weight_bytes() const;
 
   /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens, and in a layer with experts for the
@@ -78,10 +78,10 @@ class DeviceModel {
   /// The rows of a prompt of so many tokens, whose entries go to `cache`, a full one on the device, which outlives
   /// them; no pass may run meanwhile. Where rows leave between layers what the cache holds behind them is undefined.
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(DeviceCache& cache, int64_t tokens);
-  /// What the last pass brought of a layer, its rows in the batch's order from `first` on; after synchronize().
+  /// Rows of a layer that the last pass downloaded, in the batch's order from `first` on; after synchronize().
   [[nodiscard]] LayerRows brought(int64_t layer, int64_t first) const;
-  /// What queries brought of a latent's heads want to be those of the host, where scores are scaled by its width; 1 for
-  /// other attention.
+  /// The factor that makes a latent's downloaded queries the host's, where scores are scaled by its width; 1 for other
+  /// attention.
   [[nodiscard]] float query_factor() const;
   /// [rows * vocab_size]; waits for the pass. Valid until the next call.
   [[nodiscard]] std::span<const float> download(const DeviceLogits& logits);
@@ -92,7 +92,7 @@ class DeviceModel {
   void synchronize() const;
   /// Why rows go from rank to rank by way of the hosts; empty where they do not.
   [[nodiscard]] std::string fallback_reason() const;
-  /// Of the passes' own stream.
+  /// The stream of the passes.
   [[nodiscard]] kernels::CudaStream stream() const;
 
   /// Recorded steps are on from the start.

@@ -1,4 +1,4 @@
-// What a layer does between its projections: new entries, attention over caches, and what the bus brings for it.
+// A layer's work between its projections: new entries, attention over caches, and what the bus brings for it.
 #include "harness/device/device_model_impl.h"
 
 namespace kvarena::device {
@@ -136,7 +136,7 @@ void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const QkvRow
   }
 }
 
-/// What the rows of a tree see alike is read once for all of them.
+/// Reads the entries that all rows of a tree see once for all of them.
 void DeviceModel::Impl::attend_shared(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
                                       kernels::CudaScratch& with) {
   std::vector<std::vector<kernels::HeadRun>> runs;

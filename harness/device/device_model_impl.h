@@ -1,5 +1,5 @@
 #pragma once
-// What DeviceModel consists of, for the files that make it up.
+// The parts of DeviceModel, for the files that make it up.
 
 #include <algorithm>
 #include <array>
@@ -37,17 +37,18 @@ struct DeviceModel::Impl {
     const DevicePass* pass = nullptr;
     DeviceCache* cache = nullptr;  // null where the host attends
     int64_t first_row = 0, rows = 0;
-    int64_t most = 0;                          // entries that a run may come to have while the pass is replayed
-    int64_t first_list = 0;                    // where its lists begin among all
-    int64_t shared = 0;                        // of a tree: entries that all rows see alike, whole chunks
-    std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
-    AttentionSelection choice;                 // of the layer under way; its runs and queries lie on the device
-    std::vector<IndexList> lists_own;          // what it lists: [kv_heads] or [q_heads] of the layer's runs,
-    std::vector<std::vector<IndexList>> lists_fronts, lists_extra;  // of each front [kv_heads], of each extra as the runs'
+    int64_t most = 0;                         // entries that a run may come to have while the pass is replayed
+    int64_t first_list = 0;                   // where its lists begin among all
+    int64_t shared = 0;                       // of a tree: entries that all rows see alike, whole chunks
+    std::vector<std::vector<int32_t>> paths;  // [rows] of a tree: what each sees from there on
+    AttentionSelection choice;                // of the layer under way; its runs and queries lie on the device
+    std::vector<IndexList> lists_own;         // what it lists: [kv_heads] or [q_heads] of the layer's runs,
+    std::vector<std::vector<IndexList>> lists_fronts,
+        lists_extra;                           // of each front [kv_heads], of each extra as the runs'
     std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
-  /// What goes to one call of the attention kernels. Problems point to runs, which have their room from the start.
+  /// Arguments of one call of the attention kernels. Problems point to runs, which have their room from the start.
   struct AttentionCall {
     std::vector<kernels::HeadRun> runs;
     std::vector<kernels::AttendProblem> problems;
@@ -77,19 +78,19 @@ struct DeviceModel::Impl {
   StepInputs told;
   DownloadedRows brought;
   int64_t moves = 0;
-  int64_t depth = 0;   // layers that the pass under way visits
-  int64_t rows = 0;    // R, of the pass under way
-  Workspace x;         // [R, hidden_size], the residual stream
-  Workspace normed;    // [R, hidden_size]
-  Workspace seen;      // [R, q_heads, head_dim of the cache]
-  Workspace running;   // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace lse;       // [R, q_heads], when it is brought to the host
-  Workspace mapped;    // [R, q_heads, head_dim of the cache]: queries as mapped keys want them, or attended values
-  Workspace own;       // [R, q_heads, head_dim of the cache + 2]: attention state of mapped values
+  int64_t depth = 0;      // layers that the pass under way visits
+  int64_t rows = 0;       // R, of the pass under way
+  Workspace x;            // [R, hidden_size], the residual stream
+  Workspace normed;       // [R, hidden_size]
+  Workspace seen;         // [R, q_heads, head_dim of the cache]
+  Workspace running;      // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;          // [R, q_heads], when it is brought to the host
+  Workspace mapped;       // [R, q_heads, head_dim of the cache]: queries as mapped keys want them, or attended values
+  Workspace own;          // [R, q_heads, head_dim of the cache + 2]: attention state of mapped values
   Workspace dequantized;  // where entries are dequantised
   int64_t dequantized_at_once = 0;  // entries that it has room for
-  Workspace logits;              // [wanted rows, vocab_size]
-  kernels::CudaBuffer best;      // [wanted rows] of int32_t
+  Workspace logits;                 // [wanted rows, vocab_size]
+  kernels::CudaBuffer best;         // [wanted rows] of int32_t
   PinnedWorkspace answer;
   PinnedWorkspace host_seen;  // [R, q_heads, head_dim of the cache], of rows that attended on the host
   std::vector<Sequence> sequences;
@@ -101,7 +102,7 @@ struct DeviceModel::Impl {
 
   Impl(const ModelConfig& config, const TransformerOptions& options, DeviceWeights weights);
 
-  /// Of every layer, but for their windows.
+  /// The shape of every layer, but for its window.
   [[nodiscard]] const LayerShape& shape() const { return shapes.front(); }
 
   void check(std::span<const DevicePass> batch) const;
@@ -135,15 +136,15 @@ struct DeviceModel::Impl {
   [[nodiscard]] kernels::AttendArgs attend_args(std::span<const kernels::AttendProblem> problems) const;
   [[nodiscard]] kernels::AttendProblem problem_of(int64_t first_row, int64_t count, const QkvRows& from,
                                                   const kernels::AttentionState& all) const;
-  /// Of a state of all rows, that from one row on.
+  /// The part from one row on of a state of all rows.
   [[nodiscard]] kernels::AttentionState part_of(const kernels::AttentionState& all, int64_t first_row) const;
   void attend_on_host(int64_t layer);
 
   // device_model_segments.cpp
   void attend_segments(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
-                     kernels::CudaScratch& with);
+                       kernels::CudaScratch& with);
   void attend_segments(std::span<const SegmentPass> fronts, const QkvRows& from, const kernels::AttentionState& all,
-                     kernels::CudaScratch& with);
+                       kernels::CudaScratch& with);
   void attend_dequantized(const SegmentPass& part, const QkvRows& from, const kernels::AttentionState& all,
                           kernels::CudaScratch& with);
   [[nodiscard]] bool any_mapped() const;
@@ -168,7 +169,7 @@ struct DeviceModel::Impl {
   [[nodiscard]] static bool on_host(const Sequence& s) {
     return s.cache != nullptr && s.cache->placement() == Placement::host;
   }
-  /// What it attends to: of a tree by row, otherwise by kv head; nothing where that is not chosen.
+  /// Lists of what it attends to: of a tree by row, otherwise by kv head; nothing where that is not chosen.
   [[nodiscard]] static std::span<const std::vector<int32_t>> lists(const Sequence& s) {
     if (!s.paths.empty()) return s.paths;
     return s.cache != nullptr ? s.cache->lists_ : std::span<const std::vector<int32_t>>{};

@@ -1,4 +1,4 @@
-// What of a layer is packed: attended as it lies, or put together first.
+// Attention to the segments in front of a layer's runs: as they are stored, or dequantised first.
 #include "harness/device/device_model_impl.h"
 
 namespace kvarena::device {
@@ -71,7 +71,7 @@ void DeviceModel::Impl::attend_dequantized(const SegmentPass& part, const QkvRow
 /// Where keys were mapped, mapped queries attend; where values were, to a state of their own, which is freed of the map
 /// before it joins the others.
 void DeviceModel::Impl::attend_segments(std::span<const SegmentPass> fronts, const QkvRows& from,
-                                      const kernels::AttentionState& all, kernels::CudaScratch& with) {
+                                        const kernels::AttentionState& all, kernels::CudaScratch& with) {
   const int64_t d = shape().head_dim, heads = config.q_heads, width = heads * d;
   const kernels::AttentionState apart{
       .out = own.data(), .max = own.data() + rows * width, .sum = own.data() + rows * (width + heads)};

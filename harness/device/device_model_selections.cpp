@@ -1,4 +1,4 @@
-// What the host chose that a layer attends to.
+// Attention to the entries that the host selected for a layer.
 #include "harness/device/device_model_impl.h"
 
 namespace kvarena::device {
@@ -27,7 +27,7 @@ class Parcel {
 
 }  // namespace
 
-/// What sequences attend to that leave it to the host, which gets the layer's rows for it.
+/// Asks the host, which gets the layer's rows for it, what sequences attend to that leave it to it.
 void DeviceModel::Impl::choose_on_host(int64_t layer) {
   if (!any_chooses()) return;
   kernels::cuda_synchronize(compute.stream());
@@ -37,8 +37,8 @@ void DeviceModel::Impl::choose_on_host(int64_t layer) {
     all.insert(all.end(), list.begin(), list.end());
   };
   for (Sequence& s : sequences) {
-    s.choice =
-        s.pass->choice == nullptr ? AttentionSelection{} : s.pass->choice->choose(layer, brought.layer(layer, s.first_row));
+    s.choice = s.pass->choice == nullptr ? AttentionSelection{}
+                                         : s.pass->choice->choose(layer, brought.layer(layer, s.first_row));
     s.lists_own.clear();
     s.lists_fronts.assign(s.choice.fronts.size(), {});
     s.lists_extra.assign(s.choice.extra.size(), {});
@@ -61,7 +61,7 @@ void DeviceModel::Impl::choose_on_host(int64_t layer) {
   upload_chosen();
 }
 
-/// What choices point to in the host's memory; from then on they point to it on the device.
+/// Uploads what selections point to in the host's memory; from then on they point to it on the device.
 void DeviceModel::Impl::upload_chosen() {
   Parcel parcel;
   const auto add = [&](kernels::HeadRun& run) {
@@ -104,7 +104,7 @@ void DeviceModel::Impl::add_chosen(int64_t layer, const Sequence& s, const QkvRo
   call.growth.emplace_back();
 }
 
-/// What selections brought; a sequence's own one after the other, since they go to one state.
+/// Attends to uploaded entries; a sequence's own one after the other, since they go to one state.
 void DeviceModel::Impl::attend_extra(const QkvRows& from, const kernels::AttentionState& all,
                                      kernels::CudaScratch& with) {
   const int64_t dim = shape().head_dim, width = config.q_heads * dim;

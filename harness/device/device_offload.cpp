@@ -21,7 +21,8 @@ bool reads_planes(const SequencePass& pass) { return access_of(pass) == HookAcce
 /// Entries that only views show, to passes of one token.
 bool wants_views(const KvCache& cache) {
   return std::ranges::any_of(cache.layers, [](const LayerCache& layer) {
-    return std::ranges::any_of(layer.segments(), [](const auto& segment) { return bool{stored_item(*segment).gather}; });
+    return std::ranges::any_of(layer.segments(),
+                               [](const auto& segment) { return bool{stored_item(*segment).gather}; });
   });
 }
 
@@ -63,7 +64,7 @@ std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens
   return std::make_unique<OffloadedRows>(model_, *mirrors_, cache, tokens, tokens_);
 }
 
-/// Who attends in each pass, and who chooses.
+/// Decides who attends in each pass, and who selects.
 void DeviceOffload::sort(std::span<const SequencePass> batch) {
   sequences_.clear();
   for (int64_t first = 0; const SequencePass& pass : batch) {
@@ -110,7 +111,7 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
   return model_.forward(passes, bring, layers_);
 }
 
-/// What the device computed goes into the host's caches and to those who look at it, in the order of a pass.
+/// Puts what the device computed into the host's caches and shows it to observers, in the order of a pass.
 void DeviceOffload::finish() {
   for (int64_t layer = 0; layer < layers_; ++layer) {
     for (const Sequence& s : sequences_) finish(layer, s);

@@ -31,13 +31,13 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] const DeviceMirrors& mirrors() const { return *mirrors_; }
   /// Tokens that went through the device.
   [[nodiscard]] int64_t tokens() const { return tokens_; }
-  /// Those of them whose attention was the host's.
+  /// Tokens of these whose attention was the host's.
   [[nodiscard]] int64_t tokens_attended_on_host() const { return tokens_attended_on_host_; }
   /// Tokens, over layers, whose attention the host computed again for readers.
   [[nodiscard]] int64_t tokens_read_on_host() const { return tokens_read_on_host_; }
 
  private:
-  /// Of the pass under way.
+  /// A sequence of the pass under way.
   struct Sequence {
     const SequencePass* pass = nullptr;
     int64_t first_row = 0;
@@ -60,7 +60,7 @@ class DeviceOffload final : public Offload {
   std::shared_ptr<DeviceMirrors> mirrors_;
   int64_t layers_ = 0;  // that the pass under way visits
   std::vector<Sequence> sequences_;
-  // Of what is shown: queries as the host has them, and attention that is computed again for readers.
+  // Memory for what is shown: queries as the host has them, and attention that is computed again for readers.
   std::vector<float> queries_, attended_, running_;
   int64_t tokens_ = 0, tokens_attended_on_host_ = 0, tokens_read_on_host_ = 0;
 };

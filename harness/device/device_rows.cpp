@@ -102,7 +102,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
             .stream = stream()};
   }
 
-  /// What goes to attention, its entries stored, and on its way to the host.
+  /// Computes a block's queries and entries, stores the entries, and sends both on their way to the host.
   QkvRows fresh(const RowBlock& block, Download bring) {
     m_.rows = std::ssize(block.places);
     m_.depth = 1;

@@ -1,5 +1,5 @@
 #pragma once
-// What of a layer stands in front of its runs on the device: stored numbers, attended as they lie or dequantised first.
+// Copies of the segments in front of a layer's runs: stored numbers, attended as they lie or dequantised first.
 
 #include <memory>
 #include <string>
@@ -26,7 +26,7 @@ struct DequantWorkspace {
   [[nodiscard]] static DequantWorkspace in(float* memory, int64_t entries, const LayerShape& shape);
 };
 
-/// What a segment of a cache stores: the one item of its plan.
+/// The stored numbers of a segment of a cache: the one item of its plan.
 [[nodiscard]] AttentionItem stored_item(const Segment& segment);
 /// Whether the device holds an item among the layer's own runs, as entries in the cache's type, appended to.
 [[nodiscard]] bool in_runs(const AttentionItem& item);
@@ -36,7 +36,7 @@ class DeviceSegment {
  public:
   /// Why the device cannot hold an item that is not in_runs(), in words; empty when it can.
   [[nodiscard]] static std::string unsupported_reason(const AttentionItem& item);
-  /// What it uploads is there after uploads.finish().
+  /// Uploads, complete after uploads.finish().
   DeviceSegment(const AttentionItem& item, DequantShared& shared, UploadBatch& uploads);
 
   /// The number by which plans know it (AttentionItem::stored).
@@ -48,7 +48,7 @@ class DeviceSegment {
   /// [kv_heads] stored numbers, for attend_cuda(); until the next follow().
   [[nodiscard]] const std::vector<kernels::HeadRun>& runs() const { return stored_->runs(); }
   [[nodiscard]] DType dtype() const { return stored_->dtype(); }
-  /// What queries take before they attend, and what is taken from what they attended; null for nothing.
+  /// Maps that queries take before they attend, and that attended values lose; null for none.
   [[nodiscard]] const HeadMaps* key_maps() const { return key_maps_.get(); }
   [[nodiscard]] const HeadMaps* value_maps() const { return value_maps_.get(); }
   [[nodiscard]] bool is_mapped() const { return key_maps_ != nullptr || value_maps_ != nullptr; }

@@ -129,7 +129,7 @@ class Uploader {
   /// The driver has what is not shared.
   [[nodiscard]] bool drives() const { return share_.rank == 0; }
 
-  /// Of norms, which the driver alone applies.
+  /// Weights of norms, which the driver alone applies.
   [[nodiscard]] DeviceVector vector(const std::string& name, int64_t size) {
     return drives() ? DeviceVector(source_.vector(name, size)) : DeviceVector();
   }

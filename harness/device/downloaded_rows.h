@@ -1,5 +1,5 @@
 #pragma once
-// What a pass computed of its rows, brought to the host: entries for the host's cache, and what methods look at.
+// Rows that a pass computed, downloaded to the host: entries for the host's cache, and what methods look at.
 
 #include <cstdint>
 
@@ -15,9 +15,9 @@ enum class Download : uint8_t {
   everything,  // also queries, denominators, attention inputs and the residual stream
 };
 
-/// Of one layer and rows of a pass, on the host; valid until the next pass.
+/// Rows of one layer and a pass, on the host; valid until the next pass.
 struct LayerRows {
-  QkvRows attention;          // without q unless everything was asked for
+  QkvRows attention;                // without q unless everything was asked for
   const float* lse = nullptr;       // [rows, q_heads], natural logarithm of the softmax denominators
   const float* hidden = nullptr;    // [rows, hidden_size], the layer's attention input
   const float* residual = nullptr;  // [rows, hidden_size], behind the layer

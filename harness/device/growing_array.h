@@ -1,5 +1,5 @@
 #pragma once
-// What grows behind itself on the device.
+// An array on the device that grows at its end.
 
 #include <cstdint>
 

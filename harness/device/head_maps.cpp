@@ -3,7 +3,7 @@
 namespace kvarena::device {
 namespace {
 
-/// What the transform makes of the unit vectors: row i is a matrix's column i. [head_dim, head_dim]
+/// The transform's images of the unit vectors: row i is a matrix's column i. [head_dim, head_dim]
 std::vector<float> columns_of(const RowTransform& transform, HeadMaps::Use use, int64_t kv_head, int64_t head_dim) {
   std::vector<float> rows(static_cast<size_t>(head_dim * head_dim));
   for (int64_t i = 0; i < head_dim; ++i) rows[static_cast<size_t>(i * head_dim + i)] = 1;

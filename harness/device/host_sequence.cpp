@@ -6,8 +6,7 @@
 
 namespace kvarena::device {
 
-const float* host_queries(const DeviceModel& model, const QkvRows& brought, int64_t count,
-                          std::vector<float>& memory) {
+const float* host_queries(const DeviceModel& model, const QkvRows& brought, int64_t count, std::vector<float>& memory) {
   const float factor = model.query_factor();
   if (factor == 1) return brought.q;
   memory.assign(brought.q, brought.q + count * brought.q_stride);

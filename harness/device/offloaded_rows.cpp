@@ -8,7 +8,7 @@
 namespace kvarena::device {
 namespace {
 
-/// What is spoiled is forgotten when the rows are.
+/// Runs `work`; spoiled state is forgotten when the rows are.
 template <typename Work>
 auto guarded(const Work& work) {
   return on_device(work, [] {});

@@ -5,7 +5,7 @@ namespace {
 
 using kernels::PackedEntries;
 
-/// Of one side of one head.
+/// Bytes of one side of one head.
 struct SideBytes {
   int64_t codes, meta;
 };

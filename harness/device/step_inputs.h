@@ -1,5 +1,5 @@
 #pragma once
-// What the host tells the device about a pass, in one copy to a place that recorded passes read again.
+// Inputs that the host tells the device about a pass, in one copy to a place that recorded passes read again.
 
 #include <cstdint>
 #include <memory>

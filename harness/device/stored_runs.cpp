@@ -30,7 +30,7 @@ int64_t StoredRuns::lay_out(char* base) {
   return pieces.taken();
 }
 
-/// What was uploaded is forgotten.
+/// Forgets what was uploaded.
 void StoredRuns::make_room(const Counts& counts, UploadBatch& uploads) {
   uploads.finish();  // what is on its way goes to the old place
   code_room_ = grown_capacity(std::max(counts.packed_keys, counts.packed_values));

@@ -1,5 +1,5 @@
 #pragma once
-// What a segment of the host's stores, on the device as it lies there.
+// Stored numbers of a segment of the host's, on the device as they lie there.
 
 #include <cstdint>
 #include <vector>

@@ -8,7 +8,7 @@
 
 namespace kvarena::device {
 
-/// Of the device; `moves` counts how often some address has changed.
+/// Memory of the device; `moves` counts how often some address has changed.
 class Workspace {
  public:
   float* at_least(int64_t floats, int64_t& moves) {
@@ -24,7 +24,7 @@ class Workspace {
   kernels::CudaBuffer memory_;
 };
 
-/// The same of the host, pinned.
+/// Pinned memory of the host, counted alike.
 class PinnedWorkspace {
  public:
   /// Whether the address has changed.

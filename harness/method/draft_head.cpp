@@ -156,8 +156,8 @@ void DraftHead::attend(const std::vector<float>& q, const Rows& rows, LayerCache
     for (int64_t i = 0; i < rows.count; ++i) {
       const IndexedSegment own(cache.tail(), std::vector(static_cast<size_t>(shape_.kv_heads), rows.seen[i]),
                                cache.ledger());
-      kvarena::attend(
-          plan_of(own, {.q = q.data() + i * row, .q_len = 1, .q_stride = row, .position = rows.position}), state_of(i));
+      kvarena::attend(plan_of(own, {.q = q.data() + i * row, .q_len = 1, .q_stride = row, .position = rows.position}),
+                      state_of(i));
     }
   }
   kernels::finish_attention(all, rows.count, shape_.q_heads, shape_.head_dim, nullptr);

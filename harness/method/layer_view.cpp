@@ -115,7 +115,7 @@ at::Tensor LayerView::window_attention(int64_t w) const {
   const LayerQueries queries{
       .q = seen_->window_queries.data() + skipped * row, .q_len = rows, .q_stride = row, .position = n_ - rows};
   add_probabilities(tail().plan_newest(queries), seen_->window_lse.data() + skipped * shape_.q_heads,
-                           sums.data_ptr<float>(), n_);
+                    sums.data_ptr<float>(), n_);
   return shown(sums);
 }
 

@@ -142,7 +142,8 @@ class GearParts final : public CodecSideData {
     const auto products = [this](std::vector<Factors> Block::*side) {
       return AddProducts{.read = [this, side](int64_t first, int64_t count, std::vector<AddProducts::Block>& to) {
         for (const Block& block : blocks_) {
-          if (block.first < first + count && block.first + block.count > first) to.push_back(product(block, block.*side));
+          if (block.first < first + count && block.first + block.count > first)
+            to.push_back(product(block, block.*side));
         }
       }};
     };
@@ -233,8 +234,8 @@ class Gear final : public Codec {
     kernels::QuantFormat values = keys;
     values.group_size = std::min(group_size_, shape.head_dim);
     return std::make_unique<DequantizingSegment>(shape, QuantizedFormat{.keys = keys, .values = values},
-                                             std::make_unique<GearParts>(settings_, layer.cache.ledger()),
-                                             layer.cache.ledger());
+                                                 std::make_unique<GearParts>(settings_, layer.cache.ledger()),
+                                                 layer.cache.ledger());
   }
   int64_t key_block() const override { return buffer_; }
 

@@ -143,7 +143,7 @@ class RotateKv final : public Codec {
     auto parts =
         std::make_unique<Rotated>(shape, rotary_keys(layer), heads, channel_order(layer, heads), layer.cache.ledger());
     return std::make_unique<DequantizingSegment>(shape, QuantizedFormat{.keys = side, .values = side}, std::move(parts),
-                                             layer.cache.ledger());
+                                                 layer.cache.ledger());
   }
 
  private:

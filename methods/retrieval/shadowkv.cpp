@@ -90,8 +90,8 @@ class ShadowKv final : public Method {
       const int64_t attended = static_cast<int64_t>(lists.back().size()) + prompt.exact().entries(head);
       layer.activity.entries_skipped += prompt.entries(head) - attended;
     }
-    cache.view = std::make_unique<ConcatView>(prompt.pick(lists),
-                                              std::vector<const Segment*>{&prompt.exact(), &cache.tail()});
+    cache.view =
+        std::make_unique<ConcatView>(prompt.pick(lists), std::vector<const Segment*>{&prompt.exact(), &cache.tail()});
   }
 
  private:

@@ -57,9 +57,6 @@ NO_METRICS = {
     "harness/experiment/config.cpp": {"attainment", "time_to_first_token_ms"},
 }
 
-# Folders whose comments are not yet held to the rule that they open with their subject.
-PENDING_FOLDERS = ("harness/cache", "harness/device")
-
 LONGEST_README = 40  # lines of a folder's README; the top one is for visitors and may be longer
 LARGEST_FILE = 2_000_000
 LARGEST_FITTED = 4_000_000  # weights fitted for the default model, below configs/fitted
@@ -215,8 +212,6 @@ def comments_open_with_their_subject(tree):
     comment = re.compile(r"\s*///?(?!/)\s*(.*)")
     opening = re.compile(r"(Of|Those|Who|That|The same)\b")
     for source in [*tree.sources, *tree.test_sources]:
-        if source.name.startswith(tuple(f"{folder}/" for folder in PENDING_FOLDERS)):
-            continue
         inside = False
         for number, line in enumerate(source.text.splitlines(), 1):
             found = comment.match(line)

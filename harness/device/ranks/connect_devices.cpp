@@ -14,13 +14,13 @@
 namespace kvarena::device {
 namespace {
 
-/// What a rank says of its device.
+/// A rank's description of its device.
 struct Card {
   char place[128] = {};   // host, and where it sits there
   char reason[128] = {};  // why there is no NCCL; empty: there is
 };
 
-/// What the driver answers.
+/// The driver's answer.
 struct Verdict {
   int64_t nccl = 0;
   NcclId id;

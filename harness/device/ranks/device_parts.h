@@ -1,5 +1,5 @@
 #pragma once
-// What the devices of a model's ranks compute in shares.
+// Matrices that the devices of a model's ranks compute in shares.
 
 #include <variant>
 #include <vector>
@@ -10,8 +10,8 @@ namespace kvarena::device {
 
 using DevicePart = std::variant<DeviceProjection*, DeviceDense*>;
 
-/// Those of a layer's attention, in the order in which a pass computes them. Matrices of a latent's heads, which stand
-/// between rows and attention, are the driver's alone, as are the router and the rows of the embedding.
+/// The parts of a layer's attention, in the order in which a pass computes them. Matrices of a latent's heads, which
+/// stand between rows and attention, are the driver's alone, as are the router and the rows of the embedding.
 [[nodiscard]] std::vector<DevicePart> attention_parts(DeviceLayerWeights& layer);
 
 /// All of the model, in an order that ranks have in common: a part is called by its place. Valid as long as the weights

@@ -1,5 +1,5 @@
 #pragma once
-// What every rank does of a product whose rows are shared out, on its device.
+// A rank's share of a product whose rows are divided, on its device.
 
 #include <memory>
 #include <vector>

@@ -190,7 +190,8 @@ TEST(EntrySegment, ProbabilitiesSumToOneAndFollowTheScores) {
   const auto q = random_floats(6 * 32, "q");
   const Attended result = attend({&segment}, q, 1, true);
   std::vector<float> sums(6 * 40, 0.0F);
-  add_probabilities(segment.plan_newest({.q = q.data(), .q_len = 1, .q_stride = 6 * 32}), result.lse.data(), sums.data(), 40);
+  add_probabilities(segment.plan_newest({.q = q.data(), .q_len = 1, .q_stride = 6 * 32}), result.lse.data(),
+                    sums.data(), 40);
   for (int64_t head = 0; head < 6; ++head) {
     double total = 0;
     for (int64_t i = 0; i < 33; ++i) total += sums[head * 40 + i];

@@ -6,8 +6,8 @@
 #include <functional>
 #include <numeric>
 
-#include "harness/cache/quantized_segment.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/quantized_segment.h"
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "harness/core/random.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/core/random.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/session.h"

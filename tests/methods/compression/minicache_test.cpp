@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "harness/cache/merged_segment.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/merged_segment.h"
 #include "harness/core/files.h"
 #include "harness/core/random.h"
 #include "harness/engine/session/compressed_cache.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "harness/core/error.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"

@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "harness/cache/low_rank_segment.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/low_rank_segment.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 
 namespace kvarena {
