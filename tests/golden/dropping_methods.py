@@ -1,39 +1,42 @@
-"""Entries kept by dropping methods, by implementations that are not ours, for tests/methods/compression/kept_test.cpp.
+"""Entries kept by dropping methods, by implementations that are not ours, for tests/methods/compression/*_test.cpp.
 
     pip install torch transformers kvpress
-    python tests/golden/dropping_methods.py > tests/golden/dropping_methods.json
+    python tests/golden/dropping_methods.py
     python tests/golden/dropping_methods.py MODEL.gguf > tests/golden/dropping_smollm2.json
 
-Without an argument the model is the random one of tests/support/tiny_model.h (its weights are drawn by
-harness/core/random.h's rule, so the test holds the same), with grouped queries; with one it is that checkpoint,
-dequantised by transformers. Everything runs in float32 on the CPU. A case names the method's settings and holds the kept
-positions of each layer and kv head as bits of a hexadecimal number.
+Without an argument it writes dropping_methods/NAME.json for every method, and the model is the random one of
+tests/support/tiny_model.h (its weights are drawn by harness/core/random.h's rule, so the test holds the same), with
+grouped queries; with one it is that checkpoint, dequantised by transformers. Everything runs in float32 on the CPU. A
+case names the method's settings and holds the kept positions of each layer and kv head as bits of a hexadecimal
+number.
 
-kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV, CriticalKV. Where
-kvpress has no such method, or departs from the authors, the rule of the paper or of the authors' code is restated here in
-float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, Scissorhands, Keyformer without
-noise and with noise of harness/core/random.h, SnapKV with other poolings and reductions, Ada-KV in the authors' form, LagKV
-in the authors' form, FastGen's sets without token classes, the oracle from the library's own greedy continuation. Restated
-decode steps really remove entries from the library's cache, head by head.
+kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
+CriticalKV. Where kvpress has no such method, or departs from the authors, the rule of the paper or of the authors'
+code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo,
+Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
+reductions, Ada-KV in the authors' form, LagKV in the authors' form, FastGen's sets without token classes, the oracle
+from the library's own greedy continuation. Restated decode steps really remove entries from the library's cache, head
+by head.
 
 Of a checkpoint the file holds a digest of each layer's positions, and null for a layer whose choice differs between
-float32 and float64 and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch 2.11, transformers 5.23, kvpress 0.5.5.
+float32 and float64 and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch
+2.11, transformers 5.23, kvpress 0.5.5.
 """
 
 import functools
 import hashlib
 import json
-import math
 import pathlib
 import sys
 
-import numpy as np
 import torch
 import torch.nn.functional as F
+from by_method import write_prompts
 from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
                      LagKVPress, ObservedAttentionPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
-from random_stream import draw, mix, uniform
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from random_stream import draw, mix
+from tiny_model import tiny_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
 
 KEEP = [0.75, 0.5, 0.25]
@@ -51,21 +54,6 @@ TEXTS = [
     "Dear Miriam, the parcel arrived on Tuesday, three weeks late and with one corner crushed, but the glass was whole. "
     "Your brother asks whether you still keep bees. ",
 ]
-
-
-def tiny_model():
-    config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
-                         num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=2048,
-                         rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True, attn_implementation="eager")
-    model = LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            u = uniform(1, name, parameter.numel())
-            sharp = "q_proj" in name or "k_proj" in name
-            scale = (6.0 if sharp else 2.0) / math.sqrt(parameter.shape[-1])
-            values = 0.8 + 0.4 * u if parameter.dim() == 1 else scale * (2 * u - 1)
-            parameter.copy_(torch.tensor(values.astype(np.float32)).view_as(parameter))
-    return model
 
 
 class Prompt:
@@ -522,7 +510,7 @@ def tiny():
             for spec, kept, later in cases(prompt, keep, prompts[-1]["forced"]):
                 prompts[-1]["cases"].append(
                     {"spec": budgeted(spec, keep), "kept": masks(kept), "decoded": masks(later)})
-    return {"prompts": prompts}
+    return prompts
 
 
 def digests(kept):
@@ -554,5 +542,7 @@ def checkpoint(path):
 
 
 if __name__ == "__main__":
-    json.dump(checkpoint(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else tiny(), sys.stdout, separators=(",", ":"))
-    print()
+    if len(sys.argv) > 1:
+        print(json.dumps(checkpoint(pathlib.Path(sys.argv[1])), separators=(",", ":")))
+    else:
+        write_prompts(__file__, tiny())

@@ -1,18 +1,17 @@
 """Selections of kvpress's methods that need a model's queries, hidden states or extra passes, for
-tests/methods/compression/learned_golden_test.cpp.
+tests/methods/compression/*_test.cpp.
 
     pip install torch transformers kvpress
-    python tests/golden/learned_kvpress.py > tests/golden/learned_kvpress.json
+    python tests/golden/learned_kvpress.py
 
-The model is the tests' tiny random Llama with grouped queries: its weights, the prompts and the random weights of
-scorers are draws of harness/core/random.h, so that the file holds selections only. A selection is the mask of kept
-positions of a layer and head as a hexadecimal number, bit i for position i. Selections whose margin at the cut is below
-1e-6 of the scores' spread are not written: they would test rounding. Written for torch 2.11, transformers 5.23, kvpress
-0.5.5 (sdpa attention, float32).
+Writes learned_kvpress/NAME.json. The model is the tests' tiny random Llama with grouped queries: its weights, the
+prompts and the random weights of scorers are draws of harness/core/random.h, so that the file holds selections only. A
+selection is the mask of kept positions of a layer and head as a hexadecimal number, bit i for position i. Selections
+whose margin at the cut is below 1e-6 of the scores' spread are not written: they would test rounding. Written for
+torch 2.11, transformers 5.23, kvpress 0.5.5 (sdpa attention, float32).
 """
 
 import json
-import sys
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from kvpress import DMSPress, ExpectedAttentionPress, KVzapPress, KVzipPress
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
 from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
+from by_method import write
 from random_stream import mix
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
@@ -276,9 +276,15 @@ def main():
                 kept[str(keep)][f"kvzap {kind}"] = uniform_drop(by_scores(model, press, seen, cache), keep)
         above = {str(tau): thresholded(model, seen, cache, zap["linear"], tau, 16) for tau in THRESHOLDS}
         cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
-    json.dump({"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
-               "window": 16, "cases": cases, "duo_attention": duo_attention(model)}, sys.stdout, separators=(",", ":"))
-    print()
+    common = {"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
+              "window": 16}
+    for name in ("expected_attention", "kvzip", "kvzap", "fast_kvzip"):
+        own = lambda kept: {case: selection for case, selection in kept.items() if case.split()[0] == name}
+        more = lambda case: {"thresholds": case["thresholds"]} if name == "kvzap" else {}
+        write(__file__, name, {**common, "cases": [
+            {"tokens": case["tokens"], "kept": {keep: own(kept) for keep, kept in case["kept"].items()}, **more(case)}
+            for case in cases]})
+    write(__file__, "duo_attention", {**common, "tokens": cases[0]["tokens"], **duo_attention(model)})
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""CaM, D2O and MiniCache from the prompt's tokens on, restated in float64, for tests/methods/compression/merging_test.cpp.
+"""CaM, D2O and MiniCache from the prompt's tokens on, restated in float64, for tests/methods/compression/*_test.cpp.
 
     pip install torch transformers kvpress
-    python tests/golden/merging_methods.py > tests/golden/merging_methods.json
+    python tests/golden/merging_methods.py
     python tests/golden/merging_methods.py MODEL.gguf > tests/golden/merging_smollm2.json
 
-The model is the random one of tests/support/tiny_model.h or a checkpoint, run here by hand in float64 over the library's
-weights, with each head's entries in lists of its own. CaM (zyxxmu/cam, cam_hf): when an entry leaves, a Bernoulli draw of a / mean(a of those
-behind) decides whether its value is shared among its M successors; draws are harness/core/random.h's. D2O (AIoT-MLSys-Lab/
-D2O): budgets by layer from the evenness of attention, heavy hitters, evicted entries averaged into their nearest kept ones
-above a threshold that follows the mean similarity. MiniCache: pairs of layers share directions by spherical interpolation,
-the prompt's most different entries retained. A case holds each layer's and head's positions after the forced tokens (bits of
-a hexadecimal number; of a checkpoint a digest of each layer's) and some logits of some forced tokens. Written for torch
-2.11, transformers 5.23.
+The model is the random one of tests/support/tiny_model.h (merging_methods/NAME.json) or a checkpoint, run here by hand
+in float64 over the library's weights, with each head's entries in lists of its own. CaM (zyxxmu/cam, cam_hf): when an
+entry leaves, a Bernoulli draw of a / mean(a of those behind) decides whether its value is shared among its M
+successors; draws are harness/core/random.h's. D2O (AIoT-MLSys-Lab/ D2O): budgets by layer from the evenness of
+attention, heavy hitters, evicted entries averaged into their nearest kept ones above a threshold that follows the mean
+similarity. MiniCache: pairs of layers share directions by spherical interpolation, the prompt's most different entries
+retained. A case holds each layer's and head's positions after the forced tokens (bits of a hexadecimal number; of a
+checkpoint a digest of each layer's) and some logits of some forced tokens. Written for torch 2.11, transformers 5.23.
 """
 
 import json
@@ -20,8 +20,10 @@ import pathlib
 import sys
 
 import torch
-from dropping_methods import KEEP, STEPS, TEXTS, best, digests, tiny_model
+from dropping_methods import KEEP, STEPS, TEXTS, best, digests
+from by_method import write_prompts
 from random_stream import uniform
+from tiny_model import tiny_model
 from streaming_positions import SHOWN, norm, shown, turned
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -251,6 +253,7 @@ def checkpoint(path):
 
 if __name__ == "__main__":
     with torch.no_grad():
-        made = checkpoint(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else tiny()
-    json.dump({"prompts": made}, sys.stdout, separators=(",", ":"))
-    print()
+        if len(sys.argv) > 1:
+            print(json.dumps({"prompts": checkpoint(pathlib.Path(sys.argv[1]))}, separators=(",", ":")))
+        else:
+            write_prompts(__file__, tiny())

@@ -1,20 +1,20 @@
-"""Dequantised keys and values by implementations that are not ours, for tests/methods/compression/quantizers_test.cpp.
+"""Dequantised keys and values by implementations that are not ours, for tests/methods/compression/*_test.cpp.
 
     pip install numpy gguf torch
-    python tests/golden/quantizers.py > tests/golden/quantizers.json
+    python tests/golden/quantizers.py
 
-q8_0 and q4_0 are llama.cpp's own Python port (gguf.quants), fp8 is torch's cast, the rest are the papers' formulas in
-float64 with scales and zero points rounded to their stored type. One head, 32 tokens of 32 channels with a few outlier
-channels; every number is a bfloat16, so that the cache holds it exactly. Cases are refused in which a quotient lies so
-near to the middle between two codes that float32 may round it the other way.
-Written for numpy 2.4.6, gguf 0.19.0, torch 2.11.0.
+Writes quantizers/rows.json, the entries, and quantizers/NAME.json, what each method makes of them. q8_0 and q4_0 are
+llama.cpp's own Python port (gguf.quants), fp8 is torch's cast, the rest are the papers' formulas in float64 with
+scales and zero points rounded to their stored type. One head, 32 tokens of 32 channels with a few outlier channels;
+every number is a bfloat16, so that the cache holds it exactly. Cases are refused in which a quotient lies so near to
+the middle between two codes that float32 may round it the other way. Written for numpy 2.4.6, gguf 0.19.0, torch
+2.11.0.
 """
-
-import json
 
 import gguf
 import numpy as np
 import torch
+from by_method import write
 
 SEED = 12
 TOKENS, CHECKED, DIM = 32, 16, 32  # decoded rows of the first CHECKED tokens are written
@@ -205,8 +205,10 @@ def main():
                 del case["values"]
                 continue
             case[side] = [float(f"{v:.5g}") for v in np.asarray(case[side], np.float64)[:CHECKED].ravel()]
-    print(json.dumps({"made_by": "numpy 2.4.6, gguf 0.19.0, torch 2.11.0; seed " + str(SEED), "tokens": TOKENS, "head_dim": DIM,
-                      "rows": x.ravel().tolist(), "cases": cases}, separators=(",", ":")))
+    write(__file__, "rows", {"made_by": "numpy 2.4.6, gguf 0.19.0, torch 2.11.0; seed " + str(SEED), "tokens": TOKENS,
+                             "head_dim": DIM, "rows": x.ravel().tolist()})
+    for name in dict.fromkeys(case["method"]["name"] for case in cases):
+        write(__file__, name, {"cases": [case for case in cases if case["method"]["name"] == name]})
 
 
 if __name__ == "__main__":

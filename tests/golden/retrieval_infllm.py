@@ -22,7 +22,8 @@ import sys
 import types
 
 import torch
-from retrieval_methods import DIM, KV_HEADS, Q_HEADS, floats, module_of
+from authors_code import module_of
+from retrieval_methods import DIM, KV_HEADS, Q_HEADS, floats
 
 MASK = ("sliding_window = (self.global_remainder[0].size(-2) + rmd_st, self.n_local)",
         "sliding_window = (self._global_remainder_ed - self._global_remainder_st + rmd_st, self.n_local)")

@@ -1,22 +1,22 @@
-"""Entries selected by retrieval methods, by their authors' code, for tests/methods/retrieval/retrieval_golden_test.cpp.
+"""Entries selected by retrieval methods, by their authors' code, for tests/methods/retrieval/*_test.cpp.
 
     pip install torch transformers scikit-learn
     git clone https://github.com/hpcgroup/loki && git clone https://github.com/andy-yang-1/DoubleSparse
     git clone https://github.com/mit-han-lab/Quest
     git clone https://github.com/sjtu-zhao-lab/ClusterKV && git clone https://github.com/bytedance/ShadowKV
-    python tests/golden/retrieval_methods.py FOLDER_OF_CLONES > tests/golden/retrieval_methods.json
+    python tests/golden/retrieval_methods.py FOLDER_OF_CLONES
 
-Keys and queries are drawn by harness/core/random.h's rule, so the test holds the same: 4 query heads over 2 kv heads of 16
-channels, float32, no rotation. A case names settings and holds the selected positions of each query head or kv head. Where
-the authors' code does not force the newest entry, the draws are the first whose selection holds it for every head, so that
-forcing it changes nothing.
+Writes retrieval_methods/NAME.json. Keys and queries are drawn by harness/core/random.h's rule, so the test holds the
+same: 4 query heads over 2 kv heads of 16 channels, float32, no rotation. A case names settings and holds the selected
+positions of each query head or kv head. Where the authors' code does not force the newest entry, the draws are the
+first whose selection holds it for every head, so that forcing it changes nothing.
 
-Run as they are: Quest's forward; loki's mask_attn_pca_topk with scikit-learn's PCA, as its pca.py takes it; Double Sparsity's
-LlamaAttention_heavy_hitter with the ranking of its get_k_hook; ClusterKV's build_cluster and cluster_attn_out, with RAFT's
-k-means replaced by the known centroids of separate clusters and its CUDA index search by the plain loop beside it;
-ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by that of 16.
-Written for torch 2.11, transformers 5.23, scikit-learn 1.9; Quest 01c1623, loki 005913b, DoubleSparse b0575e6, ClusterKV
-cb66a22, ShadowKV a21f5a9.
+Run as they are: Quest's forward; loki's mask_attn_pca_topk with scikit-learn's PCA, as its pca.py takes it; Double
+Sparsity's LlamaAttention_heavy_hitter with the ranking of its get_k_hook; ClusterKV's build_cluster and
+cluster_attn_out, with RAFT's k-means replaced by the known centroids of separate clusters and its CUDA index search by
+the plain loop beside it; ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by
+that of 16. Written for torch 2.11, transformers 5.23, scikit-learn 1.9; Quest 01c1623, loki 005913b, DoubleSparse
+b0575e6, ClusterKV cb66a22, ShadowKV a21f5a9.
 """
 
 import ast
@@ -28,6 +28,8 @@ import types
 
 import numpy as np
 import torch
+from authors_code import module_of
+from by_method import write
 from random_stream import uniform
 from sklearn.decomposition import PCA
 
@@ -51,24 +53,6 @@ def entries(n, seed):
 
 def repeated(keys):
     return keys.repeat_interleave(GROUP, dim=1)
-
-
-def module_of(path, stubs=(), edits=()):
-    """Executes a file of the authors, with modules it cannot have here replaced, and says what was changed."""
-    for name in stubs:
-        stub = types.ModuleType(name)
-        stub.__path__ = []
-        stub.__getattr__ = lambda attribute: type(attribute, (), {})
-        sys.modules[name] = stub
-    source = pathlib.Path(path).read_text()
-    for old, new in edits:
-        assert old in source, (path, old)
-        source = source.replace(old, new)
-    module = types.ModuleType(pathlib.Path(path).stem)
-    exec(compile(source, str(path), "exec"), module.__dict__)
-    for name in stubs:
-        del sys.modules[name]
-    return module
 
 
 def first_with_newest(make):
@@ -254,7 +238,6 @@ def shadowkv(folder):
 if __name__ == "__main__":
     clones = pathlib.Path(sys.argv[1])
     torch.manual_seed(0)
-    made = {"made_by": "tests/golden/retrieval_methods.py, torch " + torch.__version__}
+    made_by = "tests/golden/retrieval_methods.py, torch " + torch.__version__
     for part in (quest, loki, double_sparsity, clusterkv, shadowkv):
-        made[part.__name__] = part(clones)
-    print(json.dumps(made, separators=(",", ":")))
+        write(__file__, part.__name__, {"made_by": made_by, "cases": part(clones)})

@@ -16,7 +16,8 @@ import json
 import sys
 
 import torch
-from dropping_methods import Prompt, tiny_model
+from dropping_methods import Prompt
+from tiny_model import tiny_model
 from kvpress import KeyRerotationPress, SnapKVPress
 from transformers.cache_utils import DynamicCache
 

@@ -127,7 +127,7 @@ TEST(DeviceCodecs, EntriesThatLieElsewhereAreAttendedToAsIfTheyHadNeverLeft) {
   Transformer host = testing::tiny_model(1, kF32);
   Offloaded offloaded;
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(300), Needs{});
-  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", KVARENA_SOURCE_DIR "/tests/golden/retrieval_eagle3"}};
+  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3"}};
   const Decoded here = decode(offloaded.model(), prompt, spec, 20);
   EXPECT_GT(here.activity.entries_skipped, 0);
   for (const bool elastic : {true, false}) {

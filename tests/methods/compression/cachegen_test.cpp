@@ -1,4 +1,5 @@
-// CacheGen's stream: numbers within half a step, sizes, and damage that is found out.
+// CacheGen's stream: its authors' numbers (tests/golden/cachegen.py), within half a step, sizes, and damage that is
+// found out.
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,8 @@
 
 #include "harness/core/error.h"
 #include "harness/method/stream_codec.h"
+#include "kernels/common/dtype.h"
+#include "tests/support/golden.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -191,6 +194,35 @@ TEST(CacheGen, RefusesWhatIsNotANumber) {
   KvChunk chunk = random_chunk(1, 3, 16);
   chunk.values[20] = std::numeric_limits<float>::infinity();
   EXPECT_THROW((void)write_frame(*codec, chunk), UserError);
+}
+
+TEST(CacheGen, DecodesAsItsAuthorsCode) {
+  const json golden = testing::golden("cachegen.json");
+  const auto tokens = golden["tokens"].get<int64_t>();
+  const auto channels = golden["channels"].get<int64_t>();
+  ASSERT_EQ(golden["cases"].size(), 4U);
+  for (const json& one : golden["cases"]) {
+    const auto layers = one["layers"].get<int64_t>();
+    KvChunk chunk{.layers = layers, .tokens = tokens, .channels = channels, .keys = {}, .values = {}};
+    chunk.keys = random_floats(layers * tokens * channels, "cachegen keys");
+    chunk.values = random_floats(layers * tokens * channels, "cachegen values");
+    for (auto* side : {&chunk.keys, &chunk.values}) {
+      for (float& x : *side) x = kernels::f16_to_f32(kernels::f32_to_f16(x));
+    }
+    const Codec codec{{{"level", one["level"]}}};
+    const auto frame = write_frame(*codec, chunk);
+    std::span<const uint8_t> stream = frame;
+    const KvChunk back = read_frame(*codec, stream);
+    for (const bool key : {true, false}) {
+      for (const auto& [layer, numbers] : one[key ? "keys" : "values"].items()) {
+        for (size_t i = 0; i < numbers.size(); ++i) {
+          if (numbers[i].is_null()) continue;
+          ASSERT_NEAR(back.row(key, std::stol(layer), 0)[i], numbers[i].get<double>(), 2e-6)
+              << "level " << one["level"] << ", layer " << layer << ", " << i;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

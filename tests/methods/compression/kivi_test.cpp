@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "tests/methods/compression/decoded_entries.h"
 #include "tests/methods/compression/packed_layer.h"
 
 namespace kvarena {
@@ -151,6 +152,8 @@ TEST(Kivi, RefusesEntriesThatAreNotNumbers) {
   LayerContext context = layer.view();
   EXPECT_THROW(layer.method->compress(context, {}), UserError);
 }
+
+TEST(Kivi, DecodesAsItsFormula) { testing::expect_golden_decoded("kivi", 3); }
 
 }  // namespace
 }  // namespace kvarena

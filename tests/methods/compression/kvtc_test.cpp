@@ -1,4 +1,5 @@
-// KVTC's transform, bit allocation and stream, on weights that its own fitter solves from rows made here.
+// KVTC's transform, bit allocation and stream: restated in float64 (tests/golden/kvtc.py; there is no code by the
+// authors), and on weights that its own fitter solves from rows made here.
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/method/fitter.h"
 #include "harness/method/stream_codec.h"
+#include "tests/support/golden.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -218,6 +220,61 @@ TEST(Kvtc, SaysWhatDoesNotFit) {
   EXPECT_THROW((void)write_frame(*kvtc.coder, chunk), UserError);
   const auto method = make_method({{"name", "kvtc"}}, "test");
   EXPECT_THROW((void)dynamic_cast<const StreamCodecMethod&>(*method).codec().coder(nullptr), UserError);
+}
+
+/// Nested lists of numbers in their order.
+FittedTensor in_order(const json& numbers, std::vector<int64_t> shape) {
+  FittedTensor tensor{.shape = std::move(shape), .values = {}};
+  const auto add = [&](const json& list, const auto& again) -> void {
+    for (const json& item : list) item.is_array() ? again(item, again) : tensor.values.push_back(item.get<float>());
+  };
+  add(numbers, add);
+  return tensor;
+}
+
+TEST(Kvtc, CodesAsRestatedInFloat64) {
+  const json golden = testing::golden("kvtc.json");
+  auto weights = std::make_shared<FittedWeights>();
+  weights->place = "golden";
+  for (const std::string side : {"keys", "values"}) {
+    const json& given = golden["tensors"];
+    weights->tensors[side + ".mean"] = {.shape = {32}, .values = given[side + ".mean"].get<std::vector<float>>()};
+    weights->tensors[side + ".variance"] = {.shape = {32},
+                                            .values = given[side + ".variance"].get<std::vector<float>>()};
+    weights->tensors[side + ".part"] = {.shape = {32}, .values = std::vector<float>(32, 0.0F)};
+    weights->tensors[side + ".basis"] = in_order(given[side + ".basis"], {32, 32});
+    weights->tensors[side + ".errors"] = in_order(given[side + ".errors"], {5, 3, 32});
+  }
+  ModelFacts facts;
+  facts.fitted = [weights](const FittedRequest&) { return weights; };
+  KvChunk chunk{.layers = 2, .tokens = 6, .channels = 16, .keys = {}, .values = {}};
+  chunk.resize();
+  const auto each = [&](const auto& use) {
+    for (const bool key : {true, false}) {
+      for (int64_t t = 0; t < 6; ++t) {
+        for (int64_t i = 0; i < 32; ++i) use(key, t, i);
+      }
+    }
+  };
+  each([&](bool key, int64_t t, int64_t i) {
+    chunk.row(key, i / 16, t)[i % 16] = golden["rows"][key ? "keys" : "values"][t][i].get<float>();
+  });
+  ASSERT_EQ(golden["cases"].size(), 4U);
+  for (const json& one : golden["cases"]) {
+    const auto method = make_method({{"name", "kvtc"}, {"target_cr", one["ratio"]}}, "golden");
+    const auto coder = dynamic_cast<const StreamCodecMethod&>(*method).codec().coder(&facts);
+    const std::vector<uint8_t> frame = write_frame(*coder, chunk);
+    std::span<const uint8_t> stream = frame;
+    const KvChunk back = read_frame(*coder, stream);
+    int64_t compared = 0;
+    each([&](bool key, int64_t t, int64_t i) {
+      const json& row = one[key ? "keys" : "values"]["rows"][t];
+      if (row.is_null()) return;  // rounding decides
+      EXPECT_NEAR(back.row(key, i / 16, t)[i % 16], row[i].get<double>(), 3e-3) << one["ratio"] << " " << t << " " << i;
+      ++compared;
+    });
+    EXPECT_GE(compared, 11 * 32);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The video stream: numbers within the quantiser's reach, sizes, and damage that is found out.
+// The video stream: read as ffmpeg reads it (tests/golden/llm265.py; the paper's layout is not public), numbers within
+// the quantiser's reach, sizes, and damage that is found out.
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/method/stream_codec.h"
+#include "tests/support/golden.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -124,6 +126,32 @@ TEST_F(Llm265, AVideoOfAnotherSizeIsRefused) {
   KvChunk chunk = smooth_chunk(1, 3, 16);
   chunk.values[20] = std::numeric_limits<float>::infinity();
   EXPECT_THROW((void)write_frame(*codec, chunk), UserError);
+}
+
+TEST_F(Llm265, ReadsWhatAnotherEncoderWroteAsAnotherDecoderDoes) {
+  const json golden = testing::golden("llm265.json");
+  ASSERT_EQ(golden["cases"].size(), 2U);
+  for (const json& one : golden["cases"]) {
+    const auto digits = one["bytes"].get<std::string>();
+    std::vector<uint8_t> bytes;
+    for (size_t i = 0; i < digits.size(); i += 2) {
+      bytes.push_back(static_cast<uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+    }
+    KvChunk chunk{.layers = golden["layers"],
+                  .tokens = golden["tokens"],
+                  .channels = golden["channels"],
+                  .keys = {},
+                  .values = {}};
+    chunk.resize();
+    coder(one["qp"])->decode(bytes, chunk);
+    for (const auto& [side, numbers] : {std::pair{"keys", &chunk.keys}, std::pair{"values", &chunk.values}}) {
+      ASSERT_EQ(one[side].size(), (numbers->size() + 4) / 5);
+      for (size_t i = 0; i < one[side].size(); ++i) {
+        ASSERT_NEAR((*numbers)[5 * i], one[side][i].get<double>(), 1e-4)
+            << "qp " << one["qp"] << " " << side << " " << i;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
+#include "tests/methods/compression/merged_entries.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"
 
@@ -265,6 +266,8 @@ TEST(MiniCache, RetainingEverythingIsFullKvBitForBit) {
   }
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(logits[i], logits[i + 10]);
 }
+
+TEST(MiniCache, MergesAndPredictsAsRestated) { testing::expect_golden_merges("minicache"); }
 
 }  // namespace
 }  // namespace kvarena

@@ -1,4 +1,5 @@
-// Quest's pages: the hand example of its definition, budgets, and the newest page.
+// Quest's pages: the hand example of its definition, budgets, the newest page, and selections of its authors' code
+// (tests/golden/retrieval_methods.py).
 
 #include "tests/methods/retrieval/retrieval_support.h"
 
@@ -101,6 +102,8 @@ TEST(QuestIndex, TakesOneEntryAPage) {
   Request request(quest(64), 512, 1);
   EXPECT_EQ(request.cache.bytes(), 512 * Request::kShape.entry_bytes() * 17 / 16);
 }
+
+TEST(QuestSelect, SelectsWhatItsAuthorsDo) { testing::expect_golden_selections("quest"); }
 
 }  // namespace
 }  // namespace kvarena

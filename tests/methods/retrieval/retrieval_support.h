@@ -9,6 +9,7 @@
 
 #include "harness/cache/indexed_segment.h"
 #include "harness/method/registry.h"
+#include "tests/support/golden.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena::testing {
@@ -109,5 +110,52 @@ inline std::vector<int32_t> largest(const std::vector<double>& scores, int64_t f
 }
 
 inline std::vector<int32_t> list_of(std::span<const int32_t> selected) { return {selected.begin(), selected.end()}; }
+
+/// Facts of a model whose keys are not rotated.
+inline const ModelFacts& unrotated() {
+  static const ModelFacts facts{.rotation = {.inverse = std::vector<double>(8, 0.0)}};
+  return facts;
+}
+
+/// q.k of a query head with every entry, in double.
+inline std::vector<double> products(const RetrievalRequest& request, const std::vector<float>& q, int64_t q_head) {
+  std::vector<double> row;
+  for (int64_t i = 0; i < request.n; ++i) row.push_back(request.product(q, q_head, i));
+  return row;
+}
+
+/// The k best before the newest, and the newest.
+inline std::vector<int32_t> best_and_newest(const RetrievalRequest& request, const std::vector<double>& scores,
+                                            int64_t k) {
+  std::vector<int32_t> list = largest(scores, 0, request.n - 1, k - 1);
+  list.push_back(static_cast<int32_t>(request.n - 1));
+  return list;
+}
+
+/// The mean of each group's queries, [kv_heads, head_dim].
+inline std::vector<float> mean_queries(const std::vector<float>& q) {
+  std::vector<float> mean;
+  for (size_t i = 0; i < 32; ++i) mean.push_back((q[i / 16 * 32 + i % 16] + q[i / 16 * 32 + 16 + i % 16]) / 2);
+  return mean;
+}
+
+/// Compares the selections of every case of retrieval_methods/METHOD.json, whose newest entry is the mean of the
+/// queries.
+inline void expect_golden_selections(const std::string& method_name) {
+  const nlohmann::json cases = golden("retrieval_methods/" + method_name + ".json")["cases"];
+  ASSERT_GE(cases.size(), 3U);
+  for (const nlohmann::json& one : cases) {
+    const auto seed = one.at("seed").get<uint64_t>();
+    RetrievalRequest request(one.at("method"), one.at("n"), seed, {}, &unrotated());
+    const auto q = random_floats(RetrievalRequest::kQuery, "q", seed);
+    request.append(mean_queries(q));
+    const IndexedSegment* view = request.select(q);
+    ASSERT_NE(view, nullptr);
+    for (int64_t head = 0; head < 4; ++head) {
+      EXPECT_EQ(list_of(view->selected(head)), one.at("selected")[head].get<std::vector<int32_t>>())
+          << one.at("method") << ", query head " << head;
+    }
+  }
+}
 
 }  // namespace kvarena::testing

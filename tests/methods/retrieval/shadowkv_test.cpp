@@ -1,7 +1,5 @@
 // ShadowKV: what its authors' code selects and restores, what the cache really holds, and whole passes over it.
 
-#include <fstream>
-
 #include "harness/cache/attend_plan.h"
 #include "harness/cache/low_rank_segment.h"
 #include "tests/methods/retrieval/retrieval_support.h"
@@ -35,8 +33,8 @@ std::vector<float> attended(const Request& request, const std::vector<float>& q)
 
 TEST(ShadowKv, SelectsAndRestoresWhatItsAuthorsDo) {
   const ModelFacts facts = rotating(0);
-  const json golden = json::parse(std::ifstream(KVARENA_SOURCE_DIR "/tests/golden/retrieval_methods.json"));
-  for (const json& one : golden.at("shadowkv")) {
+  const json golden = testing::golden("retrieval_methods/shadowkv.json");
+  for (const json& one : golden.at("cases")) {
     const auto seed = one.at("seed").get<uint64_t>();
     Request request(one.at("method"), one.at("n"), seed, {}, &facts);
     request.append(seed);

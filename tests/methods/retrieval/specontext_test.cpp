@@ -1,4 +1,4 @@
-// The retrieval head and its selections against a restatement in PyTorch (tests/golden/retrieval_head.py), over a tiny
+// The retrieval head and its selections against a restatement in PyTorch (tests/golden/specontext.py), over a tiny
 // EAGLE-3 drafter in the layout of the published ones.
 
 #include <fmt/format.h>
@@ -13,12 +13,12 @@
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/cost_model/layer_offload.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/retrieval_head.h"
-#include "harness/cost_model/layer_offload.h"
 #include "harness/storage/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 #include "tests/support/decoding.h"
@@ -31,12 +31,12 @@ using nlohmann::json;
 using testing::Decoded;
 using testing::list_of;
 
-const std::string kDrafter = KVARENA_SOURCE_DIR "/tests/golden/retrieval_eagle3";
+const std::string kDrafter = KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3";
 
 class SpeContextTest : public ::testing::Test {
  protected:
   SpeContextTest()
-      : golden_(json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/retrieval_head.json"))),
+      : golden_(json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/specontext.json"))),
         tokens_(golden_["tokens"].get<std::vector<int32_t>>()),
         model_(testing::tiny_model(1, {.weights = DType::f32, .cache = DType::f32})),
         facts_(model_facts(model_)) {}

@@ -1,0 +1,12 @@
+// int8: decoded entries against its formula in float64 (tests/golden/quantizers.py); what holds for all
+// quantisers is in quantizers_test.cpp.
+
+#include "tests/methods/compression/decoded_entries.h"
+
+namespace kvarena {
+namespace {
+
+TEST(Int8, DecodesAsItsFormula) { testing::expect_golden_decoded("int8", 1); }
+
+}  // namespace
+}  // namespace kvarena

@@ -1,0 +1,22 @@
+// Knorm: by hand, and what kvpress keeps (tests/golden/dropping_methods.py).
+
+#include <gtest/gtest.h>
+
+#include "tests/methods/compression/kept_entries.h"
+#include "tests/methods/compression/one_head.h"
+
+namespace kvarena {
+namespace {
+
+using testing::OneHead;
+using List = OneHead::List;
+
+TEST(Knorm, KeepsShortKeys) {
+  OneHead norms({{3}, {1}, {2}});
+  EXPECT_EQ(norms.compress({{"name", "knorm"}, {"tokens", 2}}), (List{1, 2}));
+}
+
+TEST(Knorm, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("knorm", 6); }
+
+}  // namespace
+}  // namespace kvarena
