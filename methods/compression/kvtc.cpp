@@ -463,7 +463,8 @@ class TransformFitter final : public Fitter {
 /// target_cr bits a number, which leaves the last components out. Likewise values. The first 4 and last 128 tokens stay
 /// in 16 bits. target_cr counts what is coded, before the entropy stage. Not in the paper: integers of 8 bits for its
 /// fp8, and basis "per_layer", directions within each layer, whose fit needs far less room for the same number of
-/// directions. Staniszewski and Lancucki 2026, arXiv:2511.01815, section 3.
+/// directions. Staniszewski and Lancucki 2026, arXiv:2511.01815, section 3. No code by the authors is public;
+/// tests/golden/kvtc.py restates it.
 class Kvtc final : public StreamCodec {
  public:
   void parameters(ParameterVisitor& p) override {

@@ -17,7 +17,8 @@ using storage::StorageTier;
 /// slower tier; then the same is done for the tiers below.
 /// Feng et al. 2025, arXiv:2512.14946, section 4.4 and Algorithm 1. As printed the algorithm updates another variable
 /// than the one that its loop tests, evicts without a form and does not descend; the text is followed instead. Where a
-/// new context goes is the argmax of quality in Algorithm 1 and of utility in the text: `initial`.
+/// new context goes is the argmax of quality in Algorithm 1 and of utility in the text: `initial`. No code by the
+/// authors is public; the test restates the paper's numbers.
 class EvicPress final : public storage::Policy {
  public:
   void parameters(ParameterVisitor& p) {

@@ -6,7 +6,7 @@ namespace {
 /// A context (in the paper a chunk of a prefix) is worth its access frequency times the share of its entries that
 /// queries found important, a moving average that the store keeps; the least worthy leaves a full tier. Which entries
 /// are important, and which chunks are read for them, is in harness/storage/placement/important_chunks.h.
-/// Chen et al. 2025, FAST, pages 187-201.
+/// Chen et al. 2025, FAST, pages 187-201. The test restates the worth by hand.
 class Impress final : public storage::VictimPolicy {
  public:
   void parameters(ParameterVisitor& p) {

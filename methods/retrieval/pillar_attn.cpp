@@ -38,7 +38,8 @@ struct PillarState final : public LayerIndex {
 /// are attended too. The set holds until the next full step. In the authors' system the full steps are the
 /// verifications of drafts made in between (refresh = "runs": those drafts that were accepted count in the budget, the
 /// average is over all that were verified); as a method by itself it emits what its sparse steps say.
-/// Zhao et al. 2025, arXiv:2512.01278, section 4; serve/request/kv_cache_ptr/pillar.py of the authors' code.
+/// Zhao et al. 2025, arXiv:2512.01278, section 4; serve/request/kv_cache_ptr/pillar.py of the authors' code. Their
+/// kernels are CUDA; the test restates the average.
 class PillarAttention final : public Retriever {
  public:
   void parameters(ParameterVisitor& p) override {

@@ -65,7 +65,8 @@ struct Fetched final : public LayerIndex {
 /// Otherwise (table 4) a layer's attention is computed twice: over C' to choose, then, once the chosen have come, with
 /// them; nothing is hidden.
 /// elastic: what is chosen again stays on the device, and only the others come. The paper speaks of fetching the top k.
-/// Jie et al. 2025, arXiv:2503.16163, section 3.3; k = 64 over 1-bit KIVI with 64 tokens in 16 bit (section 4.1).
+/// Jie et al. 2025, arXiv:2503.16163, section 3.3; k = 64 over 1-bit KIVI with 64 tokens in 16 bit (section 4.1). No
+/// code by the authors is public; the test restates the algorithms in float64.
 class SpeCache final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {

@@ -7,7 +7,8 @@ namespace {
 
 /// Self-speculation with a sparse draft cache beside the resident full one: sinks and a window, or SnapKV's selection
 /// of the prompt. Defaults are those of the authors' code: 7 tokens drafted on a budget of 4097.
-/// Sadhukhan et al. 2024, arXiv:2408.11049, section 4.
+/// Sadhukhan et al. 2024, arXiv:2408.11049, section 4. The authors' code is CUDA; its SnapKV votes leave out 1 /
+/// sqrt(d), here they do not. tests/golden/speculation.py restates the rounds.
 class MagicDec final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {

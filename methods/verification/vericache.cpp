@@ -13,7 +13,8 @@ namespace {
 /// passes over the compressed cache, whose inner drafts do not count. With "schedule" (sections 4.2 and 5) the full
 /// caches lie in host memory and come back for their verifications alone. "path" (section 5.3, Appendix B.2) is for
 /// caches that lie in a store.
-/// Yao et al. 2026, arXiv:2605.17613, section 4.
+/// Yao et al. 2026, arXiv:2605.17613, section 4. No code by the authors is public; tests/golden/speculation.py restates
+/// the rounds.
 class VeriCache final : public Verifier {
  public:
   void parameters(ParameterVisitor& p) override {

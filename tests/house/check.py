@@ -144,6 +144,14 @@ def every_method_file_registers(tree):
                 yield f"{source.name}:1: registers no method that this check can read: KVARENA_...(Type, ... {{.name = \"...\""
 
 
+def every_method_has_a_test(tree):
+    for source in tree.sources:
+        if source.name.startswith("methods/") and source.name.endswith(".cpp"):
+            test = f"tests/{source.name[:-len('.cpp')]}_test.cpp"
+            if test not in tree.names:
+                yield f"{source.name}:1: has no test of its name, {test}"
+
+
 def registered_methods_of(source):
     class One:
         sources = [source]
@@ -293,6 +301,7 @@ CHECKS = [
     a_type_is_defined_once,
     namespaces_follow_folders,
     every_method_file_registers,
+    every_method_has_a_test,
     no_method_is_named_outside,
     stored_metrics_are_named_once,
     every_folder_says_what_it_knows,

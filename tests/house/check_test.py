@@ -28,6 +28,9 @@ SOUND = {
     "methods/reference/full.cpp": 'KVARENA_METHOD(Full, Family::reference, {.name = "full"});\n',
     "tests/README.md": "Same paths as the code.\n",
     "tests/kernels/CMakeLists.txt": "kvarena_test(rope_test SOURCES rope_test.cpp)\n",
+    "tests/methods/CMakeLists.txt": "kvarena_test(methods_test SOURCES snapkv_test.cpp full_test.cpp idle_test.cpp)\n",
+    "tests/methods/compression/snapkv_test.cpp": "TEST(SnapKv, Keeps) {}\n",
+    "tests/methods/reference/full_test.cpp": "TEST(Full, Keeps) {}\n",
     "tests/kernels/rope_test.cpp": 'TEST(Rope, Turns) { GTEST_SKIP() << "no AVX-512 on this CPU"; }\n',
 }
 
@@ -114,8 +117,13 @@ class PlantedBreach(unittest.TestCase):
             self.assertEqual({}, self.breaches({planted: sound + "\n"}), sound)
 
     def test_method_file_that_registers_nothing(self):
-        self.assert_found({"methods/compression/idle.cpp": "int idle = 0;\n"},
+        self.assert_found({"methods/compression/idle.cpp": "int idle = 0;\n",
+                           "tests/methods/compression/idle_test.cpp": "TEST(Idle, Keeps) {}\n"},
                           "every_method_file_registers", "methods/compression/idle.cpp:1:")
+
+    def test_method_without_a_test(self):
+        self.assert_found({"methods/compression/idle.cpp": 'KVARENA_METHOD(Idle, Family::reference, {.name = "idle"});\n'},
+                          "every_method_has_a_test", "methods/compression/idle.cpp:1:")
 
     def test_method_named_in_a_string(self):
         for text in ('bool b = name == "snapkv";', 'auto h = "try snapkv first";', 'auto r = R"(snapkv)";',
