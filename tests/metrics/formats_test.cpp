@@ -12,6 +12,7 @@
 #include "metrics/algorithms/bfcl_checker.h"
 #include "metrics/algorithms/jieba.h"
 #include "metrics/algorithms/patches.h"
+#include "metrics/algorithms/python_ast.h"
 #include "metrics/algorithms/python_calls.h"
 #include "metrics/algorithms/regex.h"
 #include "metrics/judge_prompt.h"
@@ -67,6 +68,23 @@ TEST(Jieba, AMissingOrBrokenDictionaryIsSaidWithWhatToDo) {
   EXPECT_NE(message().find("line 2"), std::string::npos) << message();
   std::ofstream(folder / "dict.txt") << "港口 3 n\n";
   EXPECT_NE(message().find("prob_emit.py"), std::string::npos) << message();
+}
+
+TEST(Jieba, ReadsEveryWordOfItsDictionary) {
+  const auto folder = std::filesystem::temp_directory_path() / "kvarena_jieba_words_test";
+  std::filesystem::create_directories(folder / "finalseg");
+  std::ofstream(folder / "dict.txt") << "港口 3 n\n城市 5 n\n";
+  // Whatever is no word of the dictionary is cut into single characters.
+  std::ofstream(folder / "finalseg" / "prob_emit.py")
+      << R"(P={'B': {'\u4e00': -1.0}, 'E': {'\u4e00': -1.0}, 'M': {'\u4e00': -1.0},)"
+      << R"( 'S': {'\u6e2f': -1.0, '\u53e3': -1.0, '\u57ce': -1.0, '\u5e02': -1.0}})";
+  EXPECT_EQ(Jieba(folder).cut("港口城市港市"), (std::vector<std::string>{"港口", "城市", "港", "市"}));
+}
+
+TEST(PythonUnparse, ControlCharactersAreEscaped) {
+  const auto list = python::parse_list("['a\\x01\\x7f\\n']");
+  ASSERT_TRUE(list.has_value());
+  EXPECT_EQ(python::unparse(list->front()), R"('a\x01\x7f\n')");
 }
 
 TEST(Patches, GitAndUnidiffVerdictsOnDamagedPatchesAreReproduced) {

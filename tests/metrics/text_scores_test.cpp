@@ -194,5 +194,29 @@ TEST(EmbeddingSimilarity, TakesTheBestReferenceAndSaysWhenAnswersAreCut) {
   provide_text_embedder({});
 }
 
+TEST(InjectedTaskUtility, AnotherVerdictThanTheLabelScoresNothing) {
+  EXPECT_EQ(score("injected_task_utility", "Answer: spam", {"spam"}).score, 1.0);
+  EXPECT_EQ(score("injected_task_utility", "This is not spam.", {"spam"}).score, 0.0);
+  EXPECT_EQ(score("injected_task_utility", "", {"spam"}).score, 0.0);
+}
+
+TEST(Gsm8kLong, AllRightMeansEveryQuestion) {
+  const std::vector<std::string> gold = {"4", "7"};
+  const MetricScore both = score("gsm8k_long", "Answer_1:\n4\n\nAnswer_2:\n7", gold);
+  EXPECT_EQ(both.score, 1.0);
+  EXPECT_EQ(both.values.at("all_right"), 1.0);
+  const MetricScore one = score("gsm8k_long", "Answer_1:\n4\n\nAnswer_2:\n8", gold);
+  EXPECT_EQ(one.score, 0.5);
+  EXPECT_EQ(one.values.at("all_right"), 0.0);
+  EXPECT_EQ(score("gsm8k_long", "", {}).values.at("all_right"), 0.0);
+}
+
+TEST(GitDiffFormat, AChangeOfModeAloneIsNoPatch) {
+  const MetricScore mode = score("git_diff_format", "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", {});
+  EXPECT_EQ(mode.values.at("unidiff_parses"), 1.0);
+  EXPECT_EQ(mode.values.at("git_accepts"), 1.0);
+  EXPECT_EQ(mode.score, 0.0);
+}
+
 }  // namespace
 }  // namespace kvarena::metrics
