@@ -53,7 +53,7 @@ class EntrySegment final : public Segment {
   void mark();
   /// Whether the copy still holds all that the segment does, and nothing else.
   [[nodiscard]] bool unchanged_since_mark() const;
-  /// Of a head's entries at the last mark(), those that were never taken back since.
+  /// Entries of each head at the last mark() that were never taken back since.
   [[nodiscard]] int64_t intact() const { return intact_; }
   /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
   [[nodiscard]] const std::vector<std::vector<int32_t>>& rewritten() const { return rewritten_; }
@@ -94,7 +94,7 @@ class EntrySegment final : public Segment {
     Buffer values;  // [cells, 16, head_dim]
     int64_t entries = 0;
     LedgerVector<int32_t> positions;  // empty while dense
-    LedgerVector<float> scores;   // [entries, score_width_]
+    LedgerVector<float> scores;       // [entries, score_width_]
   };
 
   [[nodiscard]] int64_t cell_bytes() const;
@@ -112,7 +112,7 @@ class EntrySegment final : public Segment {
   int64_t drops_ = 0;
   int64_t intact_ = 0;
   std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
-  /// What the segment was at mark().
+  /// The segment's state at mark().
   struct Mark {
     uint64_t version = 0;
     int64_t entries = 0, drops = 0;

@@ -11,7 +11,7 @@
 
 namespace kvarena {
 
-/// What a method keeps about a layer beside its entries (page bounds, centroids, landmarks), or about a whole request.
+/// A method's data about a layer beside its entries (page bounds, centroids, landmarks), or about a whole request.
 /// Counted, cloned with the cache; it must never need the method instance to be copied.
 class LayerIndex {
  public:
@@ -70,9 +70,9 @@ class MirrorScope {
 class CacheMirror {
  public:
   virtual ~CacheMirror() = default;
-  /// That of a clone which was just made of `from`, the cache that this one is a copy of.
+  /// Makes the mirror of `clone`, which was just cloned from `from`, the cache that this one mirrors.
   [[nodiscard]] virtual std::unique_ptr<CacheMirror> for_clone(const KvCache& from, KvCache& clone) = 0;
-  /// Brings the copy up to date with `own`, the cache that it is a copy of, for Segment::add_probabilities() there.
+  /// Brings the copy up to date with `own`, the cache that it is a copy of, for add_probabilities() there.
   /// Null where no copy can hold that. Throws UserError when the device refuses.
   [[nodiscard]] virtual std::unique_ptr<MirrorScope> scores_scope(KvCache& own) = 0;
 };
@@ -85,8 +85,8 @@ struct KvCache {
   /// length (dynamic rope scaling) need it.
   int64_t prompt_length = 0;
   LedgerPtr ledger;
-  std::unique_ptr<LayerIndex> index;  // what a method keeps for all layers together
-  std::unique_ptr<CacheMirror> mirror;    // of a clone, what for_clone() gives
+  std::unique_ptr<LayerIndex> index;    // what a method keeps for all layers together
+  std::unique_ptr<CacheMirror> mirror;  // of a clone, what for_clone() gives
 
   explicit KvCache(std::span<const LayerShape> layers);
   KvCache(int64_t layers, const LayerShape& shape);
@@ -114,7 +114,7 @@ enum class HookAccess : uint8_t {
   attention,  // they choose otherwise what is attended to
 };
 
-/// What wants to see or steer the attention of a pass: methods, through the engine. Called for each layer in order.
+/// Callbacks that see or steer the attention of a pass: methods, through the engine. Called for each layer in order.
 class AttentionHooks {
  public:
   virtual ~AttentionHooks() = default;
@@ -125,7 +125,7 @@ class AttentionHooks {
   virtual void before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) {}
   /// After the pass's keys and values were appended, before attention. May set `cache.view`.
   virtual void before_attention(int64_t /*layer*/, LayerCache& /*cache*/, const LayerQueries& /*queries*/) {}
-  /// Who wants to see what the queries attend to in the tail while it is computed; null: nobody. Called after
+  /// The reader of the tail's attention while it is computed; null: nobody reads. Called after
   /// before_attention(), for passes whose caches have no view.
   [[nodiscard]] virtual kernels::AttentionReader* reader(int64_t /*layer*/, const LayerCache& /*cache*/,
                                                          const LayerQueries& /*queries*/) {

@@ -19,7 +19,7 @@ std::vector<uint64_t> versions_of(const LayerCache& layer) {
   return versions;
 }
 
-/// Of all layers' entries of `tokens` tokens.
+/// Bytes of all layers' entries of `tokens` tokens.
 int64_t bytes_of(std::span<const LayerShape> layers, int64_t tokens) {
   int64_t bytes = 0;
   for (const LayerShape& layer : layers) bytes += layer.entry_bytes() * tokens;
@@ -50,7 +50,7 @@ std::vector<int32_t> places_of(const std::vector<int32_t>& wanted, const std::ve
   return places;
 }
 
-/// What was overwritten in a head of a tail, by places in a run that holds entries of the positions `here`.
+/// Rewritten entries of a tail's head, by places in a run that holds entries of the positions `here`.
 RewrittenEntries rewritten(const EntrySegment& tail, const std::vector<int32_t>& here, int64_t head) {
   RewrittenEntries changed{.kv_head = head};
   std::vector<int32_t> wanted = tail.rewritten()[head];
@@ -87,11 +87,11 @@ std::vector<int32_t> count_from(int64_t first, int64_t count) {
 /// A part of the copy for the segment that it is a copy of.
 class DeviceMirror::SegmentCopy final : public EntryMirror {
  public:
-  /// The tail's.
+  /// The copy of the tail.
   SegmentCopy(DeviceMirror& mirror, int64_t layer, const EntrySegment& tail) : SegmentCopy(mirror, layer) {
     tail_ = &tail;
   }
-  /// That of the segment which `front` is a copy of, attended as it is stored.
+  /// The copy `front` of a segment that is attended as it is stored.
   SegmentCopy(DeviceMirror& mirror, int64_t layer, const DeviceSegment& front) : SegmentCopy(mirror, layer) {
     front_ = &front;
   }
@@ -159,17 +159,17 @@ std::unique_ptr<CacheMirror> DeviceMirror::for_clone(const KvCache& from, KvCach
   for (LayerCache& layer : clone.layers) {
     EntrySegment& tail = layer.tail();
     mirror->layers_.push_back({.versions = versions_of(layer),
-                             .newest = tail.entries(0),
-                             .tokens = from.length,
-                             .drops = tail.drops(),
-                             .positions = {}});
+                               .newest = tail.entries(0),
+                               .tokens = from.length,
+                               .drops = tail.drops(),
+                               .positions = {}});
     tail.mark();
   }
   return mirror;
 }
 
 std::unique_ptr<MirrorScope> DeviceMirror::scores_scope(KvCache& own) {
-  /// Of all layers.
+  /// Scopes of all layers.
   struct Lookups final : MirrorScope {
     std::vector<std::unique_ptr<DeviceMirrors::LayerScope>> layers;
   };
@@ -204,7 +204,7 @@ bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
     }
   }
   if (more > 0 && cache_->any_dropped()) return false;
-  // What came elsewhere came to all layers.
+  // Entries that came elsewhere came to all layers.
   for (size_t i = 0; i < (more > 0 ? layers_.size() : static_cast<size_t>(visited)); ++i) {
     if (layers_[i].tokens != length || !follow_drops(host.layers[i], i)) return false;
     const std::vector<int64_t> entries = DeviceCache::entries_in_runs(host.layers[i]);
@@ -346,9 +346,9 @@ void DeviceMirrors::copy_origin(DeviceMirror& mirror, int64_t capacity, std::vec
   }
 }
 
-/// What is alike stays where it is as long as there is room.
+/// Copies anew; layers that are alike stay where they are as long as there is room.
 void DeviceMirrors::renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited,
-                       std::span<DeviceMirror* const> needed) {
+                          std::span<DeviceMirror* const> needed) {
   const std::vector<bool> alike = mirror.alike(host);
   const bool stays = std::ranges::count(alike, true) > 0 && mirror.cache_->capacity() >= tokens;
   const int64_t expected = stays ? tokens : std::max(tokens, host.prompt_length) + kDecodeHeadroom;
@@ -362,7 +362,7 @@ void DeviceMirrors::renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, i
 }
 
 std::vector<DeviceCache*> DeviceMirrors::of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
-                                         int64_t visited) {
+                                            int64_t visited) {
   std::vector<DeviceMirror*> mirrors;
   for (KvCache* host : hosts) mirrors.push_back(&mirror_of(*host));
   std::vector<DeviceCache*> caches;
@@ -373,7 +373,8 @@ std::vector<DeviceCache*> DeviceMirrors::of(std::span<KvCache* const> hosts, std
     if (!mirrors[i]->follow(host, visited)) {
       renew(*mirrors[i], host, needed, visited, mirrors);
     } else {
-      if (needed > mirrors[i]->cache_->capacity()) make_room(bytes_of(shapes_, needed), mirrors);  // it moves: both at once
+      if (needed > mirrors[i]->cache_->capacity())
+        make_room(bytes_of(shapes_, needed), mirrors);  // it moves: both at once
       mirrors[i]->take_new(host, visited);
     }
     caches.push_back(&*mirrors[i]->cache_);
@@ -386,7 +387,7 @@ void DeviceMirrors::appended(KvCache& host, int64_t layer) {
 }
 
 void DeviceMirrors::add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
-                          std::span<const kernels::QuerySum> sums) {
+                             std::span<const kernels::QuerySum> sums) {
   const std::scoped_lock lock(mutex_);
   sums_.add(copy, layer, queries, lse, sums);
 }
@@ -402,7 +403,8 @@ DeviceMirrors::LayerScope::LayerScope(KvCache& host, int64_t layer) : host_(&hos
   for (const auto& segment : host_->segments()) {
     for (const DeviceSegment& front : mirror.cache_->fronts(layer)) {
       if (front.version() != segment->version() || front.has_steps()) continue;
-      segment->use_mirror(copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, front)).get());
+      segment->use_mirror(
+          copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, front)).get());
     }
   }
 }
