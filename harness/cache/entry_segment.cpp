@@ -44,28 +44,12 @@ EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : Segment(
 
 void EntrySegment::change_version() {
   Segment::change_version();
-  rewritten_.clear();
+  changes_.replaced();
 }
 
-void EntrySegment::mark() {
-  intact_ = entries(0);
-  rewritten_.assign(heads_.size(), {});
-  marked_ = {.version = version(), .entries = entries(0), .drops = drops_};
+int64_t EntrySegment::cell_bytes() const {
+  return kernels::cell_bytes(kernels::kCell, shape().head_dim, shape().dtype);
 }
-
-bool EntrySegment::unchanged_since_mark() const {
-  return marked_.version == version() && marked_.drops == drops_ && marked_.entries == entries(0) &&
-         intact_ == entries(0) &&
-         std::ranges::all_of(rewritten_, [](const std::vector<int32_t>& head) { return head.empty(); });
-}
-
-/// Where nobody looks any more the list would grow for ever: a copy had better be made anew then.
-void EntrySegment::note_rewritten(int64_t kv_head, int64_t entry) {
-  if (rewritten_.empty() || std::ssize(rewritten_[kv_head]) >= heads_[kv_head].entries) return change_version();
-  rewritten_[kv_head].push_back(position(kv_head, entry));
-}
-
-int64_t EntrySegment::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape().head_dim, shape().dtype); }
 
 void EntrySegment::reserve(Head& head, int64_t entries) {
   if (kernels::cells_for(entries) * cell_bytes() <= head.keys.bytes()) return;
@@ -155,7 +139,7 @@ void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> posi
 
 void EntrySegment::truncate(int64_t n) {
   if (ragged_) change_version();  // heads lose differently many
-  intact_ = std::min(intact_, n);
+  changes_.truncated(n);
   for (Head& head : heads_) {
     if (head.entries <= n) continue;
     head.entries = n;
@@ -180,7 +164,7 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
   KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape().kv_heads,
                  fmt::format("lists for {} heads, the layer has {}", kept.size(), shape().kv_heads));
   become_ragged();
-  ++drops_;
+  changes_.dropped();
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     const auto count = static_cast<int64_t>(kept[h].size());
@@ -203,7 +187,7 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
 void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value) {
   Head& head = heads_[kv_head];
   KVARENA_ASSERT(entry >= 0 && entry < head.entries, fmt::format("entry {} of {}", entry, head.entries));
-  note_rewritten(kv_head, entry);
+  if (!changes_.rewrote(kv_head, position(kv_head, entry), head.entries)) change_version();
   const auto store = [&](CellKind kind, Buffer& buffer, const float* row) {
     if (row != nullptr) kernels::store_rows(cells(shape(), kind, buffer), entry, 1, row, shape().head_dim);
   };
@@ -268,8 +252,7 @@ int64_t EntrySegment::bytes() const {
   int64_t total = 0;
   for (const Head& head : heads_) {
     total += head.keys.bytes() + head.values.bytes();
-    total +=
-        static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
+    total += static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
   }
   return total;
 }
@@ -299,7 +282,8 @@ void EntrySegment::read_some(int64_t kv_head, int64_t first, int64_t count, floa
                              int64_t stride) const {
   const Head& head = heads_[kv_head];
   if (keys != nullptr) kernels::load_rows(cells(shape(), CellKind::keys, head.keys), first, count, keys, stride);
-  if (values != nullptr) kernels::load_rows(cells(shape(), CellKind::values, head.values), first, count, values, stride);
+  if (values != nullptr)
+    kernels::load_rows(cells(shape(), CellKind::values, head.values), first, count, values, stride);
 }
 
 std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {

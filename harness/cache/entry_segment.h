@@ -4,6 +4,7 @@
 #include <span>
 
 #include "harness/cache/attention_plan.h"
+#include "harness/cache/entry_changes.h"
 
 namespace kvarena {
 
@@ -44,19 +45,10 @@ class EntrySegment final : public Segment {
   /// Removes the first n entries of every head.
   void drop_front(int64_t n);
 
-  // version() stays as it is when entries are appended to all heads, when the newest are taken back from a dense
-  // segment, when keep() drops some and, as long as rewritten() lists them, when overwrite() writes some.
-
-  /// How often keep() was called: whoever has a copy finds by their positions which of its entries are left.
-  [[nodiscard]] int64_t drops() const { return drops_; }
-  /// Such a copy was made: intact() and rewritten() count from now on.
-  void mark();
-  /// Whether the copy still holds all that the segment does, and nothing else.
-  [[nodiscard]] bool unchanged_since_mark() const;
-  /// Entries of each head at the last mark() that were never taken back since.
-  [[nodiscard]] int64_t intact() const { return intact_; }
-  /// [kv_heads] positions whose entries were overwritten since the last mark(), in any order; some may have left.
-  [[nodiscard]] const std::vector<std::vector<int32_t>>& rewritten() const { return rewritten_; }
+  /// The record of entries dropped, taken back and rewritten since an observer marked it. Appending to all heads leaves
+  /// version() as it is, as do the recorded changes: keep(), overwrite(), and truncate() of a dense segment.
+  [[nodiscard]] EntryChanges& changes() { return changes_; }
+  [[nodiscard]] const EntryChanges& changes() const { return changes_; }
 
   /// Remembers `width` numbers with every entry from now on (running scores of a method), gathered with the entries and
   /// counted as memory. They start at 0, also those of new entries.
@@ -101,22 +93,14 @@ class EntrySegment final : public Segment {
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);
   void become_ragged();
-  void change_version();  // and what was rewritten since mark()
-  void note_rewritten(int64_t kv_head, int64_t entry);
+  void change_version();
 
   LedgerPtr ledger_;
   std::vector<Head> heads_;
   int64_t first_position_ = 0;  // of a dense segment
   bool ragged_ = false;
   int64_t score_width_ = 0;
-  int64_t drops_ = 0;
-  int64_t intact_ = 0;
-  std::vector<std::vector<int32_t>> rewritten_;  // [kv_heads]; empty while no copy could follow
-  /// The segment's state at mark().
-  struct Mark {
-    uint64_t version = 0;
-    int64_t entries = 0, drops = 0;
-  } marked_;
+  EntryChanges changes_;
 };
 
 }  // namespace kvarena

@@ -61,10 +61,19 @@ void LayerCache::insert_before_tail(std::unique_ptr<Segment> segment) {
   segments_.insert(segments_.end() - 1, std::move(segment));
 }
 
+void LayerCache::insert_packed(std::unique_ptr<PackedSegment> segment) {
+  packed_.push_back(segment.get());
+  insert_before_tail(std::move(segment));
+}
+
 LayerCache LayerCache::clone(const LedgerPtr& ledger) const {
   LayerCache copy(shape_, ledger);
   copy.segments_.clear();
-  for (const auto& segment : segments_) copy.segments_.push_back(segment->clone(ledger));
+  for (const auto& segment : segments_) {
+    copy.segments_.push_back(segment->clone(ledger));
+    if (std::ranges::find(packed_, segment.get()) != packed_.end())
+      copy.packed_.push_back(static_cast<PackedSegment*>(copy.segments_.back().get()));
+  }
   copy.index = clone_index(index, ledger);
   return copy;
 }

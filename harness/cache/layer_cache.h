@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/cache/entry_segment.h"
-#include "harness/cache/segment.h"
+#include "harness/cache/packed_segment.h"
 
 namespace kvarena {
 
@@ -39,8 +39,11 @@ class LayerCache {
 
   [[nodiscard]] EntrySegment& tail();
   [[nodiscard]] const EntrySegment& tail() const;
-  /// Puts a segment in front of the tail (a codec's packed part).
   void insert_before_tail(std::unique_ptr<Segment> segment);
+  /// Puts a codec's segment in front of the tail.
+  void insert_packed(std::unique_ptr<PackedSegment> segment);
+  /// Packed segments, oldest first.
+  [[nodiscard]] const std::vector<PackedSegment*>& packed() const { return packed_; }
 
   [[nodiscard]] const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
   [[nodiscard]] const LayerShape& shape() const { return shape_; }
@@ -55,6 +58,7 @@ class LayerCache {
   LayerShape shape_;
   LedgerPtr ledger_;
   std::vector<std::unique_ptr<Segment>> segments_;
+  std::vector<PackedSegment*> packed_;  // of segments_
 };
 
 struct KvCache;

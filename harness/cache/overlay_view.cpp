@@ -20,15 +20,12 @@ std::vector<int32_t> all_but(const std::vector<int32_t>& listed, int64_t entries
 
 }  // namespace
 
-PackedSegment* packed_part(const LayerCache& cache) {
-  for (const auto& segment : cache.segments()) {
-    if (auto* packed = dynamic_cast<PackedSegment*>(segment.get())) return packed;
-  }
-  return nullptr;
-}
-
 OverlayView::OverlayView(const LayerCache& cache, const EntryLists& replaced, const EntrySegment& exact)
-    : Segment(cache.shape()), cache_(&cache), packed_(packed_part(cache)), replaced_(&replaced), exact_(&exact) {
+    : Segment(cache.shape()),
+      cache_(&cache),
+      packed_(cache.packed().empty() ? nullptr : cache.packed().front()),
+      replaced_(&replaced),
+      exact_(&exact) {
   KVARENA_ASSERT(packed_ != nullptr, "nothing is packed");
   for (int64_t h = 0; h < cache.shape().kv_heads; ++h) {
     KVARENA_ASSERT(static_cast<int64_t>(replaced[h].size()) == exact.entries(h),

@@ -2,12 +2,8 @@
 // A layer as it would be if some of its packed entries had come back in exact form.
 
 #include "harness/cache/layer_cache.h"
-#include "harness/cache/packed_segment.h"
 
 namespace kvarena {
-
-/// The packed segment among a layer's, or null while nothing is packed.
-[[nodiscard]] PackedSegment* packed_part(const LayerCache& cache);
 
 /// All of a layer's segments, but of the packed one the replaced entries are seen in exact form, in their place in the
 /// order: a softmax over the view counts every entry once. The layer, the lists and the exact entries must outlive the

@@ -53,7 +53,7 @@ std::vector<int32_t> places_of(const std::vector<int32_t>& wanted, const std::ve
 /// Rewritten entries of a tail's head, by places in a run that holds entries of the positions `here`.
 RewrittenEntries rewritten(const EntrySegment& tail, const std::vector<int32_t>& here, int64_t head) {
   RewrittenEntries changed{.kv_head = head};
-  std::vector<int32_t> wanted = tail.rewritten()[head];
+  std::vector<int32_t> wanted = tail.changes().rewritten()[head];
   std::ranges::sort(wanted);
   wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
   const std::vector<int32_t> there = tail.positions(head);
@@ -100,7 +100,8 @@ class DeviceMirror::SegmentCopy final : public EntryMirror {
                                        float* sums, int64_t row_stride) override {
     const bool causal = item.sees.rule == Visibility::Rule::newest, listed = !item.lists.empty();
     if (listed && (front_ == nullptr || std::ssize(item.lists) != cache_->shape(layer_).kv_heads)) return false;
-    if (front_ != nullptr ? item.runs.front().entries != front_->entries() : !tail_->unchanged_since_mark())
+    if (front_ != nullptr ? item.runs.front().entries != front_->entries()
+                          : !tail_->changes().none(tail_->version(), tail_->entries(0)))
       return false;
     if (causal && !holds_newest(queries.q_len)) return false;
     AttentionSums::Entries entries{.shape = cache_->shape(layer_),
@@ -161,9 +162,9 @@ std::unique_ptr<CacheMirror> DeviceMirror::for_clone(const KvCache& from, KvCach
     mirror->layers_.push_back({.versions = versions_of(layer),
                                .newest = tail.entries(0),
                                .tokens = from.length,
-                               .drops = tail.drops(),
+                               .drops = tail.changes().drops(),
                                .positions = {}});
-    tail.mark();
+    tail.changes().mark(tail.version(), tail.shape().kv_heads, tail.entries(0));
   }
   return mirror;
 }
@@ -189,13 +190,13 @@ bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (versions_of(host.layers[i]) != layers_[i].versions) return false;
-    taken_back = std::max(taken_back, layers_[i].newest - host.layers[i].tail().intact());
+    taken_back = std::max(taken_back, layers_[i].newest - host.layers[i].tail().changes().intact());
   }
   const int64_t length = cache_->length() - taken_back, more = host.length - length;
   if (more < 0 || !cache_->may_truncate(length)) return false;
   cache_->truncate(length);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i].newest = std::min(layers_[i].newest, host.layers[i].tail().intact());
+    layers_[i].newest = std::min(layers_[i].newest, host.layers[i].tail().changes().intact());
     layers_[i].tokens = std::min(layers_[i].tokens, length);
     for (size_t head = 0; head < layers_[i].positions.size(); ++head) {
       const int64_t entries = cache_->entries(static_cast<int64_t>(i), static_cast<int64_t>(head));
@@ -219,7 +220,7 @@ bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
 bool DeviceMirror::follow_drops(const LayerCache& host, size_t layer) {
   Layer& copy = layers_[layer];
   const EntrySegment& tail = host.tail();
-  if (copy.drops == tail.drops()) return true;
+  if (copy.drops == tail.changes().drops()) return true;
   if (host.segments().size() != 1) return false;
   std::vector<std::vector<int32_t>> kept;
   for (int64_t head = 0; head < host.shape().kv_heads; ++head) {
@@ -231,7 +232,7 @@ bool DeviceMirror::follow_drops(const LayerCache& host, size_t layer) {
     if (std::ssize(kept.back()) != left) return false;
   }
   cache_->keep(static_cast<int64_t>(layer), std::move(kept));
-  copy.drops = tail.drops();
+  copy.drops = tail.changes().drops();
   return true;
 }
 
@@ -249,7 +250,7 @@ std::vector<bool> DeviceMirror::alike(const KvCache& host) const {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const LayerCache& layer = host.layers[i];
     alike.push_back(layers_[i].tokens == host.length && layers_[i].versions == versions_of(layer) &&
-                    layer.tail().unchanged_since_mark());
+                    layer.tail().changes().none(layer.tail().version(), layer.tail().entries(0)));
   }
   return alike;
 }
@@ -258,8 +259,8 @@ void DeviceMirror::take_rewritten(const KvCache& host, int64_t layers) {
   std::vector<RewrittenEntries> heads;
   for (int64_t layer = 0; layer < layers; ++layer) {
     const EntrySegment& tail = host.layers[layer].tail();
-    for (int64_t head = 0; head < std::ssize(tail.rewritten()); ++head) {
-      if (tail.rewritten()[head].empty()) continue;
+    for (int64_t head = 0; head < std::ssize(tail.changes().rewritten()); ++head) {
+      if (tail.changes().rewritten()[head].empty()) continue;
       heads.push_back(rewritten(tail, positions_of(static_cast<size_t>(layer), head), head));
       heads.back().layer = layer;
     }
@@ -278,7 +279,7 @@ void DeviceMirror::take_new(KvCache& host, int64_t visited) {
 void DeviceMirror::record(KvCache& host) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     const LayerCache& own = host.layers[layer];
-    layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().drops()};
+    layers_[layer] = {.tokens = cache_->length(), .drops = own.tail().changes().drops()};
     const bool ragged = own.segments().size() == 1 && own.tail().ragged();
     for (int64_t head = 0; ragged && head < own.shape().kv_heads; ++head)
       layers_[layer].positions.push_back(own.tail().positions(head));
@@ -295,7 +296,7 @@ void DeviceMirror::record(KvCache& host, size_t layer) {
     for (int64_t token = copy.tokens; token < cache_->length(); ++token) head.push_back(static_cast<int32_t>(token));
   }
   copy.tokens = cache_->length();
-  tail.mark();
+  tail.changes().mark(tail.version(), tail.shape().kv_heads, tail.entries(0));
 }
 
 DeviceMirror& DeviceMirrors::mirror_of(KvCache& host) {

@@ -113,7 +113,7 @@ PackedSegment* CodecMethod::start_packing(LayerContext& layer) const {
   }
   std::unique_ptr<PackedSegment> packed = part_->make_segment(layer);
   PackedSegment* result = packed.get();
-  cache.insert_before_tail(std::move(packed));
+  cache.insert_packed(std::move(packed));
   return result;
 }
 
@@ -124,7 +124,7 @@ void CodecMethod::select(LayerContext& layer, const LayerQueries& queries) const
 void CodecMethod::after_append(LayerContext& layer) const {
   if (!part_->packs(layer)) return;
   LayerCache& cache = layer.cache;
-  PackedSegment* packed = packed_part(cache);
+  PackedSegment* packed = cache.packed().empty() ? nullptr : cache.packed().front();
   const int64_t waiting = cache.tail().entries(0) - waiting_sinks(cache) - part_->key_residual();
   if (const int64_t full = waiting / part_->key_block() * part_->key_block(); full > 0) {
     if (packed == nullptr) packed = start_packing(layer);

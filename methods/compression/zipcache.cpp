@@ -138,7 +138,7 @@ class ZipCache final : public Method {
     format.value_transform = channel_scaling(d, factors, ledger);
     auto packed = std::make_unique<QuantizedSegment>(shape, format, ledger);
     packed->take(entries, n);
-    layer.cache.insert_before_tail(std::move(packed));
+    layer.cache.insert_packed(std::move(packed));
   }
 
   int64_t bits_salient_ = 4;

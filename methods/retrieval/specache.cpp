@@ -191,8 +191,8 @@ class SpeCache final : public Method {
   /// packed more; the order of entries stays.
   void choose(LayerContext& layer, const std::vector<float>& all) const {
     Fetched& fetched = of(layer);
-    const PackedSegment* packed = packed_part(layer.cache);
-    if (packed == nullptr || k_ == 0) return;
+    if (layer.cache.packed().empty() || k_ == 0) return;
+    const PackedSegment* packed = layer.cache.packed().front();
     const LayerShape& shape = layer.cache.shape();
     const auto width = static_cast<int64_t>(all.size()) / shape.kv_heads;
     const int64_t first = entries_before(layer.cache, *packed);

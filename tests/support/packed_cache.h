@@ -16,7 +16,7 @@ inline bool pack(KvCache& cache, const QuantizedFormat& format) {
   bool keys = false;
   for (LayerCache& layer : cache.layers) {
     if (layer.segments().size() == 1)
-      layer.insert_before_tail(std::make_unique<QuantizedSegment>(layer.shape(), format, layer.ledger()));
+      layer.insert_packed(std::make_unique<QuantizedSegment>(layer.shape(), format, layer.ledger()));
     auto& packed = dynamic_cast<QuantizedSegment&>(*layer.segments().front());
     const int64_t due = layer.tail().entries(0) / kBlock * kBlock;
     if (due > 0) packed.take(layer.tail(), due);

@@ -30,9 +30,7 @@ double fastest(int64_t repeats, const Prepare& prepare, const Work& work) {
 template <class F>
 void for_each_packed(const KvCache& cache, const F& use) {
   for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
-    for (const auto& segment : cache.layers[layer].segments()) {
-      if (const auto* packed = dynamic_cast<const PackedSegment*>(segment.get())) use(layer, *packed);
-    }
+    for (const PackedSegment* packed : cache.layers[layer].packed()) use(layer, *packed);
   }
 }
 

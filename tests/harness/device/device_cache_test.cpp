@@ -107,7 +107,7 @@ TEST_F(DeviceModelTest, CachesThatTheDeviceCannotHoldAreRefusedWithASentence) {
   LayerCache& layer = packed.layers[0];
   const kernels::QuantFormat format{.bits = 4, .group_size = 16, .token_groups = true};
   const QuantizedFormat formats{.keys = format, .values = format};
-  layer.insert_before_tail(std::make_unique<QuantizedSegment>(layer.shape(), formats, layer.ledger()));
+  layer.insert_packed(std::make_unique<QuantizedSegment>(layer.shape(), formats, layer.ledger()));
   EXPECT_NE(refusal([&] { (void)narrow.to_device(packed); }).find("packed entries under a sliding window"),
             std::string::npos);
 

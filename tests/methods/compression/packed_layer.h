@@ -7,8 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "harness/cache/packed_segment.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/packed_segment.h"
 #include "harness/method/registry.h"
 #include "tests/support/random_entries.h"
 
@@ -65,10 +65,7 @@ struct PackedLayer {
             .model = model};
   }
   [[nodiscard]] const PackedSegment* packed() const {
-    for (const auto& segment : cache.layers[0].segments()) {
-      if (const auto* found = dynamic_cast<const PackedSegment*>(segment.get())) return found;
-    }
-    return nullptr;
+    return cache.layers[0].packed().empty() ? nullptr : cache.layers[0].packed().front();
   }
   [[nodiscard]] int64_t keys_in_16_bits() const { return cache.layers[0].tail().entries(0); }
   [[nodiscard]] int64_t values_in_16_bits() const {

@@ -151,11 +151,11 @@ class Layer64 {
     LayerContext context{.layer = 0, .layers = 1, .cache = cache_, .activity = activity_};
     codec_->after_append(context);
     copied_.clear();
-    packed_ = packed_part(cache_) == nullptr ? 0 : packed_part(cache_)->entries(0);
+    packed_ = cache_.packed().empty() ? 0 : cache_.packed().front()->entries(0);
     for (int64_t h = 0; h < c_.kv_heads && packed_ > 0; ++h) {
       std::vector<float> k(static_cast<size_t>(packed_ * c_.head_dim));
       std::vector<float> v(k.size());
-      packed_part(cache_)->read(h, k.data(), v.data());
+      cache_.packed().front()->read(h, k.data(), v.data());
       copied_.push_back({Row(k.begin(), k.end()), Row(v.begin(), v.end())});
     }
   }

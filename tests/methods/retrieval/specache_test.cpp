@@ -10,8 +10,8 @@
 #include <numeric>
 #include <thread>
 
-#include "harness/cache/overlay_view.h"
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
@@ -223,7 +223,7 @@ TEST(OverlayViewTest, CountsEveryEntryOnce) {
   Activity activity;
   LayerContext context{.layer = 0, .layers = 1, .cache = cache, .activity = activity};
   codec->after_append(context);
-  const int64_t packed = packed_part(cache)->entries(0);
+  const int64_t packed = cache.packed().front()->entries(0);
   ASSERT_GT(packed, 100);
 
   for (const int64_t k : {int64_t{0}, int64_t{1}, int64_t{17}, packed}) {
