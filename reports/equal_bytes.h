@@ -1,5 +1,5 @@
 #pragma once
-// All methods of an experiment at equal resident bytes: of each the setting that comes nearest to a budget from below.
+// Ranks all methods of an experiment at equal resident bytes: each by its setting nearest to a budget from below.
 
 #include "reports/document.h"
 #include "reports/experiment_data.h"

@@ -1,5 +1,5 @@
 #pragma once
-// From the part of a method that an author writes (Scorer, Codec, ...) to a Method.
+// Makes a Method of the part that an author writes (Scorer, Codec, ...).
 
 #include <memory>
 #include <utility>

@@ -11,7 +11,7 @@
 
 namespace kvarena {
 
-/// A null counts as absent, as it does for the reference library. Getters without a default throw UserError when the
+/// One object; a null counts as absent, as in the reference library. Getters without a default throw UserError when the
 /// key is missing (with the nearest one that is there); all of them when the value has another type.
 class JsonSection {
  public:

@@ -12,7 +12,7 @@
 namespace kvarena::storage {
 namespace {
 
-/// Offsets, lengths and memory of direct access are multiples of it.
+/// Unit of offsets, lengths and memory addresses of direct access, in bytes.
 constexpr int64_t kSector = 4096;
 
 int64_t round_down(int64_t x) { return x / kSector * kSector; }
