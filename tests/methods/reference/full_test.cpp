@@ -18,7 +18,8 @@ TEST(Full, SessionsSeeTheLogitsOfTransformers) {
     const auto next = golden.fixture["next"].get<std::vector<int32_t>>();
     const auto method = make_method({{"name", "full"}}, "test");
     std::vector<std::vector<float>> seen;
-    SessionOptions options{.forced = next};
+    SessionOptions options;
+    options.forced = next;
     options.on_logits = [&](int64_t, std::span<const float> row) { seen.emplace_back(row.begin(), row.end()); };
     const auto session = start_session(model, prefill(model, tokens, method->needs()), *method, std::move(options));
     Session* const sessions[] = {session.get()};
