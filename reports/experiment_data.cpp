@@ -71,7 +71,9 @@ std::vector<double> CellData::numbers(const std::string& metric) const {
   return list;
 }
 
-bool CellData::counts() const { return row.state == results::CellState::done || row.state == results::CellState::running; }
+bool CellData::counts() const {
+  return row.state == results::CellState::done || row.state == results::CellState::running;
+}
 
 ExperimentData ExperimentData::of_model(const std::string& model) const {
   ExperimentData part = *this;

@@ -17,8 +17,8 @@ struct CellData {
   /// By metric, samples by index. Modelled values stand under modelled(metric), so that no table mixes clocks.
   std::map<std::string, results::ValueColumn> values;
   std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
-  std::map<std::string, std::string> prompts;                   // hash of each sample's prompt
-  std::vector<std::pair<std::string, std::string>> card;        // protocol, name and value
+  std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
+  std::vector<std::pair<std::string, std::string>> card;          // protocol, name and value
 
   /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.
   [[nodiscard]] bool counts() const;
@@ -37,7 +37,7 @@ struct ExperimentData {
   std::vector<results::RunRecord> runs;
   std::vector<results::RunInput> inputs;                         // of the last run
   std::map<std::string, results::MetricDefinition> definitions;  // by metric
-  std::vector<CellData> cells;                                 // in force, by plan position
+  std::vector<CellData> cells;                                   // in force, by plan position
 
   /// Labels in the order of the plan, each once.
   [[nodiscard]] std::vector<std::string> models() const;

@@ -189,7 +189,8 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
       row.cells[3].detail = fmt::format("{} samples run twice", floor->samples);
     }
     if (!spreads.empty()) {
-      row.cells[4] = number_cell(look.scale * metrics::minimum_detectable_difference(metrics::percentile(spreads, 50), samples));
+      row.cells[4] =
+          number_cell(look.scale * metrics::minimum_detectable_difference(metrics::percentile(spreads, 50), samples));
     }
     row.cells[3].format = row.cells[4].format = look.format;
     table.rows.push_back(std::move(row));

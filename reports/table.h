@@ -13,8 +13,8 @@ namespace kvarena::reports {
 
 enum class Better { higher, lower, neither };
 
-/// Outcome of a comparison with full KV. `within_noise`: the interval holds zero, or the difference is no larger than the
-/// one between two runs of full KV. `differs`: the metric is good in neither direction.
+/// Outcome of a comparison with full KV. `within_noise`: the interval holds zero, or the difference is no larger than
+/// the one between two runs of full KV. `differs`: the metric is good in neither direction.
 enum class Verdict { better, worse, within_noise, differs };
 
 // Intervals (kvarena::Interval) are 95% confidence intervals in the unit of the value they belong to.

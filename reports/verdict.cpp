@@ -68,7 +68,7 @@ std::vector<double> finite(std::vector<double> values) {
 }
 
 std::optional<metrics::PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
-                                           const std::string& metric) {
+                                                    const std::string& metric) {
   const auto pairs = pairs_of(method, baseline, metric);
   if (!pairs) return std::nullopt;
   return metrics::paired_difference(pairs->method, pairs->baseline, resampling_for(pairs->method.size()));

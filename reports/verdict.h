@@ -20,7 +20,7 @@ namespace kvarena::reports {
 /// The paired test of a metric over the samples both cells have; nothing when they share none. Throws UserError naming
 /// cells and sample when the two were asked different prompts: their difference would be no effect of a method.
 [[nodiscard]] std::optional<metrics::PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
-                                                         const std::string& metric);
+                                                                  const std::string& metric);
 
 /// The mean over samples of |second run - first run| of the baseline, in stored units: no mean difference between the
 /// two runs can be larger. Nothing when there was no second run.

@@ -4,8 +4,8 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/files.h"
-#include "harness/results/results_reader.h"
 #include "harness/core/page.h"
+#include "harness/results/results_reader.h"
 
 namespace kvarena::cli {
 namespace {

@@ -17,19 +17,19 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/page.h"
 #include "harness/core/parameters.h"
 #include "harness/cost_model/comparison.h"
-#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {
 
-using nlohmann::json;
 using cost_model::CacheScheme;
 using cost_model::Calibration;
 using cost_model::Hardware;
 using cost_model::ModelShape;
 using cost_model::Workload;
+using nlohmann::json;
 
 const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
 constexpr const char* kThisMachine = "this";

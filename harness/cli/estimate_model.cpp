@@ -1,8 +1,8 @@
 #include "harness/cli/estimate_model.h"
 
 #include "harness/core/error.h"
-#include "harness/model/gguf.h"
 #include "harness/cost_model/hardware.h"
+#include "harness/model/gguf.h"
 
 namespace kvarena::cli {
 

@@ -13,8 +13,8 @@
 #include "harness/cli/texts.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/method/registry.h"
 #include "harness/core/page.h"
+#include "harness/method/registry.h"
 
 namespace kvarena::cli {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
-#include "harness/results/results_store.h"
 #include "harness/core/page.h"
+#include "harness/results/results_store.h"
 
 namespace kvarena::cli {
 namespace {

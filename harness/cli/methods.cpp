@@ -11,8 +11,8 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/method/budget_rule.h"
 #include "harness/core/page.h"
+#include "harness/method/budget_rule.h"
 
 namespace kvarena::cli {
 namespace {

@@ -15,7 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array kKinds{metrics::MetricKind::text, metrics::MetricKind::functional, metrics::MetricKind::distribution, metrics::MetricKind::latency,
+constexpr std::array kKinds{metrics::MetricKind::text, metrics::MetricKind::functional,
+                            metrics::MetricKind::distribution, metrics::MetricKind::latency,
                             metrics::MetricKind::protocol};
 
 struct Options {

@@ -10,10 +10,10 @@
 #include "harness/cli/model_input.h"
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
-#include "harness/engine/session/session.h"
-#include "harness/method/registry.h"
 #include "harness/core/page.h"
 #include "harness/core/terminal.h"
+#include "harness/engine/session/session.h"
+#include "harness/method/registry.h"
 
 namespace kvarena::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "harness/cli/top_tokens.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/engine/session/prefill.h"
 #include "harness/core/page.h"
+#include "harness/engine/session/prefill.h"
 
 namespace kvarena::cli {
 namespace {

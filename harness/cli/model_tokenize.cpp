@@ -7,9 +7,9 @@
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/page.h"
 #include "harness/model/gguf.h"
 #include "harness/model/open_model.h"
-#include "harness/core/page.h"
 #include "metrics/jsonl.h"
 
 namespace kvarena::cli {

@@ -14,9 +14,9 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/help.h"
 #include "harness/core/error.h"
+#include "harness/core/page.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/plugins.h"
-#include "harness/core/page.h"
 
 namespace kvarena::cli {
 namespace {

@@ -8,13 +8,13 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/page.h"
+#include "harness/evaluate/model_evaluator.h"
 #include "harness/experiment/config.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
-#include "harness/evaluate/model_evaluator.h"
-#include "harness/method/plugins.h"
-#include "harness/core/page.h"
 #include "harness/experiment/workers/worker_evaluator.h"
+#include "harness/method/plugins.h"
 
 namespace kvarena::cli {
 namespace {
@@ -113,10 +113,10 @@ std::string outcome(const experiment::RunSummary& summary) {
 }
 
 /// Evaluates in worker processes; `here` answers what needs no weights.
-experiment::WorkerEvaluator worker_evaluator(evaluate::ModelEvaluator& here, const Options& options, const WorkerSetup& setup,
-                                  Progress& progress, EventLog& log) {
+experiment::WorkerEvaluator worker_evaluator(evaluate::ModelEvaluator& here, const Options& options,
+                                             const WorkerSetup& setup, Progress& progress, EventLog& log) {
   const experiment::Limits limits{.seconds = static_cast<double>(options.time_limit_s),
-                               .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
+                                  .memory_bytes = options.memory_limit_mib.value_or(0) * (int64_t{1} << 20U)};
   std::vector<std::string> words = {"/proc/self/exe"};  // the running program, even when its file was replaced
   for (const LoadedPlugin& plugin : loaded_plugins()) words.insert(words.end(), {"--plugin", plugin.path.string()});
   words.emplace_back("worker");

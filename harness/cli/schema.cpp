@@ -8,8 +8,8 @@
 
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
-#include "harness/method/registry.h"
 #include "harness/core/page.h"
+#include "harness/method/registry.h"
 #include "metrics/registry.h"
 
 namespace kvarena::cli {

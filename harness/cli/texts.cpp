@@ -41,7 +41,8 @@ std::vector<std::string> texts_of_files(const fs::path& path, int64_t count, int
 std::vector<std::string> texts_of_workload(const std::string& name, int64_t count, const OpenedModel& model) {
   const evaluate::ModelTokens counter(*model.tokenizer);
   const auto workload = datasets::make_workload(name, "{}", "--data");
-  datasets::SampleReader reader = workload->open({.tokens = &counter, .max_prompt_tokens = model.config.max_position / 2});
+  datasets::SampleReader reader =
+      workload->open({.tokens = &counter, .max_prompt_tokens = model.config.max_position / 2});
   std::vector<std::string> texts;
   while (static_cast<int64_t>(texts.size()) < count) {
     const auto sample = reader.next();

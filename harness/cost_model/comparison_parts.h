@@ -23,7 +23,8 @@ class ComparisonReader {
 
   [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
   [[nodiscard]] const std::string& place() const { return place_; }
-  /// Figures of all rows: `compare` returns those of a row, with the file's "all" as defaults of its keys, at its place.
+  /// Figures of all rows: `compare` returns those of a row, with the file's "all" as defaults of its keys, at its
+  /// place.
   [[nodiscard]] std::vector<ComparedFigure> each_row(
       const std::function<std::vector<ComparedFigure>(const nlohmann::json& row, const std::string& row_place)>&
           compare) const;

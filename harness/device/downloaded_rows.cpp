@@ -23,8 +23,7 @@ void DownloadedRows::make_room(Download what, const Shape& shape, int64_t& moves
 
 float* DownloadedRows::memory(int64_t layer) const { return pinned_.data() + layer * places().end; }
 
-void DownloadedRows::bring_inputs(int64_t layer, const QkvRows& from, const float* hidden,
-                               kernels::CudaStream stream) {
+void DownloadedRows::bring_inputs(int64_t layer, const QkvRows& from, const float* hidden, kernels::CudaStream stream) {
   if (what_ == Download::nothing) return;
   const Places at = places();
   float* const to = memory(layer);
@@ -55,10 +54,10 @@ LayerRows DownloadedRows::layer(int64_t layer, int64_t first) const {
   const float* const keys = layout.together ? rows + layout.keys : rows + at.entries;
   const bool everything = what_ == Download::everything;
   const QkvRows attention{.q = everything ? rows : nullptr,
-                                .q_stride = layout.q_stride,
-                                .keys = keys,
-                                .values = keys + layout.values_behind_keys,
-                                .kv_stride = layout.kv_stride};
+                          .q_stride = layout.q_stride,
+                          .keys = keys,
+                          .values = keys + layout.values_behind_keys,
+                          .kv_stride = layout.kv_stride};
   LayerRows brought{.attention = attention.from(first)};
   if (!everything) return brought;
   brought.lse = rows + at.lse + first * shape_.q_heads;

@@ -61,8 +61,8 @@ class FullReading {
 };
 
 /// Feeds one method the part of the text that is scored.
-SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest, const Request& request,
-                   const EvaluatedMethod& evaluated) {
+SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::vector<int32_t>& rest,
+                         const Request& request, const EvaluatedMethod& evaluated) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<double> nll;
   std::vector<metrics::StepDivergence> steps;
@@ -121,8 +121,8 @@ bool is_scored_text(const datasets::Sample& sample) {
   return extras.contains("score_prompt") && extras["score_prompt"] == true;
 }
 
-std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods,
-                                      int64_t chunk) {
+std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request& request,
+                                               std::span<const EvaluatedMethod> methods, int64_t chunk) {
   const std::span<const int32_t> text = request.prompt;
   if (text.size() < 2) {
     fail({.place = request.sample->id, .found = "a text of fewer than two tokens", .expected = "a text to score"});
@@ -134,9 +134,8 @@ std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   const Prefill prompt = prefill(model, text.first(context), needs, chunk, request.facts);
   const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(context), text.end());
-  return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) {
-    return score_text(model, prompt, rest, request, evaluated);
-  });
+  return outcomes_of(
+      methods, [&](const EvaluatedMethod& evaluated) { return score_text(model, prompt, rest, request, evaluated); });
 }
 
 }  // namespace kvarena::evaluate

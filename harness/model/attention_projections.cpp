@@ -110,8 +110,7 @@ RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies
   return whole;
 }
 
-QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in,
-                              Activations& a) {
+QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in, Activations& a) {
   const int64_t d = config.head_dim;
   const int64_t width = weights.qkv.out;
   float* q = a.heads.at_least(a.rows * width);
@@ -128,8 +127,7 @@ QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config,
   return {.q = q, .q_stride = width, .keys = keys, .values = keys + config.kv_heads * d, .kv_stride = width};
 }
 
-QkvRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in,
-                              Activations& a) {
+QkvRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in, Activations& a) {
   const LatentAttentionConfig& latent = config.latent;
   const float* keys = latent_keys(weights, latent, in, a);
 

@@ -35,7 +35,9 @@ class QuantSpecKv final : public Codec {
     return std::make_unique<HierarchicalSegment>(shape, group_size_, value_group, layer.cache.ledger());
   }
   bool has_views() const override { return read_ == "upper"; }
-  std::unique_ptr<Segment> view(const LayerCache& cache) const override { return std::make_unique<UpperPlaneView>(cache); }
+  std::unique_ptr<Segment> view(const LayerCache& cache) const override {
+    return std::make_unique<UpperPlaneView>(cache);
+  }
   int64_t key_block() const override { return group_size_; }
   int64_t key_residual() const override { return buffer_; }
 

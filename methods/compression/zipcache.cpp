@@ -16,9 +16,9 @@ using Lists = std::vector<std::vector<int32_t>>;  // [kv_heads][...], ascending 
 /// |x_t,i|), which evens out channels:  lo = min, s = (max - min) / (2^bits - 1). Entries that arrive later wait in 16
 /// bits until `gap` of them are sorted and packed in the same way, by the attention they received meanwhile. The
 /// authors estimate saliency from a tenth of the queries (the last 5% and a random 5%) to spare explicit attention;
-/// here all queries vote, which is what they estimate. Each class is a segment of its own: its c_i and the values' ranges
-/// are those of one class and head, theirs are of both classes and of all heads.
-/// He et al. 2024, arXiv:2405.14256, section 4.
+/// here all queries vote, which is what they estimate. Each class is a segment of its own: its c_i and the values'
+/// ranges are those of one class and head, theirs are of both classes and of all heads. He et al. 2024,
+/// arXiv:2405.14256, section 4.
 class ZipCache final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {

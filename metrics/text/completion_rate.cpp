@@ -113,7 +113,7 @@ double longgenbench_completion_rate(const std::map<int64_t, std::string>& blocks
 }
 
 std::vector<CompletionQuestion> longgenbench_questions(const std::map<int64_t, std::string>& blocks,
-                                                  std::span<const std::pair<std::string, std::string>> checks) {
+                                                       std::span<const std::pair<std::string, std::string>> checks) {
   std::vector<CompletionQuestion> questions;
   for (const auto& [number_text, event] : checks) {
     if (number_text.empty() || first_digit_run(number_text) != number_text) {

@@ -2,8 +2,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "harness/storage/context_folder.h"
 #include "harness/core/files.h"
+#include "harness/storage/context_folder.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/temporary_folder.h"
 

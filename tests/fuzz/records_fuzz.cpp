@@ -37,7 +37,8 @@ class DataFolder {
   [[nodiscard]] fs::path path() const { return folder_.path(); }
   /// The workload of this name, or any that the name leads to.
   [[nodiscard]] const datasets::WorkloadEntry& reader(std::string_view name) const {
-    const auto named = std::ranges::find(readers_, name, [](const datasets::WorkloadEntry* entry) { return entry->info.name; });
+    const auto named =
+        std::ranges::find(readers_, name, [](const datasets::WorkloadEntry* entry) { return entry->info.name; });
     return named != readers_.end() ? **named : *readers_[std::hash<std::string_view>()(name) % readers_.size()];
   }
 
@@ -84,7 +85,8 @@ KVARENA_FUZZ(records, data) {
   if (name == "arrivals") return read_trace(folder.file());
   const datasets::WorkloadEntry& entry = folder.reader(name);
   const auto workload = datasets::make_workload(entry.info.name, "{}", "fuzz");
-  datasets::SampleReader reader = workload->open({.data_dir = folder.path(), .tokens = nullptr, .max_prompt_tokens = 0});
+  datasets::SampleReader reader =
+      workload->open({.data_dir = folder.path(), .tokens = nullptr, .max_prompt_tokens = 0});
   while (reader.next()) {
   }
 }

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "harness/core/error.h"
-#include "harness/engine/model_facts.h"
 #include "harness/engine/fit.h"
+#include "harness/engine/model_facts.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
 #include "tests/support/tiny_model.h"

@@ -19,6 +19,6 @@ struct Transport {
 /// All ranks at the same time, over the channel, which outlives the exchange. NCCL carries rows where every rank has it
 /// and a device that is no other's, the hosts elsewhere. `nccl` is null where this machine has none, for `reason`.
 [[nodiscard]] Transport connect_devices(RankChannel& channel, std::shared_ptr<const NcclLibrary> nccl,
-                               const std::string& reason);
+                                        const std::string& reason);
 
 }  // namespace kvarena::device

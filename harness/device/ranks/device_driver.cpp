@@ -4,8 +4,8 @@
 
 #include "harness/core/error.h"
 #include "harness/device/device_products.h"
-#include "harness/device/ranks/device_parts.h"
 #include "harness/device/ranks/connect_devices.h"
+#include "harness/device/ranks/device_parts.h"
 #include "kernels/elementwise/elementwise_cuda.h"
 
 namespace kvarena::device {

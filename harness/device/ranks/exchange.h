@@ -19,9 +19,10 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   /// All letters at once, those between two ranks in the same order at both: `out` leaves behind everything that the
-  /// stream was given, and what it is given from now on finds `in` arrived. PeerBuffers of no numbers are not sent. Throws
-  /// UserError when a rank is lost.
-  virtual void exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) = 0;
+  /// stream was given, and what it is given from now on finds `in` arrived. PeerBuffers of no numbers are not sent.
+  /// Throws UserError when a rank is lost.
+  virtual void exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in,
+                        kernels::CudaStream stream) = 0;
   /// Once the stream was waited for: throws UserError where a rank was lost meanwhile, and what arrived is worth
   /// nothing.
   virtual void confirm() {}

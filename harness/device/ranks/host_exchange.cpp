@@ -19,7 +19,8 @@ std::span<float> take(float*& at, int64_t count) {
 
 }  // namespace
 
-void HostExchange::exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) {
+void HostExchange::exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in,
+                            kernels::CudaStream stream) {
   kernels::cuda_synchronize(stream);  // what came last may still be on its way from staged_
   staged_.at_least(floats_of(out) + floats_of(in));
   float* at = staged_.data();

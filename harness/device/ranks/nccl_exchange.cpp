@@ -44,7 +44,8 @@ void NcclExchange::check(int result, const char* attempted) const {
         .action = "NCCL_DEBUG=INFO in the environment makes NCCL say more"});
 }
 
-void NcclExchange::exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in, kernels::CudaStream stream) {
+void NcclExchange::exchange(std::span<const PeerBuffer> out, std::span<const PeerBuffer> in,
+                            kernels::CudaStream stream) {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) throw UserError(failure_);
   try {

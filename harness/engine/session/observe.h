@@ -46,7 +46,8 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   int64_t threads_ = 1;
 };
 
-/// Lets a method select before, and observe, pack and evict after each layer's attention. Throws what the method throws.
+/// Lets a method select before, and observe, pack and evict after each layer's attention. Throws what the method
+/// throws.
 class MethodHooks : public AttentionHooks {
  public:
   /// `model` must outlive the hooks.

@@ -70,8 +70,9 @@ std::optional<json> FrameReader::next() {
   NestingWatch nesting;
   (void)json::sax_parse(begin, begin + static_cast<std::ptrdiff_t>(length), &nesting, json::input_format_t::cbor);
   if (nesting.too_deep()) {
-    fail(
-        {.place = "a worker's channel", .found = "a message nested deeper than any real one", .expected = "an outcome"});
+    fail({.place = "a worker's channel",
+          .found = "a message nested deeper than any real one",
+          .expected = "an outcome"});
   }
   try {
     json message = json::from_cbor(begin, begin + static_cast<std::ptrdiff_t>(length));

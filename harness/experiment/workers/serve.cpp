@@ -20,11 +20,11 @@ json evaluate(Bench& bench, const json& request) {
   std::vector<const PlannedCell*> cells;
   for (const PlannedCell& cell : task.cells) cells.push_back(&cell);
   const std::vector<SampleOutcome> outcomes = bench.evaluator->evaluate({.model = *task.model,
-                                                            .workload = *task.workload,
-                                                            .kind = task.kind,
-                                                            .sample_id = task.sample_id,
-                                                            .sample_index = task.sample_index,
-                                                            .cells = cells});
+                                                                         .workload = *task.workload,
+                                                                         .kind = task.kind,
+                                                                         .sample_id = task.sample_id,
+                                                                         .sample_index = task.sample_index,
+                                                                         .cells = cells});
   json list = json::array();
   for (const SampleOutcome& outcome : outcomes) list.push_back(outcome_json(outcome));
   return list;

@@ -17,12 +17,17 @@ namespace {
 
 struct Rendezvous::Impl {};
 
-Rendezvous::Rendezvous(const RendezvousAddress& /*place*/, const Share& /*share*/, std::chrono::seconds /*wait_limit*/) { refuse(); }
+Rendezvous::Rendezvous(const RendezvousAddress& /*place*/, const Share& /*share*/,
+                       std::chrono::seconds /*wait_limit*/) {
+  refuse();
+}
 Rendezvous::~Rendezvous() = default;
 void Rendezvous::say(const std::string& /*key*/, const std::string& /*text*/) { refuse(); }
 std::optional<std::string> Rendezvous::heard(const std::string& /*key*/) { refuse(); }
 std::string Rendezvous::wait_for(const std::string& /*key*/) { refuse(); }
 void set_failure(Rendezvous& /*rendezvous*/, const std::string& /*reason*/) { refuse(); }
-std::unique_ptr<RankChannel> group_channel(std::shared_ptr<Rendezvous> /*rendezvous*/, GroupOptions /*options*/) { refuse(); }
+std::unique_ptr<RankChannel> group_channel(std::shared_ptr<Rendezvous> /*rendezvous*/, GroupOptions /*options*/) {
+  refuse();
+}
 
 }  // namespace kvarena

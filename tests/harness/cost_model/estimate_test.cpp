@@ -7,7 +7,6 @@
 namespace kvarena::cost_model {
 namespace {
 
-
 const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
 
 Hardware hardware(const std::string& name) { return read_hardware(find_description(name, kConfigs / "hardware")); }

@@ -1,6 +1,7 @@
+#include "harness/device/device_segment.h"
+
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/merged_segment.h"
-#include "harness/device/device_segment.h"
 #include "kernels/cells/cells.h"
 #include "tests/methods/compression/packed_layer.h"
 #include "tests/support/differences.h"

@@ -1,8 +1,8 @@
 // Drafts verified on a device (emulated here): whoever drafted, every bit is full KV's.
 #include <gtest/gtest.h>
 
-#include "harness/engine/serving/batch_run.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/serving/batch_run.h"
 #include "harness/storage/hierarchy.h"
 #include "tests/support/decoding.h"
 #include "tests/support/offloaded_model.h"

@@ -18,10 +18,10 @@
 namespace kvarena {
 namespace {
 
+using cost_model::Path;
 using nlohmann::json;
 using testing::tiny_model;
 using testing::tiny_prompt;
-using cost_model::Path;
 
 constexpr int64_t kPrompt = 300;
 constexpr int64_t kNewTokens = 40;

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/engine/serving/batch_run.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/serving/batch_run.h"
 #include "harness/engine/session/request_bytes.h"
 #include "harness/method/registry.h"
 #include "tests/support/tiny_model.h"

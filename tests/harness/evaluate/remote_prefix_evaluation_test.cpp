@@ -37,7 +37,7 @@ class RemotePrefixEvaluation : public ::testing::Test {
                           .stop = {.max_new_tokens = 20}};
     const std::string name = spec["name"];
     const EvaluatedMethod evaluated{.method = make_method(spec, "test"),
-                              .reference = find_method(name)->family == Family::reference};
+                                    .reference = find_method(name)->family == Family::reference};
     const experiment::TimingSettings timing{.repeats = 1, .warmup = 0, .batch = kRequests};
     return evaluate_remote_prefix(model_, request, evaluated, {.timing = timing, .links = links_});
   }

@@ -17,8 +17,8 @@
 namespace kvarena::evaluate {
 namespace {
 
-using experiment::TimingSettings;
 using experiment::SampleOutcome;
+using experiment::TimingSettings;
 using nlohmann::json;
 using testing::tiny_model;
 using testing::tiny_prompt;

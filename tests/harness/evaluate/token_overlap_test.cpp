@@ -55,7 +55,8 @@ class TokenOverlap : public ::testing::Test {
     TokenOverlaps measure(model_, request);
     std::vector<results::SampleResult> results;
     for (const json& spec : specs) {
-      measure.add_to(results.emplace_back(), {.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
+      measure.add_to(results.emplace_back(),
+                     {.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
     }
     return results;
   }

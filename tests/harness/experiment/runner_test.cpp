@@ -140,7 +140,9 @@ TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
     }
     void end_model(const ModelEntry& model) override { good.end_model(model); }
     std::vector<SampleOutcome> evaluate(const EvalTask& task) override { return good.evaluate(task); }
-    std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override { return {}; }
+    std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override {
+      return {};
+    }
     FakeEvaluator good;
   } evaluate;
   auto results = results::ResultsStore::open_or_create(rig_.path);

@@ -12,7 +12,9 @@ namespace {
 /// Without values of whole cells, which a shard that has a part of a cell cannot compute.
 class SampleEvaluator final : public FakeEvaluator {
  public:
-  std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override { return {}; }
+  std::vector<results::MetricValue> cell_values(const PlannedCell&, const results::ResultsReader&) override {
+    return {};
+  }
 };
 
 class ShardTest : public ::testing::Test {
@@ -59,9 +61,9 @@ TEST_F(ShardTest, MergedInAnyOrderTheyHoldWhatOneRunHolds) {
       digests.insert(merged.read().content_digest());
       std::map<results::CellState, int> states;
       for (const auto& row : merged.read().cells("small")) ++states[row.state];
-      EXPECT_EQ(states,
-                (std::map<results::CellState, int>{
-                    {results::CellState::done, 5}, {results::CellState::failed, 1}, {results::CellState::inactive, 2}}));
+      EXPECT_EQ(states, (std::map<results::CellState, int>{{results::CellState::done, 5},
+                                                           {results::CellState::failed, 1},
+                                                           {results::CellState::inactive, 2}}));
     }
     EXPECT_EQ(digests.size(), 1U) << count << " shards";
   }

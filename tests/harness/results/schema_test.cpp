@@ -30,8 +30,8 @@ TEST(Schema, MigrationsAreNumberedWithoutGapsAndMatchTheFilesInTheTree) {
   int expected = 0;
   for (const Migration& migration : migrations()) {
     EXPECT_EQ(migration.version, ++expected);
-    const auto file =
-        std::filesystem::path(KVARENA_SOURCE_DIR) / "harness/results/migrations" / (std::string(migration.name) + ".sql");
+    const auto file = std::filesystem::path(KVARENA_SOURCE_DIR) / "harness/results/migrations" /
+                      (std::string(migration.name) + ".sql");
     EXPECT_EQ(std::string(migration.sql), read_file(file)) << file;
   }
   EXPECT_GE(expected, 1);

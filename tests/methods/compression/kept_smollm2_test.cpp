@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/method/registry.h"
 #include "tests/methods/compression/smollm2_f32.h"
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/files.h"
-#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"

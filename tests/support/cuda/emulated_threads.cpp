@@ -34,8 +34,8 @@ struct Thread {
   std::source_location where;
 };
 
-/// Lanes of one warp that meet under one mask. Two buffers: a lane may come to the next rendezvous before another has read
-/// the last, but not to the one after that.
+/// Lanes of one warp that meet under one mask. Two buffers: a lane may come to the next rendezvous before another has
+/// read the last, but not to the one after that.
 struct Rendezvous {
   unsigned warp = 0;
   uint32_t mask = 0, arrived = 0;

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
-#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/method/registry.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"

@@ -25,8 +25,8 @@
 namespace kvarena::experiment {
 namespace {
 
-using experiment::FakeEvaluator;
 using experiment::EvalTask;
+using experiment::FakeEvaluator;
 using experiment::PlannedCell;
 using nlohmann::json;
 
@@ -85,8 +85,8 @@ Bench open_bench(const json& setup) {
   bench.config =
       std::make_unique<const experiment::ExperimentConfig>(experiment::parse(setup.at("config").get<std::string>()));
   auto evaluator = std::make_unique<FakeEvaluator>();
-  evaluator->failure = [rules = setup.at("breaks"), &lost = evaluator->lost_reason](const EvalTask& task,
-                                                                            const PlannedCell& cell) -> std::string {
+  evaluator->failure = [rules = setup.at("breaks"), &lost = evaluator->lost_reason](
+                           const EvalTask& task, const PlannedCell& cell) -> std::string {
     for (const json& rule : rules) {
       if (rule.at("method") != cell.record.method || rule.at("sample") != task.sample_id || !still_due(rule)) continue;
       if (rule.at("how") != kLosing) return break_down(rule.at("how"));

@@ -31,10 +31,11 @@ constexpr double kPatience = 1.5;  // seconds: long for an evaluator that draws 
 class WorkerEvaluatorTest : public ::testing::Test {
  protected:
   RunSummary run(const json& breaks, const experiment::RunOptions& options = {}) {
-    WorkerEvaluator evaluator(rig_.evaluator, {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
-                                   .setup = {{"config", rig_.text}, {"breaks", breaks}},
-                                   .limits = {.seconds = kPatience, .memory_bytes = kRoomMib << 20U},
-                                   .on_line = [this](const std::string& line) { printed_ += line + "\n"; }});
+    WorkerEvaluator evaluator(rig_.evaluator,
+                              {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
+                               .setup = {{"config", rig_.text}, {"breaks", breaks}},
+                               .limits = {.seconds = kPatience, .memory_bytes = kRoomMib << 20U},
+                               .on_line = [this](const std::string& line) { printed_ += line + "\n"; }});
     auto results = results::ResultsStore::open_or_create(rig_.path);
     const experiment::Plan plan = experiment::make_plan(experiment::parse(rig_.text), rig_.catalog);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = rig_.sink, .now = {}});

@@ -30,7 +30,8 @@ TEST_P(SplitSessions, DecodingAndVerifiedDraftsGiveTheSameTokensLogitsAndRounds)
   const json verified = {{"name", "vericache"}, {"draft_length", 3}, {"drafter", {{"name", "knorm"}, {"keep", 0.5}}}};
   const testing::TemporaryFolder folder;
   const testing::ChannelMaker channels = [file = folder / "meeting"](const Share& share) {
-    return group_channel(std::make_shared<Rendezvous>(RendezvousAddress{.file = file}, share, std::chrono::seconds(60)), {});
+    return group_channel(std::make_shared<Rendezvous>(RendezvousAddress{.file = file}, share, std::chrono::seconds(60)),
+                         {});
   };
   RankThreads others(2, channels, golden.config, DType::bf16, [&] { return golden.checkpoint(); });
   Transformer split(golden.config, golden.checkpoint(), kHalf, channels({.rank = 0, .ranks = 2}));
