@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "harness/core/error.h"
@@ -14,10 +13,6 @@
 
 namespace kvarena {
 namespace {
-
-using nlohmann::json;
-
-Page* recorded = nullptr;
 
 std::string examples_text(const Rows& rows, size_t width) {
   size_t longest = 0;
@@ -42,14 +37,6 @@ struct Page::Layout {
   std::string operator()(const Wrapped& part) const { return wrap(part.text, width, part.indent, part.used); }
   std::string operator()(const Columns& part) const { return kvarena::columns(part.rows, width); }
   std::string operator()(const Examples& part) const { return examples_text(part.rows, width); }
-};
-
-struct Page::ToJson {
-  json operator()(const Text& part) const { return {"text", part.text}; }
-  json operator()(const Bold& part) const { return {"bold", part.text}; }
-  json operator()(const Wrapped& part) const { return {"wrapped", part.text, part.indent, part.used}; }
-  json operator()(const Columns& part) const { return json::array({"columns", part.rows}); }
-  json operator()(const Examples& part) const { return json::array({"examples", part.rows}); }
 };
 
 Page& Page::text(std::string_view text) {
@@ -88,52 +75,15 @@ std::string Page::layout(size_t width, bool with_bold) const {
   return text;
 }
 
-json Page::to_json() const {
-  json list = json::array();
-  for (const auto& part : parts_) list.push_back(std::visit(ToJson{}, part));
-  return list;
-}
-
-Page Page::from_json(const json& parts) {
-  Page page;
-  for (const json& part : parts) {
-    const std::string kind = part.at(0).get<std::string>();
-    if (kind == "bold") {
-      page.bold(part.at(1).get<std::string>());
-    } else if (kind == "wrapped") {
-      page.wrapped(part.at(1).get<std::string>(), part.at(2).get<size_t>(), part.at(3).get<size_t>());
-    } else if (kind == "columns") {
-      page.columns(part.at(1).get<Rows>());
-    } else if (kind == "examples") {
-      page.examples(part.at(1).get<Rows>());
-    } else {
-      page.text(part.at(1).get<std::string>());
-    }
-  }
-  return page;
-}
-
-void print(const Page& page) {
-  if (recorded != nullptr) {
-    recorded->append(page);
-  } else {
-    print(page.layout(line_width(stdout), colours(stdout)));
-  }
-}
+void print(const Page& page) { print(page.layout(line_width(stdout), colours(stdout))); }
 
 void print(std::string_view text) {
-  if (recorded != nullptr) {
-    recorded->text(text);
-  } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
     fail({.place = "standard output", .found = std::strerror(errno)});
-  }
 }
 
 void flush_output() {
   if (std::fflush(stdout) != 0) fail({.place = "standard output", .found = std::strerror(errno)});
 }
-
-Recording::Recording() { recorded = &page_; }
-Recording::~Recording() { recorded = nullptr; }
 
 }  // namespace kvarena

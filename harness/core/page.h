@@ -1,6 +1,5 @@
 #pragma once
-// Output of a command before it is laid out: line width and bold depend on the terminal. A page can be kept and laid
-// out for another terminal later.
+// Output of a command before it is laid out: line width and bold depend on the terminal.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -28,11 +27,6 @@ class Page {
 
   [[nodiscard]] std::string layout(size_t width, bool with_bold) const;
 
-  /// [["bold", "Usage"], ["columns", [["a", "b"]]], ...]
-  [[nodiscard]] nlohmann::json to_json() const;
-  /// The page that to_json() wrote. Throws nlohmann's exceptions for anything else.
-  [[nodiscard]] static Page from_json(const nlohmann::json& parts);
-
  private:
   struct Text {
     std::string text;
@@ -51,7 +45,6 @@ class Page {
     Rows rows;
   };
   struct Layout;
-  struct ToJson;
 
   std::vector<std::variant<Text, Bold, Wrapped, Columns, Examples>> parts_;
 };
@@ -62,19 +55,5 @@ void print(const Page& page);
 void print(std::string_view text);
 /// Flushes standard output. Throws like print().
 void flush_output();
-
-/// Keeps printed text instead of writing it while it lives. One at a time, for a program of one thread.
-class Recording {
- public:
-  Recording();
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-
-  [[nodiscard]] const Page& page() const { return page_; }
-
- private:
-  Page page_;
-};
 
 }  // namespace kvarena

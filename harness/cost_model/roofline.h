@@ -62,7 +62,7 @@ struct RequestBytes {
 [[nodiscard]] RequestBytes request_bytes(double entry_bytes, const CacheScheme& scheme, double entries);
 [[nodiscard]] RequestBytes request_bytes(const ModelShape& shape, const CacheScheme& scheme, double entries);
 
-/// What a pass moves and computes, and what that takes.
+/// Bytes that a pass moves, its arithmetic and its time.
 struct StepEstimate {
   double weight_bytes = 0;  // read
   double cache_bytes = 0;   // read

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 namespace kvarena {
 namespace {
 
@@ -31,27 +29,6 @@ TEST(Page, PutsMeaningsBelowLongExamples) {
   const Page page = Page().examples({{"a line of twenty-two c", "means this"}, {"short", "that"}});
   EXPECT_EQ(page.layout(44, false), "  a line of twenty-two c  means this\n  short                   that\n");
   EXPECT_EQ(page.layout(43, false), "  a line of twenty-two c\n      means this\n  short\n      that\n");
-}
-
-TEST(Page, SurvivesJson) {
-  const Page page = every_part();
-  const Page again = Page::from_json(nlohmann::json::parse(page.to_json().dump()));
-  for (const size_t width : {14, 44, 100}) EXPECT_EQ(again.layout(width, true), page.layout(width, true));
-}
-
-TEST(Recording, KeepsWhatIsPrinted) {
-  testing::internal::CaptureStdout();
-  std::string kept;
-  {
-    const Recording recording;
-    print(Page().bold("x"));
-    print("y\n");
-    kept = recording.page().layout(80, false);
-  }
-  print("z\n");
-  flush_output();
-  EXPECT_EQ(kept, "xy\n");
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "z\n");
 }
 
 }  // namespace

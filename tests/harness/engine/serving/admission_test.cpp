@@ -1,4 +1,4 @@
-// What is promised never exceeds the room, as long as only what fits is admitted.
+// Promises never exceed the room, as long as only requests that fit are admitted.
 
 #include "harness/engine/serving/admission.h"
 
