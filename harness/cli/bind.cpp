@@ -110,7 +110,7 @@ Invocation bind(const Command& root, const std::vector<std::string>& args) {
   bool help = false;
   while (true) {
     help = help || bound->help->count() > 0;
-    if (!help) refuse_words(*bound, path);
+    if (!help || !bound->commands.empty()) refuse_words(*bound, path);
     const auto next = std::ranges::find_if(bound->commands, [](const Bound& child) { return child.app->parsed(); });
     if (next == bound->commands.end()) break;
     bound = &*next;

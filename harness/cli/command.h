@@ -18,13 +18,15 @@ struct Example {
 struct Command {
   std::string name;               // "methods"
   std::string summary;            // one line without full stop, for the list of commands
+  std::string heading;            // over which the list of commands begins a new part; empty = the part goes on
   std::string description;        // paragraphs for the command's own help; may be empty
   std::vector<Example> examples;  // help begins with them
   std::vector<Command> commands;  // a group has these, and neither options nor run
   bool hidden = false;            // for the program itself: no help text shows it
 
   std::function<void(OptionSet&)> declare;
-  /// Called after every option was assigned. Returns the exit code: 0 only for success. Throws UserError.
+  /// Called after every option was assigned. Returns the exit code: 0, or 1 where the answer is no (a failed cell, a
+  /// regression). Throws UserError.
   std::function<int()> run;
 
   [[nodiscard]] OptionSet options() const;

@@ -8,6 +8,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command audit_command();
 [[nodiscard]] Command codecs_command();
 [[nodiscard]] Command compare_command();
+[[nodiscard]] Command completion_command();
 [[nodiscard]] Command doctor_command();
 [[nodiscard]] Command estimate_command();
 [[nodiscard]] Command fit_command();

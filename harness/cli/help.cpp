@@ -37,12 +37,24 @@ Rows example_rows(const std::vector<Example>& examples) {
   return rows;
 }
 
-Rows command_rows(const std::vector<Command>& commands) {
+/// Lists commands, in one column of names whatever the headings between them.
+void add_commands(Page& page, const std::vector<Command>& commands) {
+  size_t width = 0;
+  for (const Command& command : commands) width = std::max(width, command.hidden ? 0 : command.name.size());
   Rows rows;
+  std::string heading = "Commands";
+  const auto end_part = [&] {
+    if (!rows.empty()) page.bold(heading).text("\n").columns(std::exchange(rows, {})).text("\n");
+  };
   for (const Command& command : commands) {
-    if (!command.hidden) rows.push_back({command.name, command.summary});
+    if (command.hidden) continue;
+    if (!command.heading.empty()) {
+      end_part();
+      heading = command.heading;
+    }
+    rows.push_back({fmt::format("{:<{}}", command.name, width), command.summary});
   }
-  return rows;
+  end_part();
 }
 
 Rows option_rows(const OptionSet& options, bool of_the_program) {
@@ -77,9 +89,7 @@ Page help_page(const Command& command, const std::string& path) {
   page.bold(path).text(fmt::format(": {}\n\n", command.summary));
   if (!command.description.empty()) page.wrapped(command.description).text("\n\n");
   page.bold("Usage").text("\n  ").wrapped(usage(command, options, path), 4, 2).text("\n\n");
-  if (!command.commands.empty()) {
-    page.bold("Commands").text("\n").columns(command_rows(command.commands)).text("\n");
-  }
+  add_commands(page, command.commands);
   page.bold("Options").text("\n").columns(option_rows(options, of_the_program));
   if (!command.commands.empty()) page.text(fmt::format("\n`{} COMMAND --help` explains a command.\n", path));
   return page;

@@ -1,4 +1,4 @@
-// kvarena methods [NAME]: what can be evaluated, and with which settings.
+// kvarena methods [METHOD]: what can be evaluated, and with which settings.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ struct Options {
   void declare(OptionSet& o) {
     std::vector<std::string> families;
     for (const Family value : kFamilies) families.emplace_back(to_string(value));
-    o.positional("NAME", name).help("the method to describe; without it all are listed");
+    o.positional("METHOD", name).help("the method to describe; without it all are listed");
     o.option("family", "FAMILY", family).choices(families).help("list one family");
     o.flag("json", json).help("write JSON");
     o.option("pages", "FOLDER", pages).help("write a Markdown page for each family, and one that lists them");

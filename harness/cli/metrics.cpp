@@ -1,4 +1,4 @@
-// kvarena metrics [NAME]: what is computed from answers, logits and times.
+// kvarena metrics [METRIC]: what is computed from answers, logits and times.
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ struct Options {
   void declare(OptionSet& o) {
     std::vector<std::string> kinds;
     for (const metrics::MetricKind kind : kKinds) kinds.emplace_back(name_of(kind));
-    o.positional("NAME", name).help("the metric to describe; without it all are listed");
+    o.positional("METRIC", name).help("the metric to describe; without it all are listed");
     o.option("family", "FAMILY", family).choices(kinds).help("list one family");
     o.flag("json", json).help("write JSON");
   }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -20,6 +21,19 @@
 
 namespace kvarena::cli {
 namespace {
+
+constexpr int kTrouble = 2;  // as of diff and grep, which keep 1 for an answer
+
+/// `kvarena help run` and `kvarena version` as the options that they mean.
+std::vector<std::string> as_options(std::vector<std::string> args) {
+  if (args.empty()) return args;
+  if (args.front() == "version") args.front() = "--version";
+  if (args.front() == "help") {
+    args.erase(args.begin());
+    args.emplace_back("--help");
+  }
+  return args;
+}
 
 std::string version_text() {
   const results::RunRecord made = experiment::collect_provenance();
@@ -83,24 +97,32 @@ void print_unexpected(const std::string& what) {
 
 Command root_command() {
   Command root{.name = "kvarena",
-               .summary = "judges KV-cache methods on equal terms",
-               .examples = {{"kvarena run configs/quickstart.json", "judge methods on a small real model"},
-                            {"kvarena methods", "what can be judged"}}};
-  root.commands = {run_command(),        status_command(),    submit_command(),    merge_command(),  report_command(),
-                   compare_command(),    history_command(),   inspect_command(),   codecs_command(), audit_command(),
-                   reuse_command(),      questions_command(), fit_command(),       score_command(),  model_command(),
-                   methods_command(),    workloads_command(), metrics_command(),   papers_command(), schema_command(),
-                   new_method_command(), estimate_command(),  transfers_command(), doctor_command(), rank_command(),
-                   local_rank_command(), worker_command()};
+               .summary = "evaluates KV-cache methods on equal terms",
+               .examples = {{"kvarena run configs/quickstart.json", "evaluate methods on a small real model"},
+                            {"kvarena methods", "what can be evaluated"}}};
+  const auto add = [&](const std::string& heading, std::vector<Command> commands) {
+    commands.front().heading = heading;
+    std::ranges::move(commands, std::back_inserter(root.commands));
+  };
+  add("Measure", {run_command(), status_command(), report_command(), compare_command(), history_command()});
+  add("Reproduce", {papers_command(), estimate_command(), transfers_command()});
+  add("Look inside", {inspect_command(), codecs_command(), reuse_command(), audit_command(), model_command()});
+  add("Score", {score_command(), questions_command()});
+  add("Extend", {new_method_command(), fit_command()});
+  add("What there is", {methods_command(), workloads_command(), metrics_command(), schema_command()});
+  add("Machines", {doctor_command(), submit_command(), merge_command(), rank_command(), completion_command()});
+  add("Hidden", {local_rank_command(), worker_command()});
   return root;
 }
 
 int answer(const Command& root, const std::vector<std::string>& args) {
-  const Invocation invocation = cli::bind(root, args);
+  const std::vector<std::string> words = as_options(args);
+  const Invocation invocation = cli::bind(root, words);
   if (invocation.help) {
     print(help_page(*invocation.command, invocation.path));
     // A command line without a command is a question, answered; a script that forgot it should notice.
-    return std::ranges::find(args, "--help") != args.end() || std::ranges::find(args, "-h") != args.end() ? 0 : 1;
+    const bool asked = std::ranges::any_of(words, [](const auto& word) { return word == "--help" || word == "-h"; });
+    return asked ? 0 : kTrouble;
   }
   if (!invocation.version) return invocation.command->run();
   print(version_text());
@@ -121,7 +143,7 @@ int run_program(const std::vector<std::string>& args) {
   } catch (const std::exception& error) {
     print_unexpected(error.what());
   }
-  return 1;
+  return kTrouble;
 }
 
 }  // namespace kvarena::cli

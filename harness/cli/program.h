@@ -15,7 +15,7 @@ namespace kvarena::cli {
 [[nodiscard]] int answer(const Command& root, const std::vector<std::string>& args);
 
 /// Runs `args` (without the program's name). Results go to standard output, everything else to standard error. Returns
-/// 0 only for success; never throws.
+/// 0 for success, 1 where a command ran and its answer is no, 2 where it could not be done; never throws.
 [[nodiscard]] int run_program(const std::vector<std::string>& args);
 
 }  // namespace kvarena::cli

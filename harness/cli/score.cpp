@@ -36,7 +36,7 @@ struct Options {
   std::filesystem::path judge_question;
 
   void declare(OptionSet& o) {
-    o.option("metric", "NAME", metric).help("the metric; `kvarena metrics` lists them");
+    o.option("metric", "METRIC", metric).help("the metric; `kvarena metrics` lists them");
     o.positional("INPUT", input)
         .help(
             "JSON Lines with \"prediction\" and \"references\" (or \"answers\", \"pred\", \"outputs\" and the like); "

@@ -1,4 +1,4 @@
-// kvarena workloads [NAME]: what methods are evaluated on.
+// kvarena workloads [WORKLOAD]: what methods are evaluated on.
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ struct Options {
   bool json = false;
 
   void declare(OptionSet& o) {
-    o.positional("NAME", name).help("the workload to describe; without it all are listed");
+    o.positional("WORKLOAD", name).help("the workload to describe; without it all are listed");
     o.option("family", "FAMILY", family).help("list one family");
     o.option("data", "FOLDER", data_dir)
         .help("where official data files are looked for")
@@ -101,7 +101,7 @@ void print_list(const std::vector<const datasets::WorkloadEntry*>& entries,
     print(Page().text(first ? "" : "\n").bold(family).text("\n").columns(rows));
     first = false;
   }
-  fmt::print(stderr, "Samples are of the official sets; `kvarena workloads NAME` says where its files come from.\n");
+  fmt::print(stderr, "Samples are of the official sets; `kvarena workloads WORKLOAD` says where its files come from.\n");
 }
 
 int run(const Options& options) {

@@ -59,11 +59,13 @@ Progress::Progress(ProgressOptions options) : options_(std::move(options)) {
 
 Progress::~Progress() { erase(); }
 
-void Progress::begin(std::string task, int64_t total, int64_t done) {
+void Progress::begin(std::string task, int64_t total, int64_t done, std::optional<double> cost_left) {
   task_ = std::move(task);
   what_.clear();
   total_ = total;
-  before_ = done_ = done;
+  done_ = done;
+  cost_left_ = cost_left.value_or(static_cast<double>(total - done));
+  cost_spent_ = 0;
   began_ = options_.now();
   drawn_ = -1e9;
   active_ = true;
@@ -75,8 +77,14 @@ void Progress::note(std::string what) {
   draw(false);
 }
 
-void Progress::advance(int64_t steps) {
+void Progress::advance(int64_t steps, double cost) {
+  cost_spent_ += static_cast<double>(steps) * cost;
+  skip(steps, cost);
+}
+
+void Progress::skip(int64_t steps, double cost) {
   done_ += steps;
+  cost_left_ -= static_cast<double>(steps) * cost;
   draw(false);
 }
 
@@ -94,10 +102,9 @@ void Progress::message(const std::string& line) {
 }
 
 std::string Progress::time_left() const {
-  const int64_t fresh = done_ - before_;
   const double spent = active_ ? options_.now() - began_ : 0;
-  if (fresh <= 0 || spent <= 0 || done_ >= total_) return "";
-  return duration_text(spent / static_cast<double>(fresh) * static_cast<double>(total_ - done_));
+  if (cost_spent_ <= 0 || spent <= 0 || done_ >= total_) return "";
+  return duration_text(spent / cost_spent_ * cost_left_);
 }
 
 void Progress::erase() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace kvarena {
@@ -30,11 +31,15 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of `total` steps were there before, so they do not count for the speed.
-  void begin(std::string task, int64_t total, int64_t done = 0);
+  /// `done` of `total` steps were there before, so they do not count for the speed. `cost_left` is the expected time of
+  /// the others in any unit, where steps are unlike; absent: each is 1.
+  void begin(std::string task, int64_t total, int64_t done = 0, std::optional<double> cost_left = {});
   /// `what` is at work now: "smollm2-135m, qasper, sample 3".
   void note(std::string what);
-  void advance(int64_t steps = 1);
+  /// Each of `steps` had the expected time `cost`.
+  void advance(int64_t steps = 1, double cost = 1);
+  /// Counts steps that took no time: they are given up.
+  void skip(int64_t steps, double cost = 1);
   /// Takes the bar away, or prints the last line, and says how it went.
   void finish();
   /// Prints a line of its own without tearing the bar. Quiet prints it too: it is for warnings.
@@ -49,7 +54,8 @@ class Progress {
 
   ProgressOptions options_;
   std::string task_, what_;
-  int64_t total_ = 0, before_ = 0, done_ = 0;
+  int64_t total_ = 0, done_ = 0;
+  double cost_left_ = 0, cost_spent_ = 0;
   double began_ = 0, drawn_ = -1e9;
   bool active_ = false, colour_ = false, on_screen_ = false;
 };

@@ -137,12 +137,23 @@ const results::RunInput& ModelEvaluator::data_input(const ModelEntry& model, con
 std::vector<std::string> ModelEvaluator::sample_ids(const ModelEntry& model, const ComponentEntry& workload) {
   SampleCursor& samples = cursor(model, workload);
   std::vector<std::string> ids;
+  double bytes = 0;
   for (int64_t i = 0; !workload.limit || i < *workload.limit; ++i) {
     const datasets::Sample* sample = samples.at(i);
     if (sample == nullptr) break;
     ids.push_back(sample->id);
+    for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
   }
+  constexpr double kBytesOfAToken = 4;
+  prompt_tokens_[model.label + "\n" + workload.label] =
+      bytes / kBytesOfAToken / std::max(1.0, static_cast<double>(ids.size()));
   return ids;
+}
+
+experiment::SampleSize ModelEvaluator::sample_size(const ModelEntry& model, const ComponentEntry& workload) {
+  const int64_t own = cursor(model, workload).info().generation.max_new_tokens;
+  return {.prompt_tokens = prompt_tokens_[model.label + "\n" + workload.label],
+          .answer_tokens = static_cast<double>(config_.engine.max_new_tokens.value_or(own))};
 }
 
 std::string ModelEvaluator::protocol_card(const ModelEntry& model, const ComponentEntry& workload,

@@ -30,6 +30,8 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
 
   std::vector<std::string> sample_ids(const experiment::ModelEntry& model,
                                       const experiment::ComponentEntry& workload) override;
+  experiment::SampleSize sample_size(const experiment::ModelEntry& model,
+                                     const experiment::ComponentEntry& workload) override;
   std::string protocol_card(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
                             const experiment::ComponentEntry& method, results::CellKind kind) override;
 
@@ -58,6 +60,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::string lost_;                                              // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
+  std::map<std::string, double> prompt_tokens_;                   // in the same way: mean, a guess
   std::map<std::string, results::RunInput> data_inputs_;          // in the same way
 };
 

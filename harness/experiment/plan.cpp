@@ -124,6 +124,24 @@ int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry&
         .action = "raise the limit or list fewer loads"});
 }
 
+/// Expected time of one sample of one cell of the group, in steps of decoding. A prompt's token is an eighth of a step:
+/// prefill is bound by products, decoding by memory. Cells of kind quality share a prefill.
+double expected_cost(const ExperimentConfig& config, const CellGroup& group, const SampleSize& size) {
+  const double prefill = size.prompt_tokens / 8;
+  const double answer = 1 + size.answer_tokens;
+  switch (group.kind) {
+    case CellKind::quality: return prefill / static_cast<double>(group.cells.size()) + answer;
+    case CellKind::noise_floor: return prefill + answer;
+    case CellKind::timing: {
+      const TimingSettings& timing = *config.timing;
+      const double tokens = timing.max_new_tokens ? static_cast<double>(*timing.max_new_tokens) : answer;
+      return static_cast<double>(timing.warmup + timing.repeats) * (prefill + tokens);
+    }
+    case CellKind::serving: return static_cast<double>(group.requests) * (prefill + answer);
+  }
+  return 1;
+}
+
 int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader& results) {
   const auto done = results.done_samples(cell.record.cell_id);
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
@@ -153,6 +171,7 @@ int64_t Plan::evaluations() const {
 Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
   int64_t position = 0;
+  SampleSize size;
   const auto add_group = [&](const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
                              std::vector<std::string> sample_ids, int64_t requests = 0) {
     CellGroup group{.model = &model,
@@ -168,6 +187,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
       group.cells.back().record.position = position++;
     }
     check_sample_ids(group);
+    group.cost = expected_cost(*plan.config, group, size);
     const auto place = static_cast<int64_t>(plan.groups.size());
     const bool divided = kind == CellKind::quality || kind == CellKind::noise_floor;
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
@@ -179,6 +199,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   for (const ModelEntry& model : plan.config->models) {
     for (const ComponentEntry& workload : plan.config->workloads) {
       std::vector<std::string> ids = catalog.sample_ids(model, workload);
+      size = catalog.sample_size(model, workload);
       const auto first = [&](int64_t samples) {
         const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
         return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));

@@ -11,6 +11,12 @@
 
 namespace kvarena::experiment {
 
+/// Size of a workload's samples, from which it is guessed how long they take.
+struct SampleSize {
+  double prompt_tokens = 0;  // mean, from the characters of the text
+  double answer_tokens = 0;  // at most
+};
+
 /// The plan's view of models, workloads and methods.
 class Catalog {
  public:
@@ -18,6 +24,9 @@ class Catalog {
 
   /// Ids of the workload's samples for this model, in order, at most entry.limit. Deterministic.
   virtual std::vector<std::string> sample_ids(const ModelEntry& model, const ComponentEntry& workload) = 0;
+
+  /// Called after sample_ids().
+  virtual SampleSize sample_size(const ModelEntry& model, const ComponentEntry& workload) = 0;
 
   /// Settings that change scores beside the method: template and its hash, stop tokens, truncation, dtype, metric
   /// versions, data hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with
@@ -51,6 +60,7 @@ struct CellGroup {
   int64_t requests = 0;                 // for kind serving: samples of the workload that each point takes
   std::vector<PlannedCell> cells;       // in the order of the config's methods
   std::vector<bool> asked;              // for each sample: whether this shard evaluates it
+  double cost = 1;                      // expected time of one sample of one cell, in steps of decoding
 
   [[nodiscard]] int64_t asked_samples() const;
 };

@@ -93,16 +93,19 @@ class Runner {
       for (const PlannedCell& cell : group.cells) cells.push_back(cell.record);
     }
     results_.upsert_cells(cells);
+    double cost_left = 0;
     for (const CellGroup& group : plan_.groups) {
       for (const PlannedCell& cell : group.cells) {
         if (options_.retry_failed) results_.retry_failed(cell.record.cell_id);
         const OpenCell open = open_cell(cell);
         for (size_t i = 0; i < group.sample_ids.size(); ++i) {
-          summary_.already_done += group.asked[i] && open.done.contains(group.sample_ids[i]);
+          const bool done = open.done.contains(group.sample_ids[i]);
+          summary_.already_done += group.asked[i] && done;
+          cost_left += group.asked[i] && !done ? group.cost : 0;
         }
       }
     }
-    progress_.begin(plan_.config->name, plan_.evaluations(), summary_.already_done);
+    progress_.begin(plan_.config->name, plan_.evaluations(), summary_.already_done, cost_left);
     log_.record("run_began", {{"run", summary_.run_id},
                               {"experiment", plan_.config->name},
                               {"database", results_.path().string()},
@@ -242,7 +245,7 @@ class Runner {
       }
     }
     summary_.evaluated += static_cast<int64_t>(results.size());
-    progress_.advance(static_cast<int64_t>(results.size()));
+    progress_.advance(static_cast<int64_t>(results.size()), group.cost);
     log_.record("sample_judged", {{"model", group.model->label},
                                   {"workload", group.workload->label},
                                   {"kind", results::name(group.kind)},
@@ -268,7 +271,7 @@ class Runner {
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
       lacking += group.asked[i] && !open.done.contains(group.sample_ids[i]);
     }
-    progress_.advance(lacking);
+    progress_.skip(lacking, group.cost);
   }
 
   void settle(const OpenCell& open) {

@@ -33,7 +33,7 @@ TEST(Plugins, JoinTheRegistryWhereverTheWordStands) {
   EXPECT_EQ(run_kvarena({"methods", "idle"}, by_environment).code, 0);
   EXPECT_EQ(run_kvarena({"methods", "steady"}, by_environment).code, 0);
   EXPECT_EQ(run_kvarena({"--plugin", path, "methods", "steady"}, by_environment).code, 0) << "named twice, loaded once";
-  EXPECT_EQ(run_kvarena({"methods", "steady"}).code, 1) << "not there without the plugin";
+  EXPECT_EQ(run_kvarena({"methods", "steady"}).code, 2) << "not there without the plugin";
 }
 
 TEST(Plugins, AreInTheSchemaAndInTheHelp) {

@@ -17,9 +17,9 @@ inline bool contains(const std::string& text, const std::string& part) { return 
 inline bool default_model_is_there() { return std::filesystem::exists(default_model()); }
 
 /// Nothing on standard output, `message` on standard error, which names the program first and shows no stack; exit
-/// code 1.
+/// code 2.
 inline void expect_refused(const Finished& finished, const std::string& message) {
-  EXPECT_EQ(finished.code, 1) << finished.err;
+  EXPECT_EQ(finished.code, 2) << finished.err;
   EXPECT_EQ(finished.out, "");
   EXPECT_TRUE(contains(finished.err, message)) << finished.err;
   EXPECT_EQ(finished.err.rfind("kvarena: ", 0), 0U) << finished.err;

@@ -59,7 +59,7 @@ TEST(ModelTokenize, LinesInLinesOutAndBack) {
 TEST(ModelTokenize, BadLinesAreNamed) {
   const std::vector<std::string> command{"model", "tokenize", "--model", tiny().path()};
   const Finished broken = run_kvarena(command, {.input = "\"fine\"\n{\"text\": \n"});
-  EXPECT_EQ(broken.code, 1);
+  EXPECT_EQ(broken.code, 2);
   EXPECT_TRUE(contains(broken.err, "/dev/stdin:2")) << broken.err;
   EXPECT_TRUE(contains(run_kvarena(command, {.input = "{\"txt\": 1}\n"}).err, "\"text\""));
   const Finished outside =

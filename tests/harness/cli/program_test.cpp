@@ -1,9 +1,11 @@
 // The program's manners: help, suggestions, streams, exit codes.
 
 #include <gtest/gtest.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/harness/cli/check.h"
@@ -31,6 +33,7 @@ TEST(Program, HelpStartsWithAnExampleEverywhere) {
                                                        {"questions"},
                                                        {"model"},
                                                        {"new-method"},
+                                                       {"completion"},
                                                        {"model", "tokenize"},
                                                        {"model", "logits"},
                                                        {"model", "generate"}};
@@ -47,8 +50,61 @@ TEST(Program, HelpStartsWithAnExampleEverywhere) {
 
 TEST(Program, WithoutACommandItShowsHelpAndFails) {
   const Finished finished = run_kvarena({});
-  EXPECT_EQ(finished.code, 1);
-  EXPECT_TRUE(contains(finished.out, "Commands"));
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_TRUE(contains(finished.out, "Measure\n")) << finished.out;
+}
+
+TEST(Program, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(run_kvarena({"help"}).out, run_kvarena({"--help"}).out);
+  EXPECT_EQ(run_kvarena({"help", "model", "logits"}).out, run_kvarena({"model", "logits", "--help"}).out);
+  EXPECT_EQ(run_kvarena({"version"}).out, run_kvarena({"--version"}).out);
+  expect_refused(run_kvarena({"help", "rnu"}), "there is no command \"rnu\"; did you mean \"run\"?");
+}
+
+TEST(Program, EveryCommandThatPeopleSeeStandsUnderOneHeading) {
+  const std::string help = run_kvarena({"--help"}).out;
+  EXPECT_FALSE(contains(help, "local-rank"));
+  for (const char* part : {"Measure\n  run ", "Reproduce\n  papers ", "Extend\n  new-method "}) {
+    EXPECT_TRUE(contains(help, part)) << help;
+  }
+}
+
+/// What a shell offers after typing `words`, one line each.
+std::string completed(const std::string& shell, const std::string& words) {
+  const ScratchFolder scratch;
+  const std::string script = (scratch / "completion").string();
+  std::ofstream(script) << run_kvarena({"completion", shell}).out;
+  const std::string line =
+      shell == "fish" ? fmt::format("source {}; complete -C 'kvarena {}'", script, words)
+                      : fmt::format("source {}; COMP_WORDS=(kvarena {}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+                                    "_kvarena; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                                    script, words);
+  const std::string out = (scratch / "out").string();
+  std::ofstream(scratch / "line") << line;
+  EXPECT_EQ(std::system(fmt::format("{} {} > {}", shell, (scratch / "line").string(), out).c_str()), 0) << line;
+  std::ifstream file(out);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Program, ShellsCompleteCommandsOptionsAndNames) {
+  for (const std::string shell : {"bash", "fish"}) {
+    if (std::system(fmt::format("command -v {} > /dev/null", shell).c_str()) != 0) continue;
+    EXPECT_TRUE(contains(completed(shell, "rep"), "report")) << shell;
+    EXPECT_TRUE(contains(completed(shell, "model log"), "logits")) << shell;
+    EXPECT_TRUE(contains(completed(shell, "run --dry"), "--dry-run")) << shell;
+    EXPECT_TRUE(contains(completed(shell, "methods snap"), "snapkv")) << shell;
+    EXPECT_TRUE(contains(completed(shell, "methods --family retr"), "retrieval")) << shell;
+    EXPECT_FALSE(contains(completed(shell, "local"), "local-rank")) << shell;
+  }
+}
+
+TEST(Program, EachShellReadsItsScript) {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    if (std::system(fmt::format("command -v {} > /dev/null", shell).c_str()) != 0) continue;
+    const ScratchFolder scratch;
+    std::ofstream(scratch / "script") << run_kvarena({"completion", shell}).out;
+    EXPECT_EQ(std::system(fmt::format("{} -n {}", shell, (scratch / "script").string()).c_str()), 0) << shell;
+  }
 }
 
 TEST(Program, SuggestsTheNearestCommandAndOption) {

@@ -26,7 +26,7 @@ TEST(Run, AllProblemsOfAConfigAreListedAndNothingIsWritten) {
     "methods": ["full", {"name": "snap_kv", "keep": 0.5}, {"name": "snapkv", "keep": 1.4}],
     "engin": {"seed": 1}, "output": {"database": "results.db"}})");
   const Finished finished = run_kvarena({"run", config.string()}, {.folder = scratch.path()});
-  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.code, 2);
   EXPECT_EQ(finished.out, "");
   EXPECT_EQ(finished.err.rfind("kvarena: ", 0), 0U);
   for (const char* part : {"problems\n", "config.json", "\"engine\"", "\"needle\"", "\"snapkv\"", "keep: found 1.4"}) {

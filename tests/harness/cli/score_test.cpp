@@ -43,7 +43,7 @@ TEST(Score, TheMeanIsThatOfTheLines) {
 TEST(Score, BadInputIsNamedByLine) {
   const Finished broken =
       run_kvarena({"score", "--metric", "qa_f1"}, {.input = std::string(kPairs) + "{\"prediction\": 1"});
-  EXPECT_EQ(broken.code, 1);
+  EXPECT_EQ(broken.code, 2);
   EXPECT_TRUE(contains(broken.err, "/dev/stdin:4")) << broken.err;
   expect_refused(run_kvarena({"score", "--metric", "qa_f1"}, {.input = "\n"}), "no row");
   expect_refused(run_kvarena({"score", "--metric", "qa_ff1"}), "did you mean \"qa_f1\"?");

@@ -58,6 +58,16 @@ TEST_F(ProgressTest, ResumedStepsDoNotCountForTheSpeed) {
   EXPECT_EQ(progress.time_left(), "");
 }
 
+TEST_F(ProgressTest, StepsOfUnlikeCostCountByTheirCost) {
+  Progress progress = make(ProgressOptions::Style::quiet);
+  progress.begin("sweep", 30, 0, 20 * 1.0 + 10 * 8.0);
+  now_ += 20;
+  progress.advance(20);
+  EXPECT_EQ(progress.time_left(), "1 min 20 s");
+  progress.skip(5, 8);
+  EXPECT_EQ(progress.time_left(), "40 s");
+}
+
 TEST_F(ProgressTest, LongTimesAreSpokenInHours) {
   Progress progress = make(ProgressOptions::Style::quiet);
   progress.begin("sweep", 100);

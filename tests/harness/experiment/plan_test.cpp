@@ -125,6 +125,7 @@ TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
   class Empty final : public Catalog {
    public:
     std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override { return {}; }
+    SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return {}; }
     std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
                               results::CellKind) override {
       return "{}";

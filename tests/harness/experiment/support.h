@@ -135,12 +135,14 @@ class FakeCatalog final : public Catalog {
     }
     return ids;
   }
+  SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return size; }
   std::string protocol_card(const ModelEntry& model, const ComponentEntry&, const ComponentEntry&,
                             results::CellKind) override {
     return nlohmann::json{{"template", card}, {"dtype", model.dtype}}.dump();
   }
 
   std::string card = "auto";
+  SampleSize size;
 };
 
 /// Results that depend on the cell and the sample alone, like a real evaluator's.

@@ -89,7 +89,7 @@ TEST(TensorParallel, ARankThatIsKilledEndsTheRunWithItsName) {
                                         {.environment = {{"TMPDIR", scratch.path().string()}}});
   killer.join();
   ASSERT_TRUE(rank);
-  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.code, 2);
   EXPECT_TRUE(contains(finished.err, "rank 1 of 2 was ended by signal 9 (Killed)")) << finished.err;
 }
 
@@ -191,7 +191,7 @@ TEST(TensorParallel, WordsThatMakeNoSenseAreRefused) {
   expect_refused(run_kvarena({"model", "logits", "--ids", "1", "--tensor-parallel", "0"}), "--tensor-parallel");
   std::ofstream(scratch / "config.json") << small_config(R"(, "ranks_at": "node1:80")");
   const Finished finished = run_kvarena({"run", (scratch / "config.json").string()}, {.folder = scratch.path()});
-  EXPECT_EQ(finished.code, 1);
+  EXPECT_EQ(finished.code, 2);
   EXPECT_TRUE(contains(finished.err, "ranks_at")) << finished.err;
 }
 
