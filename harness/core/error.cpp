@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -22,6 +23,22 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+std::string lower(std::string_view text) {
+  std::string low(text);
+  std::ranges::transform(low, low.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return low;
+}
+
+/// Whether one of the words that '_', '-' or '/' separate in `name` is `word`.
+bool has_word(std::string_view name, std::string_view word) {
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find_first_of("_-/", begin), name.size());
+    if (name.substr(begin, end - begin) == word) return !word.empty();
+    begin = end + 1;
+  }
+  return false;
 }
 
 }  // namespace
@@ -44,9 +61,11 @@ void fail(const ErrorParts& parts) { throw UserError(describe(parts)); }
 
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
+  const std::string wanted = lower(word);
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
+    const std::string name = lower(candidate);
+    const size_t distance = has_word(name, wanted) ? 0 : edit_distance(wanted, name);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -32,7 +32,8 @@ struct ErrorParts {
 /// Throws UserError(describe(parts)).
 [[noreturn]] void fail(const ErrorParts& parts);
 
-/// The candidate nearest to `word` by edit distance, or empty when none is near enough to be a likely slip.
+/// The candidate that `word` is likely meant to be, whatever its case: one that has it between '_', '-' or '/' ("f1" of
+/// "qa_f1"), else the nearest by edit distance; empty when none is near enough.
 [[nodiscard]] std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
 /// A broken contract between modules, never the user's mistake. Carries the condition and its place.

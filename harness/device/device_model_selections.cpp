@@ -1,31 +1,8 @@
 // Attention to the entries that the host selected for a layer.
 #include "harness/device/device_model_impl.h"
+#include "harness/device/upload_batch.h"
 
 namespace kvarena::device {
-namespace {
-
-/// Pieces of the host's that go up together.
-class Parcel {
- public:
-  /// `place` points to them on the device after send().
-  template <class T>
-  void add(const T*& place, int64_t bytes) {
-    const auto* const first = reinterpret_cast<const std::byte*>(place);
-    places_.push_back({std::ssize(bytes_), [&place](const void* at) { place = static_cast<const T*>(at); }});
-    bytes_.insert(bytes_.end(), first, first + bytes);
-  }
-  void send(kernels::CudaScratch& with, kernels::CudaStream stream) const {
-    if (bytes_.empty()) return;
-    const auto* const at = static_cast<const std::byte*>(with.upload(bytes_.data(), std::ssize(bytes_), stream));
-    for (const auto& [first, tell] : places_) tell(at + first);
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-  std::vector<std::pair<int64_t, std::function<void(const void*)>>> places_;
-};
-
-}  // namespace
 
 /// Asks the host, which gets the layer's rows for it, what sequences attend to that leave it to it.
 void DeviceModel::Impl::choose_on_host(int64_t layer) {
@@ -63,19 +40,19 @@ void DeviceModel::Impl::choose_on_host(int64_t layer) {
 
 /// Uploads what selections point to in the host's memory; from then on they point to it on the device.
 void DeviceModel::Impl::upload_chosen() {
-  Parcel parcel;
+  UploadBatch uploads;
   const auto add = [&](kernels::HeadRun& run) {
     const int64_t bytes = kernels::cell_bytes(run.entries, shape().head_dim, options.cache);
-    parcel.add(run.keys, bytes);
-    parcel.add(run.values, bytes);
+    uploads.add(run.keys, bytes);
+    uploads.add(run.values, bytes);
   };
   for (Sequence& s : sequences) {
     for (ExtraRuns& extra : s.choice.extra) {
       for (kernels::HeadRun& run : extra.runs) add(run);
-      if (extra.queries != nullptr) parcel.add(extra.queries, s.rows * config.q_heads * shape().head_dim * 4);
+      if (extra.queries != nullptr) uploads.add(extra.queries, s.rows * config.q_heads * shape().head_dim * 4);
     }
   }
-  parcel.send(brought_entries, compute.stream());
+  uploads.send(brought_entries, compute.stream());
 }
 
 /// Runs by lists, of which every run's head has one or each of its query heads.

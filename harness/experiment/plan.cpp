@@ -235,18 +235,19 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
     body += fmt::format("\n{}, {}, {}: {}{} samples\n", group.model->label, group.workload->label,
                         results::name(group.kind), part, samples);
     for (const PlannedCell& cell : group.cells) {
-      body += fmt::format("  {:<{}}  {}", cell.record.method, label_width, cell.record.cell_id);
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
-      if (row) {
-        const int64_t there = samples_done(group, cell, *done);
-        total_done += there;
-        body += fmt::format("  {} of {} done, {}{}{}", there, group.sample_ids.size(), results::name(row->state),
-                            row->reason.empty() ? "" : ": ", row->reason);
+      if (!row) {
+        body += fmt::format("  {}\n", cell.record.method);
+        continue;
       }
-      body += '\n';
+      const int64_t there = samples_done(group, cell, *done);
+      total_done += there;
+      body += fmt::format("  {:<{}}  {} of {} done, {}{}{}\n", cell.record.method, label_width, there,
+                          group.sample_ids.size(), results::name(row->state), row->reason.empty() ? "" : ": ",
+                          row->reason);
     }
   }
-  return fmt::format("{}: {} cells, {} judgements, {} done already\n", plan.config->name, cells, plan.evaluations(),
+  return fmt::format("{}: {} cells, {} evaluations, {} done already\n", plan.config->name, cells, plan.evaluations(),
                      total_done) +
          body;
 }

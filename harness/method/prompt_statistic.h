@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention_sums/attention_sums.h"
 
 namespace kvarena {
 
@@ -28,14 +29,17 @@ class PromptStatistic {
   [[nodiscard]] virtual std::string id() const = 0;
   /// Numbers of an entry.
   [[nodiscard]] virtual int64_t width() const = 0;
-  /// Adds the share of some queries to sums [width, entries] of their kv head, which start at 0. Queries come in
-  /// ascending order; heads may come from different threads. For results that do not depend on how the prompt is cut,
-  /// add query by query. Must not throw.
-  virtual void add(const QueryRows& queries, std::span<float> sums) const = 0;
-  /// The sum of add() as an operation of a device, which has the probabilities of a prompt of `tokens` tokens itself;
-  /// none where no such operation says it. Heads' sums are those that add() is given.
-  [[nodiscard]] virtual std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t /*tokens*/) const {
+  /// The statistic of a prompt of `tokens` tokens as a sum that host and device add up alike; none where it is no such
+  /// sum, and add() is overridden.
+  [[nodiscard]] virtual std::optional<kernels::SumOfQueries> sum(int64_t /*layer*/, int64_t /*tokens*/) const {
     return std::nullopt;
+  }
+  /// Adds the share of some queries to sums [width, entries] of their kv head, which start at 0; by default as sum()
+  /// says. Queries come in ascending order; heads may come from different threads. For results that do not depend on
+  /// how the prompt is cut, add query by query. Must not throw.
+  virtual void add(const QueryRows& queries, std::span<float> sums) const {
+    const int64_t entries = std::ssize(sums) / width();
+    kernels::add_sum(sum(queries.layer, entries).value(), queries.rows, queries.position, sums.data(), entries);
   }
 };
 

@@ -55,4 +55,18 @@ void add_perturbed(const ProbabilityRows& rows, const uint64_t* keys, float tau,
   fast->perturbed(rows, keys, tau, sums, work.get(most + 2 * kCell));
 }
 
+void add_sum(const SumOfQueries& what, const ProbabilityRows& rows, int64_t position, float* sums, int64_t stride) {
+  if (std::holds_alternative<ProbabilitySum>(what)) return add_probabilities(rows, sums, stride);
+  if (std::holds_alternative<MomentSums>(what)) return add_moments(rows, sums, sums + stride);
+  if (const auto* ignored = std::get_if<IgnoredQueries>(&what)) {
+    return mark_ignored(rows, *ignored, position, sums, stride);
+  }
+  const auto& perturbed = std::get<PerturbedSum>(what);
+  std::vector<uint64_t> keys;
+  for (int64_t row = 0; perturbed.noise && row < rows.tokens * rows.group; ++row) {
+    keys.push_back(perturbed.noise(rows.kv_head * rows.group + row % rows.group, position + row / rows.group));
+  }
+  add_perturbed(rows, perturbed.noise ? keys.data() : nullptr, perturbed.tau, sums);
+}
+
 }  // namespace kvarena::kernels

@@ -35,4 +35,8 @@ void mark_ignored(const ProbabilityRows& rows, const IgnoredQueries& queries, in
 /// too small for a float the entry gets nothing.
 void add_perturbed(const ProbabilityRows& rows, const uint64_t* keys, float tau, float* sums);
 
+/// Adds the sum that `what` describes over the rows of tokens position, position + 1, ...: to [group, stride] for
+/// probabilities, else to [width, stride] of the rows' kv head.
+void add_sum(const SumOfQueries& what, const ProbabilityRows& rows, int64_t position, float* sums, int64_t stride);
+
 }  // namespace kvarena::kernels

@@ -25,16 +25,7 @@ class PromptSums final : public PromptStatistic {
     return fmt::format("keyformer tau {}{}", tau_, gumbel_ ? fmt::format(" seed {}", seed_) : "");
   }
   int64_t width() const override { return 1; }
-  void add(const QueryRows& queries, std::span<float> sums) const override {
-    const kernels::ProbabilityRows& rows = queries.rows;
-    std::vector<uint64_t> keys;
-    for (int64_t row = 0; gumbel_ && row < rows.tokens * rows.group; ++row) {
-      const int64_t q_head = rows.kv_head * rows.group + row % rows.group;
-      keys.push_back(noise_key(seed_, queries.layer, q_head, queries.position + row / rows.group));
-    }
-    kernels::add_perturbed(rows, gumbel_ ? keys.data() : nullptr, static_cast<float>(tau_), sums.data());
-  }
-  std::optional<kernels::SumOfQueries> device_ops(int64_t layer, int64_t /*tokens*/) const override {
+  std::optional<kernels::SumOfQueries> sum(int64_t layer, int64_t /*tokens*/) const override {
     kernels::PerturbedSum sum{.tau = static_cast<float>(tau_), .noise = nullptr};
     if (gumbel_) {
       sum.noise = [seed = seed_, layer](int64_t q_head, int64_t position) {

@@ -15,10 +15,7 @@ class Moments final : public PromptStatistic {
  public:
   std::string id() const override { return "moments of attention"; }
   int64_t width() const override { return 2; }
-  void add(const QueryRows& queries, std::span<float> sums) const override {
-    kernels::add_moments(queries.rows, sums.data(), sums.data() + sums.size() / 2);
-  }
-  std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t /*tokens*/) const override {
+  std::optional<kernels::SumOfQueries> sum(int64_t /*layer*/, int64_t /*tokens*/) const override {
     return kernels::MomentSums{};
   }
 };

@@ -18,13 +18,7 @@ class Ignored final : public PromptStatistic {
   explicit Ignored(int64_t history) : history_(history) {}
   std::string id() const override { return fmt::format("ignored by the last {} queries", history_); }
   int64_t width() const override { return of(0).words(); }
-  void add(const QueryRows& queries, std::span<float> sums) const override {
-    const int64_t tokens = static_cast<int64_t>(sums.size()) / width();
-    kernels::mark_ignored(queries.rows, of(tokens), queries.position, sums.data(), tokens);
-  }
-  std::optional<kernels::SumOfQueries> device_ops(int64_t /*layer*/, int64_t tokens) const override {
-    return of(tokens);
-  }
+  std::optional<kernels::SumOfQueries> sum(int64_t /*layer*/, int64_t tokens) const override { return of(tokens); }
 
  private:
   [[nodiscard]] kernels::IgnoredQueries of(int64_t tokens) const {

@@ -83,7 +83,7 @@ std::vector<kernels::QuerySum> PromptObserver::only_sums() {
   if (needs_.prompt_attention)
     sums.push_back({.what = kernels::ProbabilitySum{}, .data = seen.prompt_attention.data(), .stride = prompt_tokens_});
   for (size_t i = 0; i < needs_.statistics.size(); ++i) {
-    const std::optional<kernels::SumOfQueries> what = needs_.statistics[i]->device_ops(layer_, prompt_tokens_);
+    const std::optional<kernels::SumOfQueries> what = needs_.statistics[i]->sum(layer_, prompt_tokens_);
     if (!what) return {};
     sums.push_back({.what = *what, .data = seen.statistics[i].sums.data(), .stride = prompt_tokens_});
   }

@@ -105,8 +105,8 @@ TEST(Plan, TimingAddsCellsOfItsOwnOverTheFirstSamples) {
 TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
   const Plan plan = plan_of(kSmallConfig);
   const std::string fresh = describe_plan(plan, nullptr);
-  EXPECT_NE(fresh.find("small: 8 cells, 40 judgements, 0 done already\n"), std::string::npos) << fresh;
-  EXPECT_NE(fresh.find("\nsmollm2-135m, qasper, quality: 4 samples\n  full              "), std::string::npos) << fresh;
+  EXPECT_NE(fresh.find("small: 8 cells, 40 evaluations, 0 done already\n"), std::string::npos) << fresh;
+  EXPECT_NE(fresh.find("\nsmollm2-135m, qasper, quality: 4 samples\n  full\n"), std::string::npos) << fresh;
 
   TemporaryFolder folder;
   Rig rig(folder / "r.db");

@@ -87,12 +87,9 @@ void add_on_host(const Given& from, const IgnoredQueries& queries, const Perturb
           .factors = ones.data(),
           .factors_stride = chunks};
       float* const moments = &to.moments[static_cast<size_t>(head * 2 * to.stride)];
-      add_moments(rows, moments, moments + to.stride);
-      mark_ignored(rows, queries, position, &to.ignored[static_cast<size_t>(head * 3 * to.stride)], to.stride);
-      std::vector<uint64_t> keys;
-      for (int64_t g = 0; what.noise && g < kGroup; ++g) keys.push_back(what.noise(head * kGroup + g, position));
-      add_perturbed(rows, what.noise ? keys.data() : nullptr, what.tau,
-                    &to.perturbed[static_cast<size_t>(head * to.stride)]);
+      add_sum(MomentSums{}, rows, position, moments, to.stride);
+      add_sum(queries, rows, position, &to.ignored[static_cast<size_t>(head * 3 * to.stride)], to.stride);
+      add_sum(what, rows, position, &to.perturbed[static_cast<size_t>(head * to.stride)], to.stride);
     }
   }
 }
