@@ -50,6 +50,19 @@ function(kvarena_library name)
   kvarena_flags(kvarena_${name})
 endfunction()
 
+# kvarena_benchmark(name [EXCLUDE_FROM_ALL] SOURCES a.cpp DEPS kvarena::core) -> a program of Google Benchmark, where that
+# library is.
+function(kvarena_benchmark name)
+  cmake_parse_arguments(ARG "EXCLUDE_FROM_ALL" "" "SOURCES;DEPS" ${ARGN})
+  if(NOT benchmark_FOUND)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${ARG_EXCLUDE_FROM_ALL})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} benchmark::benchmark)
+  kvarena_flags(${name})
+endfunction()
+
 # For tests over the emulated device, whose threads are fibers: the address sanitizer would keep memory for returned
 # frames of every one.
 function(kvarena_test_runs_fibers name)

@@ -50,6 +50,7 @@ set(KVARENA_PROGRAM ${CMAKE_BINARY_DIR}/bin/kvarena)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/kvarenaConfig.cmake.in ${CMAKE_BINARY_DIR}/plugin/kvarenaConfig.cmake @ONLY)
 
 set(KVARENA_PLUGIN_INCLUDES "\${CMAKE_CURRENT_LIST_DIR}/../../../${CMAKE_INSTALL_INCLUDEDIR}/kvarena")
+set(KVARENA_PROGRAM "\${CMAKE_CURRENT_LIST_DIR}/../../../${CMAKE_INSTALL_BINDIR}/kvarena")
 configure_file(${CMAKE_SOURCE_DIR}/cmake/kvarenaConfig.cmake.in ${CMAKE_BINARY_DIR}/plugin/installed/kvarenaConfig.cmake
                @ONLY)
 

@@ -22,7 +22,9 @@ endfunction()
 
 kvarena_shared_header(kvarena_aten_pch aten_pch.h kvarena::torch)
 kvarena_shared_header(kvarena_json_pch json_pch.h nlohmann_json::nlohmann_json fmt::fmt)
-kvarena_shared_header(kvarena_test_pch test_pch.h nlohmann_json::nlohmann_json fmt::fmt GTest::gtest)
+if(GTest_FOUND)
+  kvarena_shared_header(kvarena_test_pch test_pch.h nlohmann_json::nlohmann_json fmt::fmt GTest::gtest)
+endif()
 
 function(kvarena_use_header target header)
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX ${ARGN})

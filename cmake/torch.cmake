@@ -5,11 +5,6 @@
 # include/ and lib/, or the `torch` folder of a Python wheel), CMAKE_PREFIX_PATH, KVARENA_HOME, Debian's libtorch.
 
 set(KVARENA_TORCH_DIR "" CACHE PATH "Folder of a libtorch with include/ and lib/")
-if(NOT "$ENV{KVARENA_HOME}" STREQUAL "")
-  set(KVARENA_HOME $ENV{KVARENA_HOME})
-else()
-  set(KVARENA_HOME $ENV{HOME}/.cache/kvarena)
-endif()
 
 set(torch_hints ${KVARENA_TORCH_DIR} $ENV{KVARENA_TORCH_DIR})
 string(REPLACE ":" ";" torch_prefixes "${CMAKE_PREFIX_PATH};$ENV{CMAKE_PREFIX_PATH}")

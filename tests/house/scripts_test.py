@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,9 +27,9 @@ class Folder(unittest.TestCase):
 
 
 class Setup(Folder):
-    def set_up(self, **environment):
+    def set_up(self, dpkg_query='shift 3\nfor name; do echo "ii  $name"; done', **environment):
         # An empty home, so that the models are wanted; a package list that is satisfied whatever the system.
-        self.write("bin/dpkg-query", "#!/bin/sh\nshift 3\nfor name; do echo \"ii  $name\"; done\n", 0o755)
+        self.write("bin/dpkg-query", f"#!/bin/sh\n{dpkg_query}\n", 0o755)
         settings = {**os.environ, "KVARENA_HOME": str(self.folder / "home"), "PIP_FIND_LINKS": "", "PIP_NO_INDEX": "",
                     "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **environment}
         for name in ("KVARENA_TORCH_DIR", "CMAKE_PREFIX_PATH", "CXX"):
@@ -79,13 +80,92 @@ class Setup(Folder):
             self.assertIn(f"yours, in {self.folder}/mine/torch", run.stdout)
             self.assertIn("next:", run.stdout)
 
-    def test_missing_packages_without_root(self):
-        self.write("bin/dpkg-query", "#!/bin/sh\nexit 1\n", 0o755)
+    def without_root(self, apt):
+        """A user who may not install, on a system without any of the packages; `apt` is what apt-get does."""
         self.write("bin/id", "#!/bin/sh\necho 1000\n", 0o755)
         self.write("bin/sudo", "#!/bin/sh\nexit 1\n", 0o755)
-        path = f"{self.folder}/bin:{os.environ['PATH']}"
-        run = subprocess.run([ROOT / "scripts/setup"], env={**os.environ, "PATH": path}, capture_output=True, text=True)
-        self.assert_one_sentence(run, "apt-get install", "ninja-build", "root")
+        self.write("bin/apt-get", f'#!/bin/sh\necho "$*" >>{self.folder}/apt.log\n{apt}\n', 0o755)
+        self.write("mine/include/ATen/ATen.h", "")
+        self.write("mine/lib/libtorch_cpu.so", "")
+        self.give_models()
+        return dict(KVARENA_TORCH_DIR=str(self.folder / "mine"), PIP_INDEX_URL="http://127.0.0.1:9/simple")
+
+    def test_without_root_packages_that_apt_cannot_fetch(self):
+        settings = self.without_root("exit 1")
+        self.assert_one_sentence(self.set_up(dpkg_query="exit 1", **settings), "apt-get could not fetch", "libfmt-dev",
+                                 "setup.log", "root runs: apt-get install")
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
+    def test_without_root_packages_are_unpacked_once(self):
+        triplet = "x86_64-linux-gnu"
+        for name, text in ((f"lib/{triplet}/libz.so.1", "z"), (f"usr/include/{triplet}/zconf.h", "conf"),
+                           ("usr/include/zlib.h", "header"),
+                           ("DEBIAN/control", "Package: all\nVersion: 1\nArchitecture: all\nMaintainer: m <m@m>\n"
+                                              "Description: d\n")):
+            self.write(f"deb/{name}", text)
+        (self.folder / "deb/usr/lib" / triplet).mkdir(parents=True)
+        (self.folder / "deb/usr/lib" / triplet / "libgone.so").symlink_to("libgone.so.3")  # its target is installed
+        settings = self.without_root(
+            f'case "$*" in *--download-only*) for word; do case "$word" in Dir::Cache=*) cache=${{word#*=}};; esac; done\n'
+            f"dpkg-deb -b {self.folder}/deb $cache/archives/all_1_all.deb >/dev/null;; esac")
+        run = self.set_up(dpkg_query="exit 1", **settings)
+        self.assertEqual(0, run.returncode, run.stderr)
+        unpacked = self.folder / "home/packages/usr"
+        self.assertEqual("z", (unpacked / "lib" / triplet / "libz.so.1").read_text())
+        self.assertEqual("conf", (unpacked / "include/zconf.h").read_text())
+        self.assertEqual("header", (unpacked / "include/zlib.h").read_text())
+        self.assertEqual(f"/usr/lib/{triplet}/libgone.so.3", os.readlink(unpacked / "lib" / triplet / "libgone.so"))
+        asked = (self.folder / "apt.log").read_text()
+        self.assertIn("libfmt-dev", asked)
+        self.assertIn("libgtest-dev", asked)
+        for program in ("g++", "clang-tidy", "ninja-build"):
+            self.assertNotIn(program, asked)
+        again = self.set_up(dpkg_query="exit 1", **settings)
+        self.assertEqual(0, again.returncode, again.stderr)
+        self.assertEqual(asked, (self.folder / "apt.log").read_text())
+
+    def test_packages_for_tests_never_block(self):
+        settings = self.without_root("exit 1")
+        self.write("bin/id", "#!/bin/sh\necho 0\n", 0o755)
+        run = self.set_up(dpkg_query="shift 3\nfor name; do case $name in clang*) ;; *) echo \"ii  $name\"; esac; done",
+                          **settings)
+        self.assertEqual(0, run.returncode, run.stderr)
+        self.assertIn("kvarena itself needs none", run.stdout)
+
+    def test_old_cmake_asks_for_the_wheel(self):
+        self.write("bin/cmake", "#!/bin/sh\necho cmake version 3.22.1\n", 0o755)
+        run = self.set_up(PIP_INDEX_URL="http://127.0.0.1:9/simple")
+        self.assert_one_sentence(run, "CMake 3.25", "network", "setup.log")
+
+
+class Build(Folder):
+    PRESET = "scripts_test"
+
+    def build(self, steps):
+        """scripts/build with a set-up that is done and a CMake whose compilation does `steps`."""
+        tree = self.folder / "tree"
+        for name in ("build", "common.sh"):
+            self.write(f"tree/scripts/{name}", (ROOT / "scripts" / name).read_text(), 0o755)
+        self.write("tree/scripts/setup", "#!/bin/sh\n", 0o755)
+        self.write("bin/cmake", f'#!/bin/sh\nif [ "$1" = --build ]; then\n{steps}\nfi\n', 0o755)
+        return subprocess.run([tree / "scripts/build", self.PRESET], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+                                              "KVARENA_HOME": str(self.folder / "home")})
+
+    def test_progress_is_told_in_a_few_lines_and_logged_whole(self):
+        run = self.build('for i in $(seq 200); do echo "[$i/200] Building CXX object some.o"; done')
+        self.assertEqual(0, run.returncode, run.stderr)
+        self.assertIn("200 of 200 steps", run.stdout)
+        self.assertLess(len(run.stdout.splitlines()), 14)
+        self.assertEqual("", run.stderr)
+        log = self.folder / "tree/build" / self.PRESET / "build.log"
+        self.assertEqual(200, len(log.read_text().splitlines()))
+
+    def test_errors_are_shown_without_the_progress(self):
+        run = self.build('echo "[1/3] Building a.o"; echo "FAILED: b.o"; echo "b.cpp:3: error: no such head" >&2; exit 1')
+        self.assertEqual(1, run.returncode)
+        self.assertIn("b.cpp:3: error: no such head", run.stderr)
+        self.assertNotIn("[1/3]", run.stderr)
 
 
 class Summary(Folder):

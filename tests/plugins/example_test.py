@@ -60,9 +60,9 @@ class Example(unittest.TestCase):
 
     def test_against_an_installed_tree(self):
         prefix = self.folder / "installed"
-        run(CMAKE, "--install", BUILD, "--prefix", prefix, "--component", "plugin")
+        run(CMAKE, "--install", BUILD, "--prefix", prefix)
         library = self.build(f"-DCMAKE_PREFIX_PATH={prefix}")
-        self.assertIn("value_norm", run(KVARENA, "--plugin", library, "methods", "value_norm"))
+        self.assertIn("value_norm", run(prefix / "bin/kvarena", "--plugin", library, "methods", "value_norm"))
         commands = json.loads(run("cat", self.folder / "out" / "compile_commands.json")) if (
             self.folder / "out" / "compile_commands.json").exists() else []
         for command in commands:
