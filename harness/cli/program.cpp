@@ -9,7 +9,6 @@
 #include <iterator>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "harness/cli/bind.h"
 #include "harness/cli/commands.h"
@@ -47,13 +46,7 @@ std::string version_text() {
 
 /// The libraries that KVARENA_PLUGINS and, anywhere among `args`, --plugin name; takes the latter away.
 std::vector<std::filesystem::path> take_plugins(std::vector<std::string>& args) {
-  std::vector<std::filesystem::path> paths;
-  if (const char* listed = std::getenv("KVARENA_PLUGINS")) {
-    std::istringstream names(listed);
-    for (std::string name; std::getline(names, name, ':');) {
-      if (!name.empty()) paths.emplace_back(name);
-    }
-  }
+  std::vector<std::filesystem::path> paths = plugins_of_environment();
   constexpr std::string_view kOption = "--plugin";
   for (size_t i = 0; i < args.size() && args[i] != "--";) {
     const bool joined = args[i].starts_with("--plugin=");

@@ -1,18 +1,24 @@
 #include "harness/method/plugins.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <optional>
+#include <sstream>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -25,7 +31,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kTold = 3;  // exit code of a child that has written what is wrong
+// Exit codes of a child: it has written what is wrong; it came to the end. Zero is what a library's own exit(0) gives.
+constexpr int kTold = 3;
+constexpr int kSound = 4;
+
+constexpr std::chrono::seconds kPatience{10};  // for loading a library and making its methods
+constexpr size_t kLongest = 4096;              // bytes of what it writes that are kept
 
 std::vector<LoadedPlugin>& plugins() {
   static std::vector<LoadedPlugin> loaded;
@@ -140,42 +151,73 @@ std::string message_of(const fs::path& path, const std::function<void()>& work) 
   }
 }
 
+/// How a child ended, and the first of what it wrote.
+struct Trial {
+  std::optional<int> status;  // as waitpid gives it; none: it was still at work after kPatience and was ended
+  std::string text;
+};
+
+/// Reads what a pipe holds now, and keeps up to kLongest bytes of all.
+void drain(int pipe, std::string& text) {
+  std::array<char, 1 << 16> piece{};  // as much as a pipe holds
+  const ssize_t length = ::read(pipe, piece.data(), piece.size());
+  if (length > 0) text.append(piece.data(), std::min(static_cast<size_t>(length), kLongest - text.size()));
+}
+
+/// Waits for a child that leads a process group and writes into `pipe`, which does not block; ends what is left of the
+/// group.
+Trial watch(pid_t child, int pipe) {
+  Trial trial;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < end && !trial.status) {
+    pollfd readable{.fd = pipe, .events = POLLIN, .revents = 0};
+    ::poll(&readable, 1, 20);
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child) trial.status = status;
+    drain(pipe, trial.text);
+  }
+  ::kill(-child, SIGKILL);
+  if (!trial.status) ::waitpid(child, nullptr, 0);
+  return trial;
+}
+
 /// Runs `work` in a child process. Throws UserError with what it threw, or with how the child ended and what it wrote.
 void try_out(const fs::path& path, const std::function<void()>& work) {
   std::array<int, 2> written{};
-  if (::pipe(written.data()) != 0) fail({.place = path.string(), .found = std::strerror(errno)});
+  if (::pipe2(written.data(), O_CLOEXEC) != 0) fail({.place = path.string(), .found = std::strerror(errno)});
+  ::fcntl(written[0], F_SETFL, O_NONBLOCK);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::setpgid(0, 0);
     ::dup2(written[1], STDOUT_FILENO);
     ::dup2(written[1], STDERR_FILENO);
     const std::string message = message_of(path, work);
     (void)!::write(written[1], message.data(), message.size());
-    ::_exit(message.empty() ? 0 : kTold);
+    ::_exit(message.empty() ? kSound : kTold);
   }
   ::close(written[1]);
   if (child < 0) {
     ::close(written[0]);
     fail({.place = path.string(), .found = fmt::format("no process to try it out: {}", std::strerror(errno))});
   }
-  std::string text;
-  std::array<char, 4096> piece{};
-  for (ssize_t length = 0; (length = ::read(written[0], piece.data(), piece.size())) != 0;) {
-    if (length > 0) text.append(piece.data(), static_cast<size_t>(length));
-    if (length < 0 && errno != EINTR) break;
-  }
+  ::setpgid(child, child);  // here too: whoever comes first
+  Trial trial = watch(child, written[0]);
   ::close(written[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (trial.text.ends_with('\n')) trial.text.pop_back();
+  const std::string said = trial.text.empty() ? "" : ": " + trial.text;
+  if (!trial.status) {
+    fail({.place = path.string(),
+          .found = fmt::format("a library that is not loaded after {} s{}", kPatience.count(), said),
+          .expected = "constructors and parameters() that return at once"});
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kTold) throw UserError(text);
-  while (text.ends_with('\n')) text.pop_back();
+  const int status = *trial.status;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSound) return;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTold) throw UserError(trial.text);
   const std::string how = WIFSIGNALED(status)
                               ? fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
                               : fmt::format("exit code {}", WEXITSTATUS(status));
   fail({.place = path.string(),
-        .found = fmt::format("a library that ends the program while it is loaded, by {}{}{}", how,
-                             text.empty() ? "" : ": ", text)});
+        .found = fmt::format("a library that ends the program while it is loaded, by {}{}", how, said)});
 }
 
 }  // namespace
@@ -194,6 +236,16 @@ void load_plugins(std::span<const fs::path> paths) {
                          .sha256 = sha256(bytes),
                          .methods = open_library(path)});
   }
+}
+
+std::vector<fs::path> plugins_of_environment() {
+  std::vector<fs::path> paths;
+  const char* listed = std::getenv("KVARENA_PLUGINS");
+  std::istringstream names(listed == nullptr ? "" : listed);
+  for (std::string name; std::getline(names, name, ':');) {
+    if (!name.empty()) paths.emplace_back(name);
+  }
+  return paths;
 }
 
 const std::vector<LoadedPlugin>& loaded_plugins() { return plugins(); }

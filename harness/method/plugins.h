@@ -20,8 +20,11 @@ struct LoadedPlugin {
 /// is first looked at, and before there are threads: each library is first tried out in a child process, so that one
 /// that crashes or aborts while it is loaded, or whose methods cannot be made, is an error like any other. Throws
 /// UserError that names the file: absent, no plugin, made for another version of the API or another build, lacking a
-/// symbol, registering no method, a name that is taken, or one that throws.
+/// symbol, registering no method, a name that is taken, one that throws, or one that is not made within seconds.
 void load_plugins(std::span<const std::filesystem::path> paths);
+
+/// The libraries that the variable KVARENA_PLUGINS names, separated by colons.
+[[nodiscard]] std::vector<std::filesystem::path> plugins_of_environment();
 
 /// The plugins that were loaded, in order.
 [[nodiscard]] const std::vector<LoadedPlugin>& loaded_plugins();

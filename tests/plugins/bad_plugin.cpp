@@ -1,5 +1,7 @@
 // One source, several libraries: KVARENA_BAD says what is wrong with each.
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -25,6 +27,12 @@ class Idle final : public kvarena::Method {
  public:
   Idle() {
     if (kBad == "throwing_constructor") throw std::runtime_error("no licence found");
+    if (kBad == "leaving_constructor") ::_exit(0);
+    if (kBad == "leaves_a_child" && ::fork() == 0) {
+      ::sleep(15);
+      ::_exit(0);
+    }
+    while (kBad == "endless_constructor") std::puts("and so on");
   }
   void parameters(kvarena::ParameterVisitor&) override {
     if (kBad == "crashing_parameters") {

@@ -38,7 +38,9 @@ class Steady : public kvarena::Scorer {
 class Breaking final : public Steady {
  public:
   void parameters(kvarena::ParameterVisitor& p) override {
-    p("how", how_).one_of({"segfault", "abort", "exit", "leak", "hang", "throw", "nan", "shape"}).doc("what it does");
+    p("how", how_)
+        .one_of({"segfault", "abort", "exit", "leak", "hang", "throw", "nan", "infinite", "shape"})
+        .doc("what it does");
     p("every", every_).min(1).doc("at prompts of so many tokens, or a multiple");
   }
 
@@ -53,6 +55,7 @@ class Breaking final : public Steady {
     while (how_ == "hang") ::pause();
     if (how_ == "throw") throw std::runtime_error("thrown by a method");
     if (how_ == "nan") return scores.fill_(std::numeric_limits<float>::quiet_NaN());
+    if (how_ == "infinite") return scores.fill_(std::numeric_limits<float>::infinity());
     return scores.narrow(-1, 0, layer.n() / 2);
   }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -62,11 +63,20 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{"throws_while_loaded", "a library that throws while it is loaded: thrown while"},
         Refusal{"throwing_constructor", "method \"idle\": found that it throws while it is made: no licence found"},
+        Refusal{"leaving_constructor", "ends the program while it is loaded, by exit code 0"},
+        Refusal{"endless_constructor", "a library that is not loaded after 10 s: and so on"},
         Refusal{"crashing_parameters", "about to crash"}, Refusal{"bad_api", "a plugin for version 2 of the interface"},
         Refusal{"bad_build", "a plugin built against other headers"},
         Refusal{"bad_mark", "a file without the mark of a plugin"}, Refusal{"bad_symbol", "nobody_defines_this"},
         Refusal{"bad_empty", "no method in it"}, Refusal{"taken", "a method \"full\", a name that is taken"}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Plugins, AChildThatOutlivesTheTrialIsNotWaitedFor) {
+  const auto begun = std::chrono::steady_clock::now();
+  const Finished finished = run_kvarena({"--plugin", library("leaves_a_child"), "methods", "full"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(12)) << "the child lives for 15 s";
+}
 
 TEST(Plugins, TwoThatWantOneNameAreRefused) {
   const Finished finished =
