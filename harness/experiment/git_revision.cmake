@@ -8,7 +8,11 @@ if(status EQUAL 0)
   # Without --no-optional-locks this would take the index lock under the hands of whoever is committing.
   execute_process(COMMAND git --no-optional-locks -C ${SOURCE} status --porcelain --untracked-files=no
                   OUTPUT_VARIABLE changes ERROR_QUIET)
-  if(changes)
+  # A new file is compiled in as soon as it lies in one of these folders.
+  execute_process(COMMAND git -C ${SOURCE} ls-files --others --exclude-standard -- cmake kernels harness methods datasets
+                          metrics reports
+                  OUTPUT_VARIABLE added ERROR_QUIET)
+  if(changes OR added)
     string(APPEND revision -dirty)
   endif()
 endif()
