@@ -58,6 +58,7 @@ foreach(folder ${plugin_folders})
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kvarena/${folder} COMPONENT plugin
           FILES_MATCHING PATTERN "*.h")
 endforeach()
+install(FILES cmake/plugin_pch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kvarena/cmake COMPONENT plugin)
 install(FILES ${fingerprint} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kvarena/harness/method COMPONENT plugin)
 install(FILES ${CMAKE_BINARY_DIR}/plugin/kvarenaConfigVersion.cmake
               ${CMAKE_BINARY_DIR}/plugin/installed/kvarenaConfig.cmake
