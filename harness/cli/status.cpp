@@ -37,7 +37,7 @@ struct Runner {
 };
 
 Runner runner_of(const std::filesystem::path& database) {
-  Runner runner{.process = lock_holder(database.string() + "-lock"), .worker_bytes = std::nullopt};
+  Runner runner{.process = lock_holder(lock_of(database)), .worker_bytes = std::nullopt};
   if (!runner.process || !runner.process->on_this_host) return runner;
   int64_t bytes = 0;
   for (const pid_t worker : experiment::children_of(static_cast<pid_t>(runner.process->process))) {

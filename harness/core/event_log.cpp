@@ -42,6 +42,9 @@ EventLog::~EventLog() = default;
 
 EventLog::EventLog(EventLogOptions options) : options_(std::move(options)) {
   if (!options_.file) return;
+  if (std::filesystem::is_fifo(*options_.file)) {  // opening it would wait for a reader
+    fail({.place = options_.file->string(), .found = "a pipe", .expected = "a file that lines are appended to"});
+  }
   try {
     file_ = std::make_unique<File>(*options_.file);
   } catch (const spdlog::spdlog_ex& error) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "harness/core/links.h"
 
 namespace kvarena {
 namespace {
@@ -86,6 +87,8 @@ FileLock::~FileLock() {
   ::unlink(path_.c_str());  // while the lock is held: a process that opened the old file notices in still_in_place()
   ::close(fd_);
 }
+
+std::filesystem::path lock_of(const std::filesystem::path& file) { return behind_links(file) += "-lock"; }
 
 std::optional<LockHolder> lock_holder(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);

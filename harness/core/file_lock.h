@@ -29,6 +29,9 @@ class FileLock {
   int fd_ = -1;
 };
 
+/// The lock file of `file`, beside what it leads to: one lock under whatever name the file is opened.
+[[nodiscard]] std::filesystem::path lock_of(const std::filesystem::path& file);
+
 struct LockHolder {
   int64_t process = 0;
   std::string host;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "harness/core/links.h"
 
 namespace kvarena {
 namespace {
@@ -38,10 +39,34 @@ class Descriptor {
   int fd_;
 };
 
+/// Writes into what is there: a device, or a pipe that someone reads.
+void write_into(const std::filesystem::path& path, std::string_view content) {
+  const Descriptor file(path, O_WRONLY | O_NONBLOCK);  // a pipe that nobody reads refuses instead of waiting
+  ::fcntl(file.get(), F_SETFL, 0);
+  while (!content.empty()) {
+    const ssize_t length = ::write(file.get(), content.data(), content.size());
+    if (length < 0 && errno != EINTR) fail_io(path, "a write that did not finish");
+    if (length > 0) content.remove_prefix(static_cast<size_t>(length));
+  }
+}
+
+/// Results that took days to compute are not replaced by a page about them.
+void refuse_database(const std::filesystem::path& path) {
+  constexpr std::string_view kMark = "SQLite format 3";  // https://sqlite.org/fileformat.html
+  std::array<char, kMark.size()> begin{};
+  const Descriptor file(path, O_RDONLY);
+  const ssize_t length = ::read(file.get(), begin.data(), begin.size());
+  if (length < 0 || std::string_view(begin.data(), static_cast<size_t>(length)) != kMark) return;
+  fail({.place = path.string(),
+        .found = "a database",
+        .expected = "a file that may be replaced",
+        .action = "choose another file to write to"});
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe would wait for a writer
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) fail_io(path, "a file that cannot be examined");
   if (!S_ISREG(info.st_mode)) fail({.place = path.string(), .found = "not a regular file", .expected = "a file"});
@@ -72,14 +97,20 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, std::string_view content) {
-  std::filesystem::path temporary = path;
+  struct stat there {};
+  const bool exists = ::stat(path.c_str(), &there) == 0;
+  if (exists && !S_ISREG(there.st_mode)) return write_into(path, content);
+  const std::filesystem::path target = behind_links(path);
+  if (exists) refuse_database(target);
+  std::filesystem::path temporary = target;
   temporary += fmt::format(".{}.tmp", ::getpid());
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   if (file == nullptr) fail_io(path, "a place that cannot be written");
   const bool written = content.empty() || std::fwrite(content.data(), 1, content.size(), file) == content.size();
   const bool flushed = std::fflush(file) == 0 && ::fsync(::fileno(file)) == 0;
+  const bool like_before = !exists || ::fchmod(::fileno(file), there.st_mode & 07777U) == 0;
   const bool closed = std::fclose(file) == 0;
-  if (!written || !flushed || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!written || !flushed || !like_before || !closed || std::rename(temporary.c_str(), target.c_str()) != 0) {
     const int reason = errno;
     std::remove(temporary.c_str());
     errno = reason;

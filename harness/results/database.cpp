@@ -23,6 +23,7 @@ std::string_view remedy(int code) {
     case SQLITE_FULL: return "free space on the disk and run again: what was committed is kept";
     case SQLITE_IOERR: return "look at the disk, then run again: what was committed is kept";
     case SQLITE_CORRUPT: return "restore a copy, or save what can be read with `sqlite3 FILE .recover`";
+    case SQLITE_CONSTRAINT: return "`kvarena doctor --database FILE` looks for damage; restore a copy";
     case SQLITE_NOTADB: return "choose another output.database";
     case SQLITE_BUSY:
     case SQLITE_LOCKED: return "close the program that holds it";
@@ -80,6 +81,40 @@ void fail_sql(const std::string& place, std::string_view attempt, const SQLite::
         .action = std::string(remedy(code))});
 }
 
+void fail_damaged(const std::string& place, const std::string& found) {
+  fail({.place = place,
+        .found = "a damaged database: " + found,
+        .action =
+            fmt::format("`kvarena doctor --database {}` lists the damage; restore a copy, or save what can be read "
+                        "with `sqlite3 {} .recover`",
+                        place, place)});
+}
+
+void refuse_nowhere(const fs::path& path) {
+  const auto refuse = [&](const std::string& found) {
+    fail({.place = path.empty() ? "the results database" : path.string(),
+          .found = found,
+          .expected = "the name of a file in which results stay",
+          .action = "choose another output.database"});
+  };
+  if (path.empty()) refuse("no name");
+  if (path == ":memory:") refuse("memory, which is lost at the end");
+  if (fs::exists(path) && !fs::is_regular_file(path)) refuse("no regular file");
+}
+
+void refuse_lost_file(SQLite::Database& database) {
+  int moved = 0;
+  ::sqlite3_file_control(database.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+  if (moved == 0) return;
+  fail({.place = database.getFilename(),
+        .found = "a database that was removed, renamed or replaced while it was written",
+        .action = "results of this run since then are lost; leave the file in place and run again"});
+}
+
+std::string sqlite_name(const fs::path& path) {
+  return (path.string().starts_with("file:") ? fs::absolute(path) : path).string();
+}
+
 std::string sqlite_version() { return sqlite3_libversion(); }
 
 std::unique_ptr<SQLite::Database> open_to_read(const fs::path& path) {
@@ -87,9 +122,10 @@ std::unique_ptr<SQLite::Database> open_to_read(const fs::path& path) {
   if (!fs::exists(path)) {
     fail({.place = place, .found = "no file", .expected = "a results database", .action = "`kvarena run` makes one"});
   }
+  if (!fs::is_regular_file(path)) fail({.place = place, .found = "no regular file", .expected = "a results database"});
   std::unique_ptr<SQLite::Database> database;
   try {
-    database = connect(place, SQLite::OPEN_READONLY);
+    database = connect(sqlite_name(path), SQLite::OPEN_READONLY);
   } catch (const SQLite::Exception& error) {
     // Reading in WAL mode wants to write a -shm file. Where that is impossible and no log is pending, the file alone
     // is the whole truth.
@@ -113,7 +149,7 @@ std::unique_ptr<SQLite::Database> open_to_read(const fs::path& path) {
 std::unique_ptr<SQLite::Database> open_to_write(const fs::path& path) {
   const std::string place = path.string();
   return checked(place, "open for writing", [&] {
-    auto database = connect(place, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    auto database = connect(sqlite_name(path), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     checked_version(*database, place);  // before the first change to a file that may not be ours
     database->exec("PRAGMA journal_mode = WAL");
     // A commit survives the death of the process; after a power cut the last ones may be missing, none is torn.

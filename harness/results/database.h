@@ -23,6 +23,18 @@ decltype(auto) checked(const std::string& place, std::string_view attempt, Work&
   }
 }
 
+/// Throws the UserError for a database that holds what this program never writes.
+[[noreturn]] void fail_damaged(const std::string& place, const std::string& found);
+
+/// Throws UserError when `path` is no place where results can stay: no name, memory, a device, a pipe, a folder.
+void refuse_nowhere(const std::filesystem::path& path);
+
+/// Throws UserError when the open file was removed or replaced by another: nobody will see what is written to it.
+void refuse_lost_file(SQLite::Database& database);
+
+/// The name by which SQLite opens the file, never taken for a URI.
+[[nodiscard]] std::string sqlite_name(const std::filesystem::path& path);
+
 /// A connection for reading alone. Throws UserError when the file is absent or no database of ours.
 [[nodiscard]] std::unique_ptr<SQLite::Database> open_to_read(const std::filesystem::path& path);
 

@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "harness/results/database.h"
 #include "harness/results/results_store.h"
+#include "harness/results/soundness.h"
 
 namespace kvarena::results {
 namespace {
@@ -101,7 +102,7 @@ class Attached {
  public:
   Attached(SQLite::Database& database, const fs::path& part) : database_(database) {
     SQLite::Statement attach(database_, "ATTACH DATABASE ? AS part");
-    attach.bind(1, part.string());
+    attach.bind(1, sqlite_name(part));
     attach.exec();
   }
   ~Attached() { (void)database_.tryExec("DETACH DATABASE part"); }
@@ -146,7 +147,7 @@ MergeSummary ResultsStore::merge(const fs::path& part) {
   if (fs::exists(part) && fs::equivalent(path_, part)) {
     fail({.place = part.string(), .found = "the very database that is merged into"});
   }
-  { const ResultsReader readable(part); }  // ours, and of this version
+  refuse_faults(part);
   SQLite::Database& database = *reader_.database_;
   MergeSummary summary;
   checked(path_.string(), fmt::format("merge {}", part.string()), [&] {

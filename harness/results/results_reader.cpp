@@ -1,9 +1,13 @@
 #include "harness/results/results_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "harness/core/error.h"
@@ -13,35 +17,58 @@
 namespace kvarena::results {
 namespace {
 
-template <typename Enum, size_t N>
-Enum parse_name(const std::string& text, const std::array<Enum, N>& all) {
-  for (const Enum value : all) {
-    if (name(value) == text) return value;
+/// The columns of one row of an answer, read in order. What this program never writes is an error: the file was
+/// damaged, or changed by another program.
+class Columns {
+ public:
+  explicit Columns(SQLite::Statement& statement) : statement_(&statement) {}
+
+  /// Text; that of a column whose name ends in _json is JSON.
+  std::string text() {
+    const SQLite::Column column = next();
+    std::string value = column.getString();
+    const std::string_view name = column.getName();
+    if (name.ends_with("_json") && !nlohmann::json::accept(value)) fail(damage(column, value, "JSON"));
+    return value;
   }
-  KVARENA_ASSERT(false, "a word that the schema does not know: " + text);
-}
+  int64_t integer() { return next().getInt64(); }
+  bool flag() { return integer() != 0; }
+  /// NaN where there is none.
+  double number() {
+    const SQLite::Column column = next();
+    return column.isNull() ? std::numeric_limits<double>::quiet_NaN() : column.getDouble();
+  }
+  std::vector<float> series() {
+    const SQLite::Column column = next();
+    const std::string value = column.getString();
+    auto numbers = parse_series(value);
+    if (!numbers) fail(damage(column, value, "a list of numbers"));
+    return *std::move(numbers);
+  }
+  /// The one of `all` whose name is here.
+  template <typename Enum, size_t N>
+  Enum one_of(const std::array<Enum, N>& all) {
+    const SQLite::Column column = next();
+    const std::string value = column.getString();
+    for (const Enum each : all) {
+      if (results::name(each) == value) return each;
+    }
+    fail(damage(column, value, "a word of the schema"));
+  }
+  Clock clock() { return one_of(std::array{Clock::none, Clock::measured, Clock::modelled}); }
+  Storage storage() { return one_of(std::array{Storage::real, Storage::emulated, Storage::simulated}); }
 
-Clock parse_clock(const std::string& text) {
-  return parse_name(text, std::array{Clock::none, Clock::measured, Clock::modelled});
-}
-Storage parse_storage(const std::string& text) {
-  return parse_name(text, std::array{Storage::real, Storage::emulated, Storage::simulated});
-}
-CellKind parse_kind(const std::string& text) {
-  return parse_name(text, std::array{CellKind::quality, CellKind::timing, CellKind::noise_floor, CellKind::serving});
-}
-Direction parse_direction(const std::string& text) {
-  return parse_name(text, std::array{Direction::neither, Direction::higher, Direction::lower});
-}
-CellState parse_cell_state(const std::string& text) {
-  return parse_name(text, std::array{CellState::pending, CellState::running, CellState::done, CellState::failed,
-                                     CellState::inactive});
-}
-RunState parse_run_state(const std::string& text) {
-  return parse_name(text, std::array{RunState::running, RunState::finished, RunState::interrupted, RunState::failed});
-}
+ private:
+  SQLite::Column next() { return statement_->getColumn(column_++); }
+  static ErrorParts damage(const SQLite::Column& column, const std::string& value, const char* expected) {
+    return {.place = column.getName(), .found = fmt::format("\"{:.80}\"", value), .expected = expected};
+  }
 
-/// Runs a query and makes one `Row` of each of its rows by `make(next)`, where next() is the next column.
+  SQLite::Statement* statement_;
+  int column_ = 0;
+};
+
+/// Runs a query and makes one `Row` of each of its rows by `make(columns)`.
 template <typename Row, typename Make>
 std::vector<Row> select(SQLite::Database& database, const char* sql, const std::vector<std::string>& arguments,
                         Make&& make) {
@@ -50,15 +77,15 @@ std::vector<Row> select(SQLite::Database& database, const char* sql, const std::
     for (size_t i = 0; i < arguments.size(); ++i) statement.bind(static_cast<int>(i) + 1, arguments[i]);
     std::vector<Row> rows;
     while (statement.executeStep()) {
-      int column = 0;
-      rows.push_back(make([&] { return statement.getColumn(column++); }));
+      Columns columns(statement);
+      try {
+        rows.push_back(make(columns));
+      } catch (const UserError& error) {
+        fail_damaged(database.getFilename(), error.what());
+      }
     }
     return rows;
   });
-}
-
-double number_or_nan(const SQLite::Column& column) {
-  return column.isNull() ? std::numeric_limits<double>::quiet_NaN() : column.getDouble();
 }
 
 constexpr const char* kCellColumns =
@@ -71,48 +98,48 @@ constexpr const char* kCellColumns =
 std::vector<CellRow> select_cells(SQLite::Database& database, const std::string& condition,
                                   const std::vector<std::string>& arguments) {
   const std::string sql = kCellColumns + condition + " ORDER BY position, cell_id";
-  auto rows = select<CellRow>(database, sql.c_str(), arguments, [](auto next) {
+  auto rows = select<CellRow>(database, sql.c_str(), arguments, [](Columns& next) {
     CellRow row;
     CellRecord& cell = row.cell;
-    cell.cell_id = next().getString();
-    cell.experiment = next().getString();
-    cell.kind = parse_kind(next().getString());
+    cell.cell_id = next.text();
+    cell.experiment = next.text();
+    cell.kind = next.one_of(std::array{CellKind::quality, CellKind::timing, CellKind::noise_floor, CellKind::serving});
     for (std::string* text :
          {&cell.model, &cell.model_json, &cell.workload, &cell.workload_json, &cell.method, &cell.method_name,
           &cell.settings_json, &cell.engine_json, &cell.protocol_json, &cell.protocol_sha256}) {
-      *text = next().getString();
+      *text = next.text();
     }
-    cell.baseline = next().getInt() != 0;
-    cell.position = next().getInt64();
-    cell.planned_samples = next().getInt64();
-    row.state = parse_cell_state(next().getString());
-    row.reason = next().getString();
-    row.failure_log = next().getString();
-    row.superseded = next().getInt() != 0;
-    row.wall_s = next().getDouble();
-    row.done_samples = next().getInt64();
-    row.active_samples = next().getInt64();
+    cell.baseline = next.flag();
+    cell.position = next.integer();
+    cell.planned_samples = next.integer();
+    row.state = next.one_of(
+        std::array{CellState::pending, CellState::running, CellState::done, CellState::failed, CellState::inactive});
+    row.reason = next.text();
+    row.failure_log = next.text();
+    row.superseded = next.flag();
+    row.wall_s = next.number();
+    row.done_samples = next.integer();
+    row.active_samples = next.integer();
     return row;
   });
   for (CellRow& row : rows) {
     row.peak_bytes = select<std::pair<std::string, int64_t>>(
-        database, "SELECT tier, peak_bytes FROM cell_peaks WHERE cell_id = ?", {row.cell.cell_id}, [](auto next) {
-          std::string tier = next().getString();
-          return std::pair(std::move(tier), next().getInt64());
+        database, "SELECT tier, peak_bytes FROM cell_peaks WHERE cell_id = ?", {row.cell.cell_id}, [](Columns& next) {
+          std::string tier = next.text();
+          return std::pair(std::move(tier), next.integer());
         });
   }
   return rows;
 }
 
 /// metric, value, unit, clock, storage, in that order.
-template <typename Next>
-MetricValue read_value(Next& next) {
+MetricValue read_value(Columns& next) {
   MetricValue value;
-  value.metric = next().getString();
-  value.value = number_or_nan(next());
-  value.unit = next().getString();
-  value.clock = parse_clock(next().getString());
-  value.storage = parse_storage(next().getString());
+  value.metric = next.text();
+  value.value = next.number();
+  value.unit = next.text();
+  value.clock = next.clock();
+  value.storage = next.storage();
   return value;
 }
 
@@ -127,10 +154,10 @@ ResultsReader& ResultsReader::operator=(ResultsReader&&) noexcept = default;
 std::vector<ExperimentRecord> ResultsReader::experiments() const {
   auto rows = select<ExperimentRecord>(
       *database_, "SELECT experiment, title, config_json, table_json FROM experiments ORDER BY experiment", {},
-      [](auto next) {
+      [](Columns& next) {
         ExperimentRecord row;
         for (std::string* text : {&row.experiment, &row.title, &row.config_json, &row.table_json}) {
-          *text = next().getString();
+          *text = next.text();
         }
         return row;
       });
@@ -139,13 +166,13 @@ std::vector<ExperimentRecord> ResultsReader::experiments() const {
         *database_,
         "SELECT model, workload, method, metric, unit, source, note, value FROM published WHERE experiment = ? "
         "ORDER BY model, workload, method, metric, source",
-        {row.experiment}, [](auto next) {
+        {row.experiment}, [](Columns& next) {
           PublishedValue value;
           for (std::string* text :
                {&value.model, &value.workload, &value.method, &value.metric, &value.unit, &value.source, &value.note}) {
-            *text = next().getString();
+            *text = next.text();
           }
-          value.value = next().getDouble();
+          value.value = next.number();
           return value;
         });
   }
@@ -158,25 +185,26 @@ std::vector<RunRecord> ResultsReader::runs(const std::string& experiment) const 
       "SELECT run_id, state, config_path, config_text, config_sha256, overrides_json, git_revision, build_json, host, "
       "kernel, cpu_model, cpu_features, gpu, libraries_json, started_at, finished_at, experiment, cpu_threads, seed "
       "FROM runs WHERE experiment = ? ORDER BY started_at, run_id",
-      {experiment}, [](auto next) {
+      {experiment}, [](Columns& next) {
         RunRecord run;
-        run.run_id = next().getString();
-        run.state = parse_run_state(next().getString());
+        run.run_id = next.text();
+        run.state =
+            next.one_of(std::array{RunState::running, RunState::finished, RunState::interrupted, RunState::failed});
         for (std::string* text :
              {&run.config_path, &run.config_text, &run.config_sha256, &run.overrides_json, &run.git_revision,
               &run.build_json, &run.host, &run.kernel, &run.cpu_model, &run.cpu_features, &run.gpu, &run.libraries_json,
               &run.started_at, &run.finished_at, &run.experiment}) {
-          *text = next().getString();
+          *text = next.text();
         }
-        run.cpu_threads = next().getInt64();
-        run.seed = next().getInt64();
+        run.cpu_threads = next.integer();
+        run.seed = next.integer();
         return run;
       });
 }
 
 int64_t ResultsReader::evaluated_by(const std::string& run_id) const {
   const auto counts = select<int64_t>(*database_, "SELECT count(*) FROM samples WHERE run_id = ?", {run_id},
-                                      [](auto next) { return next().getInt64(); });
+                                      [](Columns& next) { return next.integer(); });
   return counts.front();
 }
 
@@ -185,10 +213,10 @@ std::vector<RunInput> ResultsReader::inputs(const std::string& run_id) const {
       *database_,
       "SELECT kind, name, sha256, detail_json, model FROM run_inputs WHERE run_id = ? "
       "ORDER BY model, kind, name",
-      {run_id}, [](auto next) {
+      {run_id}, [](Columns& next) {
         RunInput input;
         for (std::string* text : {&input.kind, &input.name, &input.sha256, &input.detail_json, &input.model}) {
-          *text = next().getString();
+          *text = next.text();
         }
         return input;
       });
@@ -211,25 +239,25 @@ std::vector<SampleResult> ResultsReader::samples(const std::string& cell_id) con
       "SELECT cell_id, sample_id, prompt_sha256, prediction, references_json, finish_reason, activity_json, "
       "sample_index, prompt_tokens, truncated_tokens, output_tokens, active, wall_s FROM samples WHERE cell_id = ? "
       "ORDER BY sample_index, sample_id",
-      {cell_id}, [](auto next) {
+      {cell_id}, [](Columns& next) {
         SampleResult sample;
         for (std::string* text : {&sample.cell_id, &sample.sample_id, &sample.prompt_sha256, &sample.prediction,
                                   &sample.references_json, &sample.finish_reason, &sample.activity_json}) {
-          *text = next().getString();
+          *text = next.text();
         }
         for (int64_t* number :
              {&sample.sample_index, &sample.prompt_tokens, &sample.truncated_tokens, &sample.output_tokens}) {
-          *number = next().getInt64();
+          *number = next.integer();
         }
-        sample.active = next().getInt() != 0;
-        sample.wall_s = next().getDouble();
+        sample.active = next.flag();
+        sample.wall_s = next.number();
         return sample;
       });
 }
 
 std::set<std::string> ResultsReader::done_samples(const std::string& cell_id) const {
   const auto ids = select<std::string>(*database_, "SELECT sample_id FROM samples WHERE cell_id = ?", {cell_id},
-                                       [](auto next) { return next().getString(); });
+                                       [](Columns& next) { return next.text(); });
   return {ids.begin(), ids.end()};
 }
 
@@ -240,12 +268,12 @@ std::vector<MetricInfo> ResultsReader::metrics(const std::string& experiment) co
       "WHERE c.experiment = ?1 AND c.superseded = 0 UNION "
       "SELECT DISTINCT v.metric, v.unit, v.clock, 0 FROM cell_values v JOIN cells c USING (cell_id) "
       "WHERE c.experiment = ?1 AND c.superseded = 0 ORDER BY 1, 3, 2",
-      {experiment}, [](auto next) {
+      {experiment}, [](Columns& next) {
         MetricInfo info;
-        info.metric = next().getString();
-        info.unit = next().getString();
-        info.clock = parse_clock(next().getString());
-        info.per_sample = next().getInt() != 0;
+        info.metric = next.text();
+        info.unit = next.text();
+        info.clock = next.clock();
+        info.per_sample = next.flag();
         return info;
       });
 }
@@ -255,21 +283,21 @@ std::vector<ValueRow> ResultsReader::values(const std::string& cell_id, const st
       *database_,
       "SELECT s.sample_id, s.sample_index, v.value, s.active FROM sample_values v JOIN samples s USING (cell_id, "
       "sample_id) WHERE v.cell_id = ? AND v.metric = ? AND v.clock = ? ORDER BY s.sample_index, s.sample_id",
-      {cell_id, metric, std::string(name(clock))}, [](auto next) {
+      {cell_id, metric, std::string(name(clock))}, [](Columns& next) {
         ValueRow row;
-        row.sample_id = next().getString();
-        row.sample_index = next().getInt64();
-        row.value = number_or_nan(next());
-        row.active = next().getInt() != 0;
+        row.sample_id = next.text();
+        row.sample_index = next.integer();
+        row.value = next.number();
+        row.active = next.flag();
         return row;
       });
 }
 
 std::map<std::string, std::string> ResultsReader::prompts(const std::string& cell_id) const {
   const auto rows = select<std::pair<std::string, std::string>>(
-      *database_, "SELECT sample_id, prompt_sha256 FROM samples WHERE cell_id = ?", {cell_id}, [](auto next) {
-        std::string sample_id = next().getString();
-        return std::pair(std::move(sample_id), next().getString());
+      *database_, "SELECT sample_id, prompt_sha256 FROM samples WHERE cell_id = ?", {cell_id}, [](Columns& next) {
+        std::string sample_id = next.text();
+        return std::pair(std::move(sample_id), next.text());
       });
   return {rows.begin(), rows.end()};
 }
@@ -279,11 +307,11 @@ std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) cons
   std::unordered_map<std::string, ValueRow> samples;
   for (ValueRow& row :
        select<ValueRow>(*database_, "SELECT sample_id, sample_index, active FROM samples WHERE cell_id = ?", {cell_id},
-                        [](auto next) {
+                        [](Columns& next) {
                           ValueRow sample;
-                          sample.sample_id = next().getString();
-                          sample.sample_index = next().getInt64();
-                          sample.active = next().getInt() != 0;
+                          sample.sample_id = next.text();
+                          sample.sample_index = next.integer();
+                          sample.active = next.flag();
                           return sample;
                         })) {
     samples[row.sample_id] = std::move(row);
@@ -295,8 +323,8 @@ std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) cons
   std::map<std::pair<std::string, Clock>, ValueColumn> columns;
   for (Value& item : select<Value>(
            *database_, "SELECT sample_id, metric, value, unit, clock, storage FROM sample_values WHERE cell_id = ?",
-           {cell_id}, [](auto next) {
-             std::string sample_id = next().getString();
+           {cell_id}, [](Columns& next) {
+             std::string sample_id = next.text();
              return Value{.sample_id = std::move(sample_id), .value = read_value(next)};
            })) {
     ValueColumn& column = columns[{item.value.metric, item.value.clock}];
@@ -304,7 +332,11 @@ std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) cons
     column.unit = std::move(item.value.unit);
     column.clock = item.value.clock;
     column.storage = std::max(column.storage, item.value.storage);
-    ValueRow& row = column.rows.emplace_back(samples.at(item.sample_id));
+    const auto sample = samples.find(item.sample_id);
+    if (sample == samples.end()) {
+      fail_damaged(database_->getFilename(), fmt::format("a value of no sample: {} {}", cell_id, item.sample_id));
+    }
+    ValueRow& row = column.rows.emplace_back(sample->second);
     row.value = item.value.value;
   }
   std::vector<ValueColumn> list;
@@ -317,11 +349,12 @@ std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) cons
 
 std::vector<MetricDefinition> ResultsReader::metric_definitions() const {
   return select<MetricDefinition>(
-      *database_, "SELECT metric, title, unit, better, table_scale FROM metrics ORDER BY metric", {}, [](auto next) {
+      *database_, "SELECT metric, title, unit, better, table_scale FROM metrics ORDER BY metric", {},
+      [](Columns& next) {
         MetricDefinition metric;
-        for (std::string* text : {&metric.metric, &metric.title, &metric.unit}) *text = next().getString();
-        metric.better = parse_direction(next().getString());
-        metric.table_scale = next().getDouble();
+        for (std::string* text : {&metric.metric, &metric.title, &metric.unit}) *text = next.text();
+        metric.better = next.one_of(std::array{Direction::neither, Direction::higher, Direction::lower});
+        metric.table_scale = next.number();
         return metric;
       });
 }
@@ -330,22 +363,22 @@ std::vector<MetricValue> ResultsReader::sample_values(const std::string& cell_id
   return select<MetricValue>(*database_,
                              "SELECT metric, value, unit, clock, storage FROM sample_values WHERE cell_id = ? AND "
                              "sample_id = ? ORDER BY metric, clock",
-                             {cell_id, sample_id}, [](auto next) { return read_value(next); });
+                             {cell_id, sample_id}, [](Columns& next) { return read_value(next); });
 }
 
 std::vector<MetricValue> ResultsReader::cell_values(const std::string& cell_id) const {
   return select<MetricValue>(
       *database_,
       "SELECT metric, value, unit, clock, storage FROM cell_values WHERE cell_id = ? ORDER BY metric, clock", {cell_id},
-      [](auto next) { return read_value(next); });
+      [](Columns& next) { return read_value(next); });
 }
 
 std::vector<std::pair<std::string, Clock>> ResultsReader::series_names(const std::string& cell_id) const {
   return select<std::pair<std::string, Clock>>(
       *database_, "SELECT DISTINCT name, clock FROM series WHERE cell_id = ? ORDER BY name, clock", {cell_id},
-      [](auto next) {
-        std::string series = next().getString();
-        return std::pair(std::move(series), parse_clock(next().getString()));
+      [](Columns& next) {
+        std::string series = next.text();
+        return std::pair(std::move(series), next.clock());
       });
 }
 
@@ -353,16 +386,17 @@ std::vector<SeriesRow> ResultsReader::series(const std::string& cell_id, const s
                                              Clock clock) const {
   return select<SeriesRow>(
       *database_,
-      "SELECT r.sample_id, r.name, r.values_json, r.unit, r.clock, r.storage FROM series r JOIN samples s USING "
+      "SELECT r.sample_id, r.name, r.values_json AS numbers, r.unit, r.clock, r.storage FROM series r JOIN samples s "
+      "USING "
       "(cell_id, sample_id) WHERE r.cell_id = ? AND r.name = ? AND r.clock = ? ORDER BY s.sample_index, s.sample_id",
-      {cell_id, series_name, std::string(name(clock))}, [](auto next) {
+      {cell_id, series_name, std::string(name(clock))}, [](Columns& next) {
         SeriesRow row;
-        row.sample_id = next().getString();
-        row.series.name = next().getString();
-        row.series.values = parse_series(next().getString());
-        row.series.unit = next().getString();
-        row.series.clock = parse_clock(next().getString());
-        row.series.storage = parse_storage(next().getString());
+        row.sample_id = next.text();
+        row.series.name = next.text();
+        row.series.values = next.series();
+        row.series.unit = next.text();
+        row.series.clock = next.clock();
+        row.series.storage = next.storage();
         return row;
       });
 }
@@ -372,12 +406,12 @@ std::vector<EventRow> ResultsReader::events(const std::string& cell_id) const {
       *database_,
       "SELECT e.sample_id, e.event, e.at_ms, e.data_json FROM events e JOIN samples s USING (cell_id, sample_id) "
       "WHERE e.cell_id = ? ORDER BY s.sample_index, s.sample_id, e.position",
-      {cell_id}, [](auto next) {
+      {cell_id}, [](Columns& next) {
         EventRow row;
-        row.sample_id = next().getString();
-        row.event.event = next().getString();
-        if (const auto at = next(); !at.isNull()) row.event.at_ms = at.getDouble();
-        row.event.data_json = next().getString();
+        row.sample_id = next.text();
+        row.event.event = next.text();
+        if (const double at = next.number(); !std::isnan(at)) row.event.at_ms = at;
+        row.event.data_json = next.text();
         return row;
       });
 }

@@ -76,6 +76,7 @@ void transact(SQLite::Database& database, std::string_view attempt, Work&& work)
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
     work();
     transaction.commit();
+    refuse_lost_file(database);
   });
 }
 
@@ -135,9 +136,10 @@ ResultsStore::ResultsStore(ResultsStore&&) noexcept = default;
 
 ResultsStore ResultsStore::open_or_create(const std::filesystem::path& path) {
   // A file of its own, because closing any descriptor of the database itself would drop SQLite's locks.
-  FileLock lock(path.string() + "-lock", {.place = path.string(),
-                                          .held = "a database that another run writes to",
-                                          .action = "wait for it to end, stop it, or choose another output.database"});
+  refuse_nowhere(path);
+  FileLock lock(lock_of(path), {.place = path.string(),
+                                .held = "a database that another run writes to",
+                                .action = "wait for it to end, stop it, or choose another output.database"});
   return {path, std::move(lock), ResultsReader(open_to_write(path))};
 }
 

@@ -7,8 +7,6 @@
 #include <iterator>
 #include <limits>
 
-#include "harness/core/error.h"
-
 namespace kvarena::results {
 
 std::string series_text(std::span<const float> values) {
@@ -26,8 +24,8 @@ std::string series_text(std::span<const float> values) {
   return text + "]";
 }
 
-std::vector<float> parse_series(std::string_view text) {
-  KVARENA_ASSERT(text.size() >= 2 && text.front() == '[' && text.back() == ']', std::string(text.substr(0, 80)));
+std::optional<std::vector<float>> parse_series(std::string_view text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
   text = text.substr(1, text.size() - 2);
   std::vector<float> values;
   while (!text.empty()) {
@@ -37,7 +35,7 @@ std::vector<float> parse_series(std::string_view text) {
     if (item != "null") {
       const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
       const bool beyond = error == std::errc::result_out_of_range;
-      KVARENA_ASSERT((error == std::errc() || beyond) && end == item.data() + item.size(), std::string(item));
+      if ((error != std::errc() && !beyond) || end != item.data() + item.size()) return std::nullopt;
       if (beyond) value = std::copysign(std::numeric_limits<float>::infinity(), item.front() == '-' ? -1.0F : 1.0F);
     }
     values.push_back(value);

@@ -44,6 +44,20 @@ constexpr std::array kRules = {
     Rule{"a sample whose columns of JSON are none",
          "SELECT cell_id || ' ' || sample_id FROM samples WHERE NOT json_valid(references_json) "
          "OR NOT json_valid(activity_json)"},
+    Rule{"an experiment whose columns of JSON are none",
+         "SELECT experiment FROM experiments WHERE NOT json_valid(config_json) OR NOT json_valid(table_json)"},
+    Rule{"a cell whose columns of JSON are none",
+         "SELECT cell_id FROM cells WHERE NOT json_valid(model_json) OR NOT json_valid(workload_json) OR "
+         "NOT json_valid(settings_json) OR NOT json_valid(engine_json) OR NOT json_valid(protocol_json)"},
+    Rule{"a cell of no known kind or state",
+         "SELECT cell_id FROM cells WHERE kind NOT IN ('quality', 'timing', 'noise_floor', 'serving') OR "
+         "state NOT IN ('pending', 'running', 'done', 'failed', 'inactive')"},
+    Rule{"a number of no known clock or storage",
+         "SELECT cell_id || ' ' || name FROM (SELECT cell_id, metric AS name, clock, storage FROM sample_values UNION "
+         "ALL "
+         "SELECT cell_id, metric, clock, storage FROM cell_values UNION ALL SELECT cell_id, name, clock, storage FROM "
+         "series) WHERE clock NOT IN ('none', 'measured', 'modelled') OR storage NOT IN ('real', 'emulated', "
+         "'simulated')"},
     Rule{"an event whose data is no JSON",
          "SELECT cell_id || ' ' || sample_id || ' ' || position FROM events WHERE NOT json_valid(data_json)"},
 };
@@ -68,6 +82,11 @@ std::vector<std::string> find_faults(const std::filesystem::path& path) {
     for (const Rule& rule : kRules) collect(*database, rule, faults);
     return faults;
   });
+}
+
+void refuse_faults(const std::filesystem::path& path) {
+  const std::vector<std::string> faults = find_faults(path);
+  if (!faults.empty()) fail_damaged(path.string(), faults.front());
 }
 
 }  // namespace kvarena::results

@@ -16,4 +16,8 @@ namespace kvarena::results {
 /// Reads every row; a run may be writing meanwhile. Throws UserError naming the file when it cannot be opened or read.
 [[nodiscard]] std::vector<std::string> find_faults(const std::filesystem::path& path);
 
+/// Throws UserError with the first fault, if there is one: what is added to a damaged database, or taken from it, would
+/// look like results.
+void refuse_faults(const std::filesystem::path& path);
+
 }  // namespace kvarena::results

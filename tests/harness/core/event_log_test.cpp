@@ -1,6 +1,7 @@
 #include "harness/core/event_log.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -50,6 +51,12 @@ TEST(EventLog, GoesOnWhereAnEarlierOneEndedAndTakesAnyBytes) {
   const auto lines = lines_of(folder / "log.jsonl");
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[1]["text"], "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(EventLog, APipeIsRefusedInsteadOfWaitedFor) {
+  const testing::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(EventLog({.file = folder / "pipe", .on_text = {}}), UserError);
 }
 
 TEST(EventLog, LinesOfThreadsAreWhole) {

@@ -1,7 +1,9 @@
 #include "harness/core/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -73,6 +75,53 @@ TEST_F(Files, AWriteThatFailsLeavesTheOldFileAndNothingBesides) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 
   EXPECT_NE(message_of([&] { write_file(folder_ / "absent" / "f", "x"); }).find("No such file"), std::string::npos);
+}
+
+TEST_F(Files, ALinkStaysALinkAndAFileKeepsItsMode) {
+  write_file(folder_ / "f", "old");
+  fs::permissions(folder_ / "f", fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_directory(folder_ / "links");
+  fs::create_symlink("../f", folder_ / "links" / "near");
+  fs::create_symlink("links/near", folder_ / "far");
+  write_file(folder_ / "far", "new");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "far"));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "links" / "near"));
+  EXPECT_EQ(read_file(folder_ / "f"), "new");
+  EXPECT_EQ(fs::status(folder_ / "f").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+
+  fs::create_symlink("later", folder_ / "dangling");
+  write_file(folder_ / "dangling", "made");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "dangling"));
+  EXPECT_EQ(read_file(folder_ / "later"), "made");
+}
+
+TEST_F(Files, WhatIsNoFileIsWrittenIntoOrRefusedAndStaysWhatItIs) {
+  write_file("/dev/null", "swallowed");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_NE(message_of([&] { write_file("/dev/full", "x"); }).find("No space left"), std::string::npos);
+
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(message_of([&] { write_file(pipe, "x"); }).rfind(pipe.string(), 0), 0U) << "nobody reads it";
+  EXPECT_NE(message_of([&] { (void)read_file(pipe); }).find("not a regular file"), std::string::npos);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file(pipe, "through");
+  std::string arrived(7, ' ');
+  EXPECT_EQ(::read(reader, arrived.data(), arrived.size()), 7);
+  EXPECT_EQ(arrived, "through");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+
+  EXPECT_NE(message_of([&] { write_file(folder_, "x"); }).find("Is a directory"), std::string::npos);
+}
+
+TEST_F(Files, ADatabaseIsNotReplaced) {
+  const std::string database = std::string("SQLite format 3") + '\0' + "pages";
+  write_file(folder_ / "r.db", database);
+  fs::create_symlink("r.db", folder_ / "page.html");
+  const std::string message = message_of([&] { write_file(folder_ / "page.html", "<html>"); });
+  EXPECT_NE(message.find("found a database"), std::string::npos) << message;
+  EXPECT_EQ(read_file(folder_ / "r.db"), database);
 }
 
 TEST_F(Files, MappedFileMovesWithoutLosingOrUnmappingTwice) {

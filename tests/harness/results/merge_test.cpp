@@ -76,7 +76,7 @@ TEST_F(MergeTest, ContradictionsAreRefusedAndChangeNothing) {
        "cell a, sample s1 with other values"},
       {"lacking", "DELETE FROM sample_values WHERE cell_id = 'a' AND clock = 'none' AND sample_id = 's1'",
        "cell a, sample s1 with other values"},
-      {"series", "UPDATE series SET values_json = '[1]' WHERE cell_id = 'a' AND sample_id = 's0'",
+      {"series", "UPDATE series SET values_json = '[1,2,3]' WHERE cell_id = 'a' AND sample_id = 's0'",
        "cell a, sample s0 with other values"},
       {"event", "UPDATE events SET data_json = '{}' WHERE cell_id = 'b' AND sample_id = 's0'",
        "cell b, sample s0 with other values"},

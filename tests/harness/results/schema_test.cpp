@@ -108,7 +108,7 @@ TEST(Schema, TruncatedDatabaseIsAnErrorThatNamesTheFile) {
   ASSERT_GT(whole.size(), 40000U);
   int refused = 0;
   for (const size_t size : {50UL, 1000UL, 5000UL, whole.size() / 2, whole.size() - 4096}) {
-    write_file(path, whole.substr(0, size));
+    put_bytes(path, whole.substr(0, size));
     const std::string message = message_of([&] {
       const ResultsReader reader(path);
       (void)reader.content_digest();

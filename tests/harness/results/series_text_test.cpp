@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/core/error.h"
 #include "harness/core/random.h"
 
 namespace kvarena::results {
@@ -16,7 +15,7 @@ TEST(SeriesText, WritesShortestDigitsAndNullForNotDefined) {
   const std::vector<float> values = {0.1F, 3.0F, std::nanf(""), -std::numeric_limits<float>::infinity(), 1e-10F};
   EXPECT_EQ(series_text(values), "[0.1,3,null,-9e999,1e-10]");
   EXPECT_EQ(series_text({}), "[]");
-  EXPECT_TRUE(parse_series("[]").empty());
+  EXPECT_TRUE(parse_series("[]").value().empty());
 }
 
 TEST(SeriesText, ReadsBackEveryBitPattern) {
@@ -27,17 +26,17 @@ TEST(SeriesText, ReadsBackEveryBitPattern) {
     const float value = std::bit_cast<float>(static_cast<uint32_t>(random.bits(i)));
     values.push_back(std::isnan(value) ? 1.0F : value);
   }
-  const std::vector<float> back = parse_series(series_text(values));
+  const std::vector<float> back = parse_series(series_text(values)).value();
   ASSERT_EQ(back.size(), values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     EXPECT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(values[i])) << "index " << i;
   }
-  EXPECT_TRUE(std::isnan(parse_series("[1,null]")[1]));
+  EXPECT_TRUE(std::isnan(parse_series("[1,null]").value()[1]));
 }
 
 TEST(SeriesText, RefusesWhatItDidNotWrite) {
-  EXPECT_THROW((void)parse_series("[1,x]"), InternalError);
-  EXPECT_THROW((void)parse_series("1,2"), InternalError);
+  EXPECT_FALSE(parse_series("[1,x]"));
+  EXPECT_FALSE(parse_series("1,2"));
 }
 
 }  // namespace

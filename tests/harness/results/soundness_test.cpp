@@ -30,6 +30,29 @@ class SoundnessTest : public ::testing::Test {
     return find_faults(path_);
   }
 
+  static std::string message_of(const auto& work) {
+    try {
+      work();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  void read_everything() const {
+    const ResultsReader reader(path_);
+    (void)reader.experiments();
+    (void)reader.runs("exp");
+    for (const CellRow& row : reader.cells("exp", true)) {
+      const std::string& id = row.cell.cell_id;
+      (void)reader.samples(id);
+      (void)reader.columns(id);
+      (void)reader.cell_values(id);
+      (void)reader.events(id);
+      for (const auto& [name, clock] : reader.series_names(id)) (void)reader.series(id, name, clock);
+    }
+  }
+
   TemporaryFolder folder_;
   const std::filesystem::path path_ = folder_ / "r.db";
 };
@@ -62,11 +85,41 @@ TEST_F(SoundnessTest, EveryRuleFindsItsBreach) {
       {"UPDATE samples SET references_json = '[' WHERE sample_id = 's2'",
        "a sample whose columns of JSON are none: a s2"},
       {"UPDATE events SET data_json = '' WHERE sample_id = 's0'", "an event whose data is no JSON: a s0 0"},
+      {"UPDATE experiments SET table_json = '{'", "an experiment whose columns of JSON are none: exp"},
+      {"UPDATE cells SET protocol_json = 'x'", "a cell whose columns of JSON are none: a"},
+      {"UPDATE cells SET kind = 'qualitx'", "a cell of no known kind or state: a"},
+      {"UPDATE cells SET state = 'dome'", "a cell of no known kind or state: a"},
+      {"UPDATE cell_values SET clock = 'sundial'", "a number of no known clock or storage: a bleu"},
+      {"UPDATE series SET storage = 'unreal' WHERE sample_id = 's2'",
+       "a number of no known clock or storage: a kl_nats"},
   };
   const std::string sound = read_file(path_);
   for (const auto& [sql, fault] : breaches) {
-    write_file(path_, sound);
+    put_bytes(path_, sound);
     EXPECT_EQ(faults_after(sql), std::vector{fault}) << sql;
+    EXPECT_NE(message_of([&] { refuse_faults(path_); }).find(fault), std::string::npos);
+    auto store = ResultsStore::open_or_create(folder_ / "whole.db");
+    EXPECT_NE(message_of([&] { (void)store.merge(path_); }).find(fault), std::string::npos) << "merged all the same";
+    EXPECT_TRUE(store.read().experiments().empty());
+    EXPECT_EQ(message_of([&] { read_everything(); }).find("internal error"), std::string::npos);
+  }
+}
+
+TEST_F(SoundnessTest, WhatAReaderMeetsInADamagedFileIsSaidWithFileColumnAndRemedy) {
+  const std::vector<std::pair<std::string, std::string>> damages = {
+      {"UPDATE series SET values_json = '[1,x]'", "numbers: found \"[1,x]\", expected a list of numbers"},
+      {"UPDATE cells SET state = 'dome'", "state: found \"dome\", expected a word of the schema"},
+      {"UPDATE cells SET protocol_json = '{'", "protocol_json: found \"{\", expected JSON"},
+      {"DELETE FROM samples WHERE sample_id = 's1'", "a value of no sample: a s1"},
+  };
+  const std::string sound = read_file(path_);
+  for (const auto& [sql, words] : damages) {
+    put_bytes(path_, sound);
+    (void)faults_after(sql);
+    const std::string message = message_of([&] { read_everything(); });
+    EXPECT_EQ(message.rfind(path_.string() + ": found a damaged database: ", 0), 0U) << message;
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+    EXPECT_NE(message.find("kvarena doctor --database"), std::string::npos) << message;
   }
 }
 
@@ -90,7 +143,7 @@ TEST_F(SoundnessTest, DamagedPagesAreFound) {
   for (size_t page = 2; page + 1 < whole.size() / 4096; page += 3) {
     std::string damaged = whole;
     for (size_t i = 0; i < 64; ++i) damaged[page * 4096 + i] = static_cast<char>(0x5a);
-    write_file(path_, damaged);
+    put_bytes(path_, damaged);
     try {
       found += find_faults(path_).empty() ? 0 : 1;
     } catch (const UserError& error) {

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
@@ -56,6 +57,11 @@ inline SampleResult small_sample(const std::string& cell, int64_t index, double 
   sample.events = {{.event = "verify", .at_ms = 4.5, .data_json = R"({"accepted": 3})"}};
   sample.peak_bytes = {{"device", 1000 + index}};
   return sample;
+}
+
+/// Puts these bytes in place of a database, as a failing disk or another program may.
+inline void put_bytes(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 /// Runs `work` in a child process and returns the message of what it threw, "" for nothing, "signal N" for a death.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <csignal>
@@ -41,6 +42,53 @@ TEST(Writer, SecondStoreInTheSameProcessIsRefusedToo) {
   const TemporaryFolder folder;
   const auto first = ResultsStore::open_or_create(folder / "r.db");
   EXPECT_THROW((void)ResultsStore::open_or_create(folder / "r.db"), UserError);
+}
+
+TEST(Writer, SecondStoreUnderAnotherNameIsRefusedToo) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("r.db", folder / "alias.db");
+  const auto first = ResultsStore::open_or_create(folder / "alias.db");
+  EXPECT_TRUE(std::filesystem::exists(folder / "r.db"));
+  EXPECT_THROW((void)ResultsStore::open_or_create(folder / "r.db"), UserError);
+}
+
+TEST(Writer, NamesUnderWhichNothingWouldStayAreRefused) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::filesystem::path& path :
+       {std::filesystem::path(), std::filesystem::path(":memory:"), std::filesystem::path("/dev/null"),
+        std::filesystem::path(folder / "pipe"), std::filesystem::path(folder.path())}) {
+    EXPECT_THROW((void)ResultsStore::open_or_create(path), UserError) << path;
+  }
+  EXPECT_THROW((void)ResultsReader(folder / "pipe"), UserError);
+}
+
+TEST(Writer, ANameIsNeverAnAddressWithOptions) {
+  const TemporaryFolder folder;
+  const std::string message = in_child([&] {
+    std::filesystem::current_path(folder.path());
+    fill("file:r.db?mode=memory", 2);
+    if (!std::filesystem::exists("file:r.db?mode=memory")) throw UserError("no file");
+    if (ResultsReader("file:r.db?mode=memory").samples("a").size() != 2) throw UserError("no samples");
+  });
+  EXPECT_EQ(message, "");
+}
+
+TEST(Writer, AFileThatIsRemovedOrReplacedWhileItIsWrittenIsNoticed) {
+  const TemporaryFolder folder;
+  for (const bool replaced : {false, true}) {
+    const auto path = folder / (replaced ? "replaced.db" : "removed.db");
+    auto store = ResultsStore::open_or_create(path);
+    store.upsert_cells(std::array{small_cell("a", "full")});
+    std::filesystem::remove(path);
+    if (replaced) write_file(path, "another");
+    try {
+      store.commit("run", std::array{small_sample("a", 0)});
+      FAIL() << "committed to nowhere";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("removed, renamed or replaced"), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(Writer, PlaceIsFreeAfterTheEndAndAfterAKill) {
