@@ -8,6 +8,12 @@
 
 namespace kvarena {
 
+/// The message of an exception without libtorch's account of where it was raised: its addresses differ from run to run.
+[[nodiscard]] inline std::string message_of(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find("\nException raised from "));
+}
+
 /// Runs code that may throw anything and returns why it failed, "" when it did not.
 template <typename Work>
 std::string failure_of(Work&& work) {
@@ -17,7 +23,7 @@ std::string failure_of(Work&& work) {
   } catch (const std::bad_alloc&) {
     return "out of memory";
   } catch (const std::exception& error) {
-    return *error.what() == '\0' ? "an exception without a message" : error.what();
+    return *error.what() == '\0' ? "an exception without a message" : message_of(error);
   } catch (...) {
     return "something thrown that is no std::exception";
   }

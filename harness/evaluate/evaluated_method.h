@@ -1,11 +1,12 @@
 #pragma once
 // Methods under evaluation.
 
-#include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "harness/core/failure.h"
 #include "harness/experiment/evaluator.h"
 #include "harness/method/method.h"
 
@@ -21,11 +22,9 @@ template <typename Evaluate>
 std::vector<experiment::SampleOutcome> outcomes_of(std::span<const EvaluatedMethod> methods, const Evaluate& evaluate) {
   std::vector<experiment::SampleOutcome> outcomes;
   for (const EvaluatedMethod& evaluated : methods) {
-    try {
-      outcomes.push_back(evaluate(evaluated));
-    } catch (const std::exception& error) {
-      outcomes.push_back({.failure = error.what()});
-    }
+    experiment::SampleOutcome& outcome = outcomes.emplace_back();
+    const std::string failure = failure_of([&] { outcome = evaluate(evaluated); });
+    if (!failure.empty()) outcome = {.failure = failure};
   }
   return outcomes;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "harness/core/failure.h"
 #include "harness/engine/session/session.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
@@ -89,15 +90,8 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
 void run_candidates(std::vector<Candidate*> candidates, Transformer& model, const Prefill& prompt,
                     const Request& request, const Reference& reference, bool forced,
                     const Prefill* neighbour = nullptr) {
-  const auto guarded = [&](Candidate& candidate, const auto& action) {
-    try {
-      action();
-    } catch (const std::exception& error) {
-      candidate.failure = error.what();
-    }
-  };
   for (Candidate* candidate : candidates) {
-    guarded(*candidate, [&] { start(*candidate, model, prompt, request, reference, forced); });
+    candidate->failure = failure_of([&] { start(*candidate, model, prompt, request, reference, forced); });
   }
   std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->failure.empty(); });
   const auto begin = std::chrono::steady_clock::now();
@@ -112,14 +106,14 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
     for (Candidate* candidate : candidates) sessions.push_back(candidate->session.get());
     run_together(model, sessions);
     for (Candidate* candidate : candidates) candidate->failure = candidate->session->failure;
-  } catch (const std::exception&) {
+  } catch (...) {
     for (Candidate* candidate : candidates) {
       if (!forced) candidate->steps.clear();
-      guarded(*candidate, [&] {
+      candidate->failure = failure_of([&] {
         start(*candidate, model, prompt, request, reference, forced);
         run_alone(model, *candidate->session);
-        candidate->failure = candidate->session->failure;
       });
+      if (candidate->failure.empty()) candidate->failure = candidate->session->failure;
     }
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -225,14 +219,15 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
 
 std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
                                             std::span<const EvaluatedMethod> methods) {
-  Needs needs;
-  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
   std::optional<Prefill> prompt;
-  try {
+  const std::string failure = failure_of([&] {
+    Needs needs;
+    for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
     prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
-  } catch (const std::exception& error) {
+  });
+  if (!failure.empty()) {
     // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
-    if (methods.size() == 1) return {SampleOutcome{.failure = error.what()}};
+    if (methods.size() == 1) return {SampleOutcome{.failure = failure}};
     const size_t half = methods.size() / 2;
     std::vector<SampleOutcome> outcomes = evaluate_quality(model, request, methods.first(half));
     std::ranges::move(evaluate_quality(model, request, methods.subspan(half)), std::back_inserter(outcomes));

@@ -49,8 +49,8 @@ class Evaluator {
   /// Returns one outcome for each of task.cells, in their order. A result must not depend on which other cells are
   /// asked for beside it, nor on samples evaluated before. Cells of kind timing have their own prefill, warm-up and
   /// repeats; kind noise_floor repeats a quality evaluation in chunks and batches of another shape; for kind serving a
-  /// sample is a point of the load, with PlannedCell's "requests" samples of the workload of its own. An exception
-  /// fails every cell of the task.
+  /// sample is a point of the load, with PlannedCell's "requests" samples of the workload of its own. After
+  /// an exception each cell is asked for alone, and one that ends so alone has failed.
   virtual std::vector<SampleOutcome> evaluate(const EvalTask& task) = 0;
 
   /// Why this evaluator can evaluate nothing more, as when a process that holds a share of its model has died; empty

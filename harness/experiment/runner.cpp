@@ -11,6 +11,7 @@
 #include "harness/core/failure.h"
 #include "harness/experiment/config_parts.h"
 #include "harness/experiment/provenance.h"
+#include "harness/results/soundness.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -60,6 +61,7 @@ class Runner {
         log_(options.log != nullptr ? *options.log : no_log_) {}
 
   RunSummary run() {
+    results::refuse_faults(results_.path());
     summary_.run_id = results_.begin_run(record_of(*plan_.config), run_of(*plan_.config));
     try {
       results_.define_metrics(evaluator_.metric_definitions());
@@ -207,18 +209,12 @@ class Runner {
     const auto begin = Clock::now();
     std::vector<const PlannedCell*> asked;
     for (const OpenCell* open : missing) asked.push_back(open->cell);
-    std::vector<SampleOutcome> outcomes;
-    const std::string failure = failure_of([&] {
-      outcomes = evaluator_.evaluate({.model = *group.model,
-                                      .workload = *group.workload,
-                                      .kind = group.kind,
-                                      .sample_id = sample_id,
-                                      .sample_index = index,
-                                      .cells = asked});
-    });
-    if (!failure.empty()) outcomes.assign(missing.size(), SampleOutcome{.result = {}, .failure = failure});
-    KVARENA_ASSERT(outcomes.size() == missing.size(),
-                   fmt::format("{} outcomes for {} cells", outcomes.size(), missing.size()));
+    std::vector<SampleOutcome> outcomes = outcomes_of({.model = *group.model,
+                                                       .workload = *group.workload,
+                                                       .kind = group.kind,
+                                                       .sample_id = sample_id,
+                                                       .sample_index = index,
+                                                       .cells = asked});
 
     std::vector<SampleResult> results;
     std::vector<CellFailure> failures;
@@ -255,6 +251,28 @@ class Runner {
                                   {"seconds", seconds_since(begin)},
                                   {"done", summary_.already_done + summary_.evaluated},
                                   {"total", plan_.evaluations()}});
+  }
+
+  /// Evaluates all cells together, or one by one when that ends in an exception: it is the fault of those alone that
+  /// end so by themselves.
+  std::vector<SampleOutcome> outcomes_of(const EvalTask& task) {
+    std::vector<SampleOutcome> outcomes;
+    const std::string failure = failure_of([&] { outcomes = evaluator_.evaluate(task); });
+    if (failure.empty()) {
+      KVARENA_ASSERT(outcomes.size() == task.cells.size(),
+                     fmt::format("{} outcomes for {} cells", outcomes.size(), task.cells.size()));
+      return outcomes;
+    }
+    if (task.cells.size() == 1) return {SampleOutcome{.failure = failure}};
+    progress_.message(
+        fmt::format("sample {}: {}; its {} methods are judged one by one", task.sample_id, failure, task.cells.size()));
+    log_.record("sample_divided", {{"sample", task.sample_id}, {"reason", failure}, {"methods", task.cells.size()}});
+    for (size_t i = 0; i < task.cells.size(); ++i) {
+      EvalTask alone = task;
+      alone.cells = task.cells.subspan(i, 1);
+      outcomes.push_back(outcomes_of(alone).front());
+    }
+    return outcomes;
   }
 
   void fail_cell(OpenCell& open, const CellGroup& group, const std::string& reason) {

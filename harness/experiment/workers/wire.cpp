@@ -156,9 +156,9 @@ const ModelEntry& model_labelled(const std::string& label, const ExperimentConfi
   return labelled(config.models, label, "model");
 }
 
-json task_json(const experiment::EvalTask& task, std::span<const PlannedCell* const> cells) {
+json task_json(const experiment::EvalTask& task) {
   json list = json::array();
-  for (const PlannedCell* cell : cells) list.push_back(cell_json(*cell));
+  for (const PlannedCell* cell : task.cells) list.push_back(cell_json(*cell));
   return {{"model", task.model.label},   {"workload", task.workload.label},   {"kind", results::name(task.kind)},
           {"sample_id", task.sample_id}, {"sample_index", task.sample_index}, {"cells", std::move(list)}};
 }

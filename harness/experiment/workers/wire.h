@@ -16,8 +16,7 @@
 
 namespace kvarena::experiment {
 
-[[nodiscard]] nlohmann::json task_json(const experiment::EvalTask& task,
-                                       std::span<const experiment::PlannedCell* const> cells);
+[[nodiscard]] nlohmann::json task_json(const experiment::EvalTask& task);
 
 /// A task as it arrives in a worker; its pointers lead to entries of the worker's own config.
 struct ReceivedTask {

@@ -9,7 +9,6 @@ namespace kvarena::experiment {
 namespace {
 
 using experiment::EvalTask;
-using experiment::PlannedCell;
 using experiment::SampleOutcome;
 using nlohmann::json;
 
@@ -65,26 +64,16 @@ json WorkerEvaluator::ask(const json& request) {
 }
 
 std::vector<SampleOutcome> WorkerEvaluator::evaluate(const EvalTask& task) {
-  if (task.cells.size() > 1) {
-    try {
-      return evaluate_together(task, task.cells);
-    } catch (const WorkerDied& death) {
-      settings_.on_line(fmt::format("sample {}: {}; its {} methods are judged one by one", task.sample_id, death.what(),
-                                    task.cells.size()));
-    }
-  }
-  std::vector<SampleOutcome> outcomes;
-  for (const PlannedCell* cell : task.cells) outcomes.push_back(evaluate_alone(task, cell));
-  return outcomes;
+  if (task.cells.size() > 1) return evaluate_together(task);
+  return {evaluate_alone(task)};
 }
 
-std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task,
-                                                              std::span<const PlannedCell* const> cells) {
+std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task) {
   try {
-    const json answer = ask({{"ask", "evaluate"}, {"task", task_json(task, cells)}});
+    const json answer = ask({{"ask", "evaluate"}, {"task", task_json(task)}});
     std::vector<SampleOutcome> outcomes;
     for (const json& outcome : answer) outcomes.push_back(read_outcome(outcome));
-    if (outcomes.size() == cells.size()) return outcomes;
+    if (outcomes.size() == task.cells.size()) return outcomes;
   } catch (const json::exception&) {
     if (worker_ == nullptr) throw;
   }
@@ -92,15 +81,13 @@ std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& ta
   mad->end("its worker sent what is no answer");
 }
 
-SampleOutcome WorkerEvaluator::evaluate_alone(const EvalTask& task, const PlannedCell* cell) {
+SampleOutcome WorkerEvaluator::evaluate_alone(const EvalTask& task) {
   for (int attempt = 1;; ++attempt) {
     try {
-      return evaluate_together(task, std::span(&cell, 1)).front();
+      return evaluate_together(task).front();
     } catch (const WorkerDied& death) {
       if (death.by_others() && attempt < kAttempts) continue;
       return {.failure = death.what(), .log = death.log()};
-    } catch (const std::exception& error) {  // costs this cell, not those beside it
-      return {.failure = error.what()};
     }
   }
 }

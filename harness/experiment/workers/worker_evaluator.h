@@ -31,7 +31,8 @@ class WorkerEvaluator final : public experiment::Evaluator {
   [[nodiscard]] std::vector<results::MetricDefinition> metric_definitions() const override {
     return here_->metric_definitions();
   }
-  /// When the worker dies with several cells, each is asked alone: only those that die alone have failed.
+  /// Throws WorkerDied when the worker dies with several cells, for nobody knows of which. One that dies with one cell
+  /// is that cell's failure.
   std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
   std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
                                                 const results::ResultsReader& results) override {
@@ -43,9 +44,9 @@ class WorkerEvaluator final : public experiment::Evaluator {
   /// with an error, WorkerDied when it does not answer.
   nlohmann::json ask(const nlohmann::json& request);
   void start();
-  std::vector<experiment::SampleOutcome> evaluate_together(const experiment::EvalTask& task,
-                                                           std::span<const experiment::PlannedCell* const> cells);
-  experiment::SampleOutcome evaluate_alone(const experiment::EvalTask& task, const experiment::PlannedCell* cell);
+  std::vector<experiment::SampleOutcome> evaluate_together(const experiment::EvalTask& task);
+  /// Asks for the task's only cell, again while others kill the worker.
+  experiment::SampleOutcome evaluate_alone(const experiment::EvalTask& task);
 
   experiment::Evaluator* here_;
   WorkerSettings settings_;

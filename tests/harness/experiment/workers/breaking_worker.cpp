@@ -64,6 +64,7 @@ std::string break_down(const std::string& how) {
   }
   while (how == "hang" || how == "talk nonsense" || how == "answer beside the question")
     std::this_thread::sleep_for(std::chrono::hours(1));
+  if (how == "throw a number") throw 42;  // NOLINT: methods may throw anything
   if (how == "throw") throw std::runtime_error("thrown by a method");
   return "failed by itself";
 }

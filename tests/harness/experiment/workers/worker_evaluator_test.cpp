@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <csignal>
+#include <cstdio>
 
 #include "tests/harness/experiment/support.h"
 
@@ -136,16 +138,29 @@ TEST_F(WorkerEvaluatorTest, AMethodThatFailsInOrderNeedsNoNewWorker) {
   EXPECT_EQ(cells().at(3).failure_log, "") << "nothing died";
 }
 
-TEST_F(WorkerEvaluatorTest, WhatAnEvaluatorThrowsFailsTheSampleAsItDoesInThisProcess) {
-  EXPECT_EQ(run(breaks("throw")).failed_cells, 4);
-  EXPECT_EQ(cells().at(0).reason, "sample qasper-2: thrown by a method");
+TEST_F(WorkerEvaluatorTest, WhateverIsThrownCostsTheCellThatThrowsIt) {
+  for (const auto& [how, reason] : {std::pair("throw", "thrown by a method"),
+                                    std::pair("throw a number", "something thrown that is no std::exception")}) {
+    const RunSummary summary = run(breaks(how), {.retry_failed = true});
+    EXPECT_EQ(summary.failed_cells, 1) << how;
+    EXPECT_EQ(summary.evaluated + summary.already_done, 38) << how;
+    EXPECT_EQ(cells().at(3).reason, std::string("sample qasper-2: ") + reason);
+    EXPECT_EQ(cells().at(3).cell.method, kGuilty);
+  }
 }
 
 TEST_F(WorkerEvaluatorTest, AWorkerThatOthersKillIsNoFaultOfTheMethod) { expect_healthy_in_the_end("be killed"); }
 
 TEST_F(WorkerEvaluatorTest, AWorkerThatLostWhatItNeedsIsReplaced) {
+  rig_.sink = std::tmpfile();
   expect_healthy_in_the_end("lose what it needs");
-  EXPECT_NE(printed_.find("rank 1 of 2 is gone; its 4 methods are judged one by one"), std::string::npos) << printed_;
+  std::array<char, 400> said{};
+  std::rewind(rig_.sink);
+  (void)!std::fread(said.data(), 1, said.size() - 1, rig_.sink);
+  std::fclose(rig_.sink);
+  EXPECT_NE(std::string(said.data()).find("rank 1 of 2 is gone; its 4 methods are judged one by one"),
+            std::string::npos)
+      << said.data();
 }
 
 TEST_F(WorkerEvaluatorTest, WhatIsLostEveryTimeFailsTheCellAndNoOther) {
