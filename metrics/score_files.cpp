@@ -122,18 +122,21 @@ FileScore score_file(const std::filesystem::path& predictions, const MetricEntry
                      const ScoreFileOptions& options, const std::function<void(const ScoredSample&)>& visit) {
   const json extras = parse_extras(options.extras_json);
   const ReferenceTable references(options.references_file);
+  FileScore result{.metric = metric.id};
   std::vector<double> scores;
   for_each_line(predictions, [&](std::string_view line, int64_t number) {
     json row = json::parse(line);
-    references.join(row, static_cast<int64_t>(scores.size()));
+    references.join(row, result.samples++);
     PredictionRow sample = read_prediction(row, metric.needs_references);
     row.update(extras);
     if (options.rewrite) sample.prediction = options.rewrite(row, sample);
     const MetricScore score = score_sample(metric, {sample.prediction, sample.references, row});
-    scores.push_back(score.score);
+    const auto parsed = score.values.find("parsed");
+    const bool read = parsed == score.values.end() || parsed->second != 0;
+    if (read) scores.push_back(score.score);
+    result.unread += read ? 0 : 1;
     if (visit) visit({number, sample.id, score});
   });
-  FileScore result{.metric = metric.id, .samples = static_cast<int64_t>(scores.size())};
   if (scores.empty()) return result;
   const MeanEstimate estimate = bootstrap_mean(scores, options.resampling);
   result.mean = estimate.mean;

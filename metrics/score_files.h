@@ -45,6 +45,7 @@ struct ScoreFileOptions {
 struct FileScore {
   std::string metric;
   int64_t samples = 0;
+  int64_t unread = 0;      ///< samples that the metric could not read (values.parsed is 0); the mean is of the others
   double mean = 0;         ///< of scores in [0, 1]; 0 without samples
   Interval interval;       ///< percentile bootstrap; [mean, mean] without samples
   double table_value = 0;  ///< mean times the metric's table_scale, as papers print it (not rounded)

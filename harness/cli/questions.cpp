@@ -87,6 +87,7 @@ int run(const Options& options) {
   options.check();
   evaluate::EndpointSettings settings = options.endpoint;
   if (const char* key = std::getenv("KVARENA_JUDGE_KEY")) settings.key = key;
+  settings.on_retry = [](const std::string& why) { fmt::print(stderr, "{}\n", why); };
   evaluate::ChatEndpoint endpoint(settings);
   const json spec = parse_method_spec(options.workload, "WORKLOAD");
   const auto workload = datasets::make_workload(spec.at("name").get<std::string>(), spec.dump(), "WORKLOAD");

@@ -33,6 +33,7 @@ struct Options {
   std::filesystem::path data_folder;
   double tolerance = 1e-6;
   evaluate::EndpointSettings judge{.cache = kvarena_home() / "judge-cache"};
+  std::optional<std::string> judge_url;
   std::filesystem::path judge_question;
 
   void declare(OptionSet& o) {
@@ -46,7 +47,7 @@ struct Options {
     o.option("references", "FILE", references).help("take references from this JSON Lines file, by id or by order");
     o.option("extras", "JSON", extras).help("an object added to what the metric sees of each row");
     o.flag("mean", mean).help("write the mean with its 95% interval instead of a line for each");
-    o.option("judge-url", "URL", judge.url)
+    o.option("judge-url", "URL", judge_url)
         .help(
             "ask a judge model about each prediction, and score what it says: an OpenAI-compatible endpoint, up to "
             "the version (http://127.0.0.1:8000/v1); its key, if it needs one, is $KVARENA_JUDGE_KEY");
@@ -76,7 +77,10 @@ json sample_json(const metrics::ScoredSample& sample) {
 }
 
 /// Endpoint of the judge, with the metric's settings of the question.
-evaluate::EndpointSettings with_key(evaluate::EndpointSettings settings, const metrics::JudgeQuestion* question) {
+evaluate::EndpointSettings endpoint_of(const Options& options, const metrics::JudgeQuestion* question) {
+  evaluate::EndpointSettings settings = options.judge;
+  settings.url = *options.judge_url;
+  settings.on_retry = [](const std::string& why) { fmt::print(stderr, "{}\n", why); };
   if (question != nullptr) {
     settings.system = question->system;
     settings.temperature = question->temperature;
@@ -162,8 +166,8 @@ int score_predictions(const Options& options) {
   };
   metrics::ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
   std::optional<evaluate::ChatEndpoint> endpoint;
-  if (!options.judge.url.empty()) {
-    endpoint.emplace(with_key(options.judge, metric.judge));
+  if (options.judge_url) {
+    endpoint.emplace(endpoint_of(options, metric.judge));
     how.rewrite = [&, question = question_for(options, metric)](const json& row, const metrics::PredictionRow& sample) {
       return judged(*endpoint, metric, question(row, sample));
     };
@@ -171,15 +175,29 @@ int score_predictions(const Options& options) {
   const metrics::FileScore all = metrics::score_file(input, metric, how, write);
   if (endpoint) print_use(endpoint->use(), options.judge.model);
   if (all.samples == 0) fail({.place = input.string(), .found = "no row", .expected = "at least one"});
-  json summary{
-      {"metric", metric.id},     {"version", metric.version}, {"samples", all.samples},        {"mean", all.mean},
-      {"low", all.interval.low}, {"high", all.interval.high}, {"table_value", all.table_value}};
+  if (all.unread > 0) {
+    fmt::print(stderr, "warning: {} of {} texts hold no marks that can be read; the mean leaves them out\n", all.unread,
+               all.samples);
+  }
+  if (all.unread == all.samples) {
+    fail({.place = input.string(),
+          .found = "no text with marks that can be read",
+          .expected = fmt::format("what \"{}\" reads; `kvarena metrics {}` says what that is", metric.id, metric.id)});
+  }
+  json summary{{"metric", metric.id},
+               {"version", metric.version},
+               {"samples", all.samples - all.unread},
+               {"unread", all.unread},
+               {"mean", all.mean},
+               {"low", all.interval.low},
+               {"high", all.interval.high},
+               {"table_value", all.table_value}};
   if (endpoint) summary["judge"] = options.judge.model;
   if (options.mean) {
     print(fmt::format("{}\n", summary.dump()));
   } else {
-    fmt::print(stderr, "{} samples, mean {} (version {}) {:.6f}, 95% interval {:.6f} to {:.6f}\n", all.samples,
-               metric.id, metric.version, all.mean, all.interval.low, all.interval.high);
+    fmt::print(stderr, "{} samples, mean {} (version {}) {:.6f}, 95% interval {:.6f} to {:.6f}\n",
+               all.samples - all.unread, metric.id, metric.version, all.mean, all.interval.low, all.interval.high);
   }
   return 0;
 }

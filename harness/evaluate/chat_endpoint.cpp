@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kMillion = 1e6;
+constexpr int64_t kMostTokens = int64_t{1} << 40;  // of an answer: what endpoints report is not trusted
 
 /// An answer of the endpoint; with status 0 none came, and `body` says why.
 struct Reply {
@@ -80,21 +81,40 @@ Reply post(const EndpointSettings& settings, const std::string& body) {
 
 bool is_worth_repeating(long status) { return status == 0 || status == 408 || status == 429 || status >= 500; }
 
-/// Shortens the endpoint's words for a message, and blanks the key should they echo it.
+bool is_control(unsigned char c) { return c < 0x20 || c == 0x7f; }
+
+/// The endpoint's address without the password in it.
+std::string shown_url(const std::string& url) {
+  const size_t host = url.find("//");
+  const size_t at = url.find('@');
+  if (host == std::string::npos || at == std::string::npos || at > url.find('/', host + 2)) return url;
+  return url.substr(0, host + 2) + url.substr(at + 1);
+}
+
+/// Shortens the endpoint's words for a message, blanks the key should they echo it, and takes away what terminals obey.
 std::string excerpt(std::string text, const std::string& key) {
   for (size_t at = key.empty() ? std::string::npos : text.find(key); at != std::string::npos; at = text.find(key)) {
     text.replace(at, key.size(), "(key)");
   }
-  std::ranges::replace(text, '\n', ' ');
+  std::ranges::replace_if(text, is_control, ' ');
+  for (size_t at = text.find('\xc2'); at != std::string::npos; at = text.find('\xc2', at + 1)) {
+    const unsigned char next = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0;
+    if (next >= 0x80 && next < 0xa0) text.replace(at, 2, " ");  // U+0080 to U+009F are controls too
+  }
   return text.substr(0, 200);
 }
 
+std::string words_of(const EndpointSettings& settings, const Reply& reply) {
+  const std::string text = excerpt(reply.body, settings.key);
+  return reply.status == 0 ? text : fmt::format("HTTP {}: {}", reply.status, text);
+}
+
 [[noreturn]] void give_up(const EndpointSettings& settings, const Reply& reply, int64_t tries) {
-  const std::string what = reply.status == 0
-                               ? excerpt(reply.body, settings.key)
-                               : fmt::format("HTTP {}: {}", reply.status, excerpt(reply.body, settings.key));
-  fail({.place = settings.url,
-        .found = fmt::format("{}{}", what, tries > 1 ? fmt::format(" (after {} tries)", tries) : ""),
+  const bool patient = reply.retry_after_s.value_or(0) <= settings.longest_wait_s;
+  fail({.place = shown_url(settings.url),
+        .found =
+            fmt::format("{}{}{}", words_of(settings, reply), tries > 1 ? fmt::format(" (after {} tries)", tries) : "",
+                        patient ? "" : fmt::format("; it asks to wait {} s", *reply.retry_after_s)),
         .expected = "an answer of an OpenAI-compatible endpoint",
         .action = reply.status == 401 || reply.status == 403 ? "check KVARENA_JUDGE_KEY" : ""});
 }
@@ -112,7 +132,7 @@ std::optional<Answer> read_answer(const std::string& body) {
   const json usage = reply.value("usage", json::object());
   const auto count = [&](const char* name) {
     const bool there = usage.is_object() && usage.contains(name) && usage.at(name).is_number_integer();
-    return there ? usage.at(name).get<int64_t>() : 0;
+    return there ? std::clamp<int64_t>(usage.at(name).get<int64_t>(), 0, kMostTokens) : 0;
   };
   return Answer{.text = reply.at(content).get<std::string>(),
                 .prompt_tokens = count("prompt_tokens"),
@@ -146,6 +166,12 @@ std::string request_json(const EndpointSettings& settings, const std::string& pr
 }  // namespace
 
 ChatEndpoint::ChatEndpoint(EndpointSettings settings) : settings_(std::move(settings)) {
+  if (settings_.url.empty()) fail({.place = "the judge's address", .found = "nothing", .expected = "a URL"});
+  if (std::ranges::any_of(settings_.key, is_control)) {
+    fail({.place = "KVARENA_JUDGE_KEY",
+          .found = "a line end or another control character",
+          .expected = "the key alone, as a header holds it"});
+  }
   while (settings_.url.ends_with('/')) settings_.url.pop_back();
   if (!settings_.cache.empty()) std::filesystem::create_directories(settings_.cache);
 }
@@ -176,9 +202,15 @@ std::string ChatEndpoint::ask(const std::string& prompt, int64_t draw) {
       }
       return answer->text;
     }
-    if (!is_worth_repeating(reply.status) || attempt >= settings_.tries) give_up(settings_, reply, attempt);
+    const double pause_s = reply.retry_after_s.value_or(wait_s);
+    const bool again = is_worth_repeating(reply.status) && attempt < settings_.tries;
+    if (!again || pause_s > std::max(settings_.longest_wait_s, wait_s)) give_up(settings_, reply, attempt);
     ++use_.retries;
-    std::this_thread::sleep_for(std::chrono::duration<double>(reply.retry_after_s.value_or(wait_s)));
+    if (settings_.on_retry) {
+      settings_.on_retry(fmt::format("{}: {}; try {} of {} in {} s", shown_url(settings_.url),
+                                     words_of(settings_, reply), attempt + 1, settings_.tries, pause_s));
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     wait_s *= 2;
   }
 }

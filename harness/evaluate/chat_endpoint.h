@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace kvarena::evaluate {
@@ -17,10 +18,12 @@ struct EndpointSettings {
   int64_t max_tokens = 1024;
   int64_t tries = 5;            // of one question, before giving up
   double first_wait_s = 1;      // before the second try, then doubled; a Retry-After header is obeyed instead
+  double longest_wait_s = 120;  // a Retry-After header that asks for more ends it
   int64_t timeout_s = 120;      // of one try
   std::filesystem::path cache;  // folder of answers that were paid for; empty = none
   double price_in = 0;          // of a million prompt tokens, in whatever currency
   double price_out = 0;         // of a million answer tokens
+  std::function<void(const std::string&)> on_retry;  // told why a question is asked again, and when; may be empty
 };
 
 /// Counts of requests to the endpoint, and their cost.
@@ -36,11 +39,13 @@ struct EndpointUse {
 /// A client of one endpoint, for one thread.
 class ChatEndpoint {
  public:
+  /// Throws UserError when the address is empty or the key is none that a header can hold.
   explicit ChatEndpoint(EndpointSettings settings);
 
   /// The answer to `prompt` as the only user message, after the system's. `draw` tells repeated questions apart, so
   /// that the second draw is not answered with the first from the cache. Tries again when the connection fails, and on
-  /// 408, 429 and 5xx; throws UserError with what the endpoint said when tries are used up or repeating is of no use.
+  /// 408, 429 and 5xx; throws UserError with what the endpoint said when tries are used up, when it asks for a
+  /// wait that is too long, and where repeating is of no use.
   [[nodiscard]] std::string ask(const std::string& prompt, int64_t draw = 0);
 
   [[nodiscard]] const EndpointUse& use() const { return use_; }

@@ -31,9 +31,15 @@ JudgeMarks marks_of(const nlohmann::json& object) {
   return marks;
 }
 
+/// The rubric's marks: 1 to 5.
+bool in_range(const JudgeMarks& marks) {
+  return std::ranges::all_of(marks, [](const auto& mark) { return mark.second >= 1 && mark.second <= 5; });
+}
+
 // The prediction is the judge's output about a response, not the response.
 MetricScore score(const MetricInput& input) {
-  const auto marks = parse_judge(input.prediction);
+  auto marks = parse_judge(input.prediction);
+  if (marks && !in_range(*marks)) marks.reset();
   MetricScore result;
   result.values["parsed"] = marks.has_value();
   if (!marks) return result;
@@ -91,8 +97,8 @@ KVARENA_METRIC(
     {.id = "judged_quality",
      .title = "Judged quality S_q",
      .summary = "LongBench-Write: mean of six marks 1 to 5 from a judge's output, (mark - 1) / 4. The prediction "
-                "is the judge's text; values.parsed is 0 where it holds no six marks (the official table drops "
-                "such rows). Name the judge beside the score.",
+                "is the judge's text; values.parsed is 0 where it holds no six marks of that range (such rows "
+                "are left out, as in the official table). Name the judge beside the score.",
      .source = "THUDM/LongWriter @3fcfdff4 evaluation/eval_quality.py",
      .score = score,
      .needs_references = false,

@@ -30,6 +30,8 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
             "choices": [{"message": {"role": "assistant", "content": text}}],
             "usage": {"prompt_tokens": 1000, "completion_tokens": 100}})
         self.send_response(status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(reply.encode())
 
@@ -40,7 +42,7 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
 class WithEndpoint(unittest.TestCase):
     def setUp(self):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-        self.server.asked, self.server.queue = [], []
+        self.server.asked, self.server.queue, self.server.headers = [], [], {}
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.folder = tempfile.TemporaryDirectory()
         self.rows = pathlib.Path(self.folder.name) / "answers.jsonl"
@@ -53,13 +55,13 @@ class WithEndpoint(unittest.TestCase):
 
 
 class Judge(WithEndpoint):
-    def score(self, *more, metric="judged_quality"):
-        url = f"http://127.0.0.1:{self.server.server_port}/v1/"
+    def score(self, *more, metric="judged_quality", key=KEY, user=""):
+        url = f"http://{user}127.0.0.1:{self.server.server_port}/v1/"
         return subprocess.run(
             [KVARENA, "score", "--metric", metric, "--mean", "--judge-url", url, "--judge-model", "judge-1",
              "--judge-cache", f"{self.folder.name}/cache", "--judge-price-in", "2", "--judge-price-out", "8",
              *more, str(self.rows)],
-            env={**os.environ, "KVARENA_JUDGE_KEY": KEY}, capture_output=True, text=True, timeout=60)
+            env={**os.environ, "KVARENA_JUDGE_KEY": key}, capture_output=True, text=True, timeout=60)
 
     def test_asks_the_official_question_and_shows_the_cost(self):
         run = self.score()
@@ -129,6 +131,45 @@ class Judge(WithEndpoint):
         self.assertIn("HTTP 500: broken (after 2 tries)", run.stderr)
         self.server.queue = [(200, 7)]
         self.assertNotEqual(self.score().returncode, 0)
+
+    def test_a_wait_of_a_day_is_refused_and_a_short_one_is_told(self):
+        self.server.queue, self.server.headers = [(429, "quota")], {"Retry-After": "86400"}
+        run = self.score()
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("HTTP 429: quota; it asks to wait 86400 s", run.stderr)
+        self.server.queue, self.server.headers = [(429, "slow down")], {"Retry-After": "1"}
+        run = self.score()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("HTTP 429: slow down; try 2 of 5 in 1 s", run.stderr)
+
+    def test_texts_without_marks_are_left_out_of_the_mean(self):
+        self.rows.write_text("".join(json.dumps({"prompt": "Write.", "response": f"{i}"}) + "\n" for i in range(2)))
+        wild = MARKS.replace('"Relevance": 5', '"Relevance": 500')
+        self.server.queue = [(200, "good")] * 3 + [(200, "nan"), (200, wild)]
+        run = self.score()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        result = json.loads(run.stdout)
+        self.assertAlmostEqual(result["table_value"], 75)
+        self.assertEqual((result["samples"], result["unread"]), (1, 1))
+        self.assertIn("1 of 2 texts hold no marks", run.stderr)
+        self.rows.write_text(json.dumps({"prompt": "Write.", "response": "nothing to mark"}))
+        self.server.queue = [(200, "good")] * 5
+        run = self.score()
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertIn("no text with marks", run.stderr)
+
+    def test_what_endpoints_and_users_slip_in_goes_no_further(self):
+        run = self.score(key="sk\r\nX-Injected: yes")
+        self.assertEqual((run.returncode, self.server.asked), (1, []))
+        self.assertIn("KVARENA_JUDGE_KEY: found a line end", run.stderr)
+        self.server.queue = [(401, "no \x1b[2J\x07\x9b entry")]
+        run = self.score(user="me:hunter2@")
+        self.assertEqual(run.returncode, 1)
+        for word in ("hunter2", "\x1b", "\x07", "\x9b"):
+            self.assertNotIn(word, run.stderr)
+        run = subprocess.run([KVARENA, "score", "--metric", "judged_quality", "--judge-url", "", "--judge-model", "m",
+                              str(self.rows)], capture_output=True, text=True, timeout=60)
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
 
     def test_the_key_is_written_nowhere(self):
         self.server.queue = [(401, f"bad {KEY}")]

@@ -63,6 +63,21 @@ TEST(ScoreFile, AJudgesWordsAreScoredInsteadOfThePrediction) {
   EXPECT_EQ(score_file(file, find_metric("json_validity"), options).mean, 1.0);
 }
 
+TEST(ScoreFile, WhatTheMetricCannotReadIsCountedAndLeftOutOfTheMean) {
+  const std::string marks =
+      R"({"Relevance": 5, "Accuracy": 5, "Coherence": 4, "Clarity": 4, "Breadth and Depth": 3, "Reading Experience": 3})";
+  std::string wild = marks;
+  wild.replace(wild.find("5"), 1, "500");
+  std::string rows;
+  for (const std::string& words : {marks, std::string("nan"), wild}) {
+    rows += nlohmann::json{{"response", words}}.dump() + "\n";
+  }
+  const FileScore score = score_file(file_with("marks.jsonl", rows), find_metric("judged_quality"));
+  EXPECT_EQ(score.samples, 3);
+  EXPECT_EQ(score.unread, 2);
+  EXPECT_EQ(score.mean, 0.75);
+}
+
 TEST(ScoreFile, ReadsLongBenchPredictionsWithTheirTasksRules) {
   const auto file =
       file_with("longbench.jsonl",
