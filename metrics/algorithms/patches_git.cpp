@@ -36,13 +36,16 @@ std::string squash_slashes(std::string_view name) {
   return out;
 }
 
-// A name in C quotes; nothing when the quotes do not close.
-std::optional<std::string> unquoted(std::string_view text) {
+// A name in C quotes, and where it ends; nothing when the quotes do not close.
+std::optional<std::string> unquoted(std::string_view text, size_t* end = nullptr) {
   static constexpr std::string_view kLetters = "abfnrtv\\\"";
   static constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\\"";
   std::string out;
   for (size_t i = 1; i < text.size(); ++i) {
-    if (text[i] == '"') return out;
+    if (text[i] == '"') {
+      if (end != nullptr) *end = i + 1;
+      return out;
+    }
     if (text[i] != '\\') {
       out.push_back(text[i]);
       continue;
@@ -71,17 +74,29 @@ std::optional<std::string_view> without_components(std::string_view name, int co
   return name;
 }
 
-// find_name: up to the newline (and tab), leading components dropped.
+// find_name: up to a space character that is no blank (nor, unless it stops there, a tab), leading components dropped.
 std::optional<std::string> find_name(std::string_view line, int components, bool stops_at_tab,
                                      const std::optional<std::string>& fallback = std::nullopt) {
   std::optional<std::string> quoted;
   if (line.starts_with('"')) quoted = unquoted(line);
   const std::string_view text =
-      quoted ? std::string_view(*quoted) : line.substr(0, line.find_first_of(stops_at_tab ? "\t\n" : "\n"));
+      quoted ? std::string_view(*quoted) : line.substr(0, line.find_first_of(stops_at_tab ? "\t\n\v\f\r" : "\n\v\f\r"));
   const auto name = without_components(text, components);
   if (!name || name->empty()) return fallback;
   if (fallback && fallback->size() < name->size() && name->starts_with(*fallback)) return fallback;
   return squash_slashes(*name);
+}
+
+// The name that two quoted ones have in common.
+std::optional<std::string> quoted_header_name(std::string_view line, int components) {
+  size_t end = 0;
+  const auto first = unquoted(line, &end);
+  if (!first) return std::nullopt;
+  line.remove_prefix(std::min(line.find_first_not_of(" \t\v\f\r", end), line.size()));
+  const auto second = line.starts_with('"') ? unquoted(line) : std::nullopt;
+  if (!second) return std::nullopt;
+  const auto name = without_components(*first, components);
+  return name && name == without_components(*second, components) ? std::optional(std::string(*name)) : std::nullopt;
 }
 
 // The name that stands twice, in the same form, on a "diff --git" line; nothing for a rename.
@@ -89,11 +104,7 @@ std::optional<std::string> header_name(std::string_view line, int components) {
   std::string_view rest = line.substr(11);
   if (!ends_line(rest)) return std::nullopt;
   rest.remove_suffix(1);
-  if (rest.starts_with('"')) {
-    const auto first = unquoted(rest);
-    const auto name = first ? without_components(*first, components) : std::nullopt;
-    return name ? std::optional(std::string(*name)) : std::nullopt;
-  }
+  if (rest.starts_with('"')) return quoted_header_name(rest, components);
   const auto name = without_components(rest, components);
   if (!name) return std::nullopt;
   for (size_t length = name->find_first_of(" \t"); length != std::string_view::npos;
@@ -185,8 +196,7 @@ class NumstatParser {
       if (rest_.size() < line.size() + 6) return false;
       if (line.starts_with("diff --git ")) {
         if (git_header(patch)) return true;
-        patch = {};
-        continue;
+        continue;  // git keeps the names for the next header
       }
       if (line.starts_with("--- ") && traditional_header(line, patch)) return true;
     }
@@ -230,6 +240,7 @@ class NumstatParser {
     std::string_view after = rest_;
     const std::string_view first = first_line_of(after);
     patch.default_name = header_name(first, components_);
+    patch.is_new = patch.is_delete = false;
     after.remove_prefix(first.size());
     bool more = true;
     bool any = false;

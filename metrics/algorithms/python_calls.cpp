@@ -43,6 +43,14 @@ PythonValue integer_power(int64_t base, int64_t exponent) {
   return integer(result);
 }
 
+PythonValue shifted_left(int64_t a, int64_t bits) {
+  if (a == 0) return integer(0);
+  if (a == -1 && bits == 63) return integer(INT64_MIN);
+  int64_t result = 0;
+  if (bits < 63 && !__builtin_mul_overflow(a, int64_t{1} << bits, &result)) return integer(result);
+  return big_integer(std::ldexp(static_cast<double>(a), static_cast<int>(std::min<int64_t>(bits, 2000))));
+}
+
 PythonValue integer_operation(const std::string& op, int64_t a, int64_t b) {
   int64_t result = 0;
   if (op == "+") return __builtin_add_overflow(a, b, &result) ? big_integer(double(a) + double(b)) : integer(result);
@@ -52,9 +60,8 @@ PythonValue integer_operation(const std::string& op, int64_t a, int64_t b) {
   if (op == "|") return integer(a | b);
   if (op == "^") return integer(a ^ b);
   if (op == "&") return integer(a & b);
-  if ((op == "<<" || op == ">>") && b >= 0 && b < 63) {
-    return op == ">>" ? integer(a >> b) : integer_operation("*", a, int64_t{1} << b);
-  }
+  if (op == "<<" && b >= 0) return shifted_left(a, b);
+  if (op == ">>" && b >= 0) return integer(a >> std::min<int64_t>(b, 63));
   const bool divides = op == "//" || op == "%";
   if (!divides || b == 0 || (a == INT64_MIN && b == -1)) throw Unresolvable{};
   return integer(op == "//" ? floor_divide(a, b) : a - floor_divide(a, b) * b);

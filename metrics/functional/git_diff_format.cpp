@@ -55,6 +55,7 @@ KVARENA_METRIC(
     {.id = "git_diff_format",
      .title = "Git-diff format accuracy",
      .kind = MetricKind::functional,
+     .version = 2,
      .summary = "1 when the patch in the answer parses with a hunk or a rename and right line counts (unidiff's "
                 "rules) and `git apply --numstat` would accept it. Whether it applies to a repository is not "
                 "asked.",

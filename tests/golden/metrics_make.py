@@ -80,6 +80,8 @@ def main():
     words = [stem + suffix for stem in STEMS for suffix in SUFFIXES]
     points = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
     classes = "".join(str(c.isspace() + 2 * c.isdecimal() + 4 * (c.isalnum() or c == "_")) for c in points)
+    pairs_of_bytes = [bytes([a]) for a in range(256)] + [bytes([a, b]) for a in range(256) for b in range(256)]
+    decoded = "".join(b.decode("utf-8", "replace") + "\n" for b in pairs_of_bytes)
     sigmas = "".join(("A" + c + "\u03a3" + c + "a").lower() + "\n" for c in points)
     fixture = {
         "texts_sha256": hashlib.sha256(everything.encode()).hexdigest(),
@@ -90,6 +92,7 @@ def main():
         "porter_stems": " ".join(PorterStemmer().stem(w) for w in words),
         "lower_sha256": hashlib.sha256("".join(c.lower() + "\n" for c in points).encode()).hexdigest(),
         "classes_sha256": hashlib.sha256(classes.encode()).hexdigest(),
+        "decoded_bytes_sha256": hashlib.sha256(decoded.encode()).hexdigest(),
         "final_sigma_sha256": hashlib.sha256(sigmas.encode()).hexdigest(),
         "round": [[x, round(x, 2)] for x in (2.675, 2.665, 0.125, 0.375, 83.335, 33.3333333, 100.0, 57.142857)],
     }

@@ -61,6 +61,12 @@ BASES = [
 ]
 
 
+# Headers of two kinds, and the like that damage does not make.
+KINDS = ["new file mode 100644\n", "deleted file mode 100644\n", "rename from x\nrename to x\n", "copy from x\ncopy to x\n",
+         "old mode 100644\nnew mode 100755\n"]
+MADE = ["diff --git a/x b/x\n" + first + second for first in KINDS for second in KINDS]
+
+
 def damaged(rng):
     lines = "".join(rng.sample(BASES, rng.choice([1, 1, 2]))).splitlines(keepends=True)
     for _ in range(rng.choice([0, 1, 1, 1, 2])):
@@ -93,8 +99,7 @@ def patches():
     rng = random.Random(11)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(320):
-            text = damaged(rng)
+        for text in [damaged(rng) for _ in range(320)] + MADE:
             git = subprocess.run(["git", "apply", "--numstat", "-"], input=text.encode(), capture_output=True, cwd=folder)
             try:
                 patch = PatchSet(text)
@@ -118,6 +123,8 @@ f(a=[x for x in y])|f(a=lambda: 1)|f(a=1 if x else 2)|f(a=not True)|f(a=x and y)
 f(a=-x)|f(a=--1)|f(a=- 1)|f(a=~5)|f(a=1/0)|f(a=1//0)|f(a='x'*2)|f(a=x+1)|1|'text'|x|f|g.h|[f(a=1)]|[f(a=1), g(b=2)]|f(a=1), g(b=2)
 [f(a=1), 2]|[[f(a=1)]]|(f(a=1), g(b=2))|{'f': 1}|[]|f()|f()()|f(a=1).g(b=2)|f(a=1)[0]|f(a={'x': 1, 'x': 2})|f(a={1: 'x', True: 'y'})
 f(a={[1]: 2})|f(a=123456789012)|f(a=1.0, b=1e400)|f(é='ü', b='港口')|f(a='''x y''')|f(a=`x`)|f(a=$x)|f(a=1;b=2)|f(a=True, b=true)
+f(a=1<<0, b=0<<70, c=5<<1, d=-5<<3, e=3<<61, f=-1<<63)|f(a=16>>2, b=5>>0, c=-5>>1, d=-1>>62, e=7>>63, f=-7>>64, g=1>>999)
+f(a=1<<-1)|f(a=1>>-1)|f(a=1.0<<2)|f(a='\x4')|f(a='\x')|f(a='\u004')|f(a='\U0001F60')|f(a='\U0001F600')|f(a='\U00110000')
 f(*args)|f(**kwargs)|f(a=*x)|f(a=b'x')|f(a='\q')|f(a=3, b = 4 , c= 5)|None|f(a=None)|f(a=(yield))
 """.replace("\n", "|").strip("|").split("|")
 

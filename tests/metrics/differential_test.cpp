@@ -166,6 +166,20 @@ TEST(Differential, UnicodeClassesAndLowerCaseEqualPythonsOnEveryCodePoint) {
   EXPECT_EQ(sha256(sigmas), fixture().at("final_sigma_sha256").get<std::string>());
 }
 
+TEST(Differential, EveryByteAndEveryPairIsDecodedAsPythonDoes) {
+  std::string decoded;
+  const auto add = [&](const std::string& bytes) {
+    const std::u32string text = decode_utf8(bytes);
+    decoded += encode_utf8(text) + "\n";
+    EXPECT_EQ(is_valid_utf8(bytes), encode_utf8(text) == bytes);
+  };
+  for (int a = 0; a < 256; ++a) add(std::string(1, static_cast<char>(a)));
+  for (int a = 0; a < 256; ++a) {
+    for (int b = 0; b < 256; ++b) add({static_cast<char>(a), static_cast<char>(b)});
+  }
+  EXPECT_EQ(sha256(decoded), fixture().at("decoded_bytes_sha256").get<std::string>());
+}
+
 TEST(Differential, RoundingIsPythonsAndNumpysWhereTheyDiffer) {
   for (const auto& pair : fixture().at("round")) EXPECT_EQ(python_round(pair[0], 2), pair[1].get<double>());
   EXPECT_EQ(python_round(2.675, 2), 2.67);

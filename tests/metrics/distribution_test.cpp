@@ -131,6 +131,7 @@ TEST(Selection, TopKIsCutToTheSizeAndOverlapIsOverTheWantedSet) {
   EXPECT_EQ(top_k_indices(values, 1), std::vector<int64_t>{1});
   EXPECT_EQ(top_k_indices(values, 9).size(), 3u);
   EXPECT_EQ(overlap(std::vector<int64_t>{1, 2, 3, 4}, std::vector<int64_t>{4, 9}), 0.5);
+  EXPECT_EQ(overlap(std::vector<int64_t>{1}, std::vector<int64_t>{}), 0.0);
   EXPECT_EQ(jaccard(std::vector<int64_t>{}, std::vector<int64_t>{}), 1.0);
   EXPECT_THROW((void)attention_hit_rate(values, std::vector<int64_t>{3}), InternalError);
 }

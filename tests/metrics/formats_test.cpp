@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -87,6 +88,13 @@ TEST(PythonUnparse, ControlCharactersAreEscaped) {
   EXPECT_EQ(python::unparse(list->front()), R"('a\x01\x7f\n')");
 }
 
+TEST(PythonLexer, AnEscapeMayStandAtTheVeryBeginning) {
+  const auto list = python::parse_list("['\\U0001F600']");
+  ASSERT_TRUE(list.has_value());
+  EXPECT_EQ(list->front().value.string, "😀");
+  EXPECT_FALSE(python::parse_list("['\\U0001F60").has_value());
+}
+
 TEST(Patches, GitAndUnidiffVerdictsOnDamagedPatchesAreReproduced) {
   for (const json& row : fixture("metrics_patches.json")) {
     const auto text = row[0].get<std::string>();
@@ -143,6 +151,17 @@ TEST(PythonCalls, AreReadAsPythonAndBfclsResolverReadThem) {
     json found = json::array();
     for (const PythonCall& call : *calls) found.push_back(typed(call));
     EXPECT_EQ(found, row[1]) << text;
+  }
+}
+
+TEST(PythonCalls, ShiftsBeyond64BitsAreBigIntegers) {
+  const auto calls = parse_python_calls("f(a=1<<63, b=3<<62, c=-1<<64, d=1<<999999999999)");
+  ASSERT_TRUE(calls.has_value());
+  const std::vector<double> expected = {0x1p63, 0x3p62, -0x1p64, std::numeric_limits<double>::infinity()};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const PythonValue& value = calls->front().arguments[i].second;
+    EXPECT_TRUE(value.big) << i;
+    EXPECT_EQ(value.real, expected[i]) << i;
   }
 }
 
