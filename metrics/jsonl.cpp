@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
@@ -60,6 +61,7 @@ void for_each_line(const std::filesystem::path& file,
             .expected = "UTF-8",
             .action = "convert the file, for example with iconv"});
     }
+    require_shallow(line, place);
     visit_line(line, number, place, visit);
   }
   if (in.bad()) fail({.place = file.string(), .found = std::strerror(errno), .expected = "a file readable to its end"});

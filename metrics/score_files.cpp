@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "harness/core/error.h"
+#include "metrics/algorithms/python_json.h"
 #include "metrics/jsonl.h"
 
 namespace kvarena::metrics {
@@ -17,8 +18,8 @@ using nlohmann::json;
 
 constexpr std::array<std::string_view, 6> kPredictionFields = {"prediction", "pred",           "response",
                                                                "completion", "filtered_resps", "resps"};
-constexpr std::array<std::string_view, 6> kReferenceFields = {"references", "answers", "reference",
-                                                              "answer",     "outputs", "target"};
+constexpr std::array<std::string_view, 7> kReferenceFields = {"references", "answers", "reference",   "answer",
+                                                              "outputs",    "target",  "ground_truth"};
 constexpr std::array<std::string_view, 4> kIdFields = {"id", "_id", "sample_id", "doc_id"};
 
 template <size_t n>
@@ -72,7 +73,7 @@ class ReferenceTable {
   explicit ReferenceTable(const std::filesystem::path& file) : file_(file) {
     if (file.empty()) return;
     for_each_line(file, [&](std::string_view line, int64_t) {
-      json row = json::parse(line);
+      json row = parse_python_json(line);
       if (first_field(object(row), kReferenceFields) == nullptr) fail_field(row, "reference", kReferenceFields);
       if (const std::string id = id_of(row); !id.empty()) by_id_.emplace(id, rows_.size());
       rows_.push_back(std::move(row));
@@ -125,7 +126,7 @@ FileScore score_file(const std::filesystem::path& predictions, const MetricEntry
   FileScore result{.metric = metric.id};
   std::vector<double> scores;
   for_each_line(predictions, [&](std::string_view line, int64_t number) {
-    json row = json::parse(line);
+    json row = parse_python_json(line);
     references.join(row, result.samples++);
     PredictionRow sample = read_prediction(row, metric.needs_references);
     row.update(extras);

@@ -22,8 +22,8 @@ struct PredictionRow {
 
 /// The row of one JSON object. Predictions: "prediction", "pred", "response", "completion", or lm-evaluation-harness's
 /// "filtered_resps" (else "resps"), of which the first answer counts. References: "references", "answers", "reference",
-/// "answer", "outputs", "target", as a text, a number or a list of those. Throws UserError that names the missing field
-/// and the fields there are; with `references_needed` false, rows may do without references.
+/// "answer", "outputs", "target", "ground_truth", as a text, a number or a list of those. Throws UserError that names
+/// the missing field and the fields there are; with `references_needed` false, rows may do without references.
 [[nodiscard]] PredictionRow read_prediction(const nlohmann::json& row, bool references_needed = true);
 
 struct ScoredSample {

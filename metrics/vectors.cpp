@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "metrics/algorithms/python_json.h"
 #include "metrics/jsonl.h"
 #include "metrics/registry.h"
 
@@ -28,6 +29,10 @@ RecomputeFunction recompute_for(const std::string& metric) {
         .nearest = nearest_name(metric, known)});
 }
 
+std::string shown(const json& value) {
+  return value.is_number_float() && std::isnan(value.get<double>()) ? "NaN" : value.dump();
+}
+
 class Comparison {
  public:
   Comparison(std::string place, double tolerance, std::vector<VectorMismatch>& mismatches)
@@ -39,7 +44,7 @@ class Comparison {
       for (size_t i = 0; i < expected.size(); ++i) compare(fmt::format("{}[{}]", field, i), expected[i], found[i]);
       return;
     }
-    if (!same(expected, found)) mismatches_.push_back({place_, field, expected.dump(), found.dump()});
+    if (!same(expected, found)) mismatches_.push_back({place_, field, shown(expected), shown(found)});
   }
 
   void missing(const std::string& field, const json& expected) const {
@@ -77,7 +82,7 @@ VectorReport check_vectors(const std::filesystem::path& file, const VectorOption
   VectorReport report;
   VectorContext context{options.data_folder.empty() ? file.parent_path().parent_path() : options.data_folder, {}};
   for_each_line(file, [&](std::string_view line, int64_t number) {
-    const json row = json::parse(line);
+    const json row = parse_python_json(line);
     context.row_text = line;
     const json found = recompute_for(row.at("metric").get<std::string>())(row, context);
     const std::string id = row.value("id", "");

@@ -28,7 +28,7 @@ struct VectorReport {
 
 /// Recomputes every row of a JSONL file {"id", "metric", inputs..., "expected...": ...} and compares each member whose
 /// name begins with "expected" and that is not one of the metric's inputs. Throws UserError naming file and line for a
-/// row that is not JSON, has no metric or one nobody registered, or lacks an input.
+/// row that is not JSON (of Python's sort, which knows NaN), has no metric or one nobody registered, or lacks an input.
 [[nodiscard]] VectorReport check_vectors(const std::filesystem::path& file, const VectorOptions& options = {});
 
 }  // namespace kvarena::metrics

@@ -1,10 +1,14 @@
 #pragma once
-// JSON values compared and named as Python sees them after json.loads.
+// JSON read as Python's json.loads reads it, and its values compared and named as Python sees them.
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace kvarena::metrics {
+
+/// json.loads: JSON, and the numbers NaN, Infinity and -Infinity. Throws nlohmann::json::parse_error.
+[[nodiscard]] nlohmann::json parse_python_json(std::string_view text);
 
 /// `a == b` in Python: numbers by value across int, float and bool (True == 1 == 1.0); a string never equals a number;
 /// objects without regard to order.

@@ -16,7 +16,7 @@ struct RougeScore {
 
 /// Package `rouge` 1.0.1 (pltrdy/rouge @c1b90a78): summary-level ROUGE-L over *sets* of words, sentences cut at ".",
 /// case and punctuation kept, F = 2PR/(P+R+1e-8). The package fails on backtracking of about 1000 steps (CPython's
-/// recursion limit); this function does not.
+/// recursion limit, metrics/text/rouge_l.h); this function does not.
 [[nodiscard]] RougeScore pltrdy_rouge_l(std::string_view prediction, std::string_view reference);
 /// ROUGE-N of that package, over sets of n-grams of the whole text. n >= 1.
 [[nodiscard]] RougeScore pltrdy_rouge_n(std::string_view prediction, std::string_view reference, int n);

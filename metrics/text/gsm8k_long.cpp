@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "metrics/algorithms/regex.h"
 #include "metrics/registry.h"
@@ -26,52 +28,92 @@ std::string last_number(std::string_view text) {
 
 // The official scorer sees the label of the question before the answer, so an answer without digits is compared with
 // it.
-bool is_right(size_t index, std::string_view answer, std::string_view gold) {
-  return last_number(replace_all(fmt::format("Q_{}\n{}", index, answer), ",", "")) == last_number(gold);
+std::string labelled(size_t index, std::string_view answer) { return fmt::format("Q_{}\n{}", index, answer); }
+
+bool is_right(std::string_view answer, std::string_view gold) {
+  const std::string number = last_number(replace_all(answer, ",", ""));
+  return !number.empty() && number == last_number(gold);
 }
 
-struct Result {
-  std::vector<std::string> answers;
-  std::vector<bool> right;  // of the questions that got an answer
-  size_t asked = 0;
+// What the official scorer counts in the file that the official runner writes.
+struct Transcript {
+  size_t questions = 0;     // lines that begin with "Question:", in whatever text
+  std::vector<bool> right;  // an answer and its gold answer, each time a question or the end follows
   [[nodiscard]] double correct() const { return static_cast<double>(std::count(right.begin(), right.end(), true)); }
+  [[nodiscard]] double ratio() const { return correct() / static_cast<double>(questions); }
 };
 
-Result check(std::string_view completion, std::span<const std::string> gold) {
-  Result result{answers_in(completion), {}, gold.size()};
-  for (size_t i = 0; i < std::min(gold.size(), result.answers.size()); ++i) {
-    result.right.push_back(is_right(i, result.answers[i], gold[i]));
+std::vector<std::string> lines_of_file(std::string_view text) {  // of any kind of newline
+  return split_on(replace_all(replace_all(text, "\r\n", "\n"), "\r", "\n"), "\n");
+}
+
+// Nothing where the official code fails: no answers, or a gold answer without a number.
+std::optional<Transcript> transcript_of(std::span<const std::string> questions, std::span<const std::string> answers,
+                                        std::span<const std::string> gold_answers) {
+  std::string text;
+  for (size_t i = 0; i < std::min(answers.size(), gold_answers.size()); ++i) {
+    text += fmt::format("Question: {}\nA_model:{}\nA_gold:\n{}\n\n", i < questions.size() ? questions[i] : "",
+                        labelled(i, answers[i]), gold_answers[i]);
   }
-  return result;
+  Transcript counts;
+  std::string question, model, gold;
+  std::string* open = &question;
+  const auto compare = [&] {
+    counts.right.push_back(is_right(model, gold));
+    return !last_number(gold).empty();
+  };
+  for (const std::string& line : lines_of_file(text)) {
+    if (line.starts_with("Question:")) {
+      if (!model.empty() && !gold.empty() && !compare()) return std::nullopt;
+      open = &question;
+      ++counts.questions;
+    } else if (line.starts_with("A_model:")) {
+      (open = &model)->clear();
+    } else if (line.starts_with("A_gold:")) {
+      (open = &gold)->clear();
+    }
+    *open += line + "\n";
+  }
+  if (text.empty() || !compare()) return std::nullopt;
+  return counts;
+}
+
+std::vector<std::string> texts_in(const nlohmann::json& object, const char* name) {
+  return object.contains(name) ? object.at(name).get<std::vector<std::string>>() : std::vector<std::string>();
 }
 
 double over(double part, size_t whole) { return whole == 0 ? 0.0 : part / static_cast<double>(whole); }
 
 MetricScore score_gsm8k_long(const MetricInput& input) {
-  const Result result = check(input.prediction, input.references);
+  const auto answers = answers_in(input.prediction);
+  const size_t answered = std::min(answers.size(), input.references.size());
+  const size_t asked = input.references.size();
+  size_t right = 0;
+  for (size_t i = 0; i < answered; ++i) right += is_right(labelled(i, answers[i]), input.references[i]);
+  const auto transcript = transcript_of(texts_in(input.extras, "questions"), answers, input.references);
   MetricScore score;
-  score.score = over(result.correct(), result.asked);
-  score.values = {{"official_ratio", over(result.correct(), result.right.size())},
-                  {"answered", static_cast<double>(result.right.size())},
-                  {"asked", static_cast<double>(result.asked)},
-                  {"all_right", result.asked > 0 && result.correct() == static_cast<double>(result.asked)}};
+  score.score = over(static_cast<double>(right), asked);
+  score.values = {{"official_ratio", transcript ? transcript->ratio() : 0.0},
+                  {"answered", static_cast<double>(answered)},
+                  {"asked", static_cast<double>(asked)},
+                  {"all_right", asked > 0 && right == asked}};
   return score;
 }
 
 nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
   const auto gold = row.at("gold_answers").get<std::vector<std::string>>();
-  const Result result = check(row.at("completion").get_ref<const std::string&>(), gold);
-  nlohmann::json expected = {{"extracted_answers", result.answers}};
-  if (result.right.empty()) {  // the official code fails on a completion without answers
-    for (const char* key : {"num_q", "correct", "ratio", "per_question"}) expected[key] = nullptr;
-  } else {
-    expected["num_q"] = result.right.size();
-    expected["correct"] = result.correct();
-    expected["ratio"] = over(result.correct(), result.right.size());
-    expected["per_question"] = result.right;
+  const auto answers = answers_in(row.at("completion").get_ref<const std::string&>());
+  const auto transcript = transcript_of(texts_in(row, "questions"), answers, gold);
+  nlohmann::json expected = {{"extracted_answers", answers}};
+  for (const char* key : {"num_q", "correct", "ratio", "per_question"}) expected[key] = nullptr;
+  if (transcript) {
+    expected["num_q"] = transcript->questions;
+    expected["correct"] = transcript->correct();
+    expected["ratio"] = transcript->ratio();
+    expected["per_question"] = transcript->right;
   }
   return {{"expected", std::move(expected)},
-          {"expected_ratio_over_all_questions", over(result.correct(), result.asked)}};
+          {"expected_ratio_over_all_questions", transcript ? over(transcript->correct(), gold.size()) : 0.0}};
 }
 
 }  // namespace
@@ -79,8 +121,10 @@ nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
 KVARENA_METRIC(
     {.id = "gsm8k_long",
      .title = "GSM8K-Long, share of chained problems right",
+     .version = 2,
      .summary = "Of K questions asked in one prompt, the share answered with the gold number (references: the K "
-                "gold answers in order). values: the official ratio over answered questions, and all_right.",
+                "gold answers in order). values: all_right, and the official ratio over answered questions, in which "
+                "any line of any text that begins with \"Question:\" (extras.questions) counts as one.",
      .source = "Dominic789654/LongGenBench @98458646 longgenbench_GSM8K_openai.py",
      .score = score_gsm8k_long,
      .vectors = {{"longgenbench_gsm8k", recompute}}});

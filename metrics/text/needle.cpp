@@ -19,7 +19,8 @@ struct NeedleScores {
   double word_overlap = 0;          // FranxYao's plot
   bool needle_in_response = false;  // case-sensitive
   bool phrase_in_response = false;  // case-sensitive, the answer without its full stop
-  bool phrase_found = false;        // the same without regard to case and kind of white space
+  bool phrase_any_case = false;     // without regard to case, as RULER's string_match
+  bool phrase_found = false;        // without regard to case and kind of white space
 };
 
 std::string_view phrase_of(std::string_view answer) {
@@ -45,6 +46,7 @@ NeedleScores needle_scores(std::string_view response, std::string_view answer, s
   scores.word_overlap = word_overlap(response, answer);
   scores.needle_in_response = contains(response, strip(needle));
   scores.phrase_in_response = contains(response, phrase_of(answer));
+  scores.phrase_any_case = contains(lower(response), lower(phrase_of(answer)));
   scores.phrase_found = contains(lower(collapse_white_space(response)), lower(collapse_white_space(phrase_of(answer))));
   return scores;
 }
@@ -73,6 +75,7 @@ MetricScore score_needle(const MetricInput& input) {
   MetricScore result;
   result.values = {{"substring", scores.phrase_found},
                    {"substring_case_sensitive", scores.phrase_in_response},
+                   {"substring_any_case", scores.phrase_any_case},
                    {"needle_substring", scores.needle_in_response},
                    {"rouge_1", scores.rouge_1.f},
                    {"rouge_l", scores.rouge_l.f},
@@ -94,7 +97,8 @@ nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
           {"expected_word_overlap", s.word_overlap},
           {"expected_pltrdy_rouge_l_needle_as_hypothesis", swapped.defined ? swapped_scores : nlohmann::json()},
           {"expected_substring", s.needle_in_response},
-          {"expected_substring_answer", s.phrase_in_response}};
+          {"expected_substring_answer", s.phrase_in_response},
+          {"expected_substring_answer_any_case", s.phrase_any_case}};
 }
 
 }  // namespace
@@ -102,12 +106,13 @@ nlohmann::json recompute(const nlohmann::json& row, const VectorContext&) {
 KVARENA_METRIC(
     {.id = "needle",
      .title = "Needle in a haystack",
-     .summary = "1 when the answer phrase (the first reference, without its full stop) occurs in the response, "
-                "case and white space aside. Beside it: ROUGE-1 and ROUGE-L of google rouge_score to the whole "
-                "needle (extras.needle), word overlap, case-sensitive substrings. extras.score picks another of "
-                "these as the score.",
+     .summary =
+         "1 when the answer phrase (the first reference, without its full stop) occurs in the response, "
+         "case and white space aside. Beside it: ROUGE-1 and ROUGE-L of google rouge_score to the whole "
+         "needle (extras.needle), word overlap, substrings case-sensitive and, as RULER has it, without regard to "
+         "case alone. extras.score picks another of these as the score.",
      .source = "gkamradt/LLMTest_NeedleInAHaystack @7b90d285; FranxYao/Long-Context-Data-Engineering; "
-               "NVIDIA/kvpress; the default is kvarena's",
+               "NVIDIA/kvpress; NVIDIA/RULER @c3f5e3b4 string_match_all; the default is kvarena's",
      .score = score_needle,
      .vectors = {{"niah_scores", recompute}}});
 

@@ -95,6 +95,15 @@ TEST(ScoreFile, ReadsLmEvaluationHarnessSamples) {
   EXPECT_EQ(score_file(file, find_metric("gsm8k")).mean, 1.0);
 }
 
+TEST(ScoreFile, ReadsInfiniteBenchPredictionsAndPythonsNaN) {
+  const auto file = file_with("infinitebench.jsonl",
+                              "{\"id\": 0, \"prediction\": \"It is 71432.\", \"ground_truth\": [\"71432\"]}\n"
+                              "{\"id\": 1, \"prediction\": \"It is 5.\", \"ground_truth\": \"6\", \"loss\": NaN}\n");
+  EXPECT_EQ(score_file(file, find_metric("infinitebench"), {.extras_json = R"({"task": "passkey"})"}).mean, 0.5);
+  expect_parts(error_of("{\"prediction\": NaNs, \"answers\": [\"x\"]}\n"), {"bad.jsonl:1", "one JSON value"});
+  expect_parts(error_of("{\"prediction\": " + std::string(60000, '[')), {"bad.jsonl:1", "500"});
+}
+
 TEST(ScoreFile, JoinsReferencesOfASecondFileByIdElseByOrder) {
   const auto named =
       file_with("named.jsonl", "{\"_id\": \"q2\", \"answers\": [\"b\"]}\n{\"_id\": \"q1\", \"answers\": [\"a\"]}\n");

@@ -36,14 +36,18 @@ TEST(QaF1, TakesTheBestAnswerAndSaysWhich) {
   EXPECT_EQ(score("qa_f1", "", {""}).score, 0.0);
 }
 
-TEST(RougeL, MarksSamplesOnWhichTheOfficialPackageMayGiveUp) {
+TEST(RougeL, KeepsTheFormulasValueWhereTheOfficialScorerGivesUp) {
   std::string text;
   for (int i = 0; i < 600; ++i) text += fmt::format("w{} ", i);
-  EXPECT_EQ(score("rouge_l", text, {text}).values.at("official_recursion_risk"), 0);
+  const MetricScore shorter = score("rouge_l", text, {text});
+  EXPECT_NEAR(shorter.score, 0.999999995, 1e-12);
+  EXPECT_EQ(shorter.values.at("without_recursion_limit"), shorter.score);
   for (int i = 600; i < 1000; ++i) text += fmt::format("w{} ", i);
   const MetricScore longer = score("rouge_l", text, {text});
-  EXPECT_EQ(longer.values.at("official_recursion_risk"), 1);
-  EXPECT_NEAR(longer.score, 0.999999995, 1e-12);
+  EXPECT_EQ(longer.score, 0);
+  EXPECT_NEAR(longer.values.at("without_recursion_limit"), 0.999999995, 1e-12);
+  EXPECT_EQ(longer.values.at("recall"), 1);
+  EXPECT_GT(score("rouge_l", text, {text, "w999"}).score, 0) << "the last word is found at once";
 }
 
 TEST(Needle, DefaultLooksPastCaseAndWhiteSpaceOnly) {
@@ -54,6 +58,11 @@ TEST(Needle, DefaultLooksPastCaseAndWhiteSpaceOnly) {
   EXPECT_GT(score("needle", "eat a sandwich in Dolores Park", answer, by_rouge).score, 0.5);
   EXPECT_THROW((void)score("needle", "x", answer, {{"score", "rouge1"}}), UserError);
   EXPECT_THROW((void)score("needle", "x", {}), UserError);
+  const MetricScore broken = score("needle", "EAT A SANDWICH\nAND SIT IN DOLORES PARK ON A SUNNY DAY", answer);
+  EXPECT_EQ(broken.values.at("substring"), 1.0);
+  EXPECT_EQ(broken.values.at("substring_any_case"), 0.0) << "a line break stands in the phrase";
+  const json any_case = {{"score", "substring_any_case"}};
+  EXPECT_EQ(score("needle", "EAT A SANDWICH AND SIT IN DOLORES PARK ON A SUNNY DAY", answer, any_case).score, 1.0);
 }
 
 TEST(CodeSim, BackEndIsAnOptionThatIsRecorded) {
@@ -101,6 +110,11 @@ TEST(InfiniteBench, ReadsItsLabelFromReferencesToo) {
   EXPECT_EQ(score("infinitebench", "It is 42.5.", {"42.5"}, {{"task", "math_find"}}).score, 1.0);
   EXPECT_EQ(score("infinitebench", "The value is 17.", {"17"}, {{"task", "code_run"}}).score, 1.0);
   EXPECT_EQ(score("infinitebench", "B", {"Old Tom", "B"}, {{"task", "longbook_choice_eng"}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "key a", {"a"}, {{"task", "kv_retrieval"}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "[1, 2]", {"[1, 2]"}, {{"task", "math_calc"}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "[1, 2]", {"1", "3"}, {{"task", "math_calc"}}).score, 0.5);
+  EXPECT_EQ(score("infinitebench", "71432", {"x"}, {{"task", "passkey"}, {"label", {"71432"}}}).score, 1.0);
+  EXPECT_EQ(score("infinitebench", "5", {"x"}, {{"task", "math_find"}, {"ground_truth", {5}}}).score, 1.0);
   EXPECT_THROW((void)score("infinitebench", "x", {"x"}, {{"task", "pass_key"}}), UserError);
 }
 
@@ -209,6 +223,12 @@ TEST(Gsm8kLong, AllRightMeansEveryQuestion) {
   EXPECT_EQ(one.score, 0.5);
   EXPECT_EQ(one.values.at("all_right"), 0.0);
   EXPECT_EQ(score("gsm8k_long", "", {}).values.at("all_right"), 0.0);
+  EXPECT_EQ(one.values.at("official_ratio"), 0.5);
+  const json questions = {{"questions", {"Eggs?", "Read.\nQuestion: cups?"}}};
+  const MetricScore counted = score("gsm8k_long", "Answer_1:\n4\n\nAnswer_2:\n8", gold, questions);
+  EXPECT_EQ(counted.score, 0.5);
+  EXPECT_EQ(counted.values.at("official_ratio"), 2.0 / 3)
+      << "three lines begin a question, the first answer counts twice";
 }
 
 TEST(GitDiffFormat, AChangeOfModeAloneIsNoPatch) {

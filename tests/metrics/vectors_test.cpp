@@ -12,6 +12,7 @@ namespace kvarena::metrics {
 namespace {
 
 const std::filesystem::path kVectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "../shared/data/metric-vectors";
+const std::filesystem::path kGolden = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden";
 
 std::filesystem::path temporary_file(const std::string& name, const std::string& content) {
   const auto path = std::filesystem::temp_directory_path() / ("kvarena_" + name);
@@ -56,6 +57,46 @@ TEST(Vectors, EveryChineseRowIsReproducedToOneBillionth) {
   if (!std::filesystem::exists(kVectors)) GTEST_SKIP() << "no metric vectors at " << kVectors;
   if (!std::filesystem::exists(jieba_folder() / "dict.txt")) GTEST_SKIP() << "no jieba data in " << jieba_folder();
   EXPECT_EQ(expect_all_rows_reproduced(true), 20);
+}
+
+TEST(Vectors, OddInputsAreScoredAsByTheOfficialCode) {
+  const VectorReport report = check_vectors(kGolden / "metrics_odd_inputs.jsonl", {.tolerance = 1e-12});
+  EXPECT_GT(report.rows, 370);
+  for (const VectorMismatch& m : report.mismatches) {
+    ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
+  }
+}
+
+TEST(Vectors, OddChineseInputsAreScoredAsByTheOfficialCode) {
+  if (!std::filesystem::exists(jieba_folder() / "dict.txt")) GTEST_SKIP() << "no jieba data in " << jieba_folder();
+  const VectorReport report = check_vectors(kGolden / "metrics_odd_inputs_zh.jsonl", {.tolerance = 1e-12});
+  EXPECT_EQ(report.rows, 2);
+  EXPECT_TRUE(report.mismatches.empty());
+}
+
+TEST(Vectors, NotANumberEqualsItselfAlone) {
+  const std::string row =
+      R"({"metric": "longbench_dataset_score", "dataset": "qasper", "predictions": ["x"], "answers": [["x"]], )"
+      R"("lengths": [9], "all_classes": null, "note": "NaN", "longbench_e": true, "expected": )";
+  const auto file = temporary_file("nan.jsonl", row + R"({"0-4k": 100.0, "4-8k": NaN, "8k+": NaN}})" + "\n" + row +
+                                                    R"({"0-4k": NaN, "4-8k": 0.0, "8k+": null}})");
+  const VectorReport report = check_vectors(file);
+  ASSERT_EQ(report.rows, 2);
+  ASSERT_EQ(report.mismatches.size(), 3u);
+  EXPECT_EQ(report.mismatches[0].expected, "NaN");
+  EXPECT_EQ(report.mismatches[0].found, "100.0");
+  EXPECT_EQ(report.mismatches[1].found, "NaN");
+  EXPECT_EQ(report.mismatches[2].expected, "null");
+}
+
+// No official code; selected entries and the top ones differ in number.
+TEST(Vectors, OverlapIsTheShareOfTheTopEntriesThatWereSelected) {
+  const auto file = temporary_file(
+      "overlap.jsonl",
+      R"({"metric": "attention_hit_rate", "attention_weights": [0.5, 0.25, 0.125, 0.125], "selected": [1, 2, 3], )"
+      R"("k": 2, "expected": {"topk_indices": [0, 1], "topk_hit_rate": 0.75, "selected_hit_rate": 0.5, )"
+      R"("overlap_with_topk": 0.5}})");
+  EXPECT_TRUE(check_vectors(file).mismatches.empty());
 }
 
 TEST(Vectors, AWrongExpectationIsReportedWithItsPlace) {
