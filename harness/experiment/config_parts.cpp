@@ -60,6 +60,19 @@ std::string take_label(json& entry, const std::string& key, Problems& problems) 
   return "";
 }
 
+/// Checks that a label written beside a matrix tells every setting that the matrix sweeps.
+void check_matrix_label(const json& entry, const std::string& key, Problems& problems) {
+  const json label = entry.value("label", json());
+  const json matrix = entry.value("matrix", json());
+  if (!label.is_string() || !matrix.is_object()) return;
+  for (const auto& [swept, values] : matrix.items()) {
+    if (label_tells(label.get<std::string>(), swept)) continue;
+    problems.add(key + ".label", fmt::format("\"{}\", which does not tell {}", label.get<std::string>(), swept),
+                 "every setting of the matrix in the label", "",
+                 fmt::format("write {{{}}} into it, or leave it out", swept));
+  }
+}
+
 template <typename Entry>
 void check_labels(const std::vector<Entry>& entries, const std::string& key, Problems& problems) {
   std::set<std::string> labels;
@@ -281,6 +294,7 @@ std::vector<ComponentEntry> read_components(const json& list, ComponentKind kind
     const std::string key = fmt::format("{}[{}]", list_key, i);
     const json entry = with_name(list[i], key, problems);
     if (entry.is_null()) continue;
+    check_matrix_label(entry, key, problems);
     std::vector<std::string> matrix_problems;
     for (json& one : expand_matrix(entry, problems.at(key), matrix_problems)) {
       components.push_back(read_component(std::move(one), kind, key, validator, problems));

@@ -105,6 +105,13 @@ std::string automatic_label(const std::string& name, const json& settings) {
   return label;
 }
 
+bool label_tells(const std::string& label, const std::string& key) {
+  for (size_t end = key.find('.');; end = key.find('.', end + 1)) {
+    if (label.find(fmt::format("{{{}}}", key.substr(0, end))) != std::string::npos) return true;
+    if (end == std::string::npos) return false;
+  }
+}
+
 std::string fill_label(const std::string& label, const json& settings, const std::string& place,
                        std::vector<std::string>& problems) {
   std::string filled;

@@ -16,6 +16,9 @@ namespace kvarena::experiment {
 /// "kivi bits=2", "vericache draft_length=25 drafter=kvzip(keep=0.2)": the name and what is set.
 [[nodiscard]] std::string automatic_label(const std::string& name, const nlohmann::json& settings);
 
+/// Whether a label written by the user tells a setting: holds {key}, or {outer} of a key "outer.inner".
+[[nodiscard]] bool label_tells(const std::string& label, const std::string& key);
+
 /// A label written by the user with {key} or {outer.key} replaced by the entry's values.
 [[nodiscard]] std::string fill_label(const std::string& label, const nlohmann::json& settings, const std::string& place,
                                      std::vector<std::string>& problems);

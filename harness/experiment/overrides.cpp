@@ -1,13 +1,18 @@
 #include "harness/experiment/overrides.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "harness/core/error.h"
 #include "harness/core/json_text.h"
+#include "harness/experiment/expand.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -45,6 +50,24 @@ bool is_called(const json& entry, const std::string& word) {
          ((entry.contains("name") && entry["name"] == word) || (entry.contains("label") && entry["label"] == word));
 }
 
+/// Lets the label of a changed method or workload tell what was set at `path`: a label that stayed would stand for two
+/// settings, of which the later one replaces the other's cells.
+void relabel(json& entry, const std::string& path) {
+  constexpr std::array<std::string_view, 4> kNoSettings = {"label", "limit", "baseline", "matrix"};
+  const std::string_view key = std::string_view(path).substr(0, path.find('.'));
+  if (!entry.is_object() || !entry.contains("label") || !entry["label"].is_string()) return;
+  if (std::ranges::find(kNoSettings, key) != kNoSettings.end()) return;
+  if (key == "name") {
+    entry.erase("label");
+    return;
+  }
+  auto& label = entry["label"].get_ref<std::string&>();
+  if (label_tells(label, path)) return;
+  const bool more = label.ends_with("}]");
+  if (more) label.pop_back();
+  label += fmt::format("{0}{1}={{{1}}}]", more ? ", " : " [", path);
+}
+
 /// Applies one --set; returns its problem, "" when there is none.
 class Setter {
  public:
@@ -75,7 +98,13 @@ class Setter {
   std::string into_entry(json& entry, size_t depth) {
     // "snapkv" is short for {"name": "snapkv"}
     if (entry.is_string() && depth < parts_.size()) entry = json{{"name", entry}};
-    return apply(entry, depth);
+    const json before = entry;
+    std::string problem = apply(entry, depth);
+    const bool labelled = depth == 2 && depth < parts_.size() && (parts_[0] == "methods" || parts_[0] == "workloads");
+    if (labelled && problem.empty() && entry != before) {
+      relabel(entry, fmt::format("{}", fmt::join(parts_.begin() + 2, parts_.end(), ".")));
+    }
+    return problem;
   }
 
   std::string into_list(json& list, size_t depth) {

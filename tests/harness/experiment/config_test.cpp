@@ -177,6 +177,10 @@ TEST(Config, MadMatricesAreExplained) {
             std::string::npos);
   EXPECT_NE(with(R"({"name": "snapkv", "label": "S", "matrix": {"keep": [0.5, 0.6]}})").find("\"S\" twice"),
             std::string::npos);
+  EXPECT_NE(with(R"({"name": "snapkv", "label": "S", "matrix": {"keep": [0.5]}})")
+                .find("methods[0].label: found \"S\", which does not tell keep"),
+            std::string::npos)
+      << "a label that hides what a matrix sweeps";
   EXPECT_NE(with(R"({"name": "snapkv", "label": "S {kep}", "keep": 0.5})").find("{kep}"), std::string::npos);
   std::string big = "[0";
   for (int i = 1; i < 200; ++i) big += fmt::format(",{}", i);
@@ -218,6 +222,33 @@ TEST(Overrides, SettingAKeyOfAnEntryWrittenAsANameWorks) {
       R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": ["full", "snapkv"]})";
   EXPECT_EQ(parse(text, {.set = {"methods.snapkv.keep=0.1"}}).methods[1].label, "snapkv keep=0.1");
   EXPECT_EQ(parse(text, {.set = {"models[0].dtype=f32"}}).models[0].dtype, "f32");
+}
+
+TEST(Overrides, ALabelTellsWhatWasSet) {
+  const std::string text = R"({"name": "m", "models": ["smollm2-135m"],
+    "workloads": [{"name": "needle", "label": "Needle", "length": 64}],
+    "methods": [{"name": "full", "label": "Full KV"}, {"name": "snapkv", "keep": 0.5, "label": "SnapKV, half"},
+                {"name": "snapkv", "matrix": {"keep": [0.1, 0.2]}, "label": "SnapKV {keep}"},
+                {"name": "vericache", "label": "VC over {drafter}", "drafter": {"name": "snapkv", "keep": 0.2}}]})";
+  const auto labels = [&](const std::vector<std::string>& set) {
+    std::vector<std::string> list;
+    for (const ComponentEntry& method : parse(text, {.set = set, .limit = 2}).methods) list.push_back(method.label);
+    return list;
+  };
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels({}), (Labels{"Full KV", "SnapKV, half", "SnapKV 0.1", "SnapKV 0.2", "VC over snapkv(keep=0.2)"}));
+  EXPECT_EQ(labels({"methods[1].keep=0.25"})[1], "SnapKV, half [keep=0.25]");
+  EXPECT_EQ(labels({"methods[1].keep=0.5"})[1], "SnapKV, half") << "nothing changed";
+  EXPECT_EQ(labels({"methods[1].keep=0.25", "methods[1].window=8"})[1], "SnapKV, half [keep=0.25, window=8]");
+  EXPECT_EQ(labels({"methods[2].keep=0.3"}),
+            (Labels{"Full KV", "SnapKV, half", "SnapKV 0.3", "VC over snapkv(keep=0.2)"}));
+  EXPECT_EQ(labels({"methods.vericache.drafter.keep=0.1"})[4], "VC over snapkv(keep=0.1)");
+  EXPECT_EQ(labels({"methods.vericache.draft_length=9"})[4], "VC over snapkv(keep=0.2) [draft_length=9]");
+  EXPECT_EQ(labels({"methods[1].label=Mine", "methods[1].keep=0.25"})[1], "Mine [keep=0.25]");
+  EXPECT_EQ(labels({"methods[0].name=kivi", "methods[0].bits=2"})[0], "kivi bits=2") << "not full KV any more";
+  const auto workload = [&](const std::string& set) { return parse(text, {.set = {set}}).workloads[0].label; };
+  EXPECT_EQ(workload("workloads.Needle.length=128"), "Needle [length=128]");
+  EXPECT_EQ(workload("workloads.Needle.limit=3"), "Needle") << "more samples of the same";
 }
 
 TEST(Overrides, ModelsAreReplaced) {

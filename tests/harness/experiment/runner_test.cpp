@@ -63,6 +63,19 @@ TEST_F(RunnerTest, RunningAgainJudgesNothingAndLoadsNoModel) {
   EXPECT_EQ(rig_.digest(), digest);
 }
 
+TEST_F(RunnerTest, ASettingFromTheCommandLineStandsBesideTheConfigsOwn) {
+  const std::string text = R"({"name": "small", "models": ["smollm2-135m"], "workloads": ["qasper"],
+    "methods": ["full", {"name": "snapkv", "keep": 0.5, "label": "SnapKV, half"}], "engine": {"noise_floor": 0}})";
+  Rig rig(folder_ / "both.db", text);
+  (void)rig.run();
+  rig.changes = {.set = {"methods.snapkv.keep=0.25"}, .limit = 2};
+  (void)rig.run();
+  std::map<std::string, int64_t> samples;
+  for (const auto& row : results::ResultsReader(rig.path).cells("small")) samples[row.cell.method] = row.done_samples;
+  EXPECT_EQ(samples,
+            (std::map<std::string, int64_t>{{"full", 6}, {"SnapKV, half", 6}, {"SnapKV, half [keep=0.25]", 2}}));
+}
+
 TEST_F(RunnerTest, StoppingAndGoingOnEqualsNotStopping) {
   Rig undisturbed(folder_ / "u.db");
   (void)undisturbed.run();
