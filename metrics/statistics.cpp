@@ -149,15 +149,17 @@ PairedDifference paired_difference(std::span<const double> method, std::span<con
   return result;
 }
 
-std::vector<double> holm(std::span<const double> p_values) {
+double smallest_sign_flip_p(int64_t pairs) { return std::min(1.0, std::exp2(static_cast<double>(1 - pairs))); }
+
+std::vector<double> hochberg(std::span<const double> p_values) {
   std::vector<size_t> order(p_values.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p_values[a] > p_values[b]; });
   std::vector<double> adjusted(p_values.size());
-  double largest = 0;
+  double smallest = 1;
   for (size_t rank = 0; rank < order.size(); ++rank) {
-    largest = std::max(largest, static_cast<double>(order.size() - rank) * p_values[order[rank]]);
-    adjusted[order[rank]] = std::min(largest, 1.0);
+    smallest = std::min(smallest, static_cast<double>(rank + 1) * p_values[order[rank]]);
+    adjusted[order[rank]] = smallest;
   }
   return adjusted;
 }

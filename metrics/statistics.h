@@ -48,8 +48,12 @@ struct PairedDifference {
 [[nodiscard]] PairedDifference paired_difference(std::span<const double> method, std::span<const double> baseline,
                                                  const ResamplingOptions& options = {});
 
-/// Holm's step-down adjustment: p-values that can be held against one level for the whole family, in input order.
-[[nodiscard]] std::vector<double> holm(std::span<const double> p_values);
+/// The smallest p-value that the sign-flip test of so many pairs can have, all of one sign: 2/2^pairs.
+[[nodiscard]] double smallest_sign_flip_p(int64_t pairs);
+
+/// Hochberg's step-up adjustment: p-values that can be held against one level for the whole family, in input order.
+/// Valid where the tests are independent, as those over disjoint samples are.
+[[nodiscard]] std::vector<double> hochberg(std::span<const double> p_values);
 
 /// The smallest true mean difference that a two-sided paired test at level `alpha` finds with probability `power`, from
 /// the standard deviation of the differences (normal approximation): (z_{1-alpha/2} + z_power) sd / sqrt(n).

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "harness/core/error.h"
-#include "reports/verdict.h"
+#include "reports/change.h"
+#include "reports/sections.h"
 
 namespace kvarena::reports {
 namespace {
@@ -32,97 +32,155 @@ std::optional<NoiseFloor> larger_floor(const ExperimentData& before, const Exper
   return floor;
 }
 
-/// A cell that both runs have, and its test.
+/// A cell that both runs have.
 struct Compared {
   const CellData* before = nullptr;
   const CellData* after = nullptr;
   std::string metric;
-  metrics::PairedDifference test;
+  std::optional<Change> change;  // nothing where the cell failed, or its method acts no more
 };
 
-void check_cards(const CellData& before, const CellData& after) {
+void check_alike(const CellData& before, const CellData& after) {
+  const std::string place = fmt::format("{}, {}", after.row.cell.method, after.row.cell.workload);
+  if (const std::string settings = settings_differences(before, after); !settings.empty()) {
+    fail({.place = place,
+          .found = fmt::format("settings that differ under one label (before / after: {})", settings),
+          .expected = "equal settings, so that what changed is the program",
+          .action = "give one of them a label of its own, as --set does, or compare all the same with "
+                    "--allow-unlike-cards"});
+  }
   if (before.row.cell.protocol_sha256 == after.row.cell.protocol_sha256) return;
-  fail({.place = fmt::format("{}, {}", after.row.cell.method, after.row.cell.workload),
+  fail({.place = place,
         .found = fmt::format("different protocol cards in the two databases ({})", card_differences(before, after)),
         .expected = "runs that may be compared",
         .action = "--allow-unlike-cards compares them all the same"});
 }
 
-std::vector<Compared> common_cells(const ExperimentData& before, const ExperimentData& after, bool allow_unlike_cards) {
+std::vector<Compared> common_cells(const ExperimentData& before, const ExperimentData& after,
+                                   const CompareOptions& options) {
   std::vector<Compared> list;
   for (const CellData& cell : after.cells) {
     const results::CellRecord& record = cell.row.cell;
-    if (record.kind != results::CellKind::quality || !cell.counts()) continue;
+    const bool failed = cell.row.state == results::CellState::failed || cell.row.state == results::CellState::inactive;
+    if (record.kind != results::CellKind::quality || !(cell.counts() || failed)) continue;
     const CellData* old = same_place(before, record);
     if (old == nullptr || !old->counts()) continue;
-    if (!allow_unlike_cards) check_cards(*old, cell);
-    const std::string metric = primary_metric(after, record.workload);
-    if (const auto test = pair_cells(cell, *old, metric)) {
-      list.push_back({.before = old, .after = &cell, .metric = metric, .test = *test});
+    if (!options.allow_unlike) check_alike(*old, cell);
+    Compared compared{.before = old, .after = &cell, .metric = primary_metric(after, record.workload), .change = {}};
+    if (!failed) {
+      compared.change =
+          change_between(*old, cell, compared.metric, larger_floor(before, after, record, compared.metric),
+                         look_of(after, compared.metric), options.margin);
     }
+    if (failed || compared.change) list.push_back(std::move(compared));
   }
   return list;
 }
 
-void count(Comparison& result, const Difference& difference, double margin) {
-  switch (difference.verdict) {
-    case Verdict::better: ++result.better; break;
-    case Verdict::worse:
-      ++result.worse;
-      if (std::abs(difference.value) > margin) ++result.regressions;
-      break;
-    case Verdict::within_noise: ++result.within_noise; break;
-    case Verdict::differs: ++result.differs; break;
+/// Counts the change and returns its name in the table.
+std::string count(Comparison& result, const Compared& compared, const MetricLook& look, double fail_on_drop) {
+  if (!compared.change) {
+    ++result.failed;
+    ++result.regressions;
+    return std::string(results::name(compared.after->row.state));
   }
+  const std::optional<Difference>& difference = compared.change->difference;
+  if (!difference) {
+    ++result.same;
+    return "same";
+  }
+  const double drop = look.better == Better::lower ? difference->value : -difference->value;
+  const bool directed = look.better != Better::neither && difference->verdict != Verdict::no_difference;
+  if (directed && exceeds(drop, fail_on_drop)) ++result.regressions;
+  switch (difference->verdict) {
+    case Verdict::better: ++result.better; return "better";
+    case Verdict::worse: ++result.worse; return "worse";
+    case Verdict::no_difference:
+    case Verdict::too_few:
+    case Verdict::differs: break;
+  }
+  ++result.changed;
+  return "changed";
 }
 
-TableRow row_of(const Compared& compared, const MetricLook& look, const Difference& difference) {
+TableRow row_of(const Compared& compared, const MetricLook& look, std::string verdict, Table& table) {
   const results::CellRecord& record = compared.after->row.cell;
-  TableCell then = number_cell(look.scale * compared.test.baseline_mean);
-  TableCell now = number_cell(look.scale * compared.test.method_mean);
-  now.difference = difference;
-  now.detail = fmt::format("{} samples, p = {:.3g}", compared.test.samples, compared.test.p_value);
+  TableRow row{.cells = {text_cell(record.method), text_cell(record.workload),
+                         text_cell(compared.metric + (look.unit.empty() ? "" : ", " + look.unit))}};
+  if (!compared.change) {
+    const std::vector<double> then = finite(compared.before->numbers(compared.metric));
+    row.cells.push_back(then.empty() ? TableCell{} : number_cell(look.scale * metrics::mean_of(then)));
+    row.cells.back().format = look.format;
+    row.cells.push_back(state_cell(compared.after).value_or(TableCell{}));
+    row.cells.resize(table.columns.size() - 1);
+    row.cells.push_back(text_cell(std::move(verdict)));
+    return row;
+  }
+  const metrics::PairedDifference& test = compared.change->test;
+  TableCell then = number_cell(look.scale * test.baseline_mean), now = number_cell(look.scale * test.method_mean);
   then.format = now.format = look.format;
-  return {.cells = {text_cell(record.method), text_cell(record.workload),
-                    text_cell(compared.metric + (look.unit.empty() ? "" : ", " + look.unit)), std::move(then),
-                    std::move(now), text_cell(verdict_name(difference.verdict))}};
+  now.difference = compared.change->difference;
+  now.detail = fmt::format("{} samples, p = {:.3g}", test.samples, test.p_value);
+  const int64_t most = std::max(compared.before->row.done_samples, compared.after->row.done_samples);
+  if (test.samples < most)
+    now.notes.push_back(footnote(table, fmt::format("{} of {} samples are in both runs.", test.samples, most)));
+  row.cells.insert(row.cells.end(), {std::move(then), std::move(now)});
+  const bool lower = look.better == Better::lower;
+  for (const int64_t samples : {lower ? test.losses : test.wins, lower ? test.wins : test.losses,
+                                test.samples - test.wins - test.losses, compared.change->answers})
+    row.cells.push_back(number_cell(static_cast<double>(samples)));
+  row.cells.push_back(text_cell(std::move(verdict)));
+  return row;
+}
+
+Table empty_table(double margin) {
+  const NumberFormat count{.style = NumberStyle::fixed, .digits = 0};
+  return {
+      .id = "comparison",
+      .title = "Changed cells",
+      .caption = fmt::format(
+          "Means over the samples that both runs have, and the samples that became better, worse, or stayed equal in "
+          "score. Equal settings give equal results, so every change is one of the program: better or worse when the "
+          "mean moved by more than {:.4g}, changed when scores or answers did alone.",
+          margin),
+      .columns = {{.title = "Method", .numeric = false},
+                  {.title = "Workload", .numeric = false},
+                  {.title = "Metric", .numeric = false},
+                  {.title = "Before"},
+                  {.title = "After"},
+                  {.title = "Better", .group = "Samples", .format = count},
+                  {.title = "Worse", .group = "Samples", .format = count},
+                  {.title = "Equal", .group = "Samples", .format = count},
+                  {.title = "Answers changed", .group = "Samples", .format = count},
+                  {.title = "Verdict", .numeric = false}}};
 }
 
 }  // namespace
 
-Comparison compare(const ExperimentData& before, const ExperimentData& after, double margin, bool allow_unlike_cards) {
+Comparison compare(const ExperimentData& before, const ExperimentData& after, const CompareOptions& options) {
   Comparison result;
-  Table table{.id = "comparison",
-              .title = "After against before",
-              .caption = "Means over the samples that both runs have; the difference is paired sample by sample.",
-              .columns = {{.title = "Method", .numeric = false},
-                          {.title = "Workload", .numeric = false},
-                          {.title = "Metric", .numeric = false},
-                          {.title = "Before"},
-                          {.title = "After"},
-                          {.title = "Verdict", .numeric = false}}};
-  for (const Compared& compared : common_cells(before, after, allow_unlike_cards)) {
+  const double fail_on_drop = options.fail_on_drop.value_or(options.margin);
+  Table table = empty_table(options.margin);
+  for (const Compared& compared : common_cells(before, after, options)) {
     const MetricLook look = look_of(after, compared.metric);
-    // Each cell is judged by itself: a program that guards against regressions must not miss one in a large table.
-    const Difference difference =
-        verdict_of(compared.test, compared.test.p_value,
-                   larger_floor(before, after, compared.after->row.cell, compared.metric), look);
-    count(result, difference, margin);
-    table.rows.push_back(row_of(compared, look, difference));
+    std::string verdict = count(result, compared, look, fail_on_drop);
+    const bool same = compared.change && !compared.change->difference;
+    if (!same) table.rows.push_back(row_of(compared, look, std::move(verdict), table));
   }
-  if (table.rows.empty()) {
+  if (table.rows.empty() && result.same == 0) {
     fail({.place = "compare",
           .found = "no method and workload that both databases have",
           .expected = "two runs of one config, or of configs that share labels"});
   }
-  std::string summary = fmt::format("{} better, {} worse, {} within noise; {} worse by more than {} points.",
-                                    result.better, result.worse, result.within_noise, result.regressions, margin);
-  if (result.differs > 0) {
-    summary += fmt::format(" {} differ in a metric of which the database does not say what is better.", result.differs);
-  }
+  std::string summary = fmt::format("{} better, {} worse, {} changed, {} the same", result.better, result.worse,
+                                    result.changed, result.same);
+  if (result.failed > 0) summary += fmt::format(", {} failed", result.failed);
+  summary += fmt::format("; {} regressions (a drop of more than {:.4g} points, or a failure).", result.regressions,
+                         fail_on_drop);
   result.document = {.title = fmt::format("{} against {}", after.experiment.experiment, before.experiment.experiment),
-                     .introduction = {std::move(summary)},
-                     .sections = {{.id = "comparison", .title = "Verdicts", .tables = {std::move(table)}}}};
+                     .introduction = {std::move(summary)}};
+  if (!table.rows.empty())
+    result.document.sections = {{.id = "comparison", .title = "Changes", .tables = {std::move(table)}}};
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 
 namespace kvarena::reports {
 namespace {
@@ -117,6 +118,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     cell.prompts = reader.prompts(id);
+    for (const auto& [sample, text] : reader.predictions(id)) cell.answers[sample] = sha256(text);
     cell.card = read_card(cell.row.cell.protocol_json);
     data.cells.push_back(std::move(cell));
   }

@@ -18,6 +18,7 @@ struct CellData {
   std::map<std::string, results::ValueColumn> values;
   std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
   std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
+  std::map<std::string, std::string> answers;                     // hash of each sample's predicted text
   std::vector<std::pair<std::string, std::string>> card;          // protocol, name and value
 
   /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.

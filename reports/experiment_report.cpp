@@ -59,12 +59,12 @@ std::vector<std::string> introduction(const ExperimentData& data) {
     if (cell != nullptr) samples += cell->row.done_samples;
   }
   const std::string model = fmt::format("{}", fmt::join(data.models(), ", "));
-  return {
-      fmt::format("{} settings of KV-cache methods on {}, {} samples over {}. All methods start from the same full "
-                  "prefill, decode through the same kernels, and are paired sample by sample with {}.",
-                  data.methods().size(), model, samples, fmt::join(data.workloads(), ", "), data.baseline()),
-      "Limits: intervals are over samples of one seed and one model; differences inside them are noise, and results "
-      "on a small model and short prompts need not carry over to large ones."};
+  return {fmt::format("{} settings of KV-cache methods on {}, {} samples over {}. All methods start from the same full "
+                      "prefill, decode through the same kernels, and are paired sample by sample with {}.",
+                      data.methods().size(), model, samples, fmt::join(data.workloads(), ", "), data.baseline()),
+          "Limits: intervals are over samples of one seed and one model, and results on a small model and short "
+          "prompts need "
+          "not carry over to large ones."};
 }
 
 }  // namespace

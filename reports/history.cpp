@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "reports/change.h"
 #include "reports/chart_specs.h"
 #include "reports/escape.h"
 #include "reports/sections.h"
-#include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
@@ -42,7 +42,8 @@ std::vector<Row> all_rows(const std::vector<NamedRun>& runs) {
 }
 
 /// The mean of a run, and what changed since the last run before it that has the row.
-TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row, const std::string& metric) {
+TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row, const std::string& metric,
+                    Table& table) {
   const CellData* cell = cell_of(runs[at].data, row);
   if (cell == nullptr) return {};
   const std::vector<double> values = finite(cell->numbers(metric));
@@ -54,9 +55,14 @@ TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row
   for (size_t before = at; before-- > 0;) {
     const CellData* old = cell_of(runs[before].data, row);
     if (old == nullptr) continue;
-    if (const auto test = pair_cells(*cell, *old, metric)) {
-      const ExperimentData of_model = runs[at].data.of_model(row.model);
-      number.difference = verdict_of(*test, test->p_value, noise_floor(of_model, row.workload, metric), look);
+    if (const std::string settings = settings_differences(*old, *cell); !settings.empty()) {
+      number.notes.push_back(footnote(table, fmt::format("Other settings than in the run before: {}.", settings)));
+      break;
+    }
+    const auto floor = noise_floor(runs[at].data.of_model(row.model), row.workload, metric);
+    if (auto change = change_between(*old, *cell, metric, floor, look, 0)) {
+      number.difference = std::move(change->difference);
+      number.detail += fmt::format(", {} answers changed", change->answers);
     }
     break;
   }
@@ -72,7 +78,9 @@ Section section_of(const std::vector<NamedRun>& runs, const std::vector<Row>& ro
   const std::string id = slug(model + " " + workload);
   Table table{.id = "history-" + id,
               .title = fmt::format("{}, {}", workload, model),
-              .caption = "Means; the difference is to the run before that has the row, paired sample by sample.",
+              .caption =
+                  "Means; where scores or answers changed, the difference to the run before that has the row, over the "
+                  "samples of both: ▲ better, ▼ worse, ≠ changed with the mean where it was.",
               .columns = {{.title = "Method", .numeric = false}}};
   for (const NamedRun& run : runs) {
     table.columns.push_back(
@@ -83,7 +91,7 @@ Section section_of(const std::vector<NamedRun>& runs, const std::vector<Row>& ro
     TableRow shown{.cells = {text_cell(row.method)}};
     LineSeries line{.label = row.method, .baseline = row.method == latest.baseline()};
     for (size_t at = 0; at < runs.size(); ++at) {
-      shown.cells.push_back(number_of(runs, at, row, metric));
+      shown.cells.push_back(number_of(runs, at, row, metric, table));
       if (shown.cells.back().has_value())
         line.points.push_back({.x = static_cast<double>(at) + 1, .y = shown.cells.back().value});
     }

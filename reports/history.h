@@ -15,9 +15,9 @@ struct NamedRun {
   ExperimentData data;
 };
 
-/// For each workload a table of methods by runs, in the order given, and a line a method. Each number is tested against
-/// the run before, sample by sample, as compare() does. Throws UserError when there are fewer than two runs, when no
-/// cell is in two of them, or when prompts of a sample differ.
+/// For each workload a table of methods by runs, in the order given, and a line a method. Changes since the run
+/// before are those that compare() lists. Throws UserError when there are fewer than two runs, when no cell is in two
+/// of them, or when prompts of a sample differ.
 [[nodiscard]] Document history(const std::vector<NamedRun>& runs);
 
 }  // namespace kvarena::reports

@@ -87,6 +87,24 @@ std::vector<RowOf> timing_rows(const ExperimentData& data) {
   return rows;
 }
 
+/// Samples over all workloads that a row's numbers come from.
+int64_t samples_of(const ExperimentData& data, const RowOf& row) {
+  int64_t samples = 0;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(row.method, workload, row.kind);
+    if (cell != nullptr && cell->counts()) samples += cell->row.done_samples;
+  }
+  return samples;
+}
+
+/// Marks the label of a method that was asked other samples than the baseline.
+void mark_samples(const ExperimentData& data, const RowOf& of, TableCell& label, Table& table) {
+  if (of.role != RowRole::ordinary || of.kind != results::CellKind::quality) return;
+  const int64_t ours = samples_of(data, of), most = samples_of(data, {.method = data.baseline()});
+  if (ours == most || most == 0) return;
+  label.notes.push_back(footnote(table, fmt::format("Over {} samples where {} has {}.", ours, data.baseline(), most)));
+}
+
 /// Rows without any of the metrics are left out.
 Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns,
                    const std::vector<RowOf>& rows) {
@@ -100,7 +118,9 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
       row.cells.push_back(mean_of_pool(pool_of(data, of, name), looks[at]));
       any = any || row.cells.back().has_value();
     }
-    if (any) table.rows.push_back(std::move(row));
+    if (!any) continue;
+    mark_samples(data, of, row.cells.front(), table);
+    table.rows.push_back(std::move(row));
   }
   mark_best(table);
   return table;

@@ -1,50 +1,10 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-
-#include "harness/core/error.h"
+#include "reports/comparisons.h"
 #include "reports/sections.h"
-#include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
-
-/// A method and a workload, tested against the baseline.
-struct Comparison {
-  std::optional<metrics::PairedDifference> test;
-  double p_value = 1;   // adjusted for all comparisons of the table
-  std::string refusal;  // why there is none
-};
-
-using Comparisons = std::map<const CellData*, Comparison>;
-
-/// Tests every cell of kind quality against the baseline's; Holm's correction is over all of them.
-Comparisons compare_all(const ExperimentData& data, bool unlike_prompts) {
-  Comparisons all;
-  std::vector<double> p_values;
-  std::vector<Comparison*> tested;
-  for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline || !cell.counts()) continue;
-    const std::string& workload = cell.row.cell.workload;
-    const CellData* baseline = data.find(data.baseline(), workload, results::CellKind::quality);
-    if (baseline == nullptr || !baseline->counts()) continue;
-    Comparison& comparison = all[&cell];
-    try {
-      comparison.test = pair_cells(cell, *baseline, primary_metric(data, workload));
-    } catch (const UserError& error) {
-      if (!unlike_prompts) throw;
-      comparison.refusal = error.what();
-    }
-    if (!comparison.test) continue;
-    p_values.push_back(comparison.test->p_value);
-    tested.push_back(&comparison);
-  }
-  const std::vector<double> adjusted = metrics::holm(p_values);
-  for (size_t i = 0; i < tested.size(); ++i) tested[i]->p_value = adjusted[i];
-  return all;
-}
 
 /// Mean and interval of a metric, or what the cell says instead.
 TableCell score_cell(const CellData* cell, const std::string& metric, const MetricLook& look) {
@@ -60,47 +20,57 @@ TableCell score_cell(const CellData* cell, const std::string& metric, const Metr
   return number;
 }
 
+/// Puts a verdict and what it rests on behind a number.
+void judge_cell(TableCell& number, const Evidence& evidence, const MetricLook& look, Table& table) {
+  number.difference = verdict_of(evidence, look);
+  number.detail = evidence_text(evidence, look);
+  if (const std::string why = explanation(evidence, look); !why.empty()) number.notes.push_back(footnote(table, why));
+}
+
+/// Marks a number of other samples than the baseline's.
+void mark_samples(TableCell& number, const CellData& cell, const CellData* baseline, Table& table) {
+  if (baseline == nullptr || !baseline->counts() || cell.row.done_samples == baseline->row.done_samples) return;
+  number.notes.push_back(
+      footnote(table, fmt::format("On {} samples where {} has {}; the difference is over those of both.",
+                                  cell.row.done_samples, baseline->row.cell.method, baseline->row.done_samples)));
+}
+
 TableCell quality_cell(const ExperimentData& data, const std::string& method, const std::string& workload,
-                       const Comparisons& comparisons) {
+                       const Comparisons& comparisons, Table& table) {
   const CellData* cell = data.find(method, workload, results::CellKind::quality);
   const std::string metric = primary_metric(data, workload);
   const MetricLook look = look_of(data, metric);
   TableCell number = score_cell(cell, metric, look);
-  const auto found = comparisons.find(cell);
-  if (!number.has_value() || found == comparisons.end()) return number;
-  const Comparison& comparison = found->second;
-  if (!comparison.refusal.empty()) {
-    TableCell refused = not_comparable_cell(number.value, comparison.refusal);
+  if (!number.has_value()) return number;
+  mark_samples(number, *cell, data.find(data.baseline(), workload, results::CellKind::quality), table);
+  const CellComparison* comparison = comparisons.of(cell);
+  if (comparison == nullptr) return number;
+  if (!comparison->refusal.empty()) {
+    TableCell refused = not_comparable_cell(number.value, comparison->refusal);
     refused.format = number.format;
     return refused;
   }
-  if (comparison.test) {
-    number.difference = verdict_of(*comparison.test, comparison.p_value, noise_floor(data, workload, metric), look);
-    number.detail += fmt::format(", p = {:.3g} (Holm)", comparison.p_value);
+  if (!comparison->evidence) return number;
+  judge_cell(number, *comparison->evidence, look, table);
+  const Evidence* pooled = comparisons.pooled(method, workload);
+  const Verdict verdict = number.difference->verdict;
+  if (pooled != nullptr && (verdict == Verdict::too_few || verdict == Verdict::no_difference)) {
+    number.detail += fmt::format("; over all workloads of this unit: {}, {}",
+                                 verdict_name(verdict_of(*pooled, look).verdict), evidence_text(*pooled, look));
   }
   return number;
 }
 
-/// The mean over workloads says something only where all are of one unit and direction.
-bool have_one_look(const ExperimentData& data) {
-  std::optional<MetricLook> first;
-  for (const std::string& workload : data.workloads()) {
-    MetricLook look = look_of(data, primary_metric(data, workload));
-    look.title.clear();
-    if (!first) first = look;
-    if (!(look == *first)) return false;
-  }
-  return first.has_value();
-}
-
-TableCell mean_cell(const std::vector<TableCell>& cells, NumberFormat format) {
+TableCell mean_cell(const std::vector<TableCell>& cells, const Evidence* pooled, const Column& column, Table& table,
+                    const MetricLook& look) {
   double total = 0;
   for (size_t at = 1; at < cells.size(); ++at) {
     if (cells[at].kind != CellKind::number) return {};
     total += cells[at].value;
   }
   TableCell mean = number_cell(total / static_cast<double>(cells.size() - 1));
-  mean.format = format;
+  mean.format = column.format;
+  if (pooled != nullptr) judge_cell(mean, *pooled, look, table);
   return mean;
 }
 
@@ -135,14 +105,14 @@ std::optional<TableRow> noise_floor_row(const ExperimentData& data, Table& table
     if (cell.has_value() && first != nullptr && first->counts()) {
       any = true;
       if (const auto test = pair_cells(*second, *first, metric)) {
-        cell.difference = verdict_of(*test, test->p_value, noise_floor(data, workload, metric), look);
+        judge_cell(cell,
+                   {.test = *test,
+                    .p_value = test->p_value,
+                    .floor = noise_floor(data, workload, metric),
+                    .tokens = cell_tokens(data, *second)},
+                   look, table);
       }
-      if (second->row.done_samples < first->row.done_samples) {
-        const std::string few =
-            fmt::format("The second run is on the first {} of {} samples, and so is its difference.",
-                        second->row.done_samples, first->row.done_samples);
-        cell.notes.push_back(footnote(table, few));
-      }
+      mark_samples(cell, *second, first, table);
     }
     if (second != nullptr && !row.badge) {
       row.badge = Badge{.label = second->row.cell.protocol_sha256.substr(0, 7), .details = second->card};
@@ -162,7 +132,8 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
               .caption =
                   "Noise floor: mean over samples of the absolute difference between two runs of the baseline. "
                   "Detectable: the true mean difference that a paired test of so many samples finds in 80 of 100 "
-                  "experiments at the 5% level, from the median spread of the methods' differences.",
+                  "experiments at the 5% level, from the median spread of the methods' differences; none where "
+                  "samples are too few for any difference.",
               .columns = {{.title = "Workload", .numeric = false},
                           {.title = "Metric", .numeric = false},
                           {.title = "Samples", .format = {.style = NumberStyle::fixed, .digits = 0}},
@@ -171,13 +142,7 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
   for (const std::string& workload : data.workloads()) {
     const std::string metric = primary_metric(data, workload);
     const MetricLook look = look_of(data, metric);
-    std::vector<double> spreads;
-    int64_t samples = 0;
-    for (const auto& [cell, comparison] : comparisons) {
-      if (cell->row.cell.workload != workload || !comparison.test) continue;
-      samples = std::max(samples, comparison.test->samples);
-      if (comparison.test->standard_deviation > 0) spreads.push_back(comparison.test->standard_deviation);
-    }
+    const int64_t samples = comparisons.samples(workload);
     if (samples == 0) continue;
     TableRow row{.cells = {text_cell(workload),
                            text_cell(metric_and_unit(metric, look)),
@@ -188,40 +153,52 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
       row.cells[3] = number_cell(look.scale * floor->value);
       row.cells[3].detail = fmt::format("{} samples run twice", floor->samples);
     }
-    if (!spreads.empty()) {
-      row.cells[4] =
-          number_cell(look.scale * metrics::minimum_detectable_difference(metrics::percentile(spreads, 50), samples));
-    }
+    if (const double detectable = comparisons.detectable(workload); detectable > 0)
+      row.cells[4] = number_cell(look.scale * detectable);
     row.cells[3].format = row.cells[4].format = look.format;
     table.rows.push_back(std::move(row));
   }
   return table;
 }
 
+std::string quality_caption(const ExperimentData& data, bool with_mean) {
+  std::string text = fmt::format(
+      "Mean score with its 95% bootstrap interval; below it the paired difference to {0} on the same samples: "
+      "▲ better, ▼ worse, ≈ no difference shown (and the difference that so many samples could show), ? too few "
+      "samples "
+      "to tell. "
+      "A difference is shown when its interval leaves zero, its sign-flip test stays below 5%, and it exceeds what a "
+      "second run of {0} differs by. A row asks one question, so its tests are corrected together (Hochberg), apart "
+      "from other rows.",
+      data.baseline());
+  if (with_mean) text += " The mean's difference is a test of its own, over all pairs of all workloads.";
+  return text;
+}
+
 }  // namespace
 
 Section quality_section(const ExperimentData& data, bool unlike_prompts) {
-  const Comparisons comparisons = compare_all(data, unlike_prompts);
+  const Comparisons comparisons(data, unlike_prompts);
   const bool with_mean = have_one_look(data);
   Table table{.id = "quality",
               .title = "Quality",
-              .caption =
-                  "Mean score with its 95% bootstrap interval; below it the paired difference to full KV on the same "
-                  "samples: ▲ better, ▼ worse, ≈ within noise. A difference counts when its interval leaves zero, its "
-                  "permutation test stays below 5% after Holm's correction over this table, and it exceeds what a "
-                  "second run of full KV differs by.",
+              .caption = quality_caption(data, with_mean),
               .columns = quality_columns(data, with_mean)};
   for (const std::string& method : data.methods()) {
     TableRow row{.cells = {text_cell(method)},
                  .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
     for (const std::string& workload : data.workloads()) {
-      row.cells.push_back(quality_cell(data, method, workload, comparisons));
+      row.cells.push_back(quality_cell(data, method, workload, comparisons, table));
       const CellData* cell = data.find(method, workload, results::CellKind::quality);
       if (cell != nullptr && !row.badge) {
         row.badge = Badge{.label = cell->row.cell.protocol_sha256.substr(0, 7), .details = cell->card};
       }
     }
-    if (with_mean) row.cells.push_back(mean_cell(row.cells, table.columns.back().format));
+    if (with_mean) {
+      const std::string first = data.workloads().front();
+      row.cells.push_back(mean_cell(row.cells, comparisons.pooled(method, first), table.columns.back(), table,
+                                    look_of(data, primary_metric(data, first))));
+    }
     table.rows.push_back(std::move(row));
     if (method != data.baseline()) continue;
     if (auto floor = noise_floor_row(data, table, with_mean)) table.rows.push_back(std::move(*floor));

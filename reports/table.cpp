@@ -104,10 +104,19 @@ const char* verdict_name(Verdict verdict) {
   switch (verdict) {
     case Verdict::better: return "better";
     case Verdict::worse: return "worse";
-    case Verdict::within_noise: return "within noise";
+    case Verdict::no_difference: return "no difference shown";
+    case Verdict::too_few: return "too few samples to tell";
     case Verdict::differs: return "differs";
   }
   return "";
+}
+
+std::string difference_text(const Difference& difference, NumberFormat format) {
+  constexpr const char* kSign[] = {"▲", "▼", "≈", "?", "≠"};
+  std::string text =
+      fmt::format("{} {}", kSign[static_cast<size_t>(difference.verdict)], format_signed(difference.value, format));
+  if (difference.detectable) text += fmt::format(", could show {}", format_number(*difference.detectable, format));
+  return text;
 }
 
 std::string cell_remark(const TableCell& cell) {

@@ -13,9 +13,9 @@ namespace kvarena::reports {
 
 enum class Better { higher, lower, neither };
 
-/// Outcome of a comparison with full KV. `within_noise`: the interval holds zero, or the difference is no larger than
-/// the one between two runs of full KV. `differs`: the metric is good in neither direction.
-enum class Verdict { better, worse, within_noise, differs };
+/// Outcome of a comparison with the baseline, as verdict_of() (verdict.h) defines it. `differs`: a difference shown in
+/// a metric that is good in neither direction, or a change of no size.
+enum class Verdict { better, worse, no_difference, too_few, differs };
 
 // Intervals (kvarena::Interval) are 95% confidence intervals in the unit of the value they belong to.
 
@@ -23,7 +23,8 @@ enum class Verdict { better, worse, within_noise, differs };
 struct Difference {
   double value = 0;
   metrics::Interval interval;
-  Verdict verdict = Verdict::within_noise;
+  Verdict verdict = Verdict::too_few;
+  std::optional<double> detectable;  // beside no_difference: the difference that so many samples could have shown
 };
 
 enum class CellKind {
@@ -132,8 +133,11 @@ inline constexpr const char* kTidyCsvHead =
     "table,row,role,protocol,column,unit,value,low,high,difference,difference_low,difference_high,verdict,text,"
     "remark\r\n";
 
-/// "better", "worse", "within noise", "differs".
+/// "better", "worse", "no difference shown", "too few samples to tell", "differs".
 [[nodiscard]] const char* verdict_name(Verdict verdict);
+
+/// "▼ −20.0", "≈ −1.0, could show 9.8": a difference as pages print it.
+[[nodiscard]] std::string difference_text(const Difference& difference, NumberFormat format);
 
 /// The unpunctuated words behind a cell: "simulated", "emulated", "modelled", "failed: out of memory".
 [[nodiscard]] std::string cell_remark(const TableCell& cell);

@@ -41,13 +41,11 @@ std::string notes(const Table& table, const TableCell& cell) {
 }
 
 std::string difference_html(const Difference& difference, NumberFormat format) {
-  constexpr const char* kSign[] = {"▲", "▼", "≈", "≠"};
-  constexpr const char* kClass[] = {"better", "worse", "noise", "differs"};
-  const auto at = static_cast<size_t>(difference.verdict);
-  return fmt::format("<span class=\"diff {}\" title=\"{}, 95% interval {} to {}\">{} {}</span>", kClass[at],
-                     verdict_name(difference.verdict), format_signed(difference.interval.low, format),
-                     format_signed(difference.interval.high, format), kSign[at],
-                     format_signed(difference.value, format));
+  constexpr const char* kClass[] = {"better", "worse", "none", "few", "differs"};
+  return fmt::format("<span class=\"diff {}\" title=\"{}, 95% interval {} to {}\">{}</span>",
+                     kClass[static_cast<size_t>(difference.verdict)], verdict_name(difference.verdict),
+                     format_signed(difference.interval.low, format), format_signed(difference.interval.high, format),
+                     difference_text(difference, format));
 }
 
 std::string number_html(const TableCell& cell, NumberFormat format) {

@@ -51,11 +51,7 @@ std::string markdown_cell(const TableCell& cell, const Column& column) {
     text += fmt::format(" ({} to {})", plain_number(cell, cell.interval->low, format_of(cell, column)),
                         plain_number(cell, cell.interval->high, format_of(cell, column)));
   }
-  if (cell.difference) {
-    constexpr const char* kSign[] = {"▲", "▼", "≈", "≠"};
-    text += fmt::format(" {} {}", kSign[static_cast<size_t>(cell.difference->verdict)],
-                        format_signed(cell.difference->value, format_of(cell, column)));
-  }
+  if (cell.difference) text += fmt::format(" {}", difference_text(*cell.difference, format_of(cell, column)));
   const std::string words = flag_words(cell);
   if (!words.empty()) text += " *" + words + "*";
   return text;
@@ -75,7 +71,7 @@ std::string latex_cell(const TableCell& cell, const Column& column) {
   }
   if (cell.best) text = "\\textbf{" + text + "}";
   if (cell.difference) {
-    constexpr const char* kSign[] = {"\\uparrow", "\\downarrow", "\\approx", "\\neq"};
+    constexpr const char* kSign[] = {"\\uparrow", "\\downarrow", "\\approx", "?", "\\neq"};
     text += fmt::format("$^{{{}}}$", kSign[static_cast<size_t>(cell.difference->verdict)]);
   }
   if (cell.interval) {

@@ -11,11 +11,6 @@
 namespace kvarena::reports {
 namespace {
 
-struct Pairs {
-  std::vector<double> method;
-  std::vector<double> baseline;
-};
-
 void check_prompts(const CellData& method, const CellData& baseline) {
   const auto place = [](const CellData& cell) {
     return fmt::format("{}, {}", cell.row.cell.workload, cell.row.cell.method);
@@ -30,28 +25,38 @@ void check_prompts(const CellData& method, const CellData& baseline) {
   }
 }
 
-std::optional<Pairs> pairs_of(const CellData& method, const CellData& baseline, const std::string& metric) {
-  const auto ours = method.values.find(metric);
-  const auto theirs = baseline.values.find(metric);
-  if (ours == method.values.end() || theirs == baseline.values.end()) return std::nullopt;
-  check_prompts(method, baseline);
-  std::unordered_map<std::string, const results::ValueRow*> by_sample;
-  for (const results::ValueRow& row : theirs->second.rows) by_sample[row.sample_id] = &row;
-  Pairs pairs;
-  for (const results::ValueRow& row : ours->second.rows) {
-    const auto it = by_sample.find(row.sample_id);
-    if (it == by_sample.end()) continue;
-    if (!std::isfinite(row.value) || !std::isfinite(it->second->value)) continue;
-    pairs.method.push_back(row.value);
-    pairs.baseline.push_back(it->second->value);
-  }
-  if (pairs.method.empty()) return std::nullopt;
+bool can_show(int64_t pairs) { return metrics::smallest_sign_flip_p(pairs) < kLevel; }
+
+int64_t fewest_pairs() {
+  int64_t pairs = 1;
+  while (!can_show(pairs)) ++pairs;
   return pairs;
 }
 
-Verdict direction_of(double difference, Better better) {
-  if (better == Better::neither) return Verdict::differs;
-  return (difference > 0) == (better == Better::higher) ? Verdict::better : Verdict::worse;
+int64_t moved(const metrics::PairedDifference& test) { return test.wins + test.losses; }
+
+bool leaves_zero(const metrics::Interval& interval) { return interval.low > 0 || interval.high < 0; }
+
+/// Neither cell scores anything, so a method cannot lose.
+bool nothing_to_lose(const metrics::PairedDifference& test, const MetricLook& look) {
+  return look.better == Better::higher && test.baseline_mean == 0 && moved(test) == 0;
+}
+
+/// No score differs, and neither does any token.
+bool same_tokens(const Evidence& evidence) {
+  return moved(evidence.test) == 0 && evidence.tokens && evidence.tokens->equal();
+}
+
+Verdict judge(const Evidence& evidence, const MetricLook& look) {
+  const metrics::PairedDifference& test = evidence.test;
+  const double floor = evidence.floor ? evidence.floor->value : 0;
+  const bool apart = leaves_zero(test.interval);
+  if (apart && evidence.p_value < kLevel && std::abs(test.difference) > floor)
+    return direction_of(test.difference, look.better);
+  if (same_tokens(evidence)) return Verdict::no_difference;
+  if (floor > 0 && std::abs(test.difference) <= floor) return Verdict::no_difference;
+  const bool tells = can_show(test.samples) && !nothing_to_lose(test, look);
+  return tells && !apart && evidence.p_value >= kLevel ? Verdict::no_difference : Verdict::too_few;
 }
 
 }  // namespace
@@ -67,9 +72,28 @@ std::vector<double> finite(std::vector<double> values) {
   return values;
 }
 
+std::optional<SamplePairs> sample_pairs(const CellData& method, const CellData& baseline, const std::string& metric) {
+  const auto ours = method.values.find(metric);
+  const auto theirs = baseline.values.find(metric);
+  if (ours == method.values.end() || theirs == baseline.values.end()) return std::nullopt;
+  check_prompts(method, baseline);
+  std::unordered_map<std::string, const results::ValueRow*> by_sample;
+  for (const results::ValueRow& row : theirs->second.rows) by_sample[row.sample_id] = &row;
+  SamplePairs pairs;
+  for (const results::ValueRow& row : ours->second.rows) {
+    const auto it = by_sample.find(row.sample_id);
+    if (it == by_sample.end()) continue;
+    if (!std::isfinite(row.value) || !std::isfinite(it->second->value)) continue;
+    pairs.method.push_back(row.value);
+    pairs.baseline.push_back(it->second->value);
+  }
+  if (pairs.method.empty()) return std::nullopt;
+  return pairs;
+}
+
 std::optional<metrics::PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
                                                     const std::string& metric) {
-  const auto pairs = pairs_of(method, baseline, metric);
+  const auto pairs = sample_pairs(method, baseline, metric);
   if (!pairs) return std::nullopt;
   return metrics::paired_difference(pairs->method, pairs->baseline, resampling_for(pairs->method.size()));
 }
@@ -79,7 +103,7 @@ std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::str
   const CellData* first = data.find(data.baseline(), workload, results::CellKind::quality);
   const CellData* second = data.find(data.baseline(), workload, results::CellKind::noise_floor);
   if (first == nullptr || second == nullptr || !first->counts() || !second->counts()) return std::nullopt;
-  const auto pairs = pairs_of(*second, *first, metric);
+  const auto pairs = sample_pairs(*second, *first, metric);
   if (!pairs) return std::nullopt;
   double sum = 0;
   for (size_t i = 0; i < pairs->method.size(); ++i) sum += std::abs(pairs->method[i] - pairs->baseline[i]);
@@ -87,15 +111,85 @@ std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::str
                     .samples = static_cast<int64_t>(pairs->method.size())};
 }
 
-Difference verdict_of(const metrics::PairedDifference& paired, double p_value, const std::optional<NoiseFloor>& floor,
-                      const MetricLook& look) {
-  // The bootstrap of a few equal differences has no width; the permutation test knows how little they prove.
-  constexpr double kLevel = 0.05;
-  const bool noise = (paired.interval.low <= 0 && paired.interval.high >= 0) || p_value >= kLevel ||
-                     (floor && std::abs(paired.difference) <= floor->value);
-  return {.value = look.scale * paired.difference,
-          .interval = {look.scale * paired.interval.low, look.scale * paired.interval.high},
-          .verdict = noise ? Verdict::within_noise : direction_of(paired.difference, look.better)};
+std::optional<TokenEvidence> token_evidence(const std::vector<double>& kl, double floor) {
+  if (kl.empty()) return std::nullopt;
+  return TokenEvidence{.kl = metrics::bootstrap_mean(kl, resampling_for(kl.size())), .floor = floor};
+}
+
+std::vector<double> row_p_values(std::span<const metrics::PairedDifference> row) {
+  std::vector<double> p_values, able;
+  for (const metrics::PairedDifference& test : row) {
+    p_values.push_back(test.p_value);
+    if (can_show(test.samples)) able.push_back(test.p_value);
+  }
+  const std::vector<double> adjusted = metrics::hochberg(able);
+  size_t next = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (can_show(row[i].samples)) p_values[i] = adjusted[next++];
+  }
+  return p_values;
+}
+
+double detectable_difference(std::span<const metrics::PairedDifference> tests) {
+  std::vector<double> spreads, steps, scores;
+  int64_t samples = 0;
+  for (const metrics::PairedDifference& test : tests) {
+    samples = std::max(samples, test.samples);
+    scores.push_back(std::abs(test.baseline_mean));
+    if (moved(test) == 0) continue;
+    const auto n = static_cast<double>(test.samples);
+    const double squares =
+        (n - 1) * test.standard_deviation * test.standard_deviation + n * test.difference * test.difference;
+    spreads.push_back(test.standard_deviation);
+    steps.push_back(std::sqrt(squares / static_cast<double>(moved(test))));
+  }
+  if (!can_show(samples)) return 0;
+  const double step = metrics::percentile(steps.empty() ? scores : steps, 50);
+  const double fewest = static_cast<double>(fewest_pairs()) * step / static_cast<double>(samples);
+  if (spreads.empty()) return fewest;
+  return std::max(metrics::minimum_detectable_difference(metrics::percentile(spreads, 50), samples, kLevel), fewest);
+}
+
+Verdict direction_of(double difference, Better better) {
+  if (better == Better::neither) return Verdict::differs;
+  return (difference > 0) == (better == Better::higher) ? Verdict::better : Verdict::worse;
+}
+
+Difference verdict_of(const Evidence& evidence, const MetricLook& look) {
+  const metrics::PairedDifference& test = evidence.test;
+  Difference difference{.value = look.scale * test.difference,
+                        .interval = {look.scale * test.interval.low, look.scale * test.interval.high},
+                        .verdict = judge(evidence, look),
+                        .detectable = {}};
+  if (difference.verdict == Verdict::no_difference && !same_tokens(evidence) && evidence.detectable > 0)
+    difference.detectable = look.scale * evidence.detectable;
+  return difference;
+}
+
+std::string explanation(const Evidence& evidence, const MetricLook& look) {
+  if (judge(evidence, look) != Verdict::too_few) return {};
+  const metrics::PairedDifference& test = evidence.test;
+  std::string text = "Too few samples to tell: the interval leaves zero, the test does not reach 5%.";
+  if (!can_show(test.samples)) {
+    text = fmt::format("Too few samples to tell: with {} no outcome reaches 5%, {} are the fewest that can reach it.",
+                       test.samples, fewest_pairs());
+  } else if (nothing_to_lose(test, look)) {
+    text = "Too few samples to tell: the baseline scores nothing on any of them, so no loss can be seen.";
+  }
+  if (evidence.tokens && evidence.tokens->differ()) text += " The tokens do differ: KL from full KV is above zero.";
+  return text;
+}
+
+std::string evidence_text(const Evidence& evidence, const MetricLook& look) {
+  const metrics::PairedDifference& test = evidence.test;
+  const bool higher = look.better != Better::lower;
+  std::string text = fmt::format("{} samples, {} {}, {} {}, p = {:.3g}", test.samples, higher ? test.wins : test.losses,
+                                 look.better == Better::neither ? "larger" : "better", higher ? test.losses : test.wins,
+                                 look.better == Better::neither ? "smaller" : "worse", evidence.p_value);
+  if (!evidence.tokens) return text;
+  if (evidence.tokens->equal()) return text + "; every token's distribution is full KV's";
+  const metrics::MeanEstimate& kl = evidence.tokens->kl;
+  return text + fmt::format("; KL {:.2g} ({:.2g} to {:.2g}) nats a step", kl.mean, kl.interval.low, kl.interval.high);
 }
 
 }  // namespace kvarena::reports

@@ -1,4 +1,4 @@
-// kvarena compare BEFORE AFTER: what changed between two runs, and whether it is more than noise.
+// kvarena compare BEFORE AFTER: what changed between two runs of equal settings.
 
 #include "reports/compare.h"
 
@@ -14,20 +14,25 @@ struct Options {
   std::filesystem::path before;
   std::filesystem::path after;
   std::string experiment;
-  double margin = 0;
+  reports::CompareOptions compared;
   std::string format = "md";
   std::optional<std::filesystem::path> out;
-  bool allow_unlike_cards = false;
 
   void declare(OptionSet& o) {
     o.positional("BEFORE", before).help("results database");
     o.positional("AFTER", after).help("results database");
     o.option("experiment", "NAME", experiment).help("which one").default_text("the only one of each database");
-    o.option("margin", "POINTS", margin)
-        .help("what a cell may become worse by, in the unit of its table: points of a percentage for scores");
+    o.option("margin", "POINTS", compared.margin)
+        .help(
+            "a mean that moves by no more is neither better nor worse, in the unit of its table: points of a "
+            "percentage "
+            "for scores");
+    o.option("fail-on-drop", "POINTS", compared.fail_on_drop)
+        .help("exit with 1 when a mean gets worse by more, whatever the number of samples")
+        .default_text("the margin");
     o.option("format", "FORMAT", format).help("html, md, tex or csv");
     o.option("out", "FILE", out).help("where to write").default_text("standard output");
-    o.flag("allow-unlike-cards", allow_unlike_cards).help("compare rows whose protocol cards differ");
+    o.flag("allow-unlike-cards", compared.allow_unlike).help("compare cells whose settings or protocol cards differ");
   }
 };
 
@@ -36,8 +41,7 @@ int run(const Options& options) {
   const auto read = [&](const std::filesystem::path& file) {
     return reports::read_experiment(results::ResultsReader(file), options.experiment);
   };
-  const reports::Comparison comparison =
-      reports::compare(read(options.before), read(options.after), options.margin, options.allow_unlike_cards);
+  const reports::Comparison comparison = reports::compare(read(options.before), read(options.after), options.compared);
   const std::string text = render(comparison.document, format);
   if (options.out) {
     write_file(*options.out, text);
@@ -53,8 +57,13 @@ Command compare_command() {
   return make_command<Options>(
       {.name = "compare",
        .summary = "compare two results databases, sample by sample",
-       .description = "Exits with 1 when a method is worse on a workload, beyond noise and by more than the margin.",
-       .examples = {{"kvarena compare main.db branch.db --margin 2", "for continuous integration"}}},
+       .description =
+           "Equal settings give equal results, so every changed score or answer is listed as a change of the program. "
+           "Exits with 0 when nothing regressed; with 1 when a mean dropped by more than --fail-on-drop (the margin "
+           "unless given), or when a method failed that had not; settings that differ under one label are an error.",
+       .examples = {{"kvarena compare main.db branch.db", "any drop of a mean exits with 1"},
+                    {"kvarena compare main.db branch.db --margin 0.5 --fail-on-drop 5",
+                     "for continuous integration that bears small ones"}}},
       run);
 }
 

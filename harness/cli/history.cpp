@@ -50,12 +50,14 @@ int run(const Options& options) {
 }  // namespace
 
 Command history_command() {
-  return make_command<Options>({.name = "history",
-                                .summary = "how an experiment's scores went over several results databases",
-                                .description = "Each number is tested against the run before it, sample by sample.",
-                                .examples = {{"kvarena history monday.db tuesday.db today.db --out history.html",
-                                              "a page with a line a method"}}},
-                               run);
+  return make_command<Options>(
+      {.name = "history",
+       .summary = "how an experiment's scores went over several results databases",
+       .description =
+           "Each number that differs from the run before it is marked: runs of equal settings are deterministic.",
+       .examples = {{"kvarena history monday.db tuesday.db today.db --out history.html",
+                     "a page with a line a method"}}},
+      run);
 }
 
 }  // namespace kvarena::cli

@@ -143,6 +143,17 @@ MetricValue read_value(Columns& next) {
   return value;
 }
 
+/// A text column of a cell's samples, by sample id.
+std::map<std::string, std::string> text_by_sample(SQLite::Database& database, const char* column,
+                                                  const std::string& cell_id) {
+  const std::string sql = fmt::format("SELECT sample_id, {} FROM samples WHERE cell_id = ?", column);
+  const auto rows = select<std::pair<std::string, std::string>>(database, sql.c_str(), {cell_id}, [](Columns& next) {
+    std::string sample_id = next.text();
+    return std::pair(std::move(sample_id), next.text());
+  });
+  return {rows.begin(), rows.end()};
+}
+
 }  // namespace
 
 ResultsReader::ResultsReader(const std::filesystem::path& path) : database_(open_to_read(path)) {}
@@ -294,12 +305,11 @@ std::vector<ValueRow> ResultsReader::values(const std::string& cell_id, const st
 }
 
 std::map<std::string, std::string> ResultsReader::prompts(const std::string& cell_id) const {
-  const auto rows = select<std::pair<std::string, std::string>>(
-      *database_, "SELECT sample_id, prompt_sha256 FROM samples WHERE cell_id = ?", {cell_id}, [](Columns& next) {
-        std::string sample_id = next.text();
-        return std::pair(std::move(sample_id), next.text());
-      });
-  return {rows.begin(), rows.end()};
+  return text_by_sample(*database_, "prompt_sha256", cell_id);
+}
+
+std::map<std::string, std::string> ResultsReader::predictions(const std::string& cell_id) const {
+  return text_by_sample(*database_, "prediction", cell_id);
 }
 
 std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) const {

@@ -97,6 +97,8 @@ class ResultsReader {
                                              Clock clock = Clock::none) const;
   /// Hash of each sample's prompt, by sample id: values of unequal prompts are no pair.
   [[nodiscard]] std::map<std::string, std::string> prompts(const std::string& cell_id) const;
+  /// Predicted text of each sample, by sample id.
+  [[nodiscard]] std::map<std::string, std::string> predictions(const std::string& cell_id) const;
   /// Every metric of a cell at once.
   [[nodiscard]] std::vector<ValueColumn> columns(const std::string& cell_id) const;
   [[nodiscard]] std::vector<MetricValue> sample_values(const std::string& cell_id, const std::string& sample_id) const;

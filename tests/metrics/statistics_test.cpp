@@ -117,14 +117,25 @@ TEST(PairedDifference, PValueOfNoDifferenceIsUniform) {
   EXPECT_NEAR(small, 30, 20);  // 4 standard deviations
 }
 
-TEST(Holm, AdjustsAsTheTextbookExample) {
-  const auto adjusted = holm(std::vector<double>{0.01, 0.04, 0.03, 0.005});
+TEST(SignFlip, AFewPairsCannotReachASmallPValue) {
+  EXPECT_EQ(smallest_sign_flip_p(1), 1);
+  EXPECT_EQ(smallest_sign_flip_p(5), 0.0625);
+  EXPECT_EQ(smallest_sign_flip_p(6), 0.03125);
+  for (const int64_t pairs : {1, 2, 5, 6, 9}) {
+    const std::vector<double> ones(static_cast<size_t>(pairs), 1.0), zeros(static_cast<size_t>(pairs), 0.0);
+    EXPECT_EQ(paired_difference(zeros, ones).p_value, smallest_sign_flip_p(pairs)) << pairs;
+  }
+}
+
+TEST(Hochberg, AdjustsAsTheTextbookExample) {
+  const auto adjusted = hochberg(std::vector<double>{0.01, 0.04, 0.03, 0.005});
   EXPECT_NEAR(adjusted[3], 0.02, 1e-15);
   EXPECT_NEAR(adjusted[0], 0.03, 1e-15);
-  EXPECT_NEAR(adjusted[2], 0.06, 1e-15);
-  EXPECT_NEAR(adjusted[1], 0.06, 1e-15);  // never below one that was smaller
-  EXPECT_EQ(holm(std::vector<double>{0.9, 0.8})[0], 1.0);
-  EXPECT_TRUE(holm(std::vector<double>{}).empty());
+  EXPECT_NEAR(adjusted[2], 0.04, 1e-15) << "never above one that was larger";
+  EXPECT_NEAR(adjusted[1], 0.04, 1e-15);
+  EXPECT_EQ(hochberg(std::vector<double>{0.9, 0.8})[0], 0.9);
+  EXPECT_EQ(hochberg(std::vector<double>(3, 0.03125))[1], 0.03125) << "where all are small, all are shown";
+  EXPECT_TRUE(hochberg(std::vector<double>{}).empty());
 }
 
 TEST(Normal, QuantilesAreTheTabulatedOnes) {

@@ -40,6 +40,7 @@ struct MethodScores {
   std::string name = {};                     // that it is registered under; the label unless given
   std::string settings = "{}";
   double accepted = 0;  // accepted tokens of every sample's rounds; 0: no value
+  std::string answer = "<i>answer</i>";
 };
 
 const std::vector<results::MetricDefinition> kDefinitions = {
@@ -100,7 +101,7 @@ class ReportTest : public ::testing::Test {
                .sample_id = "s" + std::to_string(i),
                .sample_index = static_cast<int64_t>(i),
                .prompt_sha256 = method.prompt + std::to_string(i),
-               .prediction = "<i>answer</i>",
+               .prediction = method.answer,
                .active = method.active,
                .values =
                    {{.metric = method.metric,
@@ -160,7 +161,9 @@ TEST_F(ReportTest, PairsEveryMethodWithTheBaseline) {
   ASSERT_TRUE(quality.rows[1].cells[1].difference);
   EXPECT_NEAR(quality.rows[1].cells[1].difference->value, -20, 1e-9);
   EXPECT_EQ(quality.rows[1].cells[1].difference->verdict, Verdict::worse);
-  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::within_noise);
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::no_difference);
+  ASSERT_TRUE(quality.rows[2].cells[1].difference->detectable);
+  EXPECT_NEAR(*quality.rows[2].cells[1].difference->detectable, 3, 1e-9) << "six of 40 samples, 20 points each";
 }
 
 TEST_F(ReportTest, FailuresAndIdleMethodsAreOutcomesNotNumbers) {
@@ -276,15 +279,74 @@ TEST_F(ReportTest, NamesTheExperimentsThereAre) {
 TEST_F(ReportTest, CompareFindsAPlantedRegressionAndNothingElse) {
   const auto before = experiment("a.db", {{"full", scores(200, 0.7, 0.05)}, {"mine", scores(200, 0.6, 0.05)}});
   const auto after = experiment("b.db", {{"full", scores(200, 0.7, 0.05)}, {"mine", scores(200, 0.58, 0.05)}});
-  const Comparison comparison = compare(before, after, 1.0, false);
+  const Comparison comparison = compare(before, after, {.margin = 1});
   EXPECT_EQ(comparison.worse, 1);
-  EXPECT_EQ(comparison.within_noise, 1);
+  EXPECT_EQ(comparison.same, 1);
   EXPECT_EQ(comparison.regressions, 1);
-  EXPECT_EQ(compare(before, after, 3.0, false).regressions, 0);
-  EXPECT_EQ(compare(before, before, 0, false).worse, 0);
+  EXPECT_EQ(compare(before, after, {.margin = 2}).regressions, 0) << "by two points, which is no more than two";
+  EXPECT_EQ(compare(before, after, {.margin = 3}).changed, 1);
+  EXPECT_EQ(compare(before, after, {.margin = 1, .fail_on_drop = 3}).regressions, 0);
+  EXPECT_EQ(compare(after, before, {}).better, 1);
+  const Comparison alike = compare(before, before, {});
+  EXPECT_EQ(alike.same, 2);
+  EXPECT_NE(render(alike.document, Format::markdown).find("2 the same; 0 regressions"), std::string::npos);
 }
 
-TEST_F(ReportTest, HistoryTestsEachRunAgainstTheOneBefore) {
+TEST_F(ReportTest, CompareCallsAChangeAChangeHoweverFewSamplesShowIt) {
+  const std::vector<double> half = scores(2, 0.5, 0.5);
+  MethodScores reworded{"reworded", half};
+  const auto before = experiment("a.db", {{"full", half}, {"h2o", half}, reworded});
+  reworded.answer = "the answer in other words";
+  const auto after = experiment("b.db", {{"full", half}, {"h2o", {0.0, 0.0}}, reworded});
+  const Comparison comparison = compare(before, after, {});
+  EXPECT_EQ(comparison.same, 1);
+  EXPECT_EQ(comparison.worse, 1) << "50 to 0 on two samples";
+  EXPECT_EQ(comparison.changed, 1) << "other words of the same score";
+  EXPECT_EQ(comparison.regressions, 1);
+  const Table shown = table(comparison.document, "comparison");
+  ASSERT_EQ(shown.rows.size(), 2U) << "what is the same is counted, not listed";
+  const std::vector<TableCell>& h2o = shown.rows[0].cells;
+  EXPECT_EQ(h2o[4].difference->verdict, Verdict::worse);
+  const auto samples = [&](size_t row) {
+    std::vector<double> counts;
+    for (size_t at = 5; at < 9; ++at) counts.push_back(shown.rows[row].cells[at].value);
+    return counts;
+  };
+  EXPECT_EQ(samples(0), (std::vector<double>{0, 1, 1, 0}));
+  EXPECT_EQ(samples(1), (std::vector<double>{0, 0, 2, 2}));
+  EXPECT_EQ(shown.rows[1].cells[9].text, "changed");
+  EXPECT_EQ(compare(before, after, {.fail_on_drop = 50}).regressions, 0);
+}
+
+TEST_F(ReportTest, CompareRefusesOtherSettingsUnderOneLabel) {
+  MethodScores half{"H2O, half", scores(4, 0.5)};
+  half.settings = R"({"keep": 0.5})";
+  const auto before = experiment("a.db", {{"full", scores(4, 0.5)}, half});
+  half.settings = R"({"keep": 0.25})";
+  half.scores = scores(4, 0.0);
+  const auto after = experiment("b.db", {{"full", scores(4, 0.5)}, half});
+  try {
+    (void)compare(before, after, {});
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"H2O, half, facts", "keep: 0.5 / 0.25", "--allow-unlike-cards"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_EQ(compare(before, after, {.allow_unlike = true}).worse, 1);
+}
+
+TEST_F(ReportTest, CompareCountsACellThatFailedAsARegression) {
+  const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16"})";
+  const auto before = experiment("a.db", {{"full", scores(4, 0.5)}, {"mine", scores(4, 0.5)}});
+  const auto after = experiment("b.db", {{"full", scores(4, 0.5)}, {"mine", {}, card, true, "segfault"}});
+  const Comparison comparison = compare(before, after, {.margin = 100});
+  EXPECT_EQ(comparison.failed, 1);
+  EXPECT_EQ(comparison.regressions, 1);
+  EXPECT_EQ(table(comparison.document, "comparison").rows[0].cells[4].reason, "segfault");
+}
+
+TEST_F(ReportTest, HistoryShowsWhatChangedSinceTheRunBefore) {
   const auto with = [&](const std::string& file, double mine) {
     return NamedRun{file, experiment(file, {{"full", scores(200, 0.7, 0.05)}, {"mine", scores(200, mine, 0.05)}})};
   };
@@ -293,12 +355,26 @@ TEST_F(ReportTest, HistoryTestsEachRunAgainstTheOneBefore) {
   ASSERT_EQ(shown.rows.size(), 2U);
   const TableRow& mine = shown.rows[1];
   EXPECT_FALSE(mine.cells[1].difference) << "there is nothing before the first run";
-  EXPECT_EQ(mine.cells[2].difference->verdict, Verdict::within_noise);
+  EXPECT_FALSE(mine.cells[2].difference) << "nothing changed";
   EXPECT_EQ(mine.cells[3].difference->verdict, Verdict::worse);
   EXPECT_NEAR(mine.cells[3].difference->value, -2, 1e-9);
   EXPECT_EQ(document.sections[0].charts.size(), 1U);
   EXPECT_FALSE(render(document, Format::html).empty());
   EXPECT_THROW((void)history({with("d.db", 0.6)}), UserError);
+}
+
+TEST_F(ReportTest, HistoryMarksOtherSettingsInsteadOfComparing) {
+  const auto with = [&](const std::string& file, double score, const std::string& settings) {
+    MethodScores mine{"mine", scores(6, score)};
+    mine.settings = settings;
+    return NamedRun{file, experiment(file, {{"full", scores(6, 0.7)}, mine})};
+  };
+  const Table shown =
+      table(history({with("a.db", 0.6, R"({"keep": 0.5})"), with("b.db", 0.2, R"({"keep": 0.1})")}), "history-m-facts");
+  const TableCell& later = shown.rows[1].cells[2];
+  EXPECT_FALSE(later.difference);
+  ASSERT_EQ(later.notes.size(), 1U);
+  EXPECT_EQ(shown.footnotes.at(later.notes[0]), "Other settings than in the run before: keep: 0.5 / 0.1.");
 }
 
 TEST_F(ReportTest, ExperimentsShareAPageWithNamesOfTheirOwn) {
@@ -317,18 +393,33 @@ TEST_F(ReportTest, ExperimentsShareAPageWithNamesOfTheirOwn) {
 TEST_F(ReportTest, CompareNeedsSomethingInCommon) {
   const auto before = experiment("a.db", {{"full", scores(3, 0.7)}});
   const auto after = experiment("b.db", {{"another", scores(3, 0.7)}});
-  EXPECT_THROW((void)compare(before, after, 0, false), UserError);
+  EXPECT_THROW((void)compare(before, after, {}), UserError);
 }
 
 TEST_F(ReportTest, AFewSamplesProveNothing) {
-  const auto data = experiment("a.db", {{"full", scores(1, 1.0)}, {"lossy", scores(1, 0.0)}});
+  const auto verdict = [&](int64_t samples) {
+    const auto data =
+        experiment(fmt::format("{}.db", samples), {{"full", scores(samples, 1.0)}, {"lossy", scores(samples, 0.0)}});
+    const Table quality = table(experiment_report(data), "quality");
+    EXPECT_EQ(quality.rows[1].cells[1].interval.has_value(), samples > 1);
+    EXPECT_EQ(quality.rows[1].cells[1].notes.empty(), samples > 5) << "a note says why there is no verdict";
+    return quality.rows[1].cells[1].difference->verdict;
+  };
+  for (const int64_t samples : {1, 4, 5}) EXPECT_EQ(verdict(samples), Verdict::too_few) << samples;
+  for (const int64_t samples : {6, 8, 20}) EXPECT_EQ(verdict(samples), Verdict::worse) << samples;
+}
+
+TEST_F(ReportTest, ANumberOfOtherSamplesIsMarked) {
+  const auto data =
+      experiment("a.db", {{"full", scores(20, 0.5)}, {"lossy", scores(20, 0.4)}, {"new", scores(8, 0.4)}});
   const Table quality = table(experiment_report(data), "quality");
-  EXPECT_FALSE(quality.rows[1].cells[1].interval);
-  EXPECT_EQ(quality.rows[1].cells[1].difference->verdict, Verdict::within_noise);
-  const auto four = experiment("b.db", {{"full", scores(4, 1.0)}, {"lossy", scores(4, 0.0)}});
-  EXPECT_EQ(table(experiment_report(four), "quality").rows[1].cells[1].difference->verdict, Verdict::within_noise);
-  const auto eight = experiment("c.db", {{"full", scores(8, 1.0)}, {"lossy", scores(8, 0.0)}});
-  EXPECT_EQ(table(experiment_report(eight), "quality").rows[1].cells[1].difference->verdict, Verdict::worse);
+  EXPECT_TRUE(quality.rows[1].cells[1].notes.empty());
+  ASSERT_EQ(quality.rows[2].cells[1].notes.size(), 1U);
+  EXPECT_EQ(quality.footnotes.at(quality.rows[2].cells[1].notes[0]),
+            "On 8 samples where full has 20; the difference is over those of both.");
+  const Table memory = table(experiment_report(data), "memory");
+  ASSERT_EQ(memory.rows[2].cells[0].notes.size(), 1U);
+  EXPECT_EQ(memory.footnotes.at(memory.rows[2].cells[0].notes[0]), "Over 8 samples where full has 20.");
 }
 
 TEST_F(ReportTest, AnIdleMethodEntersNoTableOfNumbersAndNoChart) {
@@ -353,7 +444,7 @@ TEST_F(ReportTest, ModelsStayApart) {
   EXPECT_NEAR(table(document, "quality-m").rows[1].cells[1].difference->value, -20, 1e-9);
   EXPECT_NEAR(table(document, "quality-n").rows[1].cells[1].value, 50, 1e-9);
   EXPECT_NEAR(table(document, "quality-n").rows[1].cells[1].difference->value, 0, 1e-9);
-  EXPECT_EQ(compare(data, data, 0, false).within_noise, 4);
+  EXPECT_EQ(compare(data, data, {}).same, 4);
 }
 
 TEST_F(ReportTest, ModelledTimesStandUnderANameOfTheirOwn) {
@@ -419,8 +510,8 @@ TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {
   EXPECT_EQ(quality.rows[1].cells[1].difference->verdict, Verdict::worse);
   EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::better);
   const auto after = experiment("b.db", {with("full", 20), with("lossy", 27)});
-  EXPECT_EQ(compare(data, after, 1.5, false).regressions, 1);
-  EXPECT_EQ(compare(data, after, 2.5, false).regressions, 0);
+  EXPECT_EQ(compare(data, after, {.margin = 1.5}).regressions, 1);
+  EXPECT_EQ(compare(data, after, {.margin = 2.5}).regressions, 0);
 }
 
 TEST_F(ReportTest, WithoutDistancesThereIsNoSectionOfThem) {
@@ -472,25 +563,22 @@ TEST_F(ReportTest, ASecondRunOfFullIsARowAndItsNoiseSwallowsDifferences) {
   again.scores = scores(40, 0.8, 0.2);  // each sample 10 points off, the mean where it was
   const auto noisy = experiment("b.db", {{"full", scores(40, 0.8, 0.1)}, again, lossy});
   quality = table(experiment_report(noisy), "quality");
-  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::within_noise);
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::no_difference);
   EXPECT_NEAR(table(experiment_report(noisy), "sensitivity").rows[0].cells[3].value, 10, 1e-9);
-  EXPECT_EQ(compare(exact, noisy, 0, false).within_noise, 2);
+  const auto later = experiment("c.db", {{"full", scores(40, 0.8, 0.1)}, again, {"lossy", scores(40, 0.7, 0.1)}});
+  EXPECT_EQ(compare(exact, noisy, {}).same, 2);
+  EXPECT_EQ(compare(noisy, later, {}).changed, 1) << "a run that differs from itself by 10 points proves no loss of 5";
+  EXPECT_EQ(compare(noisy, later, {}).regressions, 0);
 }
 
-TEST_F(ReportTest, ManyComparisonsNeedMoreProof) {
-  const auto dipping = [](int64_t below) {  // so many samples 20 points lower
-    std::vector<double> list(20, 0.5);
-    for (int64_t i = 0; i < below; ++i) list[static_cast<size_t>(i)] = 0.3;
-    return list;
-  };
-  std::vector<MethodScores> methods = {{"full", std::vector<double>(20, 0.5)}, {"lossy", dipping(7)}};
-  EXPECT_EQ(table(experiment_report(experiment("a.db", methods)), "quality").rows[1].cells[1].difference->verdict,
-            Verdict::worse)
-      << "p = 2/128";
-  for (int i = 0; i < 5; ++i) methods.push_back({"lossy " + std::to_string(i), dipping(7)});
-  EXPECT_EQ(table(experiment_report(experiment("b.db", methods)), "quality").rows[1].cells[1].difference->verdict,
-            Verdict::within_noise)
-      << "p = 12/128 after Holm's correction over six";
+TEST_F(ReportTest, OneRowIsNoOtherRowsQuestion) {
+  std::vector<double> dipping(20, 0.5);
+  std::fill_n(dipping.begin(), 7, 0.3);
+  std::vector<MethodScores> methods = {{"full", std::vector<double>(20, 0.5)}};
+  for (int i = 0; i < 6; ++i) methods.push_back({"lossy " + std::to_string(i), dipping});
+  const Table quality = table(experiment_report(experiment("a.db", methods)), "quality");
+  for (size_t row = 1; row < quality.rows.size(); ++row)
+    EXPECT_EQ(quality.rows[row].cells[1].difference->verdict, Verdict::worse) << "p = 2/128, whoever else is there";
 }
 
 TEST_F(ReportTest, SamplesOfUnequalPromptsAreNoPair) {
@@ -510,7 +598,7 @@ TEST_F(ReportTest, SamplesOfUnequalPromptsAreNoPair) {
   const Table quality = table(experiment_report(data, {.allow_unlike_cards = true}), "quality");
   EXPECT_EQ(quality.rows[1].cells[1].kind, CellKind::not_comparable);
   const auto same = experiment("b.db", {{"full", scores(6, 0.5)}, {"other", scores(6, 0.5)}});
-  EXPECT_THROW((void)compare(same, data, 0, true), UserError);
+  EXPECT_THROW((void)compare(same, data, {.allow_unlike = true}), UserError);
 }
 
 TEST_F(ReportTest, MarksSayWhereNumbersComeFrom) {
