@@ -73,9 +73,9 @@ struct Evidence {
 /// adjustment over the tests that can reach the level at all; their samples are disjoint, so they are independent.
 [[nodiscard]] std::vector<double> row_p_values(std::span<const metrics::PairedDifference> row);
 
-/// The true mean difference that so many samples find in 80 of 100 experiments: from the median spread of the tests'
-/// differences, and no less than the fewest pairs that can reach the level amount to, each by the usual size of a pair's
-/// difference, or by the baseline's mean score where no pair differs. 0 when all tests have too few pairs.
+/// The true mean difference that so many samples find in 80 of 100 experiments, from the median spread of the tests'
+/// differences. It is no less than what the fewest pairs that can reach the level amount to, each by the usual size of
+/// a pair's difference, or by the baseline's mean score where no pair differs. 0 when all tests have too few pairs.
 [[nodiscard]] double detectable_difference(std::span<const metrics::PairedDifference> tests);
 
 /// better, worse, or differs for a metric that is good in neither direction.
