@@ -342,19 +342,23 @@ LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double sh
   LayerScores result{.heads = {}, .protection = part_->protect(capacity), .share = share};
   for (const LayerView& view : views) {
     const at::Tensor scores = part_->score(view).to(at::kFloat).contiguous();
-    KVARENA_ASSERT(scores.dim() == 2 && scores.size(0) == view.kv_heads() && scores.size(1) == view.n(),
-                   fmt::format("{} scored [{}], the layer is [{}, {}]", name_, fmt::join(scores.sizes(), ", "),
-                               view.kv_heads(), view.n()));
+    if (scores.dim() != 2 || scores.size(0) != view.kv_heads() || scores.size(1) != view.n()) {
+      fail({.place = fmt::format("{}: layer {}", name_, view.layer()),
+            .found = fmt::format("scores of shape [{}]", fmt::join(scores.sizes(), ", ")),
+            .expected = fmt::format("[{}, {}], one for every entry of every kv head", view.kv_heads(), view.n()),
+            .action = fmt::format("what score() of {} returns is at fault, not kvarena", name_)});
+    }
     for (int64_t head = 0; head < view.kv_heads(); ++head) {
       const float* row = scores.data_ptr<float>() + head * view.n();
       result.heads.emplace_back(row, row + view.n());
-      const auto bad = std::ranges::find_if(result.heads.back(), [](float score) { return std::isnan(score); });
+      const auto bad = std::ranges::find_if_not(result.heads.back(), [](float score) { return std::isfinite(score); });
       if (bad == result.heads.back().end()) continue;
-      fail({.place = fmt::format("{}: layer {}, kv head {}, entry {}", name_, view.layer(), view.first_head() + head,
-                                 bad - result.heads.back().begin()),
-            .found = "a score that is not a number",
-            .expected = "finite scores",
-            .action = "the model's keys or values may hold NaN or infinity"});
+      fail(
+          {.place = fmt::format("{}: layer {}, kv head {}, entry {}", name_, view.layer(), view.first_head() + head,
+                                bad - result.heads.back().begin()),
+           .found = std::isnan(*bad) ? "a score that is not a number" : "an infinite score",
+           .expected = "finite scores",
+           .action = "look into score(); if its arithmetic is sound, the model's keys or values hold NaN or infinity"});
     }
   }
   return result;

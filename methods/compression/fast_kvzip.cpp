@@ -128,7 +128,7 @@ class FastKvzip final : public Scorer {
     const int64_t n = layer.n();
     const int64_t window =
         n < kLong ? std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(n) * share_)) : kLongWindow;
-    constexpr float kCertain = std::numeric_limits<float>::infinity();
+    constexpr float kCertain = std::numeric_limits<float>::max();
     scores.narrow(1, 0, std::min(sinks_, n)).fill_(kCertain);
     scores.narrow(1, n - window, window).fill_(kCertain);
     return scores;

@@ -26,7 +26,7 @@ class Kvzip final : public Scorer {
     const ReconstructionScores& seen = layer.reconstruction(reconstruction());
     at::Tensor scores = at::from_blob(const_cast<float*>(seen.scores.data()), {layer.kv_heads(), layer.n()}).clone();
     const int64_t kept = form_ == "authors" ? seen.prefix : std::min(kSinks, layer.n());
-    scores.narrow(1, 0, kept).fill_(std::numeric_limits<float>::infinity());
+    scores.narrow(1, 0, kept).fill_(std::numeric_limits<float>::max());
     return scores;
   }
   std::string default_rule() const override { return R"({"name":"global"})"; }

@@ -2,7 +2,7 @@
 
     python3 tests/end_to_end/torture_test.py build/release/bin/kvarena SOURCE_FOLDER libbreaking_plugin.so [--large] [--sanitized]
 
-The plugin's methods segfault, abort, exit, leak, hang, throw, return NaN and return wrong shapes, beside healthy ones. The
+The plugin's methods segfault, abort, exit, leak, hang, throw, return NaN, infinity and wrong shapes, beside healthy ones. The
 runner and its workers get SIGKILL at random moments; at last the same command runs undisturbed. Then every healthy cell must
 hold, bit for bit, what a run of the healthy methods alone holds that nobody disturbed, every sick cell must have failed
 with its reason, and no sample may be there twice or missing. Standard library only; the seed is printed.
@@ -34,7 +34,8 @@ for options in ("ASAN_OPTIONS", "TSAN_OPTIONS") if SANITIZED else ():  # else a 
 # Text in the reason of each failure. On a loaded machine a leak may meet the time limit first.
 LATE = f"longer than the {PATIENCE_S} s"
 SICK = {"segfault": ("signal 11",), "abort": ("signal 6",), "exit": ("exit code 3",), "leak": ("MiB, more than", LATE),
-        "hang": (LATE,), "throw": ("thrown by a method",), "nan": ("not a number",), "shape": ("scored [",)}
+        "hang": (LATE,), "throw": ("thrown by a method",), "nan": ("not a number",), "infinite": ("an infinite score",),
+        "shape": ("scores of shape [",)}
 
 CONTENT = """
 select c.workload, c.method, s.sample_id, s.prompt_sha256, s.prediction, s.finish_reason, s.activity_json
