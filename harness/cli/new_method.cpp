@@ -70,7 +70,7 @@ int run(const Options& options) {
   write_file(file, fill_skeleton(skeleton, options.name));
   print(fmt::format("wrote {}: a method that {}\n", file.string(), skeleton.idea));
   fmt::print(stderr,
-             "next: scripts/build, then\n"
+             "next: scripts/build release kvarena conformance_test, then\n"
              "  build/release/bin/kvarena methods {0}\n"
              "  build/release/bin/conformance_test --gtest_filter='*/{0}'\n"
              "  build/release/bin/kvarena schema > configs/schema.json\n",

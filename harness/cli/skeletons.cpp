@@ -1,5 +1,6 @@
 #include "harness/cli/skeletons.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace kvarena::cli {
@@ -25,13 +26,6 @@ class @Class@ final : public Scorer {
   int64_t recent_ = 16;
 };
 
-KVARENA_SCORER(@Class@, {.name = "@name@",
-                         .title = "@Title@",
-                         .summary = "Keeps the entries with the smallest keys.",
-                         .paper = ""});
-
-}  // namespace
-}  // namespace kvarena
 )";
 
 constexpr std::string_view kCodec = R"(#include <fmt/format.h>
@@ -50,7 +44,8 @@ class @Class@ final : public QuantizingCodec {
     p("recent", recent_).min(32).doc("newest entries in 16 bits, a multiple of 32; keys leave in blocks of it");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
-    if (recent_ % kGroup != 0) problems.push_back(fmt::format("{}.recent: found {}, expected a multiple of 32", place, recent_));
+    if (recent_ % kGroup == 0) return;
+    problems.push_back(fmt::format("{}.recent: found {}, expected a multiple of 32", place, recent_));
   }
   QuantizedFormat format(const LayerContext& /*layer*/) const override {
     const kernels::QuantFormat side{.bits = static_cast<int>(bits_), .group_size = kGroup, .meta = DType::bf16};
@@ -66,13 +61,6 @@ class @Class@ final : public QuantizingCodec {
   int64_t recent_ = 64;
 };
 
-KVARENA_CODEC(@Class@, {.name = "@name@",
-                        .title = "@Title@",
-                        .summary = "Stores all but the newest entries in a few bits.",
-                        .paper = ""});
-
-}  // namespace
-}  // namespace kvarena
 )";
 
 constexpr std::string_view kRetrieval = R"(#include <algorithm>
@@ -164,13 +152,6 @@ class @Class@ final : public Retriever {
   }
 };
 
-KVARENA_RETRIEVER(@Class@, {.name = "@name@",
-                            .title = "@Title@",
-                            .summary = "Attends to the blocks whose mean keys agree with the query.",
-                            .paper = ""});
-
-}  // namespace
-}  // namespace kvarena
 )";
 
 constexpr std::string_view kVerification = R"(#include <algorithm>
@@ -214,13 +195,6 @@ class @Class@ final : public Verifier {
   int64_t match_ = 3;
 };
 
-KVARENA_VERIFIER(@Class@, {.name = "@name@",
-                           .title = "@Title@",
-                           .summary = "Drafts what followed the newest tokens before, and verifies: lossless.",
-                           .paper = ""});
-
-}  // namespace
-}  // namespace kvarena
 )";
 
 void replace_all(std::string& text, std::string_view what, const std::string& by) {
@@ -245,24 +219,55 @@ std::string capitalised(const std::string& name, std::string_view joint, bool ev
   return text;
 }
 
+/// "my_idea", "Scorer" -> "MyIdeaScorer"; names that end as the suffix begins ("my_codec", "my_retrieval") stand alone.
+std::string class_of(const std::string& name, std::string_view suffix) {
+  const std::string words = capitalised(name, "", true);
+  const size_t last = name.rfind('_');
+  if (last != std::string::npos) {
+    constexpr size_t kStem = 5;
+    const std::string word = capitalised(name.substr(last + 1), "", true);
+    if (word.substr(0, kStem) == suffix.substr(0, kStem)) return words;
+  }
+  return words + std::string(suffix);
+}
+
+/// The line that registers the class and the end of the file, laid out as scripts/format would.
+std::string registration(const Skeleton& skeleton, const std::string& class_name, const std::string& name) {
+  const std::array<std::string, 4> fields = {".name = \"" + name + "\",",
+                                             ".title = \"" + capitalised(name, " ", false) + "\",",
+                                             ".summary = \"" + std::string(skeleton.summary) + "\",", ".paper = \"\","};
+  const size_t widest = std::ranges::max(fields, {}, &std::string::size).size();
+  const std::string macro = "KVARENA_" + std::string(skeleton.macro) + "(";
+  const std::string head = macro + class_name + ",";
+  constexpr size_t kColumns = 120;
+  const bool beside = head.size() + 5 + widest <= kColumns;
+  const std::string margin((beside ? head.size() : macro.size() - 1) + 1, ' ');
+  std::string text = head + (beside ? " " : "\n" + margin) + "{\n";
+  for (const std::string& field : fields) text += margin + "    " + field + "\n";
+  return text + margin + "});\n\n}  // namespace\n}  // namespace kvarena\n";
+}
+
 }  // namespace
 
 const std::array<Skeleton, 4>& skeletons() {
   static constexpr std::array<Skeleton, 4> all{{
-      {"dropping", "compression", "Scorer", "keeps the entries with the smallest keys", kDropping},
-      {"codec", "compression", "Codec", "stores entries in 4 bits", kCodec},
-      {"retrieval", "retrieval", "Retriever", "attends to the blocks whose mean keys agree with the query", kRetrieval},
-      {"verification", "verification", "Verifier", "drafts what followed the same tokens before", kVerification},
+      {"dropping", "compression", "Scorer", "SCORER", "keeps the entries with the smallest keys",
+       "Keeps the entries with the smallest keys.", kDropping},
+      {"codec", "compression", "Codec", "CODEC", "stores entries in 4 bits",
+       "Stores all but the newest entries in a few bits.", kCodec},
+      {"retrieval", "retrieval", "Retriever", "RETRIEVER", "attends to the blocks whose mean keys agree with the query",
+       "Attends to the blocks whose mean keys agree with the query.", kRetrieval},
+      {"verification", "verification", "Verifier", "VERIFIER", "drafts what followed the same tokens before",
+       "Drafts what followed the newest tokens before, and verifies: lossless.", kVerification},
   }};
   return all;
 }
 
 std::string fill_skeleton(const Skeleton& skeleton, const std::string& name) {
   std::string text(skeleton.text);
-  replace_all(text, "@Class@", capitalised(name, "", true).append(skeleton.suffix));
-  replace_all(text, "@name@", name);
-  replace_all(text, "@Title@", capitalised(name, " ", false));
-  return text;
+  const std::string class_name = class_of(name, skeleton.suffix);
+  replace_all(text, "@Class@", class_name);
+  return text + registration(skeleton, class_name, name);
 }
 
 }  // namespace kvarena::cli

@@ -28,6 +28,20 @@ TEST(NewMethod, WritesIntoTheSourceTreeAroundTheWorkingFolder) {
   EXPECT_FALSE(contains(text, "@"));
 }
 
+TEST(NewMethod, ClassNamesDoNotDouble) {
+  const ScratchFolder scratch;
+  const auto text_of = [&](const std::string& name, const std::string& family) {
+    const fs::path path = scratch / (name + ".cpp");
+    EXPECT_EQ(run_kvarena({"new-method", name, "--family", family, "--out", path.string()}).code, 0);
+    std::ifstream file(path);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  EXPECT_TRUE(contains(text_of("my_codec", "codec"), "class MyCodec final"));
+  EXPECT_TRUE(contains(text_of("my_retrieval", "retrieval"), "class MyRetrieval final"));
+  EXPECT_TRUE(contains(text_of("plain", "codec"), "class PlainCodec final"));
+  EXPECT_TRUE(contains(text_of("codec", "codec"), "class CodecCodec final")) << "Codec is the base";
+}
+
 TEST(NewMethod, NeverOverwrites) {
   const ScratchFolder scratch;
   const fs::path file = scratch / "mine.cpp";
