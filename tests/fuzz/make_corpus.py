@@ -183,6 +183,33 @@ for name, file in [("longbench/qasper", "longbench/qasper.jsonl"), ("longbench/l
     put("records", "workload_" + name.replace("/", "_"), f"{name}\n{lines}\n")
 put("records", "workload_pg19", "pg19\n" + (SAMPLES / "pg19/test/0.txt").read_text()[:600])
 
+put("answer", "patch", "Here:\r\n```diff\r\ndiff --git a/x b/x\r\n--- a/x\r\n+++ b/x\r\n@@ -1,2 +1,2 @@\r\n-a\r\n+b\r\n c\r\n```\r\n")
+put("answer", "minimal_patch", "<patch>\n--- a/x\n+++ b/x\n@@ -9223372036854775807,1 +1,99999999999999999999 @@\n-a\n</patch>")
+put("answer", "quoted_names", 'diff --git "a/x\\303\\251" "b/x\\303\\251"\nrename from "a\nrename to /\n')
+put("answer", "calls", "[f.g(a=1, b=['x'], c={'k': 1}, d=2.5, e=(1, 2)), f.g(a=1<<70, b=-7>>99, d='\\U0001F600')]")
+put("answer", "call", "f.g(a=1, b=['x'], c={'k': 1}, d=2, e=(1, 2))")
+put("answer", "call_cut", "[f.g(a='\\x4")
+put("answer", "json_call", '{"name": "f", "arguments": {"a": 1, "b": ["x", {"c": null}]}}')
+put("answer", "weeks", "#*# Week 1: a #*# Week 99999999999999999999 b #*# Week \u0663 #*#")
+put("answer", "chained", "Answer_9:\nQuestion: x\r\nA_gold: 7\n\nAnswer_10:\n1,200.5.")
+put("answer", "judge", 'It is good. Rating: [[10]] {"Relevance": 5, "Accuracy": "4", "Coherence": 1e999, "Clarity": null}')
+put("answer", "judge_deep", '{"Relevance": ' + "[" * 20000)
+put("answer", "choice", 'The correct answer is (B). Option is: "A"\0["A", "B"]')
+put("answer", "numbers", '-1_000 9007199254740993 12.5\0[9007199254740993, 12.5, true, null]')
+put("answer", "label_deep", "A\0" + "[" * 400 + "]" * 400)
+put("answer", "label_too_deep", "A\0" + "[" * 20000)
+put("score_file", "own", json.dumps({"id": "a", "prediction": "x y", "references": ["x", 3]}) + "\r\n\r\n" +
+    json.dumps({"id": "b", "pred": "x", "answers": "x", "all_classes": ["x", "y"], "length": 3}))
+put("score_file", "infinitebench", '{"id": 0, "prediction": "5", "ground_truth": [5], "task": "math_find", "loss": NaN}')
+put("score_file", "harness", json.dumps({"doc_id": 0, "target": "x", "filtered_resps": [["x"]], "dataset": "trec_e"}))
+put("score_file", "of_other_types", json.dumps({"prediction": 3, "target": None, "answers": {"a": []}, "task": 3, "dataset": 7,
+                                                "type": [], "number": "x", "questions": [3], "all_classes": [1], "score": 1,
+                                                "golden_calls": "x", "prefix": 1, "required_length": 2**64, "needle": 5}))
+put("score_file", "python_numbers", '{"prediction": "\\"NaN", "answers": [null, -Infinity, NaN, "Infinity"], "x": [nullNaN]}')
+put("score_file", "bad_utf8", b'{"prediction": "\xff", "answers": []}')
+put("score_file", "deep", '{"prediction": "x", "answers": ' + "[" * 20000)
+put("score_file", "no_object", "[1]\n3\n")
+
 put("function_call", "json", '{"name": "get_weather", "arguments": {"city": "Paris", "days": 3, "units": null}}')
 put("function_call", "fenced", '```json\n[{"name": "a", "parameters": {"x": [1, 2.5, true]}}]\n```')
 put("function_call", "python", '[get_weather(city="Paris", days=3), f.g(x=[1, -2.5e3], y={"a": (1,)}, z=None)]')
