@@ -28,12 +28,14 @@ class Gsm8kLongSource final : public SampleSource {
   bool next(Sample& sample) override {
     std::string asked;
     std::string raw;
+    nlohmann::json questions = nlohmann::json::array();
     for (int64_t i = 0; i < questions_; ++i) {
       const std::optional<Record> record = rows_.next();
       if (!record) break;
       const Row row = parse_object(*record);
-      // The examples are numbered 1 to 8.
-      asked.append(fmt::format("Question_{}:\n{}\n", i + 9, string_field(row, "question", record->place)));
+      const std::string question = string_field(row, "question", record->place);
+      asked.append(fmt::format("Question_{}:\n{}\n", i + 9, question));  // the examples are numbered 1 to 8
+      questions.push_back(question);
       sample.references.push_back(string_field(row, "answer", record->place));
       raw.append(record->text).append("\n");
     }
@@ -43,6 +45,7 @@ class Gsm8kLongSource final : public SampleSource {
     prompt.append(asked).append("\n");
     sample.id = fmt::format("{}", made_++);
     sample.messages = {{"system", kSystem}, {"user", std::move(prompt)}};
+    sample.extras = nlohmann::json{{"questions", std::move(questions)}}.dump();
     sample.origin = origin_;
     sample.data_sha256 = sha256(raw);
     return true;

@@ -127,6 +127,9 @@ TEST(Gsm8kLong, NumbersItsQuestionsFromNineAndKeepsARest) {
   EXPECT_NE(samples[0].messages[1].content.find("\n\nFollowing Question: \nQuestion_9:\n"), std::string::npos);
   EXPECT_TRUE(samples[0].messages[1].content.ends_with("?\n\n"));
   EXPECT_TRUE(question_text(samples[0]).starts_with("Question_9:\nMaria Holt"));
+  const auto questions = nlohmann::json::parse(samples[0].extras).at("questions").get<std::vector<std::string>>();
+  ASSERT_EQ(questions.size(), 4u);
+  EXPECT_TRUE(questions[0].starts_with("Maria Holt"));
 }
 
 TEST(Bfcl, ListsFunctionsAsIndentedJsonInTheOrderOfTheFile) {
