@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
-#include <vector>
 
 #include "harness/core/error.h"
+#include "harness/core/unique_keys.h"
 
 namespace kvarena {
 namespace {
@@ -37,22 +36,13 @@ ErrorParts syntax_error(const std::string& text, const std::string& place, const
 }  // namespace
 
 json parse_json(const std::string& text, const std::string& place) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMaxDepth) {
-      fail({.place = place, .found = "JSON nested deeper than any config", .expected = "at most 32 levels"});
-    }
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      fail({.place = place,
-            .found = fmt::format("the key \"{}\" twice in one object", parsed.get<std::string>()),
-            .expected = "each key once"});
-    }
-    return true;
-  };
+  BracketDepth depth;
+  if (std::ranges::any_of(text, [&](char c) { return depth.after(c) > kMaxDepth; })) {
+    fail({.place = place, .found = "JSON nested deeper than any config", .expected = "at most 32 levels"});
+  }
+  require_unique_keys(text, place);
   try {
-    return json::parse(text, watch);
+    return json::parse(text);
   } catch (const json::parse_error& error) {
     fail(syntax_error(text, place, error));
   } catch (const json::out_of_range& error) {  // 1e999

@@ -1,6 +1,7 @@
 #include "harness/evaluate/file_hashes.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -19,7 +20,8 @@ std::map<std::string, std::string> remembered(const std::filesystem::path& memor
   const json stored = json::parse(read_file(memory), nullptr, false);
   if (!stored.is_object()) return known;
   for (const auto& [key, value] : stored.items()) {
-    if (value.is_string()) known[key] = value.get<std::string>();
+    const std::string hash = value.is_string() ? value.get<std::string>() : "";
+    if (hash.size() == 64 && hash.find_first_not_of("0123456789abcdef") == std::string::npos) known[key] = hash;
   }
   return known;
 }
@@ -30,8 +32,10 @@ FileHashes::FileHashes(std::filesystem::path memory) : memory_(std::move(memory)
 
 std::string FileHashes::of(const std::filesystem::path& file) {
   const MappedFile mapped(file);
-  const std::string key = fmt::format("{} {} {}", std::filesystem::absolute(file).string(), mapped.bytes().size(),
-                                      std::filesystem::last_write_time(file).time_since_epoch().count());
+  struct stat info {};
+  KVARENA_ASSERT(::stat(file.c_str(), &info) == 0, file.string());
+  const std::string key = fmt::format("{} {} {} {}.{:09}", std::filesystem::absolute(file).string(), info.st_ino,
+                                      info.st_size, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   const std::string hash = known_[key] = sha256(mapped.bytes());

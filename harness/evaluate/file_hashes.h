@@ -7,8 +7,8 @@
 
 namespace kvarena::evaluate {
 
-/// Remembers hashes by path, size and time of change, in memory and in a file that may be lost or unwritable without
-/// harm.
+/// Remembers hashes by path, inode, size and time of the last change, which no program can set back, in memory and in a
+/// file that may be lost or unwritable without harm.
 class FileHashes {
  public:
   explicit FileHashes(std::filesystem::path memory);
@@ -18,7 +18,7 @@ class FileHashes {
 
  private:
   std::filesystem::path memory_;
-  std::map<std::string, std::string> known_;  // "path size time" -> hash
+  std::map<std::string, std::string> known_;  // "path inode size time" -> hash
 };
 
 }  // namespace kvarena::evaluate

@@ -130,8 +130,7 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
   const int64_t new_tokens = engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
   const auto needed = static_cast<int64_t>(request.prompt.size()) + new_tokens;
   if (needed > opened_.config.max_position) {
-    fail({.place = fmt::format("sample {}", sample.id),
-          .found = fmt::format("{} prompt tokens and room for {} new ones", request.prompt.size(), new_tokens),
+    fail({.found = fmt::format("{} prompt tokens and room for {} new ones", request.prompt.size(), new_tokens),
           .expected = fmt::format("at most {} together, the window of {}", opened_.config.max_position, entry_.name),
           .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
   }

@@ -85,9 +85,10 @@ ModelEvaluator::ModelEvaluator(const experiment::ExperimentConfig& config, Paths
 }
 
 LoadedModel& ModelEvaluator::loaded(const ModelEntry& model) {
-  auto& slot = models_[model.label];
-  if (!slot) slot = std::make_unique<LoadedModel>(model, paths_.home, machine_);
-  return *slot;
+  const auto known = models_.find(model.label);
+  if (known != models_.end()) return *known->second;
+  auto opened = std::make_unique<LoadedModel>(model, paths_.home, machine_);
+  return *(models_[model.label] = std::move(opened));
 }
 
 SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEntry& workload) {
@@ -108,7 +109,7 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
 
 std::string ModelEvaluator::model_hash(const ModelEntry& model) {
   std::string all;
-  for (const auto& file : loaded(model).opened().checkpoint->files()) {
+  for (const auto& file : loaded(model).opened().files) {
     all += fmt::format("{} {}\n", file.filename().string(), hashes_.of(file));
   }
   return sha256(all);
@@ -136,11 +137,18 @@ const results::RunInput& ModelEvaluator::data_input(const ModelEntry& model, con
 
 std::vector<std::string> ModelEvaluator::sample_ids(const ModelEntry& model, const ComponentEntry& workload) {
   SampleCursor& samples = cursor(model, workload);
+  constexpr size_t kMostSamples = 100'000;  // ten times the largest official set
   std::vector<std::string> ids;
   double bytes = 0;
   for (int64_t i = 0; !workload.limit || i < *workload.limit; ++i) {
     const datasets::Sample* sample = samples.at(i);
     if (sample == nullptr) break;
+    if (ids.size() == kMostSamples) {
+      fail({.place = fmt::format("workload {}", workload.label),
+            .found = fmt::format("more than {} samples", kMostSamples),
+            .expected = "fewer",
+            .action = "give a smaller \"samples\" or \"limit\""});
+    }
     ids.push_back(sample->id);
     for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
   }
@@ -190,7 +198,7 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
 
 std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
   std::vector<results::RunInput> inputs;
-  for (const auto& file : loaded(model).opened().checkpoint->files()) {
+  for (const auto& file : loaded(model).opened().files) {
     json detail = {{"bytes", std::filesystem::file_size(file)}};
     if (model.tensor_parallel > 1) detail["ranks"] = model.tensor_parallel;
     if (model.device != "cpu") detail["device"] = model.device;

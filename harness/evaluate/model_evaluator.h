@@ -47,7 +47,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
   SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
-  /// The hash of the checkpoint's files together.
+  /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
   /// The official file and its hash; the first sample's when samples are generated or come with the source.
   const results::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/core/error.h"
 
@@ -78,7 +79,9 @@ void check_config(const ModelConfig& config, const std::string& place) {
   constexpr int64_t kMaxSize = int64_t{1} << 31;
   const auto check = [&](const char* what, int64_t value) {
     if (value >= 1 && value < kMaxSize) return;
-    fail({.place = place, .found = fmt::format("{} {}", what, value), .expected = "a size of at least 1"});
+    fail({.place = place,
+          .found = fmt::format("{} {}", what, value),
+          .expected = fmt::format("a size from 1 to {}", kMaxSize - 1)});
   };
   check("layers", config.layers);
   check("hidden_size", config.hidden_size);
@@ -96,11 +99,14 @@ void check_config(const ModelConfig& config, const std::string& place) {
   if (config.head_dim % 2 != 0) {
     fail({.place = place, .found = fmt::format("head_dim {}", config.head_dim), .expected = "an even number"});
   }
-  if (config.rms_norm_eps < 0 || config.rope_theta <= 0 || config.rope_scaling.factor <= 0) {
+  const auto is_number = [](double value) { return std::isfinite(value) && value > 0; };
+  const bool numbers = std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0 && is_number(config.rope_theta) &&
+                       is_number(config.rope_scaling.factor);
+  if (!numbers) {
     fail({.place = place,
           .found = fmt::format("rms_norm_eps {}, rope_theta {}, rope factor {}", config.rms_norm_eps, config.rope_theta,
                                config.rope_scaling.factor),
-          .expected = "positive numbers"});
+          .expected = "positive, finite numbers"});
   }
   const auto check_id = [&](const char* what, int32_t id) {
     if (id >= 0 && id < config.vocab_size) return;

@@ -156,6 +156,12 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   extend_window(config);
   read_special_ids(file, config);
   check_config(config, place);
+  const int64_t rotated = file.find_int(arch + ".rope.dimension_count").value_or(config.rotary_dim());
+  if (rotated != config.rotary_dim()) {
+    fail({.place = fmt::format("{} {}.rope.dimension_count", place, arch),
+          .found = fmt::to_string(rotated),
+          .expected = fmt::format("{}: the families known here rotate whole heads", config.rotary_dim())});
+  }
   return config;
 }
 

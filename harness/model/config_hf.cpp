@@ -67,22 +67,40 @@ kernels::DType read_dtype(const JsonSection& root) {
 }
 
 void read_special_ids(const JsonSection& root, const std::filesystem::path& generation_json, ModelConfig& config) {
-  const auto narrow = [&](const char* key, int64_t id) {
+  const auto narrow = [&](const JsonSection& file, const char* key, int64_t id) {
     if (id < 0 || id >= config.vocab_size) {
-      fail({.place = fmt::format("{}: {}", root.place(), key),
+      fail({.place = fmt::format("{}: {}", file.place(), key),
             .found = fmt::to_string(id),
             .expected = fmt::format("an id below vocab_size {}", config.vocab_size)});
     }
     return static_cast<int32_t>(id);
   };
-  if (root.has("bos_token_id")) config.bos = narrow("bos_token_id", root.integer("bos_token_id"));
-  std::vector<int64_t> ids = root.integers("eos_token_id");
-  if (std::filesystem::exists(generation_json)) {
-    for (const int64_t id : JsonSection(generation_json).integers("eos_token_id")) ids.push_back(id);
+  if (root.has("bos_token_id")) config.bos = narrow(root, "bos_token_id", root.integer("bos_token_id"));
+  const auto read_ends = [&](const JsonSection& file) {
+    for (const int64_t id : file.integers("eos_token_id")) {
+      const int32_t eos = narrow(file, "eos_token_id", id);
+      if (std::find(config.eos.begin(), config.eos.end(), eos) == config.eos.end()) config.eos.push_back(eos);
+    }
+  };
+  read_ends(root);
+  if (std::filesystem::exists(generation_json)) read_ends(JsonSection(generation_json));
+}
+
+/// Throws UserError for a key that would change results and that no pass here heeds.
+void refuse_unheeded(const JsonSection& root) {
+  if (root.has("quantization_config")) {
+    fail({.place = root.place() + ": quantization_config",
+          .found = "weights that are quantised in the checkpoint's own way",
+          .expected = "weights of floats",
+          .action = "bring the checkpoint before quantisation, or a GGUF file of it"});
   }
-  for (const int64_t id : ids) {
-    const int32_t eos = narrow("eos_token_id", id);
-    if (std::find(config.eos.begin(), config.eos.end(), eos) == config.eos.end()) config.eos.push_back(eos);
+  for (const JsonSection& section :
+       root.has("rope_parameters") ? std::vector{root, root.section("rope_parameters")} : std::vector{root}) {
+    if (const double share = section.number("partial_rotary_factor", 1.0); share != 1.0) {
+      fail({.place = section.place() + ": partial_rotary_factor",
+            .found = fmt::to_string(share),
+            .expected = "1: the families known here rotate whole heads"});
+    }
   }
 }
 
@@ -104,6 +122,7 @@ const Architecture& find_architecture(const JsonSection& root) {
 ModelConfig read_hf_config(const std::filesystem::path& config_json) {
   const JsonSection root(config_json);
   const Architecture& architecture = find_architecture(root);
+  refuse_unheeded(root);
   ModelConfig config;
   config.architecture = architecture.name;
   config.name = std::filesystem::absolute(config_json).parent_path().filename().string();

@@ -9,6 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/json_text.h"
+#include "harness/core/unique_keys.h"
 
 namespace kvarena {
 namespace {
@@ -19,6 +20,7 @@ std::shared_ptr<const json> parse_file(const std::filesystem::path& file) {
   try {
     const std::string text = read_file(file);
     require_shallow(text, file.string());
+    require_unique_keys(text, file.string());
     auto content = std::make_shared<const json>(json::parse(text));
     if (!content->is_object()) fail({.place = file.string(), .found = "no JSON object", .expected = "{ ... }"});
     return content;
@@ -39,6 +41,8 @@ bool JsonSection::has(const char* key) const { return object_->contains(key) && 
 
 const json& JsonSection::at(const char* key) const {
   if (has(key)) return object_->at(key);
+  if (object_->contains(key))
+    fail({.place = fmt::format("{}: {}", place_, key), .found = "null", .expected = "a value"});
   std::vector<std::string> keys;
   for (const auto& item : object_->items()) keys.push_back(item.key());
   fail({.place = place_, .found = fmt::format("no key \"{}\"", key), .nearest = nearest_name(key, keys)});

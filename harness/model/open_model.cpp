@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/model/architectures/architecture.h"
 #include "harness/model/gguf.h"
 
 namespace kvarena {
@@ -37,6 +40,31 @@ std::string read_jinja(const std::filesystem::path& folder) {
   }
 }
 
+/// Layers that tensors are there for.
+int64_t stored_layers(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const std::string_view prefix = architecture_of(config).tensors.layer;
+  int64_t layers = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    int64_t layer = 0;
+    if (!tensor.name.starts_with(prefix)) continue;
+    const char* begin = tensor.name.data() + prefix.size();
+    const auto [end, error] = std::from_chars(begin, tensor.name.data() + tensor.name.size(), layer);
+    if (error == std::errc() && layer >= 0 && layer < INT64_MAX) layers = std::max(layers, layer + 1);
+  }
+  return layers;
+}
+
+/// Throws UserError when the file's description has another number of layers than the file. `predicting`: layers that
+/// follow the described ones and draft tokens (DeepSeek-V3), which are not read.
+void check_layers(const ModelConfig& config, const Checkpoint& checkpoint, int64_t predicting) {
+  const int64_t stored = stored_layers(config, checkpoint);
+  if (stored == config.layers || stored == config.layers + predicting) return;
+  fail({.place = checkpoint.path().string(),
+        .found = fmt::format("tensors of {} layers", stored),
+        .expected = fmt::format("those of {}, as the model is described", config.layers),
+        .action = "bring the description that belongs to these weights"});
+}
+
 OpenedModel open_gguf(const std::filesystem::path& path) {
   const auto file = std::make_shared<const GgufFile>(path);
   OpenedModel model;
@@ -46,6 +74,8 @@ OpenedModel open_gguf(const std::filesystem::path& path) {
   model.chat_template = ChatTemplate::from_text(file->find_string("tokenizer.chat_template").value_or(""),
                                                 text_of(*model.tokenizer, ids.bos), text_of(*model.tokenizer, ids.eos));
   model.checkpoint = open_gguf_checkpoint(file);
+  check_layers(model.config, *model.checkpoint, 0);
+  model.files = model.checkpoint->files();
   return model;
 }
 
@@ -64,6 +94,13 @@ OpenedModel open_folder(const std::filesystem::path& folder) {
   model.chat_template = ChatTemplate::from_text(read_jinja(folder), text_of(*model.tokenizer, ids.bos),
                                                 text_of(*model.tokenizer, ids.eos));
   model.checkpoint = open_checkpoint(folder);
+  check_layers(model.config, *model.checkpoint,
+               JsonSection(folder / "config.json").integer("num_nextn_predict_layers", 0));
+  model.files = model.checkpoint->files();
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    if (std::filesystem::exists(folder / name)) model.files.push_back(folder / name);
+  }
   return model;
 }
 

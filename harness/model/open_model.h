@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
@@ -16,6 +17,8 @@ struct OpenedModel {
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<Tokenizer> tokenizer;
   ChatTemplate chat_template;
+  /// Everything that was read and so decides the model's numbers: weights, config, vocabulary, template.
+  std::vector<std::filesystem::path> files;
 };
 
 /// Opens a folder in Hugging Face layout (config.json, safetensors, tokenizer.json), a folder with one .gguf file, or

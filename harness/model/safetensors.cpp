@@ -11,6 +11,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/json_text.h"
+#include "harness/core/unique_keys.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
@@ -47,24 +48,13 @@ ElementFormat element_format(const std::string& place, const std::string& dtype)
   return it->second;
 }
 
-/// Parses JSON and refuses a key that occurs twice in one object, of which a plain parse would keep one silently.
-json parse_unique(const std::filesystem::path& file, const char* begin, const char* end) {
-  require_shallow({begin, end}, file.string() + ": header");
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      fail({.place = file.string() + ": header",
-            .found = fmt::format("\"{}\" twice", parsed.get<std::string>()),
-            .expected = "names that are unique"});
-    }
-    return true;
-  };
+json parse_text(const std::string& place, std::string_view text) {
+  require_shallow(text, place);
+  require_unique_keys(text, place);
   try {
-    return json::parse(begin, end, watch);
+    return json::parse(text);
   } catch (const json::exception& error) {
-    fail({.place = file.string() + ": header", .found = error.what(), .expected = "JSON"});
+    fail({.place = place, .found = error.what(), .expected = "JSON"});
   }
 }
 
@@ -151,7 +141,7 @@ std::pair<json, size_t> parse_header(const MappedFile& file) {
           .action = "The file is cut short, damaged, or of another format."});
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data() + sizeof header_bytes);
-  json header = parse_unique(file.path(), text, text + header_bytes);
+  json header = parse_text(file.path().string() + ": header", {text, header_bytes});
   if (!header.is_object()) fail({.place = file.path().string() + ": header", .found = "no JSON object"});
   return {std::move(header), sizeof header_bytes + header_bytes};
 }
@@ -274,7 +264,7 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Tens
 
 std::unique_ptr<Checkpoint> open_sharded_safetensors(const std::filesystem::path& index) {
   const std::string text = read_file(index);
-  const json content = parse_unique(index, text.data(), text.data() + text.size());
+  const json content = parse_text(index.string(), text);
   if (!content.is_object() || !content.contains("weight_map") || !content["weight_map"].is_object()) {
     fail({.place = index.string(), .found = "no object \"weight_map\"", .expected = "tensor names and their shards"});
   }

@@ -1,7 +1,9 @@
 // Damaged and malicious checkpoints: an error that names the file and the place, never a crash or a huge allocation.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <random>
 
@@ -187,6 +189,17 @@ TEST(HostileSafetensors, CutAnywhereItIsRefused) {
     ASSERT_NE(error_of(folder, "cut.safetensors", std::string_view(whole).substr(0, cut)), "") << "cut at " << cut;
   }
   expect_error(error_of(folder, "long.safetensors", whole + "x"), "appended");
+}
+
+TEST(HostileSafetensors, AHeaderOfManyTensorsIsReadInTimeThatGrowsWithIt) {
+  const testing::TemporaryFolder folder;
+  std::string header = "{";
+  for (int i = 0; i < 40'000; ++i) {
+    header += fmt::format("{}\"t{}\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", i == 0 ? "" : ",", i);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of(folder, "many.safetensors", safetensors_file(header + "}", 0)), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "it took 100 s once";
 }
 
 TEST(HostileSafetensors, WrongHeadersNameTheTensor) {

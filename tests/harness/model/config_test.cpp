@@ -223,8 +223,31 @@ TEST(ModelConfig, ErrorsNameFileAndKey) {
   expect_error(changed(latent), {"norm_topk_prob", "deepseek_v2"});
   expect_error(changed({{"rope_scaling", {{"type", "longrope"}}}}), {"rope_scaling"});
   expect_error(changed({{"rope_scaling", {{"type", "odd"}, {"factor", 2}}}}), {"rope_scaling", "\"odd\""});
+  expect_error(changed({{"hidden_size", nullptr}}), {"hidden_size: found null, expected a value"});
+  expect_error(changed({{"vocab_size", int64_t{1} << 31}}), {"vocab_size 2147483648, expected a size from 1 to"});
+  expect_error(changed({{"partial_rotary_factor", 0.5}}), {"partial_rotary_factor: found 0.5"});
+  expect_error(changed({{"rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}}}),
+               {"rope_parameters: partial_rotary_factor: found 0.25"});
+  expect_error(changed({{"quantization_config", {{"quant_method", "fp8"}}}}), {"quantization_config", "GGUF"});
+  EXPECT_EQ(read(changed({{"partial_rotary_factor", 1.0}, {"quantization_config", nullptr}})).head_dim, 8);
   const testing::TemporaryFolder folder;
   EXPECT_THROW((void)read_hf_config(folder.write("config.json", "{")), UserError);
+  const std::string whole = llama().dump();
+  try {
+    (void)read_hf_config(folder.write("config.json", "{\"rope_theta\": 1.0, " + whole.substr(1)));
+    FAIL() << "one of two values was taken";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("the key \"rope_theta\" twice"), std::string::npos) << error.what();
+  }
+  folder.write("generation_config.json", R"({"eos_token_id": 5000})");
+  try {
+    (void)read_hf_config(folder.write("config.json", whole));
+    FAIL() << "an id beyond the vocabulary was taken";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("generation_config.json: eos_token_id: found 5000"), std::string::npos)
+        << error.what();
+  }
+  std::filesystem::remove(folder.path() / "generation_config.json");
   EXPECT_THROW((void)read_hf_config(folder.write("config.json", "[]")), UserError);
   EXPECT_THROW((void)read_hf_config(folder.path() / "absent.json"), UserError);
 }

@@ -2,12 +2,19 @@
 
 #include "harness/model/open_model.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/model/gguf.h"
+#include "tests/harness/model/gguf_writer.h"
 #include "tests/harness/model/model_files.h"
+#include "tests/support/tiny_model_files.h"
 
 namespace kvarena {
 namespace {
@@ -65,6 +72,61 @@ TEST_F(DefaultModel, SaysWhichTensorIsNearestToAMisspeltOne) {
     EXPECT_NE(std::string(error.what()).find("model.layers.0.self_attn.q_proj.weight"), std::string::npos)
         << error.what();
   }
+}
+
+std::string error_of(const std::filesystem::path& path) {
+  try {
+    (void)open_model(path);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OpenModel, ADescriptionOfOtherLayersThanTheFilesIsRefusedBeforeAnythingIsReserved) {
+  const testing::TemporaryFolder folder;
+  testing::write_tiny_model(folder.path(), 3);
+  EXPECT_EQ(error_of(folder.path()), "");
+  nlohmann::json config = nlohmann::json::parse(read_file(folder.path() / "config.json"));
+  const auto layers = config.at("num_hidden_layers").get<int64_t>();
+  for (const int64_t others : {int64_t{1'000'000'000}, layers + 1, layers - 1}) {
+    config["num_hidden_layers"] = others;
+    folder.write("config.json", config.dump());
+    EXPECT_NE(error_of(folder.path()).find(fmt::format("tensors of {} layers, expected those of {}", layers, others)),
+              std::string::npos)
+        << error_of(folder.path());
+  }
+  config["num_nextn_predict_layers"] = 1;
+  folder.write("config.json", config.dump());
+  EXPECT_EQ(error_of(folder.path()), "") << "layers that predict further tokens follow the model's own";
+}
+
+TEST(OpenModel, AGgufThatRotatesAPartOfAHeadOrDividesByInfinityIsRefused) {
+  const testing::TemporaryFolder folder;
+  const auto error_with = [&](int64_t rotated, double epsilon) {
+    testing::GgufWriter writer;
+    writer.text("general.architecture", "llama");
+    for (const auto& [key, value] : {std::pair{"block_count", 1},
+                                     {"embedding_length", 64},
+                                     {"context_length", 128},
+                                     {"feed_forward_length", 64},
+                                     {"attention.head_count", 4},
+                                     {"vocab_size", 100}}) {
+      writer.integer(std::string("llama.") + key, value);
+    }
+    writer.integer("llama.rope.dimension_count", rotated);
+    writer.real("llama.attention.layer_norm_rms_epsilon", epsilon);
+    writer.write(folder.path() / "m.gguf");
+    try {
+      (void)read_gguf_config(GgufFile(folder.path() / "m.gguf"));
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_with(16, 1e-5), "");
+  EXPECT_NE(error_with(3, 1e-5).find("llama.rope.dimension_count: found 3, expected 16"), std::string::npos);
+  EXPECT_NE(error_with(16, std::numeric_limits<double>::infinity()).find("rms_norm_eps inf"), std::string::npos);
 }
 
 TEST(OpenModel, NamesWhatIsMissing) {
