@@ -9,6 +9,7 @@
 #include <iterator>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "harness/cli/bind.h"
 #include "harness/cli/commands.h"
@@ -133,6 +134,8 @@ int run_program(const std::vector<std::string>& args) {
     print_problems(error.what());
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "kvarena: not enough memory\n");
+  } catch (const std::system_error& error) {
+    fmt::print(stderr, "kvarena: the system refuses: {}; `ulimit -a` shows its limits\n", error.what());
   } catch (const std::exception& error) {
     print_unexpected(error.what());
   }

@@ -1,13 +1,13 @@
 #include "harness/experiment/workers/process_memory.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace kvarena::experiment {
@@ -35,12 +35,15 @@ pid_t parent_of(pid_t pid) {
 }  // namespace
 
 std::optional<int64_t> own_memory(pid_t pid) {
-  long long size = 0;
-  long long resident = 0;
-  long long shared = 0;  // pages of files and shared memory
-  const std::string line = first_line(fmt::format("/proc/{}/statm", pid));
-  if (std::sscanf(line.c_str(), "%lld %lld %lld", &size, &resident, &shared) != 3) return std::nullopt;
-  return (resident - shared) * ::sysconf(_SC_PAGESIZE);
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  std::optional<int64_t> held;
+  for (std::string line; std::getline(status, line);) {
+    long long kib = 0;
+    if (std::sscanf(line.c_str(), "RssAnon: %lld kB", &kib) == 1 ||
+        std::sscanf(line.c_str(), "RssShmem: %lld kB", &kib) == 1)
+      held = held.value_or(0) + kib * 1024;
+  }
+  return held;
 }
 
 std::vector<pid_t> children_of(pid_t pid) {

@@ -9,7 +9,7 @@
 
 namespace kvarena::experiment {
 
-/// Resident bytes not backed by a file; nothing when the process is gone.
+/// Resident bytes of memory, private or shared, not of mapped files; nothing when the process is gone.
 [[nodiscard]] std::optional<int64_t> own_memory(pid_t pid);
 
 /// Processes that `pid` started and that live.

@@ -32,6 +32,7 @@ constexpr double kFarewell = 10;   // seconds for a worker to end once it is not
 constexpr double kNoEnd = 1e9;     // seconds
 constexpr int kMemoryLookMs = 50;  // between two looks at a worker's memory
 constexpr int kLongestWaitMs = 60000;
+constexpr int kNotStarted = 127;  // exit code of a child that could not become a worker
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -42,8 +43,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 /// Runs in the child, between fork and exec: async-signal-safe calls only.
 [[noreturn]] void become(char* const* words, int channel, int log, pid_t runner) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != runner) ::_exit(127);  // the runner died before the line above
-  ::setpgid(0, 0);                          // Ctrl-C is the runner's to hear
+  if (::getppid() != runner) ::_exit(kNotStarted);  // the runner died before the line above
+  ::setpgid(0, 0);                                  // Ctrl-C is the runner's to hear
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -53,12 +54,12 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
       ::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(log, STDOUT_FILENO) >= 0 && ::dup2(log, STDERR_FILENO) >= 0;
   // Closes files that the runner inherited and that exec would keep. Before Linux 5.11 they are inherited.
   (void)::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!streams || ::fcntl(channel, F_SETFD, 0) != 0) ::_exit(127);
+  if (!streams || ::fcntl(channel, F_SETFD, 0) != 0) ::_exit(kNotStarted);
   // Asks the system to kill the worker first when memory runs out; where that fails, the system chooses.
   const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) (void)!::write(score, "700", 3);
   ::execv(words[0], words);
-  ::_exit(127);
+  ::_exit(kNotStarted);
 }
 
 /// "its worker was ended by signal 11 (Segmentation fault)".
@@ -69,6 +70,11 @@ std::string how_it_ended(int status) {
                        number == SIGKILL ? ", as the system does when memory runs out" : "");
   }
   const int code = WEXITSTATUS(status);
+  if (code == kNotStarted) {
+    return "its worker could not be started: the program is gone, or the system allows too few files or too little "
+           "memory "
+           "(`ulimit -a`)";
+  }
   return fmt::format("its worker ended with exit code {} without an answer", code);
 }
 

@@ -4,13 +4,16 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "harness/experiment/workers/process_memory.h"
 #include "tests/harness/experiment/support.h"
 
 namespace kvarena::experiment {
@@ -47,6 +50,26 @@ TEST(WorkerProcess, EndsWhenItsRunnerIsKilled) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
   ::close(told[0]);
   ::close(told[1]);
+}
+
+TEST(WorkerProcess, AProgramThatCannotBeStartedIsSaidToBeSo) {
+  WorkerProcess worker({"/no/such/program"}, nullptr);
+  try {
+    (void)worker.ask(start_message(), {});
+    FAIL() << "a program that is not there answered";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("could not be started"), std::string::npos) << error.what();
+  }
+}
+
+TEST(WorkerProcess, MemoryThatItSharesCountsAsItsOwn) {
+  constexpr size_t kBytes = size_t{32} << 20U;
+  const int64_t before = own_memory(::getpid()).value();
+  void* shared = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  std::memset(shared, 1, kBytes);
+  EXPECT_GE(own_memory(::getpid()).value() - before, static_cast<int64_t>(kBytes * 3 / 4));
+  ::munmap(shared, kBytes);
 }
 
 TEST(WorkerProcess, IsNotInTheGroupThatCtrlCReaches) {
