@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
+#include "harness/core/error.h"
 #include "harness/core/files.h"
 
 namespace kvarena::datasets {
@@ -19,6 +21,13 @@ class RowSource final : public SampleSource {
       Sample filled = sample;
       filled.id = fmt::format("{}", row_++);
       if (!fill_(parse_object(*record), record->place, filled)) continue;
+      const auto [known, fresh] = places_.try_emplace(filled.id, record->place);
+      if (!fresh) {
+        fail({.place = record->place,
+              .found = fmt::format("the id \"{}\", which {} has too", filled.id, known->second),
+              .expected = "an id of its own for each row",
+              .action = "mend the file"});
+      }
       sample = std::move(filled);
       sample.origin = origin_;
       sample.data_sha256 = sha256(record->text);
@@ -32,6 +41,7 @@ class RowSource final : public SampleSource {
   RecordReader rows_;
   FillSample fill_;
   int64_t row_ = 0;
+  std::unordered_map<std::string, std::string> places_;  // by id
 };
 
 }  // namespace

@@ -378,23 +378,22 @@ std::vector<results::PublishedValue> read_published(const json& list, Problems& 
 }
 
 std::vector<std::string> unmatched_published(const ExperimentConfig& config, const std::string& place) {
-  const auto labels = [](const std::vector<ComponentEntry>& entries) {
-    std::vector<std::string> list;
-    for (const ComponentEntry& entry : entries) list.push_back(entry.label);
-    return list;
-  };
   std::vector<std::string> warnings;
-  const auto check = [&](const char* what, const std::string& word, const std::vector<std::string>& known) {
-    if (std::ranges::find(known, word) != known.end()) return;
-    std::string warning = describe({.place = place + ": published",
-                                    .found = fmt::format("{} \"{}\", which this experiment does not have", what, word),
-                                    .nearest = nearest_name(word, known)});
-    if (std::ranges::find(warnings, warning) == warnings.end()) warnings.push_back(std::move(warning));
+  const auto check = [&](const char* what, const std::vector<ComponentEntry>& entries,
+                         std::string results::PublishedValue::*word) {
+    std::vector<std::string> known;
+    for (const ComponentEntry& entry : entries) known.push_back(entry.label);
+    std::set<std::string> seen(known.begin(), known.end());
+    for (const results::PublishedValue& value : config.published) {
+      if (!seen.insert(value.*word).second) continue;
+      warnings.push_back(
+          describe({.place = place + ": published",
+                    .found = fmt::format("{} \"{}\", which this experiment does not have", what, value.*word),
+                    .nearest = nearest_name(value.*word, known)}));
+    }
   };
-  for (const results::PublishedValue& value : config.published) {
-    check("method", value.method, labels(config.methods));
-    check("workload", value.workload, labels(config.workloads));
-  }
+  check("method", config.methods, &results::PublishedValue::method);
+  check("workload", config.workloads, &results::PublishedValue::workload);
   return warnings;
 }
 

@@ -15,8 +15,8 @@ namespace {
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
 
-bool guarded = false;  // main thread only
-constexpr std::array kSignals = {SIGINT, SIGTERM};
+bool guarded = false;                                       // main thread only
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};  // the last: a terminal or connection is lost
 std::array<struct sigaction, kSignals.size()> before;
 
 extern "C" void on_signal(int) {
@@ -35,7 +35,10 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;  // the second signal meets the default handler
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before[i]);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);  // nohup: it is not to be heard
+  }
 }
 
 InterruptGuard::~InterruptGuard() {

@@ -168,8 +168,23 @@ int64_t Plan::evaluations() const {
   return total;
 }
 
+/// A larger plan is a slip of a matrix: it would take more memory than the results.
+void check_size(const ExperimentConfig& config) {
+  constexpr size_t kMostCells = 100'000;
+  const size_t cells = config.models.size() * config.workloads.size() * config.methods.size();
+  if (cells <= kMostCells) return;
+  fail({.place = config.path.string(),
+        .found = fmt::format("{} models x {} workloads x {} methods, {} cells", config.models.size(),
+                             config.workloads.size(), config.methods.size(), cells),
+        .expected = fmt::format("at most {}", kMostCells),
+        .action = "divide the experiment into several"});
+}
+
 Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
+  check_size(config);
   Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
+  constexpr size_t kMostSamples = 1'000'000;
+  size_t samples = 0;
   int64_t position = 0;
   SampleSize size;
   const auto add_group = [&](const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
@@ -200,6 +215,13 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
     for (const ComponentEntry& workload : plan.config->workloads) {
       std::vector<std::string> ids = catalog.sample_ids(model, workload);
       size = catalog.sample_size(model, workload);
+      samples += ids.size();
+      if (samples > kMostSamples) {
+        fail({.place = plan.config->path.string(),
+              .found = fmt::format("more than {} samples of all workloads together", kMostSamples),
+              .expected = "fewer",
+              .action = "give a limit, or divide the experiment into several"});
+      }
       const auto first = [&](int64_t samples) {
         const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
         return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));

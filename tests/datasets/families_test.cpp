@@ -28,6 +28,24 @@ TEST(SharedData, EveryOfficialFileThatIsPresentLoadsToItsEnd) {
   EXPECT_GE(loaded, 40u);
 }
 
+TEST(SharedData, AnIdThatTwoRowsShareIsNamedWithBothLines) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("kvarena_twice_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder / "longbench");
+  std::string rows;
+  for (const char* id : {"a", "b", "a"}) {
+    rows += nlohmann::json{{"_id", id},   {"input", "Who?"},     {"context", "Ida."}, {"answers", {"Ida"}},
+                           {"length", 3}, {"dataset", "qasper"}, {"language", "en"},  {"all_classes", nullptr}}
+                .dump() +
+            "\n";
+  }
+  std::ofstream(folder / "longbench" / "qasper.jsonl") << rows;
+  const std::string message = error_of([&] { (void)all_samples("longbench/qasper", "{}", {.data_dir = folder}); });
+  std::filesystem::remove_all(folder);
+  EXPECT_NE(message.find("qasper.jsonl:3: found the id \"a\", which "), std::string::npos) << message;
+  EXPECT_NE(message.find("qasper.jsonl:1 has too"), std::string::npos) << message;
+}
+
 TEST(LongBenchV2, StripsFieldsAndAsksForOneLetter) {
   const auto samples = project_made("longbench-v2");
   ASSERT_EQ(samples.size(), 3u);

@@ -134,6 +134,36 @@ TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
   EXPECT_THROW((void)make_plan(parse(kSmallConfig), catalog), UserError);
 }
 
+TEST(Plan, APlanBeyondMeasureIsRefusedAtOnce) {
+  const auto refusal = [](const ExperimentConfig& config, Catalog& catalog) -> std::string {
+    try {
+      (void)make_plan(config, catalog);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ExperimentConfig config = parse(kSmallConfig);
+  config.workloads.resize(400, config.workloads.front());
+  config.methods.resize(300, config.methods.front());
+  FakeCatalog catalog;
+  EXPECT_NE(refusal(config, catalog).find("1 models x 400 workloads x 300 methods, 120000 cells"), std::string::npos);
+
+  class Endless final : public Catalog {
+   public:
+    std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
+                              results::CellKind) override {
+      return "{}";
+    }
+    std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override {
+      std::vector<std::string> ids;
+      for (int i = 0; i < 600'000; ++i) ids.push_back(std::to_string(i));
+      return ids;
+    }
+  } endless;
+  EXPECT_NE(refusal(parse(kSmallConfig), endless).find("more than 1000000 samples"), std::string::npos);
+}
+
 TEST(Plan, ServingCellsTakeAPartOfTheWorkloadForEachPoint) {
   const Overrides asked{.set = {R"(serving={"load": [0.5, 1.2], "requests": 2})"}};
   const Plan plan = plan_of(kSmallConfig, asked);

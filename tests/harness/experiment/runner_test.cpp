@@ -246,5 +246,20 @@ TEST(InterruptGuard, TheSecondSignalEndsTheProcessAndTheGuardPutsHandlersBack) {
   EXPECT_EQ(now.sa_handler, SIG_DFL);
 }
 
+TEST(InterruptGuard, ALostConnectionStopsCleanlyUnlessItIsNotToBeHeard) {
+  {
+    const InterruptGuard guard;
+    ::raise(SIGHUP);
+    EXPECT_TRUE(InterruptGuard::flag().load());
+  }
+  ::signal(SIGHUP, SIG_IGN);  // as nohup does
+  {
+    const InterruptGuard guard;
+    ::raise(SIGHUP);
+    EXPECT_FALSE(InterruptGuard::flag().load());
+  }
+  ::signal(SIGHUP, SIG_DFL);
+}
+
 }  // namespace
 }  // namespace kvarena::experiment
