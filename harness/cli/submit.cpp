@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/method/plugins.h"
 
@@ -74,11 +76,22 @@ std::string run_words(const Options& options) {
   return words;
 }
 
+/// Throws UserError for what would end a line of sbatch's options, or the quotes around a name there.
+void check_directive(const char* place, const std::string& text) {
+  const bool harmless = std::ranges::none_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  const bool option = std::string_view(place) == "--sbatch";
+  if (harmless && (option || text.find_first_of("\"\\%") == std::string::npos)) return;
+  fail({.place = place,
+        .found = brief(text),
+        .expected = option ? "one line" : "a name without line ends, quotes, backslashes and per cent signs",
+        .action = option ? "" : "rename it: Slurm's scripts name it"});
+}
+
 /// A shard that is requeued, because its node went away, goes on in its own database.
 std::string array_script(const Options& options, const fs::path& folder, const std::string& name) {
   std::string text = fmt::format(
-      "#!/bin/bash\n#SBATCH --job-name={0}\n#SBATCH --array=0-{1}\n#SBATCH --requeue\n#SBATCH --open-mode=append\n"
-      "#SBATCH --output={2}/shard-%a.log\n",
+      "#!/bin/bash\n#SBATCH --job-name=\"{0}\"\n#SBATCH --array=0-{1}\n#SBATCH --requeue\n#SBATCH --open-mode=append\n"
+      "#SBATCH --output=\"{2}/shard-%a.log\"\n",
       name, options.shards - 1, folder.string());
   for (const std::string& line : options.sbatch) text += fmt::format("#SBATCH {}\n", line);
   // Slurm's own word before it ends a job: stop after the sample in work, and go on when requeued.
@@ -90,7 +103,7 @@ std::string array_script(const Options& options, const fs::path& folder, const s
 
 std::string merge_script(const fs::path& folder, const std::string& name, const experiment::OutputSettings& output) {
   return fmt::format(
-      "#!/bin/bash\n#SBATCH --job-name={0}-merge\n#SBATCH --output={1}/merge.log\nset -e\n"
+      "#!/bin/bash\n#SBATCH --job-name=\"{0}-merge\"\n#SBATCH --output=\"{1}/merge.log\"\nset -e\n"
       "{2} merge {3} {4}/shard-*.db\n"
       "{2} report --database {3} --out {5}\n",
       name, folder.string(), program(), quoted(fs::path(output.database)), quoted(folder),
@@ -126,6 +139,9 @@ int run(const Options& options) {
        .data_dir = options.data_dir});
   const std::string name = options.config.stem().string();
   const fs::path folder = fs::absolute(options.folder.value_or(name)).lexically_normal();
+  check_directive("CONFIG", name);
+  check_directive("--folder", folder.string());
+  for (const std::string& option : options.sbatch) check_directive("--sbatch", option);
   fs::create_directories(folder);
   const fs::path array = folder / "shards.sh";
   const fs::path merge = folder / "merge.sh";

@@ -101,6 +101,34 @@ TEST(Run, AWorkloadOfOneSampleIsJudgedWhole) {
   EXPECT_TRUE(contains(finished.out, "1 judged")) << finished.out;
 }
 
+TEST(Run, ADatabaseInWhichNothingWouldStayIsRefused) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  const RunSetup here{.folder = scratch.path()};
+  for (const char* database : {"", ":memory:", "/dev/null"}) {
+    expect_refused(run_kvarena({"run", kQuickstart, "--limit", "1", "--database", database}, here),
+                   "the name of a file in which results stay");
+  }
+  EXPECT_TRUE(scratch.content().empty());
+}
+
+TEST(Submit, NamesThatWouldBecomeLinesOfAScriptAreRefusedAndBlanksAreQuoted) {
+  const ScratchFolder scratch;
+  const RunSetup here{.folder = scratch.path()};
+  fs::copy(kQuickstart, scratch / "evil\ntouch here\n.json");
+  fs::copy(kQuickstart, scratch / "plain.json");
+  expect_refused(run_kvarena({"submit", "evil\ntouch here\n.json", "--slurm", "--dry-run"}, here), "CONFIG: found");
+  expect_refused(run_kvarena({"submit", "plain.json", "--slurm", "--dry-run", "--sbatch=--x\ntouch here"}, here),
+                 "--sbatch: found");
+  expect_refused(run_kvarena({"submit", "plain.json", "--slurm", "--dry-run", "--folder", "a\"b"}, here),
+                 "--folder: found");
+  ASSERT_EQ(run_kvarena({"submit", "plain.json", "--slurm", "--dry-run", "--folder", "two words"}, here).code, 0);
+  std::ifstream script(scratch / "two words" / "shards.sh");
+  const std::string text(std::istreambuf_iterator<char>(script), {});
+  EXPECT_TRUE(contains(text, "#SBATCH --output=\"" + (scratch / "two words" / "shard-%a.log").string() + "\"\n"))
+      << text;
+}
+
 TEST(Run, LimitsAreNumbersThatMakeSense) {
   const ScratchFolder scratch;
   const RunSetup here{.folder = scratch.path()};
