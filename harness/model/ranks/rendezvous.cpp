@@ -4,7 +4,13 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -37,6 +43,31 @@ std::string address(const RendezvousAddress& place) {
 std::string loaded_key(int64_t rank) { return fmt::format("loaded/{}", rank); }
 std::string failed_key(int64_t rank) { return fmt::format("failed/{}", rank); }
 
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
+/// A socket that listens at the address and nowhere else. Nothing when the host is a name: another machine may know it
+/// by another address than this one does, so that every interface is listened on.
+std::optional<int> listen_at(const RendezvousAddress& place) {
+  const std::string host = place.host == "localhost" ? "127.0.0.1" : place.host;
+  const addrinfo hints{.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), fmt::format("{}", place.port).c_str(), &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, FreeAddresses> list(found);
+  const int socket = ::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  if (socket >= 0 && ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+      ::bind(socket, list->ai_addr, list->ai_addrlen) == 0 && ::listen(socket, SOMAXCONN) == 0) {
+    return socket;
+  }
+  const std::string reason = std::strerror(errno);
+  if (socket >= 0) ::close(socket);
+  throw std::runtime_error(reason);
+}
+
 c10::intrusive_ptr<c10d::Store> open_store(const RendezvousAddress& place, const Share& share,
                                            std::chrono::seconds wait_limit) {
   if (!place.file.empty()) {
@@ -47,6 +78,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const RendezvousAddress& place, const
   options.isServer = share.rank == 0;
   options.waitWorkers = false;
   options.timeout = wait_limit;
+  if (options.isServer) options.masterListenFd = listen_at(place);  // which the store closes
   return c10::make_intrusive<c10d::TCPStore>(place.host, options);
 }
 
@@ -183,11 +215,11 @@ class GroupChannel final : public RankChannel {
     }
   }
 
-  /// Ranks of one machine talk over its loopback, others over the interfaces that GLOO_SOCKET_IFNAME names, or the one
-  /// of the machine's host name.
+  /// Ranks that meet on one machine talk over its loopback, others over the interfaces that GLOO_SOCKET_IFNAME names,
+  /// or the one of the machine's host name.
   void form() {
     using c10d::ProcessGroupGloo;
-    const bool here = !rendezvous_->place_.file.empty();
+    const bool here = !rendezvous_->place_.file.empty() || is_loopback(rendezvous_->place_.host);
     auto options = here ? ProcessGroupGloo::Options::create(options_.answer)
                         : ProcessGroupGloo::Options::create_default(options_.answer);
     if (here) options->devices.push_back(ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));

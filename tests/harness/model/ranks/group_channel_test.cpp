@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "harness/core/error.h"
 #include "harness/model/ranks/parts.h"
@@ -74,6 +76,23 @@ TEST(Rendezvous, OverAPortTakesRanksFromElsewhere) {
   Transformer alone = testing::tiny_model(1, kHalf);
   const std::vector<int32_t> prompt = testing::tiny_prompt(20);
   EXPECT_TRUE(same_bits(testing::all_answers(split, prompt), testing::all_answers(alone, prompt)));
+}
+
+TEST(Rendezvous, ListensAtTheAddressThatIsGivenAndNowhereElse) {
+  const int port = testing::free_port();
+  const Rendezvous driver({.host = "127.0.0.1", .port = port}, {.rank = 0, .ranks = 2}, std::chrono::seconds(10));
+  const std::string ending = fmt::format(":{:04X}", port);
+  std::vector<std::string> listening;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream lines(table);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string number, local, remote, state;
+      words >> number >> local >> remote >> state;
+      if (state == "0A" && local.ends_with(ending)) listening.push_back(local);
+    }
+  }
+  EXPECT_EQ(listening, std::vector<std::string>{"0100007F" + ending});
 }
 
 TEST(Rendezvous, AddressesAreCheckedByName) {
