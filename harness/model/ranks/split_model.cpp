@@ -1,9 +1,12 @@
 #include "harness/model/ranks/split_model.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <omp.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -23,24 +26,55 @@ constexpr const char* kModelKey = "model";
 /// Covers the driver's work before it listens, and ranks that Slurm starts before it.
 constexpr std::chrono::seconds kWaitLimit{600};
 
-/// A folder that others cannot look into, with the file where ranks meet.
+/// Most ranks that are started on one machine: more are a slip.
+constexpr int64_t kMostHere = 64;
+
+/// A folder that others cannot look into, with the file where ranks meet. It is locked while its driver lives, so that
+/// the next driver removes what one that was killed has left.
 class PrivateFolder {
  public:
-  PrivateFolder() : path_((fs::temp_directory_path() / "kvarena-ranks-XXXXXX").string()) {
+  PrivateFolder() : path_((fs::temp_directory_path() / (std::string(kBegin) + "XXXXXX")).string()) {
+    remove_abandoned();
     if (::mkdtemp(path_.data()) == nullptr) {
       fail({.place = path_, .found = "no folder can be made there", .expected = "room for files that ranks share"});
     }
+    lock_ = locked(path_);
   }
   ~PrivateFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    if (lock_ >= 0) ::close(lock_);
   }
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
   [[nodiscard]] fs::path file() const { return fs::path(path_) / "meeting"; }
 
  private:
+  static constexpr std::string_view kBegin = "kvarena-ranks-";
+
+  /// A descriptor that holds the folder's lock; -1 when another process has it, or may not be disturbed.
+  static int locked(const fs::path& folder) {
+    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0 || ::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+    ::close(descriptor);
+    return -1;
+  }
+
+  static void remove_abandoned() {
+    constexpr std::chrono::seconds kYoung{5};  // its driver may not have locked it yet
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(fs::temp_directory_path(), gone)) {
+      if (!entry.path().filename().string().starts_with(kBegin)) continue;
+      if (fs::file_time_type::clock::now() - fs::last_write_time(entry, gone) < kYoung) continue;
+      const int descriptor = locked(entry.path());
+      if (descriptor < 0) continue;
+      fs::remove_all(entry.path(), gone);
+      ::close(descriptor);
+    }
+  }
+
   std::string path_;
+  int lock_ = -1;
 };
 
 /// A channel to ranks that live as long as it.
@@ -118,6 +152,12 @@ void check(const RankOptions& options) {
 std::unique_ptr<RankChannel> gather_ranks(const SplitModel& model) {
   if (model.ranks == 1) return nullptr;
   if (model.listen.empty()) {
+    if (model.ranks > kMostHere) {
+      fail({.place = "tensor_parallel",
+            .found = fmt::format("{} processes on this machine", model.ranks),
+            .expected = fmt::format("at most {}", kMostHere),
+            .action = "give \"ranks_at\" for ranks on several machines"});
+    }
     auto ranks = std::make_unique<OwnedRanks>(model);
     ranks->rendezvous().say(kModelKey, description(model));
     return ranks;

@@ -1,5 +1,7 @@
 // A model shared by several processes, through the program as a user runs it.
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -61,6 +63,26 @@ TEST(TensorParallel, LogitsOfTwoAndThreeProcessesAreThoseOfOne) {
     EXPECT_TRUE(scratch.content().empty()) << "what ranks share is left behind";
   }
   EXPECT_FALSE(expected.empty());
+}
+
+TEST(TensorParallel, WhatAKilledRunLeftBehindIsRemovedByTheNext) {
+  const TinyModelFolder tiny;
+  const ScratchFolder scratch;
+  for (const char* name : {"kvarena-ranks-killed", "kvarena-ranks-locked"}) fs::create_directory(scratch / name);
+  std::ofstream(scratch / "kvarena-ranks-killed" / "meeting") << "x";
+  const int locked = ::open((scratch / "kvarena-ranks-locked").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(locked, LOCK_EX), 0);
+  for (const char* name : {"kvarena-ranks-killed", "kvarena-ranks-locked"}) {
+    fs::last_write_time(scratch / name, fs::file_time_type::clock::now() - 1h);
+  }
+  const Finished finished =
+      run_kvarena({"model", "logits", "--model", tiny.path(), "--ids", "5,17", "--tensor-parallel", "2"},
+                  {.environment = {{"TMPDIR", scratch.path().string()}}});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(scratch.content(), std::vector<std::string>{"kvarena-ranks-locked"});
+  ::close(locked);
+  expect_refused(run_kvarena({"model", "logits", "--model", tiny.path(), "--ids", "5", "--tensor-parallel", "1000"}),
+                 "1000 processes on this machine");
 }
 
 TEST(TensorParallel, GreedyTokensOfTheDefaultModelAreEqual) {
