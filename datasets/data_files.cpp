@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <tuple>
 
+#include "harness/core/data_origin.h"
 #include "harness/core/error.h"
 
 namespace kvarena::datasets {
@@ -37,7 +38,7 @@ std::optional<DataFile> find_data_file(const WorkloadInfo& info, const fs::path&
   if (found.empty()) return std::nullopt;
   const fs::path path = std::get<1>(*std::min_element(found.begin(), found.end()));
   const bool project_made = root == samples_dir();
-  return DataFile{path, project_made ? "project-made sample" : path.filename().string()};
+  return DataFile{path, project_made ? kProjectMade : path.filename().string()};
 }
 
 DataFile require_data_file(const WorkloadInfo& info, const fs::path& given) {
@@ -61,7 +62,7 @@ std::vector<WorkloadListing> list_workloads(const fs::path& given) {
     if (info.files.empty()) {
       line.status = "generated";
     } else if (const auto file = find_data_file(info, given)) {
-      line.status = file->origin == "project-made sample" ? file->origin : "present";
+      line.status = file->origin == kProjectMade ? file->origin : "present";
       line.place = file->path.string();
     } else {
       line.status = "missing";

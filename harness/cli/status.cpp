@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/invented_text.h"
 #include "harness/core/file_lock.h"
 #include "harness/core/page.h"
 #include "harness/core/progress.h"
@@ -64,6 +65,9 @@ json status_json(const ExperimentStatus& status, const Runner& runner) {
                         {"kind", results::name(row.cell.kind)},
                         {"reason", row.reason}});
   }
+  json invented = json::array();
+  for (const results::InventedData& data : status.invented)
+    invented.push_back({{"model", data.model}, {"workload", data.workload}, {"instead_of", data.instead_of}});
   const double left = status.seconds_left();
   return {{"experiment", status.experiment},
           {"state", state_text(status, runner)},
@@ -78,6 +82,7 @@ json status_json(const ExperimentStatus& status, const Runner& runner) {
           {"run_s", status.run_s},
           {"seconds_left", left < 0 ? json() : json(left)},
           {"worker_bytes", runner.worker_bytes ? json(*runner.worker_bytes) : json()},
+          {"project_made_data", std::move(invented)},
           {"failures", std::move(failures)}};
 }
 
@@ -92,6 +97,7 @@ Page status_page(const ExperimentStatus& status, const Runner& runner) {
   for (const auto& [name, count] : status.cells)
     cells += fmt::format("{}{} {}", cells.empty() ? "" : ", ", count, name);
   text += fmt::format("\n  cells: {}\n", cells.empty() ? "none" : cells);
+  if (!status.invented.empty()) text += fmt::format("  data: {}\n", invented_text(status.invented));
   if (state == "running" && runner.process) {
     text += fmt::format("  by process {} on {}", runner.process->process, runner.process->host);
     if (runner.worker_bytes) text += fmt::format(", whose workers hold {}", bytes_text(*runner.worker_bytes));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "datasets/data_files.h"
+#include "harness/core/data_origin.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/evaluate/cell_procedures.h"
@@ -115,21 +116,25 @@ std::string ModelEvaluator::model_hash(const ModelEntry& model) {
   return sha256(all);
 }
 
-const results::RunInput& ModelEvaluator::data_input(const ModelEntry& model, const ComponentEntry& workload) {
+results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const ComponentEntry& workload) {
   const auto [slot, fresh] = data_inputs_.try_emplace(model.label + "\n" + workload.label);
   if (fresh) {
     SampleCursor& samples = cursor(model, workload);
     const datasets::Sample* first = samples.at(0);
     const auto file = datasets::find_data_file(samples.info(), paths_.data_dir);
     const bool official = file && first != nullptr && first->origin == file->path.filename().string();
+    json detail = {{"of", official ? "the file" : "the first sample"},
+                   {"origin", first == nullptr ? "" : first->origin}};
+    if (detail["origin"] == kProjectMade) {
+      const std::string& title = samples.info().title;
+      detail["instead_of"] = title.substr(0, title.find(':'));
+    }
     slot->second = {.kind = "data",
                     .name = workload.label,
                     .sha256 = official           ? hashes_.of(file->path)
                               : first == nullptr ? ""
                                                  : first->data_sha256,
-                    .detail_json = json{{"of", official ? "the file" : "the first sample"},
-                                        {"origin", first == nullptr ? "" : first->origin}}
-                                       .dump(),
+                    .detail_json = detail.dump(),
                     .model = model.label};
   }
   return slot->second;

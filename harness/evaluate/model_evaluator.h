@@ -32,6 +32,9 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
                                       const experiment::ComponentEntry& workload) override;
   experiment::SampleSize sample_size(const experiment::ModelEntry& model,
                                      const experiment::ComponentEntry& workload) override;
+  /// The official file and its hash; the first sample's when samples are generated or come with the source.
+  results::RunInput data_input(const experiment::ModelEntry& model,
+                               const experiment::ComponentEntry& workload) override;
   std::string protocol_card(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
                             const experiment::ComponentEntry& method, results::CellKind kind) override;
 
@@ -49,8 +52,6 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
-  /// The official file and its hash; the first sample's when samples are generated or come with the source.
-  const results::RunInput& data_input(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
 
   const experiment::ExperimentConfig& config_;
   int threads_;  // that OpenMP has where nothing is said

@@ -180,6 +180,12 @@ void check_size(const ExperimentConfig& config) {
         .action = "divide the experiment into several"});
 }
 
+std::vector<results::InventedData> Plan::invented() const {
+  std::vector<results::RunInput> inputs;
+  for (const CellGroup& group : groups) inputs.push_back(group.data);
+  return results::invented_data(inputs);
+}
+
 Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   check_size(config);
   Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
@@ -194,6 +200,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
                     .kind = kind,
                     .sample_ids = std::move(sample_ids),
                     .requests = requests,
+                    .data = catalog.data_input(model, workload),
                     .cells = {},
                     .asked = {}};
     for (const ComponentEntry& method : plan.config->methods) {
@@ -254,8 +261,9 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
   for (const CellGroup& group : plan.groups) {
     const auto samples = static_cast<int64_t>(group.sample_ids.size());
     const std::string part = group.asked_samples() == samples ? "" : fmt::format("{} of ", group.asked_samples());
-    body += fmt::format("\n{}, {}, {}: {}{} samples\n", group.model->label, group.workload->label,
-                        results::name(group.kind), part, samples);
+    const std::string mark = results::invented_mark(results::invented_data({&group.data, 1}));
+    body += fmt::format("\n{}, {}, {}: {}{} samples{}{}\n", group.model->label, group.workload->label,
+                        results::name(group.kind), part, samples, mark.empty() ? "" : "; ", mark);
     for (const PlannedCell& cell : group.cells) {
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
       if (!row) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/experiment/config.h"
+#include "harness/results/invented_data.h"
 #include "harness/results/results_reader.h"
 
 namespace kvarena::experiment {
@@ -27,6 +28,8 @@ class Catalog {
 
   /// Called after sample_ids().
   virtual SampleSize sample_size(const ModelEntry& model, const ComponentEntry& workload) = 0;
+  /// The file or generator that the samples come from, as a run records it.
+  virtual results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) = 0;
 
   /// Settings that change scores beside the method: template and its hash, stop tokens, truncation, dtype, metric
   /// versions, data hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with
@@ -58,6 +61,7 @@ struct CellGroup {
   results::CellKind kind = results::CellKind::quality;
   std::vector<std::string> sample_ids;  // for kind serving: the points of its load
   int64_t requests = 0;                 // for kind serving: samples of the workload that each point takes
+  results::RunInput data;               // what the samples come from
   std::vector<PlannedCell> cells;       // in the order of the config's methods
   std::vector<bool> asked;              // for each sample: whether this shard evaluates it
   double cost = 1;                      // expected time of one sample of one cell, in steps of decoding
@@ -71,6 +75,8 @@ struct Plan {
   std::vector<CellGroup> groups;
 
   [[nodiscard]] int64_t evaluations() const;  // samples that are asked, times cells
+  /// Workloads whose samples this project made up, because the benchmark's files are not there.
+  [[nodiscard]] std::vector<results::InventedData> invented() const;
 };
 
 /// Shards share the cells and take turns with samples; of kinds timing and serving they take turns with groups, so that

@@ -25,6 +25,7 @@ ExperimentStatus status_of(const results::ResultsReader& results, const std::str
     status.given_up += row.cell.planned_samples - row.done_samples;
     status.failures.push_back(std::move(row));
   }
+  status.invented = results::invented_data(results.last_inputs(experiment));
   const auto runs = results.runs(experiment);
   if (runs.empty()) return status;
   // Starts are known to the second: of those that began in the same one, the run that has not ended is the last.

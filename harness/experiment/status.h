@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/results/invented_data.h"
 #include "harness/results/results_reader.h"
 
 namespace kvarena::experiment {
@@ -17,10 +18,11 @@ struct ExperimentStatus {
   std::map<std::string, int64_t> cells;  // how many are in each state
   int64_t planned = 0;                   // evaluations: samples times cells
   int64_t done = 0;
-  int64_t given_up = 0;                    // evaluations that failed cells lack
-  int64_t by_this_run = 0;                 // those of `done` that the last run evaluated
-  double run_s = 0;                        // from the run's start to `now`, or to its end
-  std::vector<results::CellRow> failures;  // cells that failed
+  int64_t given_up = 0;                         // evaluations that failed cells lack
+  int64_t by_this_run = 0;                      // those of `done` that the last run evaluated
+  double run_s = 0;                             // from the run's start to `now`, or to its end
+  std::vector<results::CellRow> failures;       // cells that failed
+  std::vector<results::InventedData> invented;  // workloads of project-made samples
 
   [[nodiscard]] int64_t left() const { return planned - done - given_up; }
   /// Seconds at the speed of the last run; below 0 before it can be known.

@@ -233,6 +233,19 @@ std::vector<RunInput> ResultsReader::inputs(const std::string& run_id) const {
       });
 }
 
+std::vector<RunInput> ResultsReader::last_inputs(const std::string& experiment) const {
+  std::map<std::array<std::string, 3>, RunInput> last;
+  for (const RunRecord& run : runs(experiment)) {
+    for (RunInput& input : inputs(run.run_id)) {
+      std::array<std::string, 3> key = {input.model, input.kind, input.name};
+      last.insert_or_assign(std::move(key), std::move(input));
+    }
+  }
+  std::vector<RunInput> list;
+  for (auto& [key, input] : last) list.push_back(std::move(input));
+  return list;
+}
+
 std::vector<CellRow> ResultsReader::cells(const std::string& experiment, bool superseded) const {
   return select_cells(*database_, superseded ? "WHERE experiment = ?" : "WHERE experiment = ? AND superseded = 0",
                       {experiment});

@@ -82,6 +82,8 @@ class ResultsReader {
   /// Samples that a run evaluated.
   [[nodiscard]] int64_t evaluated_by(const std::string& run_id) const;
   [[nodiscard]] std::vector<RunInput> inputs(const std::string& run_id) const;
+  /// Inputs of all runs of an experiment; of those of one kind, model and name the one that was read last.
+  [[nodiscard]] std::vector<RunInput> last_inputs(const std::string& experiment) const;
   /// Cells in force; with `superseded` also those that an older config asked for.
   [[nodiscard]] std::vector<CellRow> cells(const std::string& experiment, bool superseded = false) const;
   [[nodiscard]] std::optional<CellRow> cell(const std::string& cell_id) const;

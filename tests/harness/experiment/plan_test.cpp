@@ -121,11 +121,26 @@ TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
   EXPECT_NE(done.find("0 of 4 done, failed: sample qasper-0: it threw\n"), std::string::npos) << done;
 }
 
+TEST(Plan, SaysWhichWorkloadsAreOfProjectMadeSamples) {
+  EXPECT_TRUE(plan_of(kSmallConfig).invented().empty());
+  FakeCatalog catalog;
+  catalog.origin = [](const std::string& workload) {
+    return workload == "qasper" ? R"({"origin": "project-made sample", "instead_of": "LongBench qasper"})"
+                                : R"({"origin": "generated"})";
+  };
+  const Plan plan = make_plan(parse(kSmallConfig), catalog);
+  ASSERT_EQ(plan.invented().size(), 1U);
+  const std::string text = describe_plan(plan, nullptr);
+  EXPECT_NE(text.find("qasper, quality: 4 samples; project-made sample, not LongBench qasper\n"), std::string::npos);
+  EXPECT_NE(text.find("needle, quality: 6 samples\n"), std::string::npos) << text;
+}
+
 TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
   class Empty final : public Catalog {
    public:
     std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override { return {}; }
     SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return {}; }
+    results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
     std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
                               results::CellKind) override {
       return "{}";
@@ -160,6 +175,8 @@ TEST(Plan, APlanBeyondMeasureIsRefusedAtOnce) {
       for (int i = 0; i < 600'000; ++i) ids.push_back(std::to_string(i));
       return ids;
     }
+    SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return {}; }
+    results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
   } endless;
   EXPECT_NE(refusal(parse(kSmallConfig), endless).find("more than 1000000 samples"), std::string::npos);
 }

@@ -69,6 +69,23 @@ TEST_F(StatusTest, WhatAFailedCellLacksIsNotLeft) {
   EXPECT_EQ(now.cells.at("failed"), 1);
 }
 
+TEST_F(StatusTest, NamesWorkloadsOfProjectMadeSamplesWhicheverRunReadThem) {
+  const std::string first = begin({small_cell("a", "full", 0, 4)});
+  results::RunInput input{.kind = "data",
+                          .name = "qasper",
+                          .detail_json = R"({"origin": "project-made sample", "instead_of": "LongBench qasper"})",
+                          .model = "m"};
+  results_.add_input(first, input);
+  results_.finish_run(first, results::RunState::interrupted);
+  begin({small_cell("a", "full", 0, 4)});
+  ASSERT_EQ(status().invented.size(), 1U);
+  EXPECT_EQ(status().invented[0].instead_of, "LongBench qasper");
+  const std::string third = begin({small_cell("a", "full", 0, 4)});
+  input.detail_json = R"({"origin": "qasper.jsonl"})";
+  results_.add_input(third, input);
+  EXPECT_TRUE(status().invented.empty()) << "the official file came later";
+}
+
 TEST_F(StatusTest, TimeLeftIsThatOfTheLastRun) {
   const std::string first = begin({small_cell("a", "full", 0, 4)});
   evaluate(first, "a", 0, 2);

@@ -67,7 +67,8 @@ struct Zoo {
       {"qasper", [](ParameterVisitor&) {}},
       {"needle", [this](ParameterVisitor& p) { p("length", length).min(16); }},
   };
-  std::map<std::string, Declare> metrics = {{"token_f1", [this](ParameterVisitor& p) { p("lower", flag); }}};
+  std::map<std::string, Declare> metrics = {{"token_f1", [this](ParameterVisitor& p) { p("lower", flag); }},
+                                          {"exact_match", [](ParameterVisitor&) {}}};
 
   static Validator validator(const std::map<std::string, Declare>& family) {
     return [&family](const std::string& name, const nlohmann::json& settings, const std::string& place) {
@@ -136,13 +137,22 @@ class FakeCatalog final : public Catalog {
     return ids;
   }
   SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return size; }
+  results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) override {
+    return {.kind = "data",
+            .name = workload.label,
+            .sha256 = "00",
+            .detail_json = origin ? origin(workload.label) : "{}",
+            .model = model.label};
+  }
   std::string protocol_card(const ModelEntry& model, const ComponentEntry&, const ComponentEntry&,
                             results::CellKind) override {
-    return nlohmann::json{{"template", card}, {"dtype", model.dtype}}.dump();
+    return nlohmann::json{{"template", card}, {"dtype", model.dtype}, {"metrics", metrics}}.dump();
   }
 
   std::string card = "auto";
   SampleSize size;
+  std::string metrics = "token_f1 v1";
+  std::function<std::string(const std::string& workload)> origin;
 };
 
 /// Results that depend on the cell and the sample alone, like a real evaluator's.
