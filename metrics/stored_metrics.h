@@ -59,6 +59,7 @@ inline constexpr StoredMetric kTokensPerVerify{"tokens_per_verify", "Emitted a r
 
 // Entries that a decoding step attends to.
 inline constexpr StoredMetric kAttentionHitRate{"attention_hit_rate", "Attention hit rate"};
+inline constexpr StoredMetric kAttendedShare{"attended_share", "Entries attended", "fraction", Better::lower};
 inline constexpr StoredMetric kSelectionOverlap{"selection_overlap", "Selected again"};
 inline constexpr StoredMetric kLoadedBytes{"loaded_bytes", "Loaded a step", "bytes", Better::lower};
 

@@ -29,6 +29,13 @@ std::string link(const Chart& chart, const char* extension, const char* mime, co
 
 }  // namespace
 
+void set_title(Chart& chart, const std::string& title) {
+  nlohmann::json spec = nlohmann::json::parse(chart.spec);
+  spec["title"] = clean_text(title);
+  chart.title = title;
+  chart.spec = spec.dump();
+}
+
 std::string chart_csv(const nlohmann::json& spec) {
   std::vector<const nlohmann::json*> rows;
   collect_rows(spec, rows);

@@ -16,6 +16,9 @@ struct Chart {
   std::string spec;     // Vega-Lite v5 as JSON text
 };
 
+/// Sets the title of a chart, and of its specification.
+void set_title(Chart& chart, const std::string& title);
+
 struct SvgOptions {
   double width = 720;       // of the whole picture, pixels; the height follows from the content
   bool title = true;        // draw the specification's title

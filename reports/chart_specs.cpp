@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "https://vega.github.io/schema/vega-lite/v5.json";  // names the language; never fetched
-constexpr const char* kShapes[] = {"circle", "square", "triangle-up", "diamond", "cross", "triangle-down"};
+constexpr const char* kShapes[] = {"circle", "square", "triangle-up", "diamond", "triangle-down"};
 
 json axis_channel(const char* field, const AxisSpec& axis) {
   json scale = axis.log ? json{{"type", "log"}} : json{{"zero", axis.zero}};
@@ -38,7 +38,7 @@ struct Looks {
     domain.push_back(label);
     colors.push_back(baseline ? palette[0] : palette[1 + taken % hues]);
     dashes.push_back(baseline || round == 0 ? json{1, 0} : round == 1 ? json{6, 3} : json{2, 2});
-    shapes.push_back(baseline ? "plus" : kShapes[(taken + round) % std::size(kShapes)]);
+    shapes.push_back(baseline ? "cross" : kShapes[(taken + round) % std::size(kShapes)]);
     if (!baseline) ++taken;
   }
   [[nodiscard]] json scale(const json& range) const { return {{"domain", domain}, {"range", range}}; }

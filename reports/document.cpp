@@ -70,7 +70,7 @@ std::string markdown(const Document& document) {
 }
 
 std::string latex(const Document& document) {
-  std::string text = fmt::format("% {}\n% needs \\usepackage{{booktabs}}\n", escape_latex(document.title));
+  std::string text = fmt::format("% {}\n% needs \\usepackage{{booktabs,graphicx}}\n", escape_latex(document.title));
   for (const Section& section : document.sections) {
     for (const Table& table : section.tables) text += fmt::format("\n{}", table_latex(table));
   }
@@ -86,6 +86,22 @@ std::string csv(const Document& document) {
 }
 
 }  // namespace
+
+void mark_invented(Document& document, std::span<const results::InventedData> invented) {
+  const std::string mark = results::invented_mark(invented);
+  if (mark.empty()) return;
+  document.title += fmt::format(" ({})", mark);
+  const auto append = [&](std::string& caption) {
+    caption += fmt::format("{}Data: {}.", caption.empty() ? "" : " ", mark);
+  };
+  for (Section& section : document.sections) {
+    for (Table& table : section.tables) append(table.caption);
+    for (Chart& chart : section.charts) {
+      append(chart.caption);
+      set_title(chart, fmt::format("{} ({})", chart.title, mark));
+    }
+  }
+}
 
 Format parse_format(const std::string& text) {
   if (text == "html" || text.ends_with(".html") || text.ends_with(".htm")) return Format::html;

@@ -1,10 +1,12 @@
 #pragma once
 // A report as sections of text, tables and charts, and the formats it is written in.
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "harness/results/invented_data.h"
 #include "reports/chart.h"
 #include "reports/table.h"
 
@@ -24,6 +26,10 @@ struct Document {
   std::vector<Section> sections;
   std::vector<std::pair<std::string, std::string>> provenance;  // name and value
 };
+
+/// Says in the title, and below every table and chart, that samples were made by this project in the place of a
+/// benchmark's; nothing where none were.
+void mark_invented(Document& document, std::span<const results::InventedData> invented);
 
 enum class Format { html, markdown, latex, csv };
 

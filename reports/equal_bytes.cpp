@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
+#include "reports/pooled.h"
 #include "reports/sections.h"
 #include "reports/verdict.h"
 
@@ -98,33 +99,16 @@ ExperimentData only(const ExperimentData& data, const std::vector<const Setting*
   return part;
 }
 
-TableCell mean_cell(const std::vector<double>& values, const MetricLook& look) {
-  if (values.empty()) return {};
-  const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
-  TableCell cell = number_cell(look.scale * estimate.mean);
-  if (values.size() > 1)
-    cell.interval = metrics::Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
-  cell.detail = fmt::format("{} samples", estimate.samples);
+Pool pooled(const ExperimentData& data, const std::string& label, const char* metric) {
+  return pool_of(data, label, results::CellKind::quality, metric);
+}
+
+/// Share of resident bytes, marked where they were simulated or emulated.
+TableCell share_cell(const ExperimentData& data, const Setting& setting, const MetricLook& bytes) {
+  TableCell cell = pooled(data, setting.label, kShare).marks;
+  cell.kind = CellKind::number;
+  cell.value = bytes.scale * setting.share();
   return cell;
-}
-
-std::vector<double> pooled(const ExperimentData& data, const std::string& label, const char* metric) {
-  std::vector<double> all;
-  for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(label, workload, results::CellKind::quality);
-    if (cell != nullptr && cell->counts()) append(all, *cell, metric);
-  }
-  return all;
-}
-
-/// Bytes that were simulated or emulated are marked, as everywhere.
-void mark_bytes(const ExperimentData& data, const std::string& label, TableCell& cell) {
-  for (const std::string& workload : data.workloads()) {
-    const CellData* found = data.find(label, workload, results::CellKind::quality);
-    if (found == nullptr) continue;
-    const auto bytes = found->values.find(kShare);
-    if (bytes != found->values.end()) mark_origin(cell, bytes->second);
-  }
 }
 
 Section ranking(const ExperimentData& data, const Chosen& chosen, double share) {
@@ -150,10 +134,10 @@ Section ranking(const ExperimentData& data, const Chosen& chosen, double share) 
   for (size_t i = 0; i < chosen.ranked.size(); ++i) {
     const Setting& setting = *chosen.ranked[i];
     TableRow row{.cells = {number_cell(static_cast<double>(i) + 1), text_cell(setting.method), text_cell(setting.label),
-                           number_cell(bytes.scale * setting.share()), mean_cell(setting.distances, distance),
-                           mean_cell(pooled(data, setting.label, kAgreement), agreement)}};
+                           share_cell(data, setting, bytes),
+                           mean_of_pool(pooled(data, setting.label, kDistance), distance),
+                           mean_of_pool(pooled(data, setting.label, kAgreement), agreement)}};
     row.cells[0].format = NumberFormat{.style = NumberStyle::fixed, .digits = 0};
-    mark_bytes(data, setting.label, row.cells[3]);
     bars.push_back({.category = setting.method, .value = row.cells[4].value, .interval = row.cells[4].interval});
     table.rows.push_back(std::move(row));
   }
@@ -180,9 +164,8 @@ std::optional<Section> left_out(const ExperimentData& data, const std::vector<Se
           {.title = "KL a step", .unit = distance.unit, .format = {.style = NumberStyle::significant, .digits = 3}}}};
   for (const Setting* setting : chosen.beyond) {
     table.rows.push_back(
-        {.cells = {text_cell(setting->method), text_cell(setting->label), number_cell(bytes.scale * setting->share()),
-                   mean_cell(setting->distances, distance)}});
-    mark_bytes(data, setting->label, table.rows.back().cells[2]);
+        {.cells = {text_cell(setting->method), text_cell(setting->label), share_cell(data, *setting, bytes),
+                   mean_of_pool(pooled(data, setting->label, kDistance), distance)}});
   }
   std::set<std::string> numbered;
   for (const auto* list : {&chosen.ranked, &chosen.beyond}) {
@@ -228,6 +211,7 @@ Document equal_bytes_report(const ExperimentData& data, double share) {
   document.sections.push_back(ranking(ranked, chosen, share));
   document.sections.push_back(quality_section(ranked, false));
   if (auto section = left_out(data, settings, chosen)) document.sections.push_back(std::move(*section));
+  mark_invented(document, data.invented);
   return document;
 }
 

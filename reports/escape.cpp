@@ -76,11 +76,20 @@ std::string_view latex_sign(uint32_t code) {
                                                               {0x00B7, "$\\cdot$"},
                                                               {0x2191, "$\\uparrow$"},
                                                               {0x2193, "$\\downarrow$"},
-                                                              {0xFFFD, "?"}};
+                                                              {0x25B2, "$\\uparrow$"},
+                                                              {0x25BC, "$\\downarrow$"},
+                                                              {0x2260, "$\\neq$"},
+                                                              {0x221E, "$\\infty$"},
+                                                              {0x2018, "`"},
+                                                              {0x2019, "'"},
+                                                              {0x201C, "``"},
+                                                              {0x201D, "''"}};
   for (const auto& [sign, text] : kSigns) {
     if (sign == code) return text;
   }
-  return {};
+  // Icelandic letters and angle quotes need a font encoding that documents rarely load, other scripts a font.
+  constexpr std::u32string_view kNoGlyph = U"\u00AB\u00BB\u00D0\u00DE\u00F0\u00FE";
+  return code > 0xFF || kNoGlyph.find(code) != std::u32string_view::npos ? "?" : "";
 }
 
 }  // namespace

@@ -34,6 +34,19 @@ std::vector<std::pair<std::string, std::string>> read_card(const std::string& te
   return card;
 }
 
+void mark_labels(ExperimentData& data) {
+  for (const results::InventedData& made : data.invented) {
+    const std::string marked = made.workload + kInventedLabel;
+    for (CellData& cell : data.cells) {
+      const bool same_model = made.model.empty() || cell.row.cell.model == made.model;
+      if (same_model && cell.row.cell.workload == made.workload) cell.row.cell.workload = marked;
+    }
+    for (results::PublishedValue& value : data.experiment.published) {
+      if (value.workload == made.workload) value.workload = marked;
+    }
+  }
+}
+
 results::ExperimentRecord choose(const results::ResultsReader& reader, const std::string& name) {
   std::vector<results::ExperimentRecord> all = reader.experiments();
   std::vector<std::string> names;
@@ -82,6 +95,19 @@ ExperimentData ExperimentData::of_model(const std::string& model) const {
   return part;
 }
 
+ExperimentData ExperimentData::with_baseline(const std::string& method) const {
+  const std::vector<std::string> known = methods();
+  if (std::ranges::find(known, method) == known.end()) {
+    fail({.place = "baseline",
+          .found = fmt::format("\"{}\"", method),
+          .expected = fmt::format("one of: {}", fmt::join(known, ", ")),
+          .nearest = nearest_name(method, known)});
+  }
+  ExperimentData other = *this;
+  for (CellData& cell : other.cells) cell.row.cell.baseline = cell.row.cell.method == method;
+  return other;
+}
+
 std::vector<std::string> ExperimentData::models() const { return labels(cells, &results::CellRecord::model); }
 std::vector<std::string> ExperimentData::workloads() const { return labels(cells, &results::CellRecord::workload); }
 std::vector<std::string> ExperimentData::methods() const { return labels(cells, &results::CellRecord::method); }
@@ -103,7 +129,8 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
   ExperimentData data;
   data.experiment = choose(reader, name);
   data.runs = reader.runs(data.experiment.experiment);
-  if (!data.runs.empty()) data.inputs = reader.inputs(data.runs.back().run_id);
+  data.inputs = reader.last_inputs(data.experiment.experiment);
+  data.invented = results::invented_data(data.inputs);
   for (results::MetricDefinition& metric : reader.metric_definitions()) {
     std::string name = metric.metric;
     data.definitions.emplace(std::move(name), std::move(metric));
@@ -122,6 +149,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     cell.card = read_card(cell.row.cell.protocol_json);
     data.cells.push_back(std::move(cell));
   }
+  mark_labels(data);
   return data;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/results/invented_data.h"
 #include "harness/results/records.h"
 #include "harness/results/results_reader.h"
 
@@ -36,7 +37,8 @@ struct CellData {
 struct ExperimentData {
   results::ExperimentRecord experiment;
   std::vector<results::RunRecord> runs;
-  std::vector<results::RunInput> inputs;                         // of the last run
+  std::vector<results::RunInput> inputs;                         // read last, of all runs
+  std::vector<results::InventedData> invented;                   // those that this project made up
   std::map<std::string, results::MetricDefinition> definitions;  // by metric
   std::vector<CellData> cells;                                   // in force, by plan position
 
@@ -46,6 +48,9 @@ struct ExperimentData {
   [[nodiscard]] std::vector<std::string> methods() const;
   /// This experiment with the cells of one model alone: labels of methods and workloads are unique only there.
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
+  /// This experiment with another baseline: methods are then compared with that one. Throws UserError for an unknown
+  /// label.
+  [[nodiscard]] ExperimentData with_baseline(const std::string& method) const;
   /// The cell of a method, workload and kind, or null; of the first model when there are several.
   [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,
                                      results::CellKind kind) const;
@@ -53,8 +58,12 @@ struct ExperimentData {
   [[nodiscard]] std::string baseline() const;
 };
 
-/// Reads one experiment; with an empty name the only one of the database. Throws UserError naming the experiments there
-/// are when the name fits none, or several are there and none was named.
+/// What a label of project-made samples ends with, in every table, chart and file.
+inline constexpr const char* kInventedLabel = " (project-made)";
+
+/// Reads one experiment; workloads of project-made samples get a label that says so. With an empty name the only one of
+/// the database. Throws UserError naming the experiments there are when the name fits none, or several are there and
+/// none was named.
 [[nodiscard]] ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name);
 
 }  // namespace kvarena::reports

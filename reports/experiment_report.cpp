@@ -9,6 +9,7 @@
 #include "reports/escape.h"
 #include "reports/sections.h"
 #include "reports/settings_charts.h"
+#include "reports/table_shape.h"
 
 namespace kvarena::reports {
 namespace {
@@ -27,17 +28,19 @@ std::vector<std::string> unlike_cards(const ExperimentData& data) {
   return sentences;
 }
 
-/// Everything that is said of one model.
-std::vector<Section> model_sections(const ExperimentData& data, bool unlike) {
-  std::vector<Section> sections = {quality_section(data, unlike)};
-  for (Chart& grid : settings_grids(data)) sections.front().charts.push_back(std::move(grid));
-  if (auto needle = needle_section(data)) sections.push_back(std::move(*needle));
-  if (auto published = published_section(data)) sections.push_back(std::move(*published));
-  if (auto distance = distance_section(data)) sections.push_back(std::move(*distance));
-  sections.push_back(memory_section(data));
+/// Everything that is said of one model, but for its scores where `scores` is not set.
+std::vector<Section> model_sections(const ExperimentData& data, bool unlike, bool scores) {
+  std::vector<Section> sections;
+  if (auto summary = summary_section(data, unlike)) sections.push_back(std::move(*summary));
+  if (scores) {
+    Section quality = quality_section(data, unlike);
+    for (Chart& grid : settings_grids(data)) quality.charts.push_back(std::move(grid));
+    if (!quality.tables.empty() || !quality.charts.empty()) sections.push_back(std::move(quality));
+  }
   const auto remote = remote_prefix_section(data);
   for (auto& section :
-       {selection_section(data), link_section(data), verification_section(data), reuse_section(data),
+       {needle_section(data), published_section(data), distance_section(data), std::optional(memory_section(data)),
+        selection_section(data), link_section(data), verification_section(data), reuse_section(data),
         remote ? remote : speed_section(data), contexts_section(data), serving_section(data), outcome_section(data)}) {
     if (section) sections.push_back(*section);
   }
@@ -52,19 +55,25 @@ void name_after(Section& section, const std::string& name) {
   for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(name));
 }
 
-std::vector<std::string> introduction(const ExperimentData& data) {
+std::string introduction(const ExperimentData& data) {
   int64_t samples = 0;
   for (const std::string& workload : data.workloads()) {
     const CellData* cell = data.find(data.methods().front(), workload, results::CellKind::quality);
     if (cell != nullptr) samples += cell->row.done_samples;
   }
-  const std::string model = fmt::format("{}", fmt::join(data.models(), ", "));
-  return {fmt::format("{} settings of KV-cache methods on {}, {} samples over {}. All methods start from the same full "
-                      "prefill, decode through the same kernels, and are paired sample by sample with {}.",
-                      data.methods().size(), model, samples, fmt::join(data.workloads(), ", "), data.baseline()),
-          "Limits: intervals are over samples of one seed and one model, and results on a small model and short "
-          "prompts need "
-          "not carry over to large ones."};
+  return fmt::format("{} settings of KV-cache methods on {}, {} samples over {}, compared sample by sample with {}.",
+                     data.methods().size(), fmt::join(data.models(), ", "), samples, fmt::join(data.workloads(), ", "),
+                     data.baseline());
+}
+
+/// What no number of the report says.
+Section limits_section() {
+  return {
+      .id = "limits",
+      .title = "Limits",
+      .paragraphs = {"All methods start from the same full prefill and decode through the same kernels. Intervals are "
+                     "over samples of one seed and one model; results on a small model and short prompts need not "
+                     "carry over to large ones."}};
 }
 
 }  // namespace
@@ -96,7 +105,8 @@ std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData
   return list;
 }
 
-Document experiment_report(const ExperimentData& data, const ReportOptions& options) {
+Document experiment_report(const ExperimentData& all, const ReportOptions& options) {
+  const ExperimentData data = options.baseline.empty() ? all : all.with_baseline(options.baseline);
   const std::vector<std::string> unlike = unlike_cards(data);
   if (!unlike.empty() && !options.allow_unlike_cards) {
     fail({.place = data.experiment.experiment,
@@ -105,25 +115,31 @@ Document experiment_report(const ExperimentData& data, const ReportOptions& opti
           .action = "--allow-unlike-cards compares them all the same and says how they differ"});
   }
   Document document{.title = data.experiment.title.empty() ? data.experiment.experiment : data.experiment.title,
-                    .introduction = introduction(data),
+                    .introduction = {introduction(data)},
                     .provenance = provenance(data)};
   for (const std::string& sentence : unlike) document.introduction.push_back("Not like for like. " + sentence);
   const std::vector<std::string> models = data.models();
+  const bool joint = models.size() > 1 && read_shape(data.experiment.table_json).names("model");
+  if (joint) document.sections.push_back(quality_section(data, options.allow_unlike_cards));
   for (const std::string& model : models) {
     for (Section& section :
-         model_sections(models.size() > 1 ? data.of_model(model) : data, options.allow_unlike_cards)) {
+         model_sections(models.size() > 1 ? data.of_model(model) : data, options.allow_unlike_cards, !joint)) {
       if (models.size() > 1) name_after(section, model);
       document.sections.push_back(std::move(section));
     }
   }
+  document.sections.push_back(limits_section());
+  mark_invented(document, data.invented);
   return document;
 }
 
 Document joined_report(const std::string& title, const std::vector<ExperimentData>& experiments,
                        const ReportOptions& options) {
   Document joined{.title = title};
+  std::vector<results::InventedData> invented;
   for (const ExperimentData& data : experiments) {
     const std::string& name = data.experiment.experiment;
+    invented.insert(invented.end(), data.invented.begin(), data.invented.end());
     Document one = experiment_report(data, options);
     for (const std::string& paragraph : one.introduction)
       joined.introduction.push_back(fmt::format("{} ({}): {}", name, one.title, paragraph));
@@ -134,6 +150,8 @@ Document joined_report(const std::string& title, const std::vector<ExperimentDat
     for (auto& [key, value] : one.provenance)
       joined.provenance.emplace_back(fmt::format("{}: {}", name, key), std::move(value));
   }
+  if (const std::string mark = results::invented_mark(invented); !mark.empty())
+    joined.title += fmt::format(" ({})", mark);
   return joined;
 }
 

@@ -9,6 +9,7 @@ namespace kvarena::reports {
 struct ReportOptions {
   /// Rows with different protocol cards or prompts are refused unless this is set; then each says how it differs.
   bool allow_unlike_cards = false;
+  std::string baseline;  // label of the method that others are compared with; "" = the config's
 };
 
 /// Quality by workload with paired intervals, distance from full KV, memory, acceptance, speed, failures and what was

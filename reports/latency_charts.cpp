@@ -7,9 +7,9 @@
 #include <optional>
 #include <span>
 
-#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
+#include "reports/pooled.h"
 #include "reports/verdict.h"
 
 namespace kvarena::reports {
@@ -18,13 +18,7 @@ namespace {
 /// The mean over all samples of a method's cells of one kind; nothing when there are none.
 std::optional<double> mean_over(const ExperimentData& data, const std::string& method, results::CellKind kind,
                                 const std::string& metric) {
-  std::vector<double> all;
-  for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(method, workload, kind);
-    if (cell == nullptr || !cell->counts()) continue;
-    const std::vector<double> more = finite(cell->numbers(metric));
-    all.insert(all.end(), more.begin(), more.end());
-  }
+  const std::vector<double> all = pool_of(data, method, kind, metric).values;
   return all.empty() ? std::nullopt : std::optional(metrics::mean_of(all));
 }
 
@@ -106,13 +100,13 @@ std::vector<Chart> first_token_charts(const ExperimentData& data) {
   return {chart};
 }
 
-std::vector<Chart> quality_speed_charts(const ExperimentData& data) {
+std::vector<Chart> quality_speed_charts(const ExperimentData& data, bool first_token) {
   if (!workloads_read_alike(data)) return {};
   const MetricLook look = look_of(data, primary_metric(data, data.workloads().front()));
   const Part axes[] = {{metrics::kTimeToFirstTokenMs.name, "time to the first token, ms"},
                        {metrics::kInterTokenLatencyMs.name, "time of a token, ms"}};
   std::vector<Chart> charts;
-  for (const Part& axis : axes) {
+  for (const Part& axis : std::span(axes).subspan(first_token ? 0 : 1)) {
     std::vector<ScatterPoint> points;
     for (const std::string& method : data.methods()) {
       const auto x = mean_over(data, method, results::CellKind::timing, axis.metric), y = quality_of(data, method);
@@ -125,11 +119,10 @@ std::vector<Chart> quality_speed_charts(const ExperimentData& data) {
                         .baseline = method == data.baseline()});
     }
     if (points.size() < 2) continue;
-    mark_pareto_front(points, look.better == Better::lower);
     charts.push_back(scatter_chart(fmt::format("trade-off-{}", charts.size() + 1),
                                    fmt::format("Quality against {}", axis.title), {.title = axis.title},
                                    {.title = "mean score" + (look.unit.empty() ? "" : ", " + look.unit)}, points));
-    charts.back().caption = "Measured. The dashed staircase joins the settings that no other beats in both.";
+    charts.back().caption = "Measured, medians over repeats; the table says which times differ beyond their spread.";
   }
   return charts;
 }

@@ -11,9 +11,9 @@ namespace kvarena::reports {
 /// The time to the first token in its parts, a bar a method, of timing cells; measured.
 [[nodiscard]] std::vector<Chart> first_token_charts(const ExperimentData& data);
 
-/// Quality over the time to the first token, and over the time of a token after it: a point a method that was timed and
-/// scored, with the front that no other beats in both.
-[[nodiscard]] std::vector<Chart> quality_speed_charts(const ExperimentData& data);
+/// Quality over the time of a token, and with `first_token` over the time to the first one: a point a method that was
+/// timed and scored. No front joins them: times vary, and a front would make a result of noise.
+[[nodiscard]] std::vector<Chart> quality_speed_charts(const ExperimentData& data, bool first_token);
 
 /// How the times to first tokens of a load's requests are spread: a chart for each workload and point, a line a method;
 /// measured.

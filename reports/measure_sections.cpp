@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <map>
 
-#include "reports/latency_charts.h"
+#include "reports/byte_classes.h"
+#include "reports/pooled.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
 #include "reports/settings_charts.h"
@@ -46,39 +47,6 @@ std::vector<RowOf> quality_rows(const ExperimentData& data) {
   return rows;
 }
 
-/// The values of a metric over all workloads, and what they are.
-struct Pool {
-  std::vector<double> values;
-  TableCell marks;
-};
-
-Pool pool_of(const ExperimentData& data, const RowOf& row, const std::string& metric) {
-  Pool pool;
-  for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(row.method, workload, row.kind);
-    if (cell == nullptr || !cell->counts()) continue;
-    const auto found = cell->values.find(metric);
-    if (found == cell->values.end()) continue;
-    const std::vector<double> more = finite(cell->numbers(metric));
-    pool.values.insert(pool.values.end(), more.begin(), more.end());
-    mark_origin(pool.marks, found->second);
-  }
-  return pool;
-}
-
-TableCell mean_of_pool(const Pool& pool, const MetricLook& look) {
-  if (pool.values.empty()) return {};
-  const metrics::MeanEstimate estimate = metrics::bootstrap_mean(pool.values, resampling_for(pool.values.size()));
-  TableCell cell = pool.marks;
-  cell.kind = CellKind::number;
-  cell.value = look.scale * estimate.mean;
-  if (pool.values.size() > 1) {
-    cell.interval = metrics::Interval{look.scale * estimate.interval.low, look.scale * estimate.interval.high};
-  }
-  cell.detail = fmt::format("{} samples", estimate.samples);
-  return cell;
-}
-
 /// Every method's timing.
 std::vector<RowOf> timing_rows(const ExperimentData& data) {
   std::vector<RowOf> rows = quality_rows(data);
@@ -110,12 +78,14 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
                    const std::vector<RowOf>& rows) {
   table.columns = {{.title = "Method", .numeric = false}};
   const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
+  const std::map<std::string, int> classes = byte_classes(data);
   for (const RowOf& of : rows) {
-    TableRow row{.cells = {text_cell(of.label)}, .role = of.role};
+    const auto peers = classes.find(of.method);
+    TableRow row{.cells = {text_cell(of.label)}, .role = of.role, .peers = peers == classes.end() ? -1 : peers->second};
     bool any = false;
     for (size_t at = 0; at < columns.size(); ++at) {
       const std::string name = columns[at].modelled ? modelled(columns[at].metric.name) : columns[at].metric.name;
-      row.cells.push_back(mean_of_pool(pool_of(data, of, name), looks[at]));
+      row.cells.push_back(mean_of_pool(pool_of(data, of.method, of.kind, name), looks[at]));
       any = any || row.cells.back().has_value();
     }
     if (!any) continue;
@@ -128,36 +98,6 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
 
 Table metric_table(const ExperimentData& data, Table table, const std::vector<MetricColumn>& columns) {
   return metric_table(data, std::move(table), columns, quality_rows(data));
-}
-
-/// Repeats of a time over all workloads and samples; for values of a virtual clock, which do not vary, the values.
-std::vector<double> repeats(const ExperimentData& data, const RowOf& row, const std::string& name) {
-  std::vector<double> all;
-  for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(row.method, workload, row.kind);
-    if (cell == nullptr || !cell->counts()) continue;
-    const auto series = cell->series.find(name);
-    if (series == cell->series.end()) {
-      const std::vector<double> values = finite(cell->numbers(name));
-      all.insert(all.end(), values.begin(), values.end());
-      continue;
-    }
-    for (const results::SeriesRow& one : series->second) {
-      all.insert(all.end(), one.series.values.begin(), one.series.values.end());
-    }
-  }
-  return finite(std::move(all));
-}
-
-TableCell spread_cell(const std::vector<double>& values, const MetricLook& look) {
-  if (values.empty()) return {};
-  TableCell cell = number_cell(look.scale * metrics::percentile(values, 50));
-  if (values.size() > 1) {
-    cell.interval =
-        metrics::Interval{look.scale * metrics::percentile(values, 10), look.scale * metrics::percentile(values, 90)};
-  }
-  cell.detail = fmt::format("{} timed runs", values.size());
-  return cell;
 }
 
 }  // namespace
@@ -208,7 +148,10 @@ Section memory_section(const ExperimentData& data) {
        {metrics::kCompressionFactor, kFactor, "Factor"},
        {metrics::kBitsPerNumber, kFixed2, "Packed"}});
   std::erase_if(table.rows, [](const TableRow& row) { return row.role == RowRole::noise_floor; });
-  return {.id = "memory", .title = "Memory", .tables = {std::move(table)}, .charts = trade_off_charts(data)};
+  for (TableRow& row : table.rows) {
+    for (TableCell& cell : row.cells) cell.best = false;  // bytes are what makes rows peers
+  }
+  return {.id = "memory", .title = "Memory", .tables = {std::move(table)}};
 }
 
 std::optional<Section> selection_section(const ExperimentData& data) {
@@ -218,10 +161,14 @@ std::optional<Section> selection_section(const ExperimentData& data) {
        .title = "What a step attends to",
        .caption =
            "Hit rate: share of exact attention, over every entry so far, that falls on the entries attended; mean "
-           "over steps, layers and query heads, along the full-KV continuation. Selected again: of a kv head's "
+           "over steps, layers and query heads, along the full-KV continuation. Attended: of all entries so far, those "
+           "that a step reads. Selected again: of a kv head's "
            "selected entries, the share that was selected a step before. Loaded: keys and values of the others, "
            "what a cache on a slower tier would have to send."},
-      {{metrics::kAttentionHitRate, {}, "Hit rate"}, {metrics::kSelectionOverlap}, {metrics::kLoadedBytes}});
+      {{metrics::kAttentionHitRate, {}, "Hit rate"},
+       {metrics::kAttendedShare, {}, "Attended"},
+       {metrics::kSelectionOverlap},
+       {metrics::kLoadedBytes}});
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
   if (table.rows.empty()) return std::nullopt;
   return Section{.id = "selection", .title = "Selection", .tables = {std::move(table)}};
@@ -340,48 +287,6 @@ std::optional<Section> reuse_section(const ExperimentData& data) {
     if (auto chart = layer_chart(data, series)) section.charts.push_back(std::move(*chart));
   }
   return section;
-}
-
-std::optional<Section> speed_section(const ExperimentData& data) {
-  const std::vector<MetricColumn> columns = {
-      {metrics::kTimeToFirstTokenMs, kFixed1},
-      {metrics::kCompressMs, kFixed1, "of it compressing"},
-      {metrics::kCompressionOverhead, kFixed1, "Observing and compressing, of the prefill"},
-      {metrics::kInterTokenLatencyMs, kFixed2},
-      {metrics::kThroughputTokensPerS, kFixed1}};
-  Table table{.id = "speed",
-              .title = "Latency and throughput",
-              .caption =
-                  "Median over all timed repeats, and below it their 10th to 90th percentile. Measured: wall clock of "
-                  "one request, or of a batch of equal ones, with its own prefill, after warm-up. Modelled: a virtual "
-                  "clock on a hardware "
-                  "profile.",
-              .columns = {{.title = "Method", .numeric = false}, {.title = "Clock", .numeric = false}}};
-  const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
-  for (const std::string& method : data.methods()) {
-    for (const bool virtual_clock : {false, true}) {
-      TableRow row{.cells = {text_cell(method), text_cell(virtual_clock ? "modelled" : "measured")},
-                   .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
-      bool any = false;
-      for (size_t at = 0; at < columns.size(); ++at) {
-        const std::string name = virtual_clock ? modelled(columns[at].metric.name) : columns[at].metric.name;
-        const RowOf of{.label = method, .method = method, .kind = results::CellKind::timing};
-        TableCell cell = spread_cell(repeats(data, of, name), looks[at]);
-        const TableCell marks = pool_of(data, of, name).marks;
-        cell.simulated = marks.simulated;
-        cell.emulated = marks.emulated;
-        cell.modelled = virtual_clock && cell.has_value();
-        any = any || cell.has_value();
-        row.cells.push_back(std::move(cell));
-      }
-      if (any) table.rows.push_back(std::move(row));
-    }
-  }
-  if (table.rows.empty()) return std::nullopt;
-  mark_best(table);
-  std::vector<Chart> charts = first_token_charts(data);
-  std::ranges::move(quality_speed_charts(data), std::back_inserter(charts));
-  return Section{.id = "speed", .title = "Speed", .tables = {std::move(table)}, .charts = std::move(charts)};
 }
 
 std::optional<Section> outcome_section(const ExperimentData& data) {

@@ -59,12 +59,19 @@ void reproduce(const ExperimentData& data, const results::PublishedValue& printe
   const metrics::MeanEstimate mean = metrics::bootstrap_mean(values, resampling_for(values.size()));
   const metrics::Interval interval{*factor * mean.interval.low, *factor * mean.interval.high};
   const double value = *factor * mean.mean;
+  const NumberFormat format = cells[published].format.value_or(NumberFormat{});
+  if (printed.workload.ends_with(kInventedLabel)) {
+    const std::string mark = results::invented_mark(data.invented);
+    cells[reproduced] = not_comparable_cell(value, mark);
+    cells[reproduced].format = format;
+    cells[finding] = text_cell("not comparable: " + mark);
+    return;
+  }
   cells[reproduced] = number_cell(value, values.size() > 1 ? std::optional(interval) : std::nullopt);
   cells[reproduced].detail = fmt::format("{} samples", mean.samples);
   mark_origin(cells[reproduced], *ours.values);
   cells[difference] = number_cell(value - printed.value);
   cells[difference].is_signed = true;
-  const NumberFormat format = cells[published].format.value_or(NumberFormat{});
   for (const Place at : {reproduced, difference}) cells[at].format = format;
   const bool match = format_number(value, format) == format_number(printed.value, format);
   const bool inside = values.size() > 1 && interval.low <= printed.value && printed.value <= interval.high;

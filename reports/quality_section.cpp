@@ -1,10 +1,23 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "reports/byte_classes.h"
 #include "reports/comparisons.h"
+#include "reports/escape.h"
+#include "reports/pooled.h"
+#include "reports/protocol_line.h"
 #include "reports/sections.h"
+#include "reports/table_shape.h"
 
 namespace kvarena::reports {
 namespace {
+
+using nlohmann::json;
 
 /// Mean and interval of a metric, or what the cell says instead.
 TableCell score_cell(const CellData* cell, const std::string& metric, const MetricLook& look) {
@@ -61,67 +74,153 @@ TableCell quality_cell(const ExperimentData& data, const std::string& method, co
   return number;
 }
 
-TableCell mean_cell(const std::vector<TableCell>& cells, const Evidence* pooled, const Column& column, Table& table,
-                    const MetricLook& look) {
-  double total = 0;
-  for (size_t at = 1; at < cells.size(); ++at) {
-    if (cells[at].kind != CellKind::number) return {};
-    total += cells[at].value;
+/// The value that a paper prints for the cell, in the unit of its look; nothing where samples are project-made.
+std::optional<double> published_value(const ExperimentData& data, const results::CellRecord& cell,
+                                      const std::string& metric, const MetricLook& look) {
+  if (cell.workload.ends_with(kInventedLabel)) return std::nullopt;
+  for (const results::PublishedValue& value : data.experiment.published) {
+    if (value.model != cell.model || value.workload != cell.workload || value.method != cell.method ||
+        value.metric != metric)
+      continue;
+    const std::optional<double> factor = value.unit.empty() ? 1 : unit_factor(value.unit, look.unit);
+    return factor ? std::optional(*factor * value.value) : std::nullopt;
   }
-  TableCell mean = number_cell(total / static_cast<double>(cells.size() - 1));
-  mean.format = column.format;
-  if (pooled != nullptr) judge_cell(mean, *pooled, look, table);
-  return mean;
+  return std::nullopt;
 }
+
+/// Scores that a table with metrics among its dimensions shows of a workload: those of its card, then what the config
+/// lists; a listed name stands for all that begin with it.
+std::vector<std::string> shown_metrics(const ExperimentData& data, const std::string& workload) {
+  std::vector<std::string> shown;
+  const auto add = [&](const std::string& name) {
+    if (!name.empty() && std::ranges::find(shown, name) == shown.end()) shown.push_back(name);
+  };
+  const CellData* cell = data.find(data.baseline(), workload, results::CellKind::quality);
+  for (const auto& [key, value] : cell == nullptr ? std::vector<std::pair<std::string, std::string>>() : cell->card) {
+    if (key != "metrics") continue;
+    std::istringstream list(value);
+    for (std::string entry; std::getline(list >> std::ws, entry, ',');) add(entry.substr(0, entry.find(' ')));
+  }
+  const json config = json::parse(data.experiment.config_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return shown;
+  for (const json& asked : config.value("metrics", json::array())) {
+    const std::string name = asked.value("name", "");
+    for (const CellData& each : data.cells) {
+      for (const auto& [metric, values] : each.values) {
+        if (metric == name || metric.starts_with(name + "_")) add(metric);
+      }
+    }
+  }
+  return shown;
+}
+
+/// Everything that the table of scores holds, in work.
+struct Scores {
+  Table frame;
+  bool with_metrics = false;  // metrics are a dimension; else each workload shows its own
+  bool with_cards = false;    // rows differ in their protocol
+  std::vector<PlacedCell> cells;
+  std::map<std::string, TableCell> means;
+  MethodColumn bytes, attended;
+};
 
 /// "qa_f1, %"
 std::string metric_and_unit(const std::string& metric, const MetricLook& look) {
   return look.unit.empty() || look.unit == metric ? metric : metric + ", " + look.unit;
 }
 
-std::vector<Column> quality_columns(const ExperimentData& data, bool with_mean) {
-  std::vector<Column> columns = {{.title = "Method", .numeric = false}};
-  MetricLook look;
-  for (const std::string& workload : data.workloads()) {
-    const std::string metric = primary_metric(data, workload);
-    look = look_of(data, metric);
-    columns.push_back(
-        {.title = workload, .unit = metric_and_unit(metric, look), .better = look.better, .format = look.format});
-  }
-  if (with_mean) columns.push_back({.title = "Mean", .unit = look.unit, .better = look.better, .format = look.format});
-  return columns;
+/// The mean of a metric over a method's workloads, as a column beside its scores.
+void add_side(const ExperimentData& data, const std::string& method, const metrics::StoredMetric& metric,
+              MethodColumn& column) {
+  const MetricLook look = look_of(data, metric.name);
+  TableCell cell = mean_of_pool(pool_of(data, method, results::CellKind::quality, metric.name), look);
+  cell.interval.reset();
+  column.column.unit = look.unit;
+  column.column.format = look.format;
+  if (cell.has_value()) column.cells[method_key(data.models().front(), method)] = std::move(cell);
 }
 
-/// The baseline's second run; nothing when there was none.
-std::optional<TableRow> noise_floor_row(const ExperimentData& data, Table& table, bool with_mean) {
-  TableRow row{.cells = {text_cell(data.baseline() + ", again")}, .role = RowRole::noise_floor};
-  bool any = false;
+void place(const ExperimentData& data, const std::string& label, const CellData& cell, const std::string& metric,
+           TableCell number, Scores& scores) {
+  const results::CellRecord& record = cell.row.cell;
+  const MetricLook look = look_of(data, metric);
+  number.samples = cell.row.done_samples;
+  number.published = published_value(data, record, metric, look);
+  PlacedCell placed{.place = {{"experiment", data.experiment.experiment},
+                              {"model", record.model},
+                              {"workload", record.workload},
+                              {"method", label},
+                              {"metric", metric}},
+                    .cell = std::move(number),
+                    .look = look};
+  if (label == data.baseline()) placed.role = RowRole::baseline;
+  if (record.kind == results::CellKind::noise_floor) placed.role = RowRole::noise_floor;
+  if (scores.with_cards) placed.badge = Badge{.label = record.protocol_sha256.substr(0, 7), .details = cell.card};
+  scores.cells.push_back(std::move(placed));
+}
+
+/// The baseline's second run, where there was one.
+void place_second_run(const ExperimentData& data, Scores& scores) {
   for (const std::string& workload : data.workloads()) {
     const CellData* second = data.find(data.baseline(), workload, results::CellKind::noise_floor);
+    const CellData* first = data.find(data.baseline(), workload, results::CellKind::quality);
+    if (second == nullptr || first == nullptr || !first->counts()) continue;
     const std::string metric = primary_metric(data, workload);
     const MetricLook look = look_of(data, metric);
-    TableCell cell = second == nullptr ? TableCell{} : score_cell(second, metric, look);
-    const CellData* first = data.find(data.baseline(), workload, results::CellKind::quality);
-    if (cell.has_value() && first != nullptr && first->counts()) {
-      any = true;
+    TableCell cell = score_cell(second, metric, look);
+    if (cell.has_value()) {
       if (const auto test = pair_cells(*second, *first, metric)) {
         judge_cell(cell,
                    {.test = *test,
                     .p_value = test->p_value,
                     .floor = noise_floor(data, workload, metric),
                     .tokens = cell_tokens(data, *second)},
-                   look, table);
+                   look, scores.frame);
       }
-      mark_samples(cell, *second, first, table);
+      mark_samples(cell, *second, first, scores.frame);
     }
-    if (second != nullptr && !row.badge) {
-      row.badge = Badge{.label = second->row.cell.protocol_sha256.substr(0, 7), .details = second->card};
-    }
-    row.cells.push_back(std::move(cell));
+    place(data, data.baseline() + ", again", *second, metric, std::move(cell), scores);
   }
-  if (with_mean) row.cells.emplace_back();
-  if (!any) return std::nullopt;
-  return row;
+}
+
+/// Places what one model has.
+void place_model(const ExperimentData& data, const Comparisons& comparisons, Scores& scores) {
+  const std::map<std::string, int> classes = byte_classes(data);
+  const std::string model = data.models().front();
+  for (const std::string& method : data.methods()) {
+    const auto peers = classes.find(method);
+    const size_t first = scores.cells.size();
+    for (const std::string& workload : data.workloads()) {
+      const CellData* cell = data.find(method, workload, results::CellKind::quality);
+      if (cell == nullptr) continue;
+      const std::string primary = primary_metric(data, workload);
+      place(data, method, *cell, primary, quality_cell(data, method, workload, comparisons, scores.frame), scores);
+      if (!scores.with_metrics) continue;
+      for (const std::string& metric : shown_metrics(data, workload)) {
+        if (metric != primary)
+          place(data, method, *cell, metric, score_cell(cell, metric, look_of(data, metric)), scores);
+      }
+    }
+    for (size_t at = first; at < scores.cells.size(); ++at)
+      scores.cells[at].peers = peers == classes.end() ? -1 : peers->second;
+    add_side(data, method, metrics::kKeptBytesFraction, scores.bytes);
+    add_side(data, method, metrics::kAttendedShare, scores.attended);
+    if (const Evidence* pooled = comparisons.pooled(method, data.workloads().front())) {
+      judge_cell(scores.means[method_key(model, method)], *pooled,
+                 look_of(data, primary_metric(data, data.workloads().front())), scores.frame);
+    }
+    if (method == data.baseline()) place_second_run(data, scores);
+  }
+}
+
+bool cards_differ(const ExperimentData& data) {
+  std::map<std::pair<std::string, std::string>, std::string> first;
+  return std::ranges::any_of(data.cells, [&](const CellData& cell) {
+    const results::CellRecord& record = cell.row.cell;
+    if (record.kind != results::CellKind::quality) return false;
+    return first.try_emplace({record.model, record.workload}, record.protocol_sha256).first->second !=
+           record.protocol_sha256;
+  });
 }
 
 /// Power of the comparison by workload: the noise floor that a difference must exceed, and the smallest true difference
@@ -161,52 +260,54 @@ Table sensitivity_table(const ExperimentData& data, const Comparisons& compariso
   return table;
 }
 
-std::string quality_caption(const ExperimentData& data, bool with_mean) {
-  std::string text = fmt::format(
-      "Mean score with its 95% bootstrap interval; below it the paired difference to {0} on the same samples: "
-      "▲ better, ▼ worse, ≈ no difference shown (and the difference that so many samples could show), ? too few "
-      "samples "
-      "to tell. "
-      "A difference is shown when its interval leaves zero, its sign-flip test stays below 5%, and it exceeds what a "
-      "second run of {0} differs by. A row asks one question, so its tests are corrected together (Hochberg), apart "
-      "from other rows.",
-      data.baseline());
-  if (with_mean) text += " The mean's difference is a test of its own, over all pairs of all workloads.";
-  return text;
+std::string quality_caption(const ExperimentData& data, const TableShape& shape) {
+  const auto shows = [&](const char* word) { return shape.cell.find(word) != std::string::npos; };
+  std::string text =
+      shows("{low}") || shows("{interval}") ? "Mean score with its 95% bootstrap interval." : "Mean score.";
+  if (shows("{difference}")) {
+    text += fmt::format(
+        " Difference: paired with {0} on the same samples; ▲ better, ▼ worse, ≈ no difference shown (and the "
+        "difference that so many samples could show), ? too few samples to tell. A difference is shown when its "
+        "interval leaves zero, its sign-flip test stays below 5%, and it exceeds what a second run of {0} differs by. "
+        "A row asks one question, so its tests are corrected together (Hochberg), apart from other rows.",
+        data.baseline());
+    if (shape.average) text += " The mean's difference is a test of its own, over all pairs of all workloads.";
+  }
+  return text +
+         " Resident: bytes after the prompt, of full KV's. Bold: best of the rows with about as many bytes (within a "
+         "seventh), and what cannot be told from it.";
 }
 
 }  // namespace
 
 Section quality_section(const ExperimentData& data, bool unlike_prompts) {
-  const Comparisons comparisons(data, unlike_prompts);
-  const bool with_mean = have_one_look(data);
-  Table table{.id = "quality",
-              .title = "Quality",
-              .caption = quality_caption(data, with_mean),
-              .columns = quality_columns(data, with_mean)};
-  for (const std::string& method : data.methods()) {
-    TableRow row{.cells = {text_cell(method)},
-                 .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
-    for (const std::string& workload : data.workloads()) {
-      row.cells.push_back(quality_cell(data, method, workload, comparisons, table));
-      const CellData* cell = data.find(method, workload, results::CellKind::quality);
-      if (cell != nullptr && !row.badge) {
-        row.badge = Badge{.label = cell->row.cell.protocol_sha256.substr(0, 7), .details = cell->card};
-      }
+  const TableShape shape = read_shape(data.experiment.table_json);
+  Scores scores{.frame = {.id = "quality", .title = "Quality", .caption = quality_caption(data, shape)},
+                .with_metrics = shape.names("metric"),
+                .with_cards = cards_differ(data),
+                .bytes = {.column = {.title = "Resident"}},
+                .attended = {.column = {.title = "Attended a step"}}};
+  Section section{.id = "quality", .title = "Quality by workload"};
+  std::vector<Table> sensitivities;
+  const std::vector<std::string> models = data.models();
+  for (const std::string& model : models) {
+    const ExperimentData part = models.size() > 1 ? data.of_model(model) : data;
+    const Comparisons comparisons(part, unlike_prompts);
+    place_model(part, comparisons, scores);
+    Table sensitivity = sensitivity_table(part, comparisons);
+    if (models.size() > 1) {
+      sensitivity.id += fmt::format("-{}", slug(model));
+      sensitivity.title += fmt::format(", {}", model);
     }
-    if (with_mean) {
-      const std::string first = data.workloads().front();
-      row.cells.push_back(mean_cell(row.cells, comparisons.pooled(method, first), table.columns.back(), table,
-                                    look_of(data, primary_metric(data, first))));
-    }
-    table.rows.push_back(std::move(row));
-    if (method != data.baseline()) continue;
-    if (auto floor = noise_floor_row(data, table, with_mean)) table.rows.push_back(std::move(*floor));
+    if (!sensitivity.rows.empty()) sensitivities.push_back(std::move(sensitivity));
   }
-  mark_best(table);
-  Section section{.id = "quality", .title = "Quality by workload", .tables = {std::move(table)}};
-  Table sensitivity = sensitivity_table(data, comparisons);
-  if (!sensitivity.rows.empty()) section.tables.push_back(std::move(sensitivity));
+  std::vector<MethodColumn> sides;
+  for (MethodColumn* side : {&scores.bytes, &scores.attended}) {
+    if (!side->cells.empty()) sides.push_back(std::move(*side));
+  }
+  section.tables = shape_tables(scores.cells, shape, scores.frame, sides, scores.means);
+  std::ranges::move(sensitivities, std::back_inserter(section.tables));
+  if (const std::string protocol = protocol_line(data); !protocol.empty()) section.paragraphs.push_back(protocol);
   return section;
 }
 

@@ -83,11 +83,10 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
   }
   if (lines.empty()) return {};
   Chart chart = line_chart("kl-growth", "KL from full KV by step", {.title = "step of the full-KV continuation"},
-                           {.title = "KL in nats, mean over samples", .zero = true}, lines);
+                           {.title = "KL in nats, mean over samples", .log = true}, lines);
   chart.caption =
       "Measured. Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so "
-      "are "
-      "methods whose KL is zero at every step.";
+      "are those where KL is zero.";
   return {chart};
 }
 

@@ -8,6 +8,10 @@
 
 namespace kvarena::reports {
 
+/// The answer first: for each amount of bytes what methods cost and which cannot be told apart, times beyond noise,
+/// what so few samples may miss; and quality against bytes as a picture. Nothing when there is nothing to say.
+[[nodiscard]] std::optional<Section> summary_section(const ExperimentData& data, bool unlike_prompts);
+
 /// Scores by workload with paired verdicts, corrected for the number of comparisons, the second run of the baseline as
 /// a row, and what so many samples could show at all. With `unlike_prompts` a pair of unequal prompts is a cell that
 /// may not be compared instead of an error.

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/escape.h"
 #include "reports/metric_look.h"
+#include "reports/pooled.h"
 #include "reports/verdict.h"
 
 namespace kvarena::reports {
@@ -47,19 +47,6 @@ std::string common_label(const std::vector<std::string>& labels, const std::stri
   if (const size_t last = common.find_last_of(",("); last != std::string::npos) common.erase(last);
   while (!common.empty() && (common.back() == ' ' || common.back() == '=')) common.pop_back();
   return common.empty() ? otherwise : common;
-}
-
-/// A method's values of a metric over all workloads.
-std::vector<double> pooled(const ExperimentData& data, const std::string& method, const std::string& metric) {
-  std::vector<double> values;
-  for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(method, workload, results::CellKind::quality);
-    if (cell == nullptr || !cell->counts() || !cell->values.contains(metric)) continue;
-    for (const double value : cell->numbers(metric)) {
-      if (std::isfinite(value)) values.push_back(value);
-    }
-  }
-  return values;
 }
 
 /// The numeric settings that are not the same in all of them, with their values; nothing when any other setting varies.
@@ -128,7 +115,8 @@ std::vector<Chart> acceptance_charts(const ExperimentData& data) {
       LineSeries line;
       std::vector<std::string> labels;
       for (const Asked& method : group) {
-        const std::vector<double> lengths = pooled(data, method.label, metrics::kAcceptanceLength.name);
+        const std::vector<double> lengths =
+            pool_of(data, method.label, results::CellKind::quality, metrics::kAcceptanceLength.name).values;
         if (lengths.empty()) continue;
         const metrics::MeanEstimate estimate = metrics::bootstrap_mean(lengths, resampling_for(lengths.size()));
         line.points.push_back({.x = method.settings[kLength].get<double>(), .y = estimate.mean});

@@ -1,4 +1,4 @@
-// The marks: lines, areas, points, bars, cells of heat maps, rules, error bars and texts.
+// The marks: lines, areas, points, bars, cells of heat maps, rules and error bars.
 
 #include <fmt/format.h>
 
@@ -12,11 +12,21 @@
 #include "reports/text_width.h"
 
 namespace kvarena::reports {
-namespace {
-
 using nlohmann::json;
 
-// --- what a row looks like
+namespace {
+
+std::string group_key(const Plot& plot, const Layer& layer, const json& row) {
+  std::string key;
+  for (const char* name : {"color", "strokeDash", "shape", "detail"}) {
+    if (layer.channel(name) != nullptr && !(plot.color.continuous && std::string(name) == "color")) {
+      key += category_text(layer.data(name, row)) + '\x1f';
+    }
+  }
+  return key;
+}
+
+}  // namespace
 
 std::string color_of(const Plot& plot, const Layer& layer, const json& row) {
   const Channel* channel = layer.channel("color");
@@ -32,12 +42,58 @@ std::string color_of(const Plot& plot, const Layer& layer, const json& row) {
   return layer.options.contains("color") ? paint(layer.options["color"].get<std::string>()) : paint(series_colors()[1]);
 }
 
+std::string tooltip_value(const json& value) {
+  if (value.is_number()) return format_number(value.get<double>(), {NumberStyle::significant, 4});
+  return category_text(value);
+}
+
+std::optional<double> place(const Plot& plot, const Layer& layer, const json& row, const std::string& axis) {
+  const bool is_x = axis[0] == 'x';
+  const PositionScale& scale = is_x ? plot.x : plot.y;
+  if (scale.kind != PositionScale::Kind::band) {
+    const auto number = layer.number(axis, row);
+    if (!number || (scale.kind == PositionScale::Kind::log && *number <= 0)) return std::nullopt;
+    return scale.at(*number);
+  }
+  const std::string category = category_text(layer.data(axis, row));
+  if (!scale.has(category)) return std::nullopt;
+  const std::vector<std::string>& offsets = is_x ? plot.x_offsets : plot.y_offsets;
+  const std::string offset_channel = is_x ? "xOffset" : "yOffset";
+  if (offsets.empty() || layer.channel(offset_channel) == nullptr) return scale.middle(category);
+  const auto found = std::find(offsets.begin(), offsets.end(), category_text(layer.data(offset_channel, row)));
+  const double share = (static_cast<double>(found - offsets.begin()) + 0.5) / static_cast<double>(offsets.size());
+  return scale.middle(category) + (share - 0.5) * scale.band();
+}
+
+std::vector<std::vector<const json*>> groups_of(const Plot& plot, const Layer& layer) {
+  std::vector<std::string> keys;
+  std::map<std::string, std::vector<const json*>> groups;
+  for (const json& row : layer.rows) {
+    const std::string key = group_key(plot, layer, row);
+    if (!groups.contains(key)) keys.push_back(key);
+    groups[key].push_back(&row);
+  }
+  std::vector<std::vector<const json*>> ordered;
+  for (const std::string& key : keys) {
+    std::vector<const json*>& rows = groups[key];
+    std::stable_sort(rows.begin(), rows.end(), [&](const json* a, const json* b) {
+      return place(plot, layer, *a, "x").value_or(0) < place(plot, layer, *b, "x").value_or(0);
+    });
+    ordered.push_back(rows);
+  }
+  return ordered;
+}
+
+namespace {
+
+// --- what a row looks like
+
 std::string dash_of(const Plot& plot, const Layer& layer, const json& row) {
   std::string dash;
   if (layer.channel("strokeDash") != nullptr && plot.dash.present) {
     dash = plot.dash.look(category_text(layer.data("strokeDash", row)));
   } else if (layer.options.contains("strokeDash")) {
-    for (const json& part : layer.options["strokeDash"]) dash += (dash.empty() ? "" : " ") + px(part.get<double>());
+    for (const json& part : layer.options["strokeDash"]) dash += fmt::format("{}{}", dash.empty() ? "" : " ", px(part.get<double>()));
   }
   return dash.empty() ? dash : fmt::format(" stroke-dasharray=\"{}\"", dash);
 }
@@ -45,11 +101,6 @@ std::string dash_of(const Plot& plot, const Layer& layer, const json& row) {
 std::string opacity_of(const Layer& layer, double usual) {
   const double opacity = layer.options.value("opacity", usual);
   return opacity >= 1 ? std::string() : fmt::format(" opacity=\"{}\"", px(opacity));
-}
-
-std::string tooltip_value(const json& value) {
-  if (value.is_number()) return format_number(value.get<double>(), {NumberStyle::significant, 4});
-  return category_text(value);
 }
 
 std::string tooltip(const Layer& layer, const json& row) {
@@ -76,60 +127,11 @@ struct Span {
   double from = 0, to = 0;
 };
 
-// Pixel of a row along an axis; the middle of its (sub-)band on a band scale.
-std::optional<double> place(const Plot& plot, const Layer& layer, const json& row, const std::string& axis) {
-  const bool is_x = axis[0] == 'x';
-  const PositionScale& scale = is_x ? plot.x : plot.y;
-  if (scale.kind != PositionScale::Kind::band) {
-    const auto number = layer.number(axis, row);
-    if (!number || (scale.kind == PositionScale::Kind::log && *number <= 0)) return std::nullopt;
-    return scale.at(*number);
-  }
-  const std::string category = category_text(layer.data(axis, row));
-  if (!scale.has(category)) return std::nullopt;
-  const std::vector<std::string>& offsets = is_x ? plot.x_offsets : plot.y_offsets;
-  const std::string offset_channel = is_x ? "xOffset" : "yOffset";
-  if (offsets.empty() || layer.channel(offset_channel) == nullptr) return scale.middle(category);
-  const auto found = std::find(offsets.begin(), offsets.end(), category_text(layer.data(offset_channel, row)));
-  const double share = (static_cast<double>(found - offsets.begin()) + 0.5) / static_cast<double>(offsets.size());
-  return scale.middle(category) + (share - 0.5) * scale.band();
-}
-
 double thickness(const PositionScale& scale, const std::vector<std::string>& offsets) {
   return scale.band() / static_cast<double>(std::max<size_t>(1, offsets.size())) * (offsets.empty() ? 1 : 0.92);
 }
 
 // --- one function a mark
-
-std::string group_key(const Plot& plot, const Layer& layer, const json& row) {
-  std::string key;
-  for (const char* name : {"color", "strokeDash", "shape", "detail"}) {
-    if (layer.channel(name) != nullptr && !(plot.color.continuous && std::string(name) == "color")) {
-      key += category_text(layer.data(name, row)) + '\x1f';
-    }
-  }
-  return key;
-}
-
-// Rows of each line, in order of appearance; within a line by x.
-std::vector<std::vector<const json*>> groups_of(const Plot& plot, const Layer& layer) {
-  std::vector<std::string> keys;
-  std::map<std::string, std::vector<const json*>> groups;
-  for (const json& row : layer.rows) {
-    const std::string key = group_key(plot, layer, row);
-    if (!groups.contains(key)) keys.push_back(key);
-    groups[key].push_back(&row);
-  }
-  std::vector<std::vector<const json*>> ordered;
-  for (const std::string& key : keys) {
-    std::vector<const json*>& rows = groups[key];
-    std::stable_sort(rows.begin(), rows.end(), [&](const json* a, const json* b) {
-      return place(plot, layer, *a, "x").value_or(0) < place(plot, layer, *b, "x").value_or(0);
-    });
-    ordered.push_back(rows);
-  }
-  return ordered;
-}
 
 std::string line_path(const Plot& plot, const Layer& layer, const std::vector<const json*>& rows) {
   const std::string interpolate = layer.options.value("interpolate", "linear");
@@ -296,77 +298,6 @@ void draw_ticks(Plot& plot, const Layer& layer) {
     const double half = (across_x ? thickness(plot.x, plot.x_offsets) : thickness(plot.y, plot.y_offsets)) / 2;
     draw_box(plot, layer, row,
              across_x ? Box{*x - half, *y - 1, *x + half, *y + 1} : Box{*x - 1, *y - half, *x + 1, *y + half}, 0);
-  }
-}
-
-// --- texts
-
-std::vector<Box> point_boxes(const Plot& plot) {
-  std::vector<Box> boxes;
-  for (const Layer& layer : plot.view.layers) {
-    if (layer.mark != "point" && layer.mark != "circle") continue;
-    for (const json& row : layer.rows) {
-      const auto x = place(plot, layer, row, "x"), y = place(plot, layer, row, "y");
-      if (x && y) boxes.push_back({*x - 5, *y - 5, *x + 5, *y + 5});
-    }
-  }
-  return boxes;
-}
-
-// Inside bands (heat maps, bars) a text stands in the middle and must fit its band; elsewhere it looks for a place.
-void draw_banded_text(Plot& plot, const Layer& layer, const json& row, const std::string& text, double size) {
-  const auto x = place(plot, layer, row, "x"), y = place(plot, layer, row, "y");
-  if (!x || !y) return;
-  const bool in_cell = plot.x.kind == PositionScale::Kind::band && plot.y.kind == PositionScale::Kind::band;
-  if (in_cell && text_width(text, size) > plot.x.band() - 2) return;
-  std::string anchor = layer.options.value("align", std::string("center"));
-  anchor = anchor == "left" ? "start" : anchor == "right" ? "end" : "middle";
-  const double dx = layer.options.value("dx", 0.0), dy = layer.options.value("dy", 0.0);
-  const double left = *x + dx - (anchor == "start" ? 0 : anchor == "end" ? 1 : 0.5) * text_width(text, size);
-  if (left < 0 || left + text_width(text, size) > plot.options.width) return;
-  plot.svg += svg_text(*x + dx, *y + dy, text, size, anchor,
-                       fmt::format(" fill=\"{}\" pointer-events=\"none\"", color_of(plot, layer, row)));
-}
-
-void draw_free_text(Plot& plot, const Layer& layer, const json& row, const std::string& text, double size,
-                    std::vector<Box>& taken) {
-  const auto x = place(plot, layer, row, "x"), y = place(plot, layer, row, "y");
-  if (!x || !y) return;
-  const double width = text_width(text, size), half = size * 0.6;
-  struct Offset {
-    double dx, dy, shift;  // shift: share of the width left of the anchor point
-  };
-  constexpr Offset kPlaces[] = {{9, 0, 0},   {-9, 0, 1}, {0, -14, 0.5}, {0, 14, 0.5},
-                                {8, -11, 0}, {8, 11, 0}, {-8, -11, 1},  {-8, 11, 1}};
-  const Box paper{2, plot.area.top - 8, plot.options.width - 2, plot.area.bottom - 1};
-  for (const Offset& offset : kPlaces) {
-    const double left = *x + offset.dx - offset.shift * width, middle = *y + offset.dy;
-    const Box box{left, middle - half, left + width, middle + half};
-    if (!paper.holds(box)) continue;
-    if (std::any_of(taken.begin(), taken.end(), [&](const Box& other) { return other.overlaps(box); })) continue;
-    taken.push_back(box);
-    plot.svg +=
-        svg_text(left, middle, text, size, "start",
-                 " pointer-events=\"none\" stroke=\"var(--paper,#fff)\" stroke-width=\"3\" paint-order=\"stroke\"");
-    return;
-  }
-}
-
-void draw_texts(Plot& plot, const Layer& layer) {
-  const bool banded = plot.x.kind == PositionScale::Kind::band || plot.y.kind == PositionScale::Kind::band;
-  const double size = layer.options.value("fontSize", kFontSize - 1);
-  std::vector<Box> taken = point_boxes(plot);
-  const Channel* channel = layer.channel("text");
-  if (channel == nullptr) return;
-  for (const json& row : layer.rows) {
-    const json value = channel->value.is_null() ? layer.data("text", row) : channel->value;
-    const std::string& format = channel->format;
-    const std::string text = clean_text(value.is_number() && !format.empty() ? format_d3(value.get<double>(), format)
-                                                                             : tooltip_value(value));
-    if (banded)
-      draw_banded_text(plot, layer, row, text, size);
-    else
-      draw_free_text(plot, layer, row, text, size, taken);
   }
 }
 

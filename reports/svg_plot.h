@@ -63,6 +63,18 @@ double draw_head_and_layout(Plot& plot);
 void draw_axes(Plot& plot);
 void draw_marks(Plot& plot);
 
+/// Colour of a row's mark.
+[[nodiscard]] std::string color_of(const Plot& plot, const Layer& layer, const nlohmann::json& row);
+/// A value as tooltips and text marks show it.
+[[nodiscard]] std::string tooltip_value(const nlohmann::json& value);
+/// Pixel of a row along an axis (x, y, x2, y2); the middle of its (sub-)band on a band scale.
+[[nodiscard]] std::optional<double> place(const Plot& plot, const Layer& layer, const nlohmann::json& row,
+                                          const std::string& axis);
+/// Rows of each line, in order of appearance; within a line by x.
+[[nodiscard]] std::vector<std::vector<const nlohmann::json*>> groups_of(const Plot& plot, const Layer& layer);
+/// Text marks: in the middle of bands, elsewhere in the nearest place where they meet nothing.
+void draw_texts(Plot& plot, const Layer& layer);
+
 /// "rgb" of a share in [0, 1] along a list of colours #rrggbb.
 [[nodiscard]] std::string blend(const std::vector<std::string>& colors, double share);
 /// A colour fit for an attribute: #rgb, #rrggbb or a plain name; black becomes currentColor, so that it shows on dark

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/core/error.h"
 
@@ -15,20 +16,29 @@ bool competes(const TableRow& row, const TableCell& cell) {
          std::isfinite(cell.value);
 }
 
-void mark_best_of_column(Table& table, size_t at) {
-  const Column& column = table.columns[at];
-  if (column.better == Better::neither) return;
-  std::vector<TableCell*> cells;
-  for (TableRow& row : table.rows) {
-    if (competes(row, row.cells[at])) cells.push_back(&row.cells[at]);
-  }
+/// Whether the best value cannot be told from the cell's: equal in print, or inside its interval.
+bool reaches(const TableCell& cell, double best, NumberFormat format) {
+  if (format_number(cell.value, format) == format_number(best, format)) return true;
+  return cell.interval && cell.interval->low <= best && best <= cell.interval->high;
+}
+
+void mark_best_of(std::vector<TableCell*>& cells, const Column& column) {
   if (cells.size() < 2) return;
   const auto by_value = [](const TableCell* a, const TableCell* b) { return a->value < b->value; };
   const auto [least, most] = std::minmax_element(cells.begin(), cells.end(), by_value);
-  if ((*least)->value == (*most)->value) return;  // all the same: nobody is best
   const double best = column.better == Better::higher ? (*most)->value : (*least)->value;
-  const std::string printed = format_number(best, column.format);
-  for (TableCell* cell : cells) cell->best = format_number(cell->value, column.format) == printed;
+  const auto reached = [&](const TableCell* cell) { return reaches(*cell, best, format_of(*cell, column)); };
+  if (std::ranges::all_of(cells, reached)) return;
+  for (TableCell* cell : cells) cell->best = reached(cell);
+}
+
+void mark_best_of_column(Table& table, size_t at) {
+  if (table.columns[at].better == Better::neither) return;
+  std::map<int, std::vector<TableCell*>> cells;  // by peers
+  for (TableRow& row : table.rows) {
+    if (row.peers >= 0 && competes(row, row.cells[at])) cells[row.peers].push_back(&row.cells[at]);
+  }
+  for (auto& [peers, group] : cells) mark_best_of(group, table.columns[at]);
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ struct TableCell {
   double value = 0;  // of CellKind::number and not_comparable
   std::optional<metrics::Interval> interval;
   std::optional<Difference> difference;
+  std::optional<int64_t> samples;      // that the value is a mean of
+  std::optional<double> published;     // printed in a paper for the same cell, in the value's unit
   std::optional<NumberFormat> format;  // instead of the column's
   bool best = false;                   // best of its column among rows that are compared
   bool simulated = false;              // a codec without a packed form
@@ -85,7 +87,11 @@ struct TableRow {
   std::vector<TableCell> cells;  // one a column
   RowRole role = RowRole::ordinary;
   std::optional<Badge> badge;
+  int peers = 0;  // rows of one number compete for the best of a column; of a negative one, none does
 };
+
+/// The mean, its interval in a second line and its difference to the baseline in a third.
+inline constexpr const char* kUsualCell = "{mean}\n({low} – {high})\n{difference}";
 
 struct Table {
   std::string id;  // names the table in links and in CSV; lower-case with hyphens
@@ -96,6 +102,7 @@ struct Table {
   std::vector<TableRow> rows;
   std::vector<std::string> footnotes;
   bool sortable = true;
+  std::string cell = kUsualCell;  // what a number's cell shows, as cell_lines() (cell_text.h) reads it
 
   [[nodiscard]] bool has_badges() const;
 };
@@ -103,9 +110,9 @@ struct Table {
 /// Index of the footnote with this text, added when it is new.
 size_t footnote(Table& table, std::string text);
 
-/// Sets `best` on the best number of every column that has a better direction. Baselines, noise floors, emulated,
-/// modelled and incomparable cells do not compete; ties within the printed digits are all best; a column with fewer
-/// than two competitors has no best.
+/// Sets `best` on the best number of every column that has a better direction, among rows that are peers. Baselines,
+/// noise floors, emulated, modelled and incomparable cells do not compete. All whose printed digits or whose interval
+/// hold the best value share it; where all do, or there are fewer than two competitors, nobody is best.
 void mark_best(Table& table);
 
 /// Every row has one cell a column, every note exists. Throws InternalError otherwise; writers call it.
@@ -119,19 +126,21 @@ void check_table(const Table& table);
 /// A pipe table with title, caption and footnotes.
 [[nodiscard]] std::string table_markdown(const Table& table);
 
-/// A table environment with booktabs rules; needs \usepackage{booktabs} and UTF-8 input, nothing else.
+/// Table environments with booktabs rules, as wide as a column where that is enough and as a page elsewhere; a table
+/// that is wider than a page is divided by its columns. Needs booktabs and graphicx, no hash, no sign that pdflatex
+/// lacks.
 [[nodiscard]] std::string table_latex(const Table& table);
 
 /// RFC 4180 with one head line. A column whose cells carry intervals, differences or remarks is followed by columns
 /// "<title> low", "<title> high", "<title> difference", "... difference low", "... difference high", "... verdict",
-/// "<title> remark". Numbers have full precision.
+/// "<title> samples", "<title> published", "<title> remark". Numbers have full precision.
 [[nodiscard]] std::string table_csv(const Table& table);
 
 /// One RFC 4180 record a cell, for files that hold several tables; columns as in kTidyCsvHead.
 [[nodiscard]] std::string table_tidy_csv(const Table& table);
 inline constexpr const char* kTidyCsvHead =
-    "table,row,role,protocol,column,unit,value,low,high,difference,difference_low,difference_high,verdict,text,"
-    "remark\r\n";
+    "table,row,role,protocol,column,unit,value,low,high,difference,difference_low,difference_high,verdict,"
+    "samples,published,text,remark\r\n";
 
 /// "better", "worse", "no difference shown", "too few samples to tell", "differs".
 [[nodiscard]] const char* verdict_name(Verdict verdict);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "reports/cell_text.h"
 #include "reports/escape.h"
 #include "reports/table.h"
 
@@ -40,28 +41,32 @@ std::string notes(const Table& table, const TableCell& cell) {
   return html;
 }
 
-std::string difference_html(const Difference& difference, NumberFormat format) {
+std::string part_html(const CellPart& part, const TableCell& cell, NumberFormat format) {
+  const std::string text = escape_html(part.text);
+  if (part.word == CellWord::mean)
+    return fmt::format("<span class=\"v\">{}</span>", cell.best ? "<b>" + text + "</b>" : text);
+  if (part.word != CellWord::difference) return text;
   constexpr const char* kClass[] = {"better", "worse", "none", "few", "differs"};
+  const Difference& difference = *cell.difference;
   return fmt::format("<span class=\"diff {}\" title=\"{}, 95% interval {} to {}\">{}</span>",
                      kClass[static_cast<size_t>(difference.verdict)], verdict_name(difference.verdict),
                      format_signed(difference.interval.low, format), format_signed(difference.interval.high, format),
-                     difference_text(difference, format));
+                     text);
 }
 
-std::string number_html(const TableCell& cell, NumberFormat format) {
-  const std::string text = cell.is_signed ? format_signed(cell.value, format) : format_number(cell.value, format);
-  std::string html = fmt::format("<span class=\"v\">{}</span>", cell.best ? "<b>" + text + "</b>" : text);
-  if (cell.interval) {
-    const auto side = [&](double value) {
-      return cell.is_signed ? format_signed(value, format) : format_number(value, format);
-    };
-    html += fmt::format("<span class=\"ci\">{} – {}</span>", side(cell.interval->low), side(cell.interval->high));
+/// The first line as it is, further ones smaller.
+std::string number_html(const TableCell& cell, const Column& column, const std::string& format) {
+  std::string html;
+  for (const std::vector<CellPart>& line : cell_lines(cell, column, format)) {
+    std::string text;
+    for (const CellPart& part : line)
+      text += escape_html(part.before) + part_html(part, cell, format_of(cell, column)) + escape_html(part.after);
+    html += html.empty() ? text : fmt::format("<span class=\"ci\">{}</span>", text);
   }
-  if (cell.difference) html += difference_html(*cell.difference, format);
   return html;
 }
 
-std::string content(const TableCell& cell, const Column& column) {
+std::string content(const TableCell& cell, const Column& column, const std::string& format) {
   const auto state = [&](const char* word) {
     return fmt::format("<span class=\"state {0}\" title=\"{1}\">{0}</span><span class=\"why\">{1}</span>", word,
                        escape_html(cell.reason));
@@ -69,11 +74,11 @@ std::string content(const TableCell& cell, const Column& column) {
   switch (cell.kind) {
     case CellKind::empty: return "<span class=\"none\">–</span>";
     case CellKind::text: return escape_html(cell.text);
-    case CellKind::number: return number_html(cell, format_of(cell, column));
+    case CellKind::number: return number_html(cell, column, format);
     case CellKind::failed: return state("failed");
     case CellKind::inactive: return state("inactive");
     case CellKind::not_comparable:
-      return number_html(cell, format_of(cell, column)) +
+      return number_html(cell, column, format) +
              fmt::format("<span class=\"state unlike\" title=\"{}\">not comparable</span>", escape_html(cell.reason));
   }
   return {};
@@ -86,7 +91,7 @@ std::string cell_html(const Table& table, size_t at, const TableCell& cell) {
     attributes += fmt::format(" data-v=\"{}\"", full_precision(cell.value));
   }
   if (!cell.detail.empty()) attributes += fmt::format(" title=\"{}\"", escape_html(cell.detail));
-  const std::string inside = content(cell, column) + chips(cell) + notes(table, cell);
+  const std::string inside = content(cell, column, table.cell) + chips(cell) + notes(table, cell);
   if (at == 0) return fmt::format("<th scope=\"row\"{}>{}</th>", attributes, inside);
   return fmt::format("<td{}>{}</td>", attributes, inside);
 }

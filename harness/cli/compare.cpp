@@ -41,7 +41,9 @@ int run(const Options& options) {
   const auto read = [&](const std::filesystem::path& file) {
     return reports::read_experiment(results::ResultsReader(file), options.experiment);
   };
-  const reports::Comparison comparison = reports::compare(read(options.before), read(options.after), options.compared);
+  const reports::ExperimentData before = read(options.before), after = read(options.after);
+  reports::Comparison comparison = reports::compare(before, after, options.compared);
+  reports::mark_invented(comparison.document, after.invented);
   const std::string text = render(comparison.document, format);
   if (options.out) {
     write_file(*options.out, text);

@@ -43,7 +43,9 @@ int run(const Options& options) {
   std::ranges::stable_sort(runs, {}, [](const reports::NamedRun& run) {
     return run.data.runs.empty() ? std::string() : run.data.runs.back().started_at;
   });
-  options.output.write(render(reports::history(runs), format));
+  reports::Document document = reports::history(runs);
+  reports::mark_invented(document, runs.back().data.invented);
+  options.output.write(render(document, format));
   return 0;
 }
 

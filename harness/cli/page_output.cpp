@@ -7,8 +7,8 @@
 
 namespace kvarena::cli {
 
-void PageOutput::declare(OptionSet& o) {
-  o.option("out", "FILE", out).help("where to write").default_text("standard output");
+void PageOutput::declare(OptionSet& o, const char* otherwise) {
+  o.option("out", "FILE", out).help("where to write").default_text(otherwise);
   o.option("format", "FORMAT", format).help("html, md, tex or csv").default_text("by the ending of --out, else md");
 }
 

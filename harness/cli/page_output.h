@@ -14,7 +14,8 @@ struct PageOutput {
   std::string format;
   std::optional<std::filesystem::path> out;
 
-  void declare(OptionSet& o);
+  /// `otherwise`: where a page goes without --out.
+  void declare(OptionSet& o, const char* otherwise = "standard output");
   /// --format, else the ending of --out, else Markdown. Throws UserError for what is no format.
   [[nodiscard]] reports::Format chosen() const;
   /// Writes to the file, which is then named on standard error, or to standard output.

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/invented_text.h"
+#include "harness/cli/page_output.h"
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -15,6 +17,7 @@
 #include "harness/experiment/runner.h"
 #include "harness/experiment/workers/worker_evaluator.h"
 #include "harness/method/plugins.h"
+#include "reports/experiment_report.h"
 
 namespace kvarena::cli {
 namespace {
@@ -84,6 +87,16 @@ ExperimentConfig read_config(const WorkerSetup& setup) {
   return config;
 }
 
+/// Says it where numbers will be of project-made samples, and how to get a benchmark's own.
+void warn_of_invented_data(const Plan& plan) {
+  const std::vector<results::InventedData> invented = plan.invented();
+  if (invented.empty()) return;
+  fmt::print(stderr,
+             "warning: {}; `kvarena workloads NAME` says how to fetch the official file, $KVARENA_DATA or --data where "
+             "it lies\n",
+             invented_text(invented));
+}
+
 int show_plan(const Plan& plan) {
   const std::filesystem::path database = plan.config->output.database;
   if (!std::filesystem::exists(database)) {
@@ -130,6 +143,13 @@ experiment::WorkerEvaluator worker_evaluator(evaluate::ModelEvaluator& here, con
            }}};
 }
 
+/// Writes the page that the config asks for.
+void write_report(const ExperimentConfig& config, const results::ResultsReader& results) {
+  const PageOutput output{.format = {}, .out = config.output.report};
+  const reports::ExperimentData data = reports::read_experiment(results, config.name);
+  output.write(render(reports::experiment_report(data), output.chosen()));
+}
+
 void check_limits(const Options& options) {
   const auto refuse = [](const char* name, int64_t value) {
     if (value < 0) fail({.place = name, .found = fmt::format("{}", value), .expected = "0 or more"});
@@ -142,9 +162,12 @@ int run(const Options& options) {
   check_limits(options);
   const WorkerSetup setup = setup_of(options);
   const ExperimentConfig config = read_config(setup);
+  const bool report = !config.output.report.empty() && !options.shard;  // a shard's numbers are no results yet
+  if (report) (void)reports::parse_format(config.output.report);
   evaluate::ModelEvaluator here = model_evaluator(config, setup);
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
+  warn_of_invented_data(plan);
   if (options.dry_run) return show_plan(plan);
 
   results::ResultsStore results = results::ResultsStore::open_or_create(config.output.database);
@@ -165,6 +188,7 @@ int run(const Options& options) {
     fmt::print(stderr, "kvarena: interrupted; the same command goes on where this one stopped\n");
     return kInterrupted;
   }
+  if (report) write_report(config, results.read());
   return summary.failed_cells == 0 ? 0 : 1;
 }
 

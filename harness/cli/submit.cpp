@@ -102,12 +102,14 @@ std::string array_script(const Options& options, const fs::path& folder, const s
 }
 
 std::string merge_script(const fs::path& folder, const std::string& name, const experiment::OutputSettings& output) {
-  return fmt::format(
+  const std::string database = quoted(fs::path(output.database));
+  std::string text = fmt::format(
       "#!/bin/bash\n#SBATCH --job-name=\"{0}-merge\"\n#SBATCH --output=\"{1}/merge.log\"\nset -e\n"
-      "{2} merge {3} {4}/shard-*.db\n"
-      "{2} report --database {3} --out {5}\n",
-      name, folder.string(), program(), quoted(fs::path(output.database)), quoted(folder),
-      quoted(fs::path(output.report)));
+      "{2} merge {3} {4}/shard-*.db\n",
+      name, folder.string(), program(), database, quoted(folder));
+  if (!output.report.empty())
+    text += fmt::format("{} report --database {} --out {}\n", program(), database, quoted(fs::path(output.report)));
+  return text;
 }
 
 /// Runs a program and returns its output. Throws UserError when it fails.
@@ -153,8 +155,8 @@ int run(const Options& options) {
   // After any end: a shard whose methods failed exits with 1, and its results count all the same.
   const std::string merging =
       output_of(fmt::format("sbatch --parsable --dependency=afterany:{} {}", quoted(job), quoted(merge)));
-  print(fmt::format("submitted {} shards as job {}; job {} merges them and writes {}\n", options.shards, job, merging,
-                    config.output.report));
+  print(fmt::format("submitted {} shards as job {}; job {} merges them into {}{}\n", options.shards, job, merging,
+                    config.output.database, config.output.report.empty() ? "" : " and writes " + config.output.report));
   return 0;
 }
 

@@ -137,14 +137,17 @@ void add_activity(results::SampleResult& result, const Activity& activity) {
 
 void add_selections(results::SampleResult& result, const SelectionMeter& meter) {
   if (meter.steps().empty()) return;
-  std::vector<float> hits, overlaps, loaded;
+  std::vector<float> hits, attended, overlaps, loaded;
   for (const SelectionStep& step : meter.steps()) {
     hits.push_back(static_cast<float>(step.hit_rate));
+    const auto entries = static_cast<double>(result.prompt_tokens + std::ssize(attended) + 1);
+    attended.push_back(static_cast<float>(step.attended / entries));
     overlaps.push_back(static_cast<float>(step.overlap));
     loaded.push_back(static_cast<float>(step.loaded_bytes));
   }
   const std::vector<double> layers = meter.layer_hit_rates();
   add_mean(result, metrics::kAttentionHitRate, std::move(hits));
+  add_mean(result, metrics::kAttendedShare, std::move(attended));
   add_series(result, metrics::kAttentionHitRateByLayer, {layers.begin(), layers.end()});
   if (!meter.selected()) return;
   add_mean(result, metrics::kSelectionOverlap, std::move(overlaps));

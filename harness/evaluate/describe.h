@@ -36,8 +36,8 @@ void add_reuse(results::SampleResult& result, const Session& session);
 /// Sets the counters that prove that a method acted.
 void add_activity(results::SampleResult& result, const Activity& activity);
 
-/// Adds attention_hit_rate, a number a step and their mean; a series of it by layer; and, of methods that select,
-/// selection_overlap and loaded_bytes. Adds nothing of a meter that saw no step.
+/// Adds attention_hit_rate and attended_share, a number a step and their mean; the first by layer; of methods that
+/// select selection_overlap and loaded_bytes. Adds nothing of a meter that saw no step.
 void add_selections(results::SampleResult& result, const SelectionMeter& meter);
 
 }  // namespace kvarena::evaluate

@@ -148,7 +148,6 @@ void EngineSettings::parameters(ParameterVisitor& p) {
       .doc(
           "at most so many, fewer while others keep cores busy; 0 = one for each core, divided among the ranks of a "
           "model that are on this machine");
-  p("deterministic", deterministic).doc("reductions do not depend on batch shape or threads");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
   p("max_prompt_tokens", max_prompt_tokens)
       .min(1)
@@ -256,7 +255,10 @@ std::vector<std::string> ServingSettings::points() const {
 
 void OutputSettings::parameters(ParameterVisitor& p) {
   p("database", database).doc("results database");
-  p("report", report).doc("where `kvarena report` writes unless told otherwise");
+  p("report", report)
+      .doc(
+          "page that `kvarena run` writes at its end, and `kvarena report` unless told otherwise: html, md, tex or csv "
+          "by its ending; empty = none");
 }
 
 ExperimentConfig load_config(const std::filesystem::path& path, const LoadOptions& options,

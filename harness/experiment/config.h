@@ -48,7 +48,6 @@ struct ComponentEntry {
 
 struct EngineSettings {
   int64_t threads = 0;  // 0 = one for each core
-  bool deterministic = true;
   std::optional<int64_t> max_new_tokens;     // absent = the workload's own
   std::optional<int64_t> max_prompt_tokens;  // longer prompts are cut as the workload says; absent = what fits
   int64_t seed = 0;
@@ -137,16 +136,17 @@ struct ContextSettings {
 /// Output files; paths are relative to the working folder.
 struct OutputSettings {
   std::string database = "results.db";
-  std::string report = "report.html";
+  std::string report;  // "" = none
 
   void parameters(ParameterVisitor& p);
 };
 
-/// The table that reports draw. Dimensions: experiment, model, workload, method, metric.
+/// The table of scores that reports draw. Dimensions: experiment, model, workload, method, metric.
 struct TableShape {
   std::vector<std::string> rows = {"model", "method"};
   std::vector<std::string> columns = {"workload"};
-  std::string cell = "{mean} ± {interval}";  // may name: mean, interval, low, high, n, difference, published
+  /// Lines that may name mean, interval (half its width), low, high, n, difference, published.
+  std::string cell = "{mean}\n({low} – {high})\n{difference}";
   bool average = false;                      // one more column: the mean over the others
 };
 

@@ -169,6 +169,14 @@ std::vector<std::string> apply_overrides(json& config, const Overrides& override
   return problems;
 }
 
+std::string report_of(const results::RunRecord& run) {
+  json config = json::parse(run.config_text, nullptr, /*allow_exceptions=*/false);
+  const json given = json::parse(run.overrides_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || !given.is_object()) return "";
+  (void)apply_overrides(config, {.set = given.value("set", std::vector<std::string>())});
+  return config.value(json::json_pointer("/output/report"), "");
+}
+
 std::string overrides_json(const Overrides& overrides) {
   json record = json::object();
   if (!overrides.set.empty()) record["set"] = overrides.set;

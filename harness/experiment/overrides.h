@@ -15,6 +15,9 @@ namespace kvarena::experiment {
 /// tell the setting gets a label that does, "mine [keep=0.1]"; with another name it loses its label.
 [[nodiscard]] std::vector<std::string> apply_overrides(nlohmann::json& config, const Overrides& overrides);
 
+/// The page that a run's config asked for, overrides applied; "" for none.
+[[nodiscard]] std::string report_of(const results::RunRecord& run);
+
 /// The overrides as they were given, for the record.
 [[nodiscard]] std::string overrides_json(const Overrides& overrides);
 

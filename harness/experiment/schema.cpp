@@ -120,7 +120,10 @@ json table_schema() {
        {{"rows", dimensions},
         {"columns", dimensions},
         {"cell",
-         {{"type", "string"}, {"description", "names in braces: mean, interval, low, high, n, difference, published"}}},
+         {{"type", "string"},
+          {"description",
+           "names in braces: mean, interval (half its width), low, high, n, difference, published; \\n begins a line, "
+           "and what a cell lacks is left out"}}},
         {"average", {{"type", "boolean"}, {"description", "one more column: the mean over the others"}}}}}};
 }
 

@@ -58,7 +58,7 @@ KVARENA_METRIC(
                 "layers; overlap with the true top-k beside it. Measured in runs whose config lists it: it costs the "
                 "full keys and one more attention a step.",
      .source = "SpeCache, Figure 2",
-     .stored = {kSelectionOverlap, kLoadedBytes},
+     .stored = {kAttendedShare, kSelectionOverlap, kLoadedBytes},
      .vectors = {{"attention_hit_rate", recompute}}});
 
 }  // namespace kvarena::metrics

@@ -44,8 +44,8 @@ def results(config, query, *options):
     with tempfile.TemporaryDirectory() as folder:
         path, database = pathlib.Path(folder) / "config.json", pathlib.Path(folder) / "results.db"
         path.write_text(json.dumps(config))
-        subprocess.run([str(KVARENA), "run", str(path), "--quiet", "--set", "engine.noise_floor=0", "--database", str(database),
-                        *options], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([str(KVARENA), "run", str(path), "--quiet", "--set", "engine.noise_floor=0", "--set",
+                        "output.report=", "--database", str(database), *options], check=True, stdout=subprocess.DEVNULL)
         connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
         try:
             return connection.execute(query).fetchall()

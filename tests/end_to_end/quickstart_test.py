@@ -24,7 +24,7 @@ import browser
 KVARENA, SOURCE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 HOME = pathlib.Path(os.environ.get("KVARENA_HOME", pathlib.Path.home() / ".cache" / "kvarena"))
 RUN = [str(KVARENA), "run", str(SOURCE / "configs/quickstart.json"), "--limit", "1", "--quiet", "--set",
-       "timing.repeats=1", "--set", "timing.warmup=0"]
+       "timing.repeats=1", "--set", "timing.warmup=0", "--set", "output.report="]
 
 # Everything that a repetition must reproduce: what was answered and every value that is no measured time.
 CONTENT = """

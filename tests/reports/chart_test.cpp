@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
 #include "reports/chart_specs.h"
+#include "reports/text_width.h"
 
 namespace kvarena::reports {
 namespace {
@@ -70,6 +73,44 @@ TEST(ScatterChart, JoinsTheParetoFront) {
   const std::string svg =
       render_svg(json::parse(scatter_chart("s", "S", {.title = "bytes"}, {.title = "score"}, points).spec));
   EXPECT_NE(svg.find("beaten"), std::string::npos);
+}
+
+/// Labels of a chart as they were placed: text and box.
+std::vector<std::pair<std::string, std::array<double, 4>>> labels_of(const std::string& svg, double size) {
+  std::vector<std::pair<std::string, std::array<double, 4>>> labels;
+  const std::regex text(
+      "<text x=\"([0-9.-]+)\" y=\"([0-9.-]+)\" font-size=\"11\"[^>]*pointer-events[^>]*>([^<]*)</text>");
+  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), text); it != std::sregex_iterator(); ++it) {
+    const double left = std::stod((*it)[1]), middle = std::stod((*it)[2]) - 0.35 * size;
+    const std::string label = (*it)[3];
+    labels.emplace_back(label, std::array{left, middle - size / 2, left + text_width(label, size), middle + size / 2});
+  }
+  return labels;
+}
+
+TEST(ScatterChart, LabelsMeetNeitherEachOtherNorPointsNorTheAxis) {
+  std::vector<ScatterPoint> points;
+  for (int i = 0; i < 10; ++i) {  // crowded: two columns of points
+    points.push_back({.series = fmt::format("s{}", i),
+                      .label = fmt::format("A method with a name, setting {}", i),
+                      .x = i % 2 == 0 ? 25.0 + i : 50.0 + 0.3 * i,
+                      .y = 40.0 + 2 * i,
+                      .y_interval = metrics::Interval{30.0 + i, 50.0 + 3 * i}});
+  }
+  mark_pareto_front(points);
+  const std::string svg = render_svg(
+      json::parse(scatter_chart("s", "S", {.title = "bytes"}, {.title = "score"}, points).spec), {.width = 760});
+  const auto labels = labels_of(svg, 11);
+  EXPECT_EQ(labels.size(), 10U) << "none is left out";
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto& [name, box] = labels[i];
+    EXPECT_GT(box[0], 30) << name << " stands on the axis";
+    for (size_t j = 0; j < i; ++j) {
+      const auto& other = labels[j].second;
+      const bool apart = box[0] >= other[2] || other[0] >= box[2] || box[1] >= other[3] || other[1] >= box[3];
+      EXPECT_TRUE(apart) << name << " and " << labels[j].first;
+    }
+  }
 }
 
 TEST(HeatMap, HasACellForEveryValue) {

@@ -65,10 +65,13 @@ TEST(QualitySpeed, HasAPointAMethodThatWasTimedAndScored) {
           cell("untimed", results::CellKind::quality, {{"qa_f1", 0.9}}),
           cell("full", results::CellKind::timing, {{"time_to_first_token_ms", 100}, {"inter_token_latency_ms", 9}}),
           cell("drop", results::CellKind::timing, {{"time_to_first_token_ms", 110}, {"inter_token_latency_ms", 5}})}};
-  const std::vector<Chart> charts = quality_speed_charts(data);
+  const std::vector<Chart> charts = quality_speed_charts(data, true);
   ASSERT_EQ(charts.size(), 2U);
   EXPECT_EQ(charts[0].spec.find("untimed"), std::string::npos);
   EXPECT_NE(charts[1].spec.find("drop"), std::string::npos);
+  ASSERT_EQ(quality_speed_charts(data, false).size(), 1U);
+  EXPECT_EQ(quality_speed_charts(data, false)[0].title, charts[1].title);
+  for (const Chart& chart : charts) EXPECT_EQ(chart.spec.find("step-after"), std::string::npos) << "no front of noise";
 }
 
 TEST(LatencyDistribution, RisesToAllRequests) {

@@ -39,7 +39,9 @@ struct MethodScores {
   std::vector<results::Series> series = {};  // further series of every sample
   std::string name = {};                     // that it is registered under; the label unless given
   std::string settings = "{}";
-  double accepted = 0;  // accepted tokens of every sample's rounds; 0: no value
+  double kept = 0.5;       // share of full KV's bytes
+  std::vector<float> itl;  // repeats of the time of a token
+  double accepted = 0;     // accepted tokens of every sample's rounds; 0: no value
   std::string answer = "<i>answer</i>";
 };
 
@@ -65,7 +67,8 @@ class ReportTest : public ::testing::Test {
 
   /// A database with one workload and the given methods, the first of them the baseline.
   ExperimentData experiment(const std::string& file, const std::vector<MethodScores>& methods,
-                            const std::vector<results::PublishedValue>& published = {}) {
+                            const std::vector<results::PublishedValue>& published = {},
+                            const std::string& origin = "") {
     {
       auto store = results::ResultsStore::open_or_create(folder_ / file);
       std::vector<results::CellRecord> cells;
@@ -96,27 +99,34 @@ class ReportTest : public ::testing::Test {
         }
         std::vector<results::SampleResult> results;
         for (size_t i = 0; i < method.scores.size(); ++i) {
-          results.push_back(
-              {.cell_id = id_of(method),
-               .sample_id = "s" + std::to_string(i),
-               .sample_index = static_cast<int64_t>(i),
-               .prompt_sha256 = method.prompt + std::to_string(i),
-               .prediction = method.answer,
-               .active = method.active,
-               .values =
-                   {{.metric = method.metric,
-                     .value = method.scores[i],
-                     .unit = method.metric == "qa_f1" ? "fraction" : method.metric},
-                    {.metric = "kept_bytes_fraction", .value = 0.5, .unit = "fraction", .storage = method.storage},
-                    {.metric = "resident_bytes", .value = 1000, .unit = "bytes"},
-                    {.metric = "wait_ms", .value = 7, .unit = "ms", .clock = method.clock},
-                    {.metric = "kl_nats", .value = 0.1, .unit = "nats"}},
-               .series = {{.name = "kl_nats", .values = {0.0F, 0.1F, 0.2F}, .unit = "nats"},
-                          {.name = "time_to_first_token_ms",
-                           .values = {10.0F, 11.0F, 12.0F, 40.0F},
-                           .unit = "ms",
-                           .clock = results::Clock::measured}}});
+          results.push_back({.cell_id = id_of(method),
+                             .sample_id = "s" + std::to_string(i),
+                             .sample_index = static_cast<int64_t>(i),
+                             .prompt_sha256 = method.prompt + std::to_string(i),
+                             .prediction = method.answer,
+                             .active = method.active,
+                             .values = {{.metric = method.metric,
+                                         .value = method.scores[i],
+                                         .unit = method.metric == "qa_f1" ? "fraction" : method.metric},
+                                        {.metric = "kept_bytes_fraction",
+                                         .value = method.kept,
+                                         .unit = "fraction",
+                                         .storage = method.storage},
+                                        {.metric = "resident_bytes", .value = 1000, .unit = "bytes"},
+                                        {.metric = "wait_ms", .value = 7, .unit = "ms", .clock = method.clock},
+                                        {.metric = "kl_nats", .value = 0.1, .unit = "nats"}},
+                             .series = {{.name = "kl_nats", .values = {0.0F, 0.1F, 0.2F}, .unit = "nats"},
+                                        {.name = "time_to_first_token_ms",
+                                         .values = {10.0F, 11.0F, 12.0F, 40.0F},
+                                         .unit = "ms",
+                                         .clock = results::Clock::measured}}});
           std::ranges::copy(method.series, std::back_inserter(results.back().series));
+          if (!method.itl.empty()) {
+            results.back().series.push_back({.name = "inter_token_latency_ms",
+                                             .values = method.itl,
+                                             .unit = "ms",
+                                             .clock = results::Clock::measured});
+          }
           if (method.accepted > 0) {
             results.back().values.push_back({.metric = "acceptance_rate", .value = 0.5, .unit = "fraction"});
             results.back().values.push_back({.metric = "acceptance_length",
@@ -127,6 +137,7 @@ class ReportTest : public ::testing::Test {
         store.commit(run, results);
         store.settle_cell(id_of(method), {});
       }
+      if (!origin.empty()) store.add_input(run, {.kind = "data", .name = "facts", .detail_json = origin, .model = "m"});
       store.finish_run(run, results::RunState::finished);
     }
     return read_experiment(results::ResultsReader(folder_ / file), "");
@@ -396,6 +407,106 @@ TEST_F(ReportTest, CompareNeedsSomethingInCommon) {
   EXPECT_THROW((void)compare(before, after, {}), UserError);
 }
 
+/// Text of the summary, a sentence a line.
+std::string summary(const Document& document) {
+  for (const Section& section : document.sections) {
+    if (section.id == "summary") return fmt::format("{}", fmt::join(section.paragraphs, "\n"));
+  }
+  return "";
+}
+
+MethodScores at_bytes(const std::string& label, double kept, std::vector<double> values) {
+  MethodScores method{label, std::move(values)};
+  method.kept = kept;
+  return method;
+}
+
+TEST_F(ReportTest, TheSummaryComesFirstAndSaysWhatEachAmountOfBytesCosts) {
+  const Document document = experiment_report(experiment(
+      "a.db", {at_bytes("full", 1, scores(40, 0.8, 0.1)), at_bytes("drop", 0.25, scores(40, 0.6, 0.1)),
+               at_bytes("worse", 0.26, scores(40, 0.3, 0.1)), at_bytes("alike", 0.25, scores(40, 0.6, 0.1)),
+               at_bytes("codec", 0.5, scores(40, 0.8, 0.1)), at_bytes("select", 1.1, scores(40, 0.8, 0.1))}));
+  ASSERT_EQ(document.sections.front().id, "summary");
+  ASSERT_EQ(document.sections.front().charts.size(), 1U);
+  EXPECT_EQ(document.sections.front().charts[0].id, "trade-off");
+  const std::string text = summary(document);
+  EXPECT_NE(text.find("At a quarter of full KV's bytes, "), std::string::npos) << text;
+  EXPECT_NE(text.find("drop costs 20.0 points (20.0 to 20.0)"), std::string::npos) << text;
+  EXPECT_NE(text.find("worse costs 50.0 points"), std::string::npos) << text;
+  EXPECT_NE(text.find(" is ahead of worse."), std::string::npos) << text;
+  EXPECT_NE(text.find("alike and drop cannot be told apart."), std::string::npos) << text;
+  EXPECT_NE(text.find("At half of full KV's bytes, codec shows no difference"), std::string::npos) << text;
+  EXPECT_NE(text.find("select holds 110% of full KV's bytes and shows no difference"), std::string::npos) << text;
+}
+
+TEST_F(ReportTest, BytesStandBesideScoresAndTheBestIsOneOfEqualBytes) {
+  const auto data =
+      experiment("a.db", {at_bytes("full", 1, scores(40, 0.8, 0.1)), at_bytes("drop", 0.25, scores(40, 0.6, 0.1)),
+                          at_bytes("worse", 0.25, scores(40, 0.3, 0.1)), at_bytes("codec", 0.5, scores(40, 0.8, 0.1))});
+  const Table quality = table(experiment_report(data), "quality");
+  ASSERT_EQ(quality.columns[2].title, "Resident");
+  EXPECT_NEAR(quality.rows[1].cells[2].value, 25, 1e-9);
+  EXPECT_TRUE(quality.rows[1].cells[1].best);
+  EXPECT_FALSE(quality.rows[2].cells[1].best);
+  EXPECT_FALSE(quality.rows[3].cells[1].best) << "it is alone at its bytes";
+}
+
+TEST_F(ReportTest, AnyMethodMayBeTheBaseline) {
+  const auto data =
+      experiment("a.db", {{"full", scores(40, 0.8, 0.1)}, {"a", scores(40, 0.6, 0.1)}, {"b", scores(40, 0.7, 0.1)}});
+  const Document document = experiment_report(data, {.baseline = "a"});
+  const Table quality = table(document, "quality");
+  EXPECT_EQ(quality.rows[1].role, RowRole::baseline);
+  EXPECT_NEAR(quality.rows[2].cells[1].difference->value, 10, 1e-9);
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::better);
+  EXPECT_NE(quality.caption.find("paired with a on"), std::string::npos);
+  try {
+    (void)experiment_report(data, {.baseline = "c"});
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("one of: full, a, b"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(ReportTest, TheProtocolThatAllRowsShareIsOneLineWithoutHashes) {
+  const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16", "max_new_tokens": 12, "data_sha256": "4e3a"})";
+  const auto data = experiment("a.db", {{"full", scores(6, 0.5), card}, {"other", scores(6, 0.5), card}});
+  const Document document = experiment_report(data);
+  const std::string text = render(document, Format::markdown);
+  EXPECT_NE(text.find("Protocol of all rows: dtype bf16; max new tokens 12."), std::string::npos) << text;
+  EXPECT_FALSE(table(document, "quality").has_badges());
+}
+
+TEST_F(ReportTest, TimesHaveVerdictsOfTheirOwn) {
+  const auto timed = [](const std::string& label, std::vector<float> repeats) {
+    MethodScores method{label, scores(2, 0.5)};
+    method.kind = results::CellKind::timing;
+    method.itl = std::move(repeats);
+    return method;
+  };
+  const auto verdicts = [&](const std::string& file, std::vector<float> base,
+                            const std::vector<std::vector<float>>& others) {
+    std::vector<MethodScores> methods = {timed("full", std::move(base))};
+    for (const auto& repeats : others) methods.push_back(timed(fmt::format("m{}", methods.size()), repeats));
+    std::vector<Verdict> list;
+    const Document document = experiment_report(experiment(file, methods));
+    for (const TableRow& row : table(document, "speed").rows) {
+      for (const TableCell& cell : row.cells) EXPECT_FALSE(cell.best);
+      if (row.role == RowRole::baseline) continue;
+      EXPECT_FALSE(row.cells[2].difference) << "they share one prefill";
+      for (const TableCell& cell : row.cells) {
+        if (cell.difference) list.push_back(cell.difference->verdict);
+      }
+    }
+    EXPECT_EQ(render(document, Format::html).find("id=\"first-token\""), std::string::npos);
+    return list;
+  };
+  // Two samples with four repeats each: all on one side has a chance of 2 / 70^2.
+  EXPECT_EQ(verdicts("a.db", {10, 11, 10, 12}, {{20, 21, 19, 13}, {20, 21, 19, 11}, {8, 9, 7, 9}}),
+            (std::vector<Verdict>{Verdict::worse, Verdict::no_difference, Verdict::better}));
+  EXPECT_EQ(verdicts("b.db", {10, 11}, {{30, 31}}), std::vector<Verdict>{Verdict::too_few}) << "2 / 6^2 = 0.056";
+}
+
 TEST_F(ReportTest, AFewSamplesProveNothing) {
   const auto verdict = [&](int64_t samples) {
     const auto data =
@@ -436,10 +547,16 @@ TEST_F(ReportTest, AnIdleMethodEntersNoTableOfNumbersAndNoChart) {
 
 TEST_F(ReportTest, ModelsStayApart) {
   const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16"})";
-  const auto data = experiment("a.db", {{"full", scores(20, 0.9)},
-                                        {"lossy", scores(20, 0.7)},
-                                        {"full", scores(20, 0.5), card, true, "", "n", true},
-                                        {"lossy", scores(20, 0.5), card, true, "", "n"}});
+  auto data = experiment("a.db", {{"full", scores(20, 0.9)},
+                                  {"lossy", scores(20, 0.7)},
+                                  {"full", scores(20, 0.5), card, true, "", "n", true},
+                                  {"lossy", scores(20, 0.5), card, true, "", "n"}});
+  const Table joint = table(experiment_report(data), "quality");
+  ASSERT_EQ(joint.rows.size(), 4U) << "models are rows unless the config's table says otherwise";
+  EXPECT_EQ(joint.rows[1].cells[0].text + joint.rows[1].cells[1].text, "mlossy");
+  EXPECT_NEAR(joint.rows[1].cells[2].difference->value, -20, 1e-9);
+  EXPECT_NEAR(joint.rows[3].cells[2].difference->value, 0, 1e-9);
+  data.experiment.table_json = R"({"rows": ["method"]})";
   const Document document = experiment_report(data);
   EXPECT_NEAR(table(document, "quality-m").rows[1].cells[1].difference->value, -20, 1e-9);
   EXPECT_NEAR(table(document, "quality-n").rows[1].cells[1].value, 50, 1e-9);
@@ -476,6 +593,45 @@ TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
   EXPECT_NEAR(rows["lossy"][6].value, -3, 1e-9);
   EXPECT_EQ(rows["lossy"][7].text, "within interval");
   EXPECT_EQ(rows["absent"][7].text, "not comparable: no value here");
+}
+
+TEST_F(ReportTest, ProjectMadeSamplesAreMarkedInEveryTableChartAndFormat) {
+  const results::PublishedValue printed{.model = "m",
+                                        .workload = "facts",
+                                        .method = "full",
+                                        .metric = "qa_f1",
+                                        .value = 80,
+                                        .unit = "percent",
+                                        .source = "table 1"};
+  const std::string mark = "project-made sample, not LongBench";
+  const auto data = experiment("a.db", {{"full", scores(20, 0.8)}, {"lossy", scores(20, 0.6, 0.2)}}, {printed},
+                               R"({"origin": "project-made sample", "instead_of": "LongBench"})");
+  const Document document = experiment_report(data);
+  EXPECT_EQ(document.title, "E (" + mark + ")");
+  size_t tables = 0, charts = 0;
+  for (const Section& section : document.sections) {
+    for (const Table& one : section.tables) {
+      ++tables;
+      EXPECT_NE(one.caption.find(mark), std::string::npos) << one.id;
+      EXPECT_NE(table_latex(one).find(mark), std::string::npos) << one.id;
+    }
+    for (const Chart& one : section.charts) {
+      ++charts;
+      EXPECT_NE(one.caption.find(mark), std::string::npos) << one.id;
+      EXPECT_NE(nlohmann::json::parse(one.spec)["title"].get<std::string>().find(mark), std::string::npos) << one.id;
+    }
+  }
+  EXPECT_GE(tables, 4U);
+  EXPECT_GE(charts, 2U);
+  const Table published = table(document, "published");
+  EXPECT_EQ(published.rows[0].cells[1].text, "facts (project-made)");
+  EXPECT_EQ(published.rows[0].cells[5].kind, CellKind::not_comparable);
+  EXPECT_EQ(published.rows[0].cells[7].text, "not comparable: " + mark);
+  EXPECT_NE(render(document, Format::csv).find("facts (project-made)"), std::string::npos);
+  const auto official = experiment("b.db", {{"full", scores(20, 0.8)}, {"lossy", scores(20, 0.6)}}, {printed},
+                                   R"({"origin": "facts.jsonl"})");
+  for (const Format format : {Format::html, Format::markdown, Format::latex, Format::csv})
+    EXPECT_EQ(render(experiment_report(official), format).find("project-made"), std::string::npos);
 }
 
 TEST_F(ReportTest, PublishedValuesAreComparedInTheirOwnUnit) {

@@ -59,10 +59,30 @@ TEST(TableCsv, DefusesFormulas) {
 
 TEST(MarkBest, LeavesTheBaselineOutAndTakesTheLargest) {
   Table table = sample_table();
+  table.rows[1].cells[1].interval = metrics::Interval{55.0, 63.5};
   mark_best(table);
   EXPECT_FALSE(table.rows[0].cells[1].best);
   EXPECT_FALSE(table.rows[1].cells[1].best);
   EXPECT_TRUE(table.rows[2].cells[1].best);
+}
+
+TEST(MarkBest, HasNoWinnerInsideNoise) {
+  Table table = sample_table();  // 64 lies inside the interval of 61.25
+  mark_best(table);
+  for (const TableRow& row : table.rows) EXPECT_FALSE(row.cells[1].best);
+  table.rows.push_back({.cells = {text_cell("far below"), number_cell(20)}});
+  mark_best(table);
+  EXPECT_TRUE(table.rows[1].cells[1].best);
+  EXPECT_TRUE(table.rows[2].cells[1].best);
+  EXPECT_FALSE(table.rows[4].cells[1].best);
+}
+
+TEST(MarkBest, ComparesPeersAlone) {
+  Table table = sample_table();
+  table.rows[1].cells[1].interval.reset();
+  table.rows[2].peers = 1;
+  mark_best(table);
+  EXPECT_FALSE(table.rows[2].cells[1].best) << "it is alone among its peers";
 }
 
 TEST(CheckTable, RefusesRowsOfAnotherWidth) {

@@ -182,16 +182,23 @@ CellData cell(const std::string& method, const std::string& workload, const std:
   return made;
 }
 
+const Table& scores_of(const Document& document) {
+  for (const Section& section : document.sections) {
+    if (section.id == "quality") return section.tables.at(0);
+  }
+  throw std::runtime_error("no scores");
+}
+
 TEST(Verdicts, PooledWorkloadsTellWhatEachAloneCannot) {
   ExperimentData data;
-  data.experiment = {.experiment = "e", .title = "E"};
+  data.experiment = {.experiment = "e", .title = "E", .table_json = R"({"average": true})"};
   data.definitions["qa_f1"] = {
       .metric = "qa_f1", .title = "F1", .unit = "fraction", .better = results::Direction::higher, .table_scale = 100};
   for (const char* workload : {"a", "b", "c"}) data.cells.push_back(cell("full", workload, {1, 1, 1, 1}, 0));
   for (const char* workload : {"a", "b", "c"}) data.cells.push_back(cell("lossy", workload, {0, 0, 0, 1}, 0.5));
   for (const char* workload : {"a", "b", "c"}) data.cells.push_back(cell("exact", workload, {1, 1, 1, 1}, 0));
   const Document document = experiment_report(data);
-  const Table& quality = document.sections.at(0).tables.at(0);
+  const Table& quality = scores_of(document);
   ASSERT_EQ(quality.columns.back().title, "Mean");
   const std::vector<TableCell>& lossy = quality.rows[1].cells;
   EXPECT_EQ(lossy[1].difference->verdict, Verdict::too_few);
@@ -201,20 +208,21 @@ TEST(Verdicts, PooledWorkloadsTellWhatEachAloneCannot) {
   EXPECT_NEAR(lossy[4].difference->value, -75, 1e-9);
   for (size_t at = 1; at < 5; ++at) EXPECT_EQ(quality.rows[2].cells[at].difference->verdict, Verdict::no_difference);
   const std::string text = render(document, Format::markdown);
-  for (const char* part : {"25.0 (0.0 to 75.0) ? −75.0", "▼ −75.0", "≈ 0.0", "The tokens do differ"})
+  for (const char* part : {"25.0 (0.0 – 75.0) ? −75.0", "▼ −75.0", "≈ 0.0", "The tokens do differ"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   EXPECT_EQ(text.find("within noise"), std::string::npos);
 }
 
 TEST(Verdicts, TheMeanWeighsWorkloadsAlike) {
   ExperimentData data;
+  data.experiment.table_json = R"({"average": true})";
   data.definitions["qa_f1"] = {
       .metric = "qa_f1", .title = "F1", .unit = "fraction", .better = results::Direction::higher, .table_scale = 100};
   data.cells = {cell("full", "a", std::vector<double>(30, 1.0), 0), cell("full", "b", std::vector<double>(10, 1.0), 0),
                 cell("lossy", "a", std::vector<double>(30, 0.9), 1),
                 cell("lossy", "b", std::vector<double>(10, 0.5), 1)};
   const Document document = experiment_report(data);
-  const TableCell& mean = document.sections.at(0).tables.at(0).rows.at(1).cells.back();
+  const TableCell& mean = scores_of(document).rows.at(1).cells.back();
   EXPECT_NEAR(mean.value, 70, 1e-9);
   EXPECT_NEAR(mean.difference->value, -30, 1e-9);
   EXPECT_EQ(mean.difference->verdict, Verdict::worse);

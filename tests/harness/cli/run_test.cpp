@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/core/files.h"
 #include "tests/harness/cli/check.h"
 
 namespace kvarena::testing {
@@ -50,6 +51,7 @@ TEST(Run, AnOverrideOfNothingIsRefused) {
   const RunSetup here{.folder = scratch.path()};
   expect_refused(run_kvarena({"run", kQuickstart, "--set", "engine.sed=3"}, here), "sed");
   expect_refused(run_kvarena({"run", kQuickstart, "--set", "engine.seed"}, here), "engine.seed");
+  expect_refused(run_kvarena({"run", kQuickstart, "--set", "output.report=page.docx"}, here), "page.docx");
   expect_refused(run_kvarena({"run", kQuickstart, "--limit", "many"}, here),
                  "--limit: found \"many\", expected an integer");
   EXPECT_TRUE(scratch.content().empty());
@@ -72,6 +74,30 @@ TEST(Run, DryRunShowsEveryCellAndWritesNothing) {
     EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
   }
   EXPECT_TRUE(scratch.content().empty());
+}
+
+TEST(Run, WritesTheReportThatItsConfigAsksForAndReportKnowsThePlace) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  const RunSetup here{.environment = {{"KVARENA_DATA", ""}}, .folder = scratch.path()};
+  write_config(scratch, R"({
+    "name": "small", "models": ["smollm2-135m"], "methods": ["full"], "workloads": ["longbench/qasper"],
+    "engine": {"max_new_tokens": 2, "max_prompt_tokens": 256, "noise_floor": 0},
+    "output": {"database": "small.db", "report": "small.md"}})");
+  const std::string mark = "project-made sample, not LongBench qasper";
+  const Finished plan = run_kvarena({"run", "config.json", "--limit", "1", "--dry-run"}, here);
+  EXPECT_TRUE(contains(plan.out, "1 samples; " + mark)) << plan.out;
+  EXPECT_TRUE(contains(plan.err, "longbench/qasper: " + mark)) << plan.err;
+  const Finished finished = run_kvarena({"run", "config.json", "--limit", "1", "--quiet"}, here);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.err, mark)) << finished.err;
+  ASSERT_TRUE(fs::exists(scratch / "small.md"));
+  EXPECT_TRUE(contains(read_file(scratch / "small.md"), mark));
+  fs::remove(scratch / "small.md");
+  EXPECT_EQ(run_kvarena({"report", "--database", "small.db"}, here).out, "");
+  EXPECT_TRUE(fs::exists(scratch / "small.md"));
+  EXPECT_TRUE(contains(run_kvarena({"report", "--database", "small.db", "--format", "md"}, here).out, "# "));
+  EXPECT_TRUE(contains(run_kvarena({"status", "small.db"}, here).out, "data: longbench/qasper: " + mark));
 }
 
 TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {

@@ -1,0 +1,53 @@
+#include "reports/protocol_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace kvarena::reports {
+namespace {
+
+/// Entries that say nothing to a reader, or that tables say themselves.
+bool is_shown(const std::string& key) {
+  const std::set<std::string> unsaid = {"kind", "metrics", "stop_tokens"};
+  return !key.ends_with("_sha256") && !unsaid.contains(key);
+}
+
+std::string words(std::string key) {
+  std::ranges::replace(key, '_', ' ');
+  return key;
+}
+
+}  // namespace
+
+std::string protocol_line(const ExperimentData& data) {
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> entries;  // key, value, workloads
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(data.baseline(), workload, results::CellKind::quality);
+    if (cell == nullptr) continue;
+    for (const auto& [key, value] : cell->card) {
+      if (is_shown(key) && !value.empty()) entries[key][value].push_back(workload);
+    }
+  }
+  std::vector<std::string> said;
+  std::set<std::string> weights;
+  for (const results::RunInput& input : data.inputs) {
+    if (input.kind == "model") weights.insert(input.name);
+  }
+  constexpr size_t kFewFiles = 3;
+  if (!weights.empty() && weights.size() <= kFewFiles && !entries.empty())
+    said.push_back(fmt::format("weights {}", fmt::join(weights, ", ")));
+  for (const auto& [key, values] : entries) {
+    std::vector<std::string> each;
+    for (const auto& [value, workloads] : values)
+      each.push_back(values.size() == 1 ? value : fmt::format("{} ({})", value, fmt::join(workloads, ", ")));
+    said.push_back(fmt::format("{} {}", words(key), fmt::join(each, ", ")));
+  }
+  return said.empty() ? "" : fmt::format("Protocol of all rows: {}.", fmt::join(said, "; "));
+}
+
+}  // namespace kvarena::reports

@@ -1,0 +1,14 @@
+#pragma once
+// What all rows of a report share: how prompts were made, weights held and answers drawn.
+
+#include <string>
+
+#include "reports/experiment_data.h"
+
+namespace kvarena::reports {
+
+/// One sentence of the entries of the protocol cards, "dtype bf16"; an entry that workloads differ in says so of each.
+/// Hashes are left to the provenance. Empty without cells of kind quality.
+[[nodiscard]] std::string protocol_line(const ExperimentData& data);
+
+}  // namespace kvarena::reports
