@@ -21,7 +21,7 @@ void check_prompts(const CellData& method, const CellData& baseline) {
     fail({.place = fmt::format("{}: sample {}", place(method), sample),
           .found = fmt::format("prompt {:.12} here and {:.12} in {}", ours, theirs->second, place(baseline)),
           .expected = "the same prompt in samples that are paired",
-          .action = "judge both with the same data, tokenizer and truncation"});
+          .action = "evaluate both with the same data, tokenizer and truncation"});
   }
 }
 

@@ -47,7 +47,7 @@ struct Options {
 
   void declare(OptionSet& o) {
     o.positional("CONFIG", config).help("the experiment, a JSON file; `kvarena schema` says what it may hold");
-    o.flag("dry-run", dry_run).help("show what would be judged, and how much of it is done");
+    o.flag("dry-run", dry_run).help("show what would be evaluated, and how much of it is done");
     o.option("set", "KEY=VALUE", set)
         .help("change the config: engine.seed=3, methods[1].keep=0.2, methods.NAME.keep=0.2");
     o.option("model", "NAME", models).help("instead of the config's models");
@@ -58,16 +58,16 @@ struct Options {
         .default_text("$KVARENA_DATA, or the small project-made samples");
     o.option("shard", "I/N", shard)
         .help("only part I of N, from 0, into a database of its own; `kvarena merge` makes one of all");
-    o.flag("retry-failed", retry_failed).help("judge cells again that failed in an earlier run");
+    o.flag("retry-failed", retry_failed).help("evaluate cells again that failed in an earlier run");
     o.option("time-limit", "SECONDS", time_limit_s)
-        .help("a sample under all methods may take so long; then each is judged alone, and may again; 0 = no limit");
+        .help("a sample under all methods may take so long; then each is evaluated alone, and may again; 0 = no limit");
     o.option("memory-limit", "MIB", memory_limit_mib)
         .help("a worker that holds more, beside mapped files, is ended")
         .default_text("what the machine has");
     o.flag("in-process", in_process)
-        .help("judge in this process, for a debugger: a method that crashes then ends the run");
+        .help("evaluate in this process, for a debugger: a method that crashes then ends the run");
     o.flag("quiet", quiet).help("no progress, only warnings");
-    o.flag("verbose", verbose).help("say each thing that happens: models loaded, samples judged, cells ended");
+    o.flag("verbose", verbose).help("say each thing that happens: models loaded, samples evaluated, cells ended");
     o.option("log", "FILE", log)
         .help("the same as lines of JSON with times and how much is done, appended: for programs that watch");
   }
@@ -118,7 +118,7 @@ void print_failures(const results::ResultsStore& results, const std::string& exp
 }
 
 std::string outcome(const experiment::RunSummary& summary) {
-  std::string text = fmt::format("{} judged, {} were there already", summary.evaluated, summary.already_done);
+  std::string text = fmt::format("{} evaluated, {} were there already", summary.evaluated, summary.already_done);
   if (summary.failed_cells > 0) text += fmt::format(", {} cells failed", summary.failed_cells);
   if (summary.inactive_cells > 0)
     text += fmt::format(", {} cells inactive (the method never acted)", summary.inactive_cells);
@@ -197,7 +197,7 @@ int run(const Options& options) {
 Command run_command() {
   return make_command<Options>(
       {.name = "run",
-       .summary = "judge methods as a config says, into a results database",
+       .summary = "evaluate methods as a config says, into a results database",
        .description =
            "A killed run goes on where it stopped when the same command is given again. Models live in worker "
            "processes: "

@@ -73,7 +73,7 @@ json status_json(const ExperimentStatus& status, const Runner& runner) {
           {"state", state_text(status, runner)},
           {"run", status.run_id},
           {"cells", status.cells},
-          {"judgements",
+          {"evaluations",
            {{"planned", status.planned},
             {"done", status.done},
             {"given_up", status.given_up},
@@ -88,7 +88,7 @@ json status_json(const ExperimentStatus& status, const Runner& runner) {
 
 Page status_page(const ExperimentStatus& status, const Runner& runner) {
   const std::string state = state_text(status, runner);
-  std::string text = fmt::format(": {}, {} of {} judgements", state, status.done, status.planned);
+  std::string text = fmt::format(": {}, {} of {} evaluations", state, status.done, status.planned);
   if (status.given_up > 0) text += fmt::format(", {} given up", status.given_up);
   if (state == "running" && status.left() > 0 && status.seconds_left() >= 0) {
     text += fmt::format(", {} left", duration_text(status.seconds_left()));

@@ -49,7 +49,7 @@ int run(const Options& options) {
 Command worker_command() {
   return make_command<Options>(
       {.name = "worker",
-       .summary = "judge what `kvarena run` asks for on a socket",
+       .summary = "evaluate what `kvarena run` asks for on a socket",
        .examples = {{"kvarena run configs/quickstart.json", "starts workers as it needs them"}},
        .hidden = true},
       run);

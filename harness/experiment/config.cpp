@@ -242,7 +242,7 @@ void ContextSettings::parameters(ParameterVisitor& p) {
       .doc(
           "requests by the same popularity that came before the first that counts: contexts are stored in the order of "
           "their last one, with as many uses");
-  p("drift_answers", drift_answers).min(1).doc("newest answers of a context that its drift is judged by");
+  p("drift_answers", drift_answers).min(1).doc("newest answers of a context that its drift is measured by");
 }
 
 std::vector<std::string> ServingSettings::points() const {

@@ -272,9 +272,9 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
       }
       const int64_t there = samples_done(group, cell, *done);
       total_done += there;
-      body += fmt::format("  {:<{}}  {} of {} done, {}{}{}\n", cell.record.method, label_width, there,
-                          group.sample_ids.size(), results::name(row->state), row->reason.empty() ? "" : ": ",
-                          row->reason);
+      body +=
+          fmt::format("  {:<{}}  {} of {} done, {}{}{}\n", cell.record.method, label_width, there,
+                      group.sample_ids.size(), results::name(row->state), row->reason.empty() ? "" : ": ", row->reason);
     }
   }
   return fmt::format("{}: {} cells, {} evaluations, {} done already\n", plan.config->name, cells, plan.evaluations(),

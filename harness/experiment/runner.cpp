@@ -80,7 +80,7 @@ class Runner {
     }
     count_outcomes();
     log_.record("run_ended", {{"run", summary_.run_id},
-                              {"judged", summary_.evaluated},
+                              {"evaluated", summary_.evaluated},
                               {"failed_cells", summary_.failed_cells},
                               {"inactive_cells", summary_.inactive_cells},
                               {"interrupted", summary_.interrupted},
@@ -242,15 +242,15 @@ class Runner {
     }
     summary_.evaluated += static_cast<int64_t>(results.size());
     progress_.advance(static_cast<int64_t>(results.size()), group.cost);
-    log_.record("sample_judged", {{"model", group.model->label},
-                                  {"workload", group.workload->label},
-                                  {"kind", results::name(group.kind)},
-                                  {"sample", sample_id},
-                                  {"methods", missing.size()},
-                                  {"failed", failures.size()},
-                                  {"seconds", seconds_since(begin)},
-                                  {"done", summary_.already_done + summary_.evaluated},
-                                  {"total", plan_.evaluations()}});
+    log_.record("sample_evaluated", {{"model", group.model->label},
+                                     {"workload", group.workload->label},
+                                     {"kind", results::name(group.kind)},
+                                     {"sample", sample_id},
+                                     {"methods", missing.size()},
+                                     {"failed", failures.size()},
+                                     {"seconds", seconds_since(begin)},
+                                     {"done", summary_.already_done + summary_.evaluated},
+                                     {"total", plan_.evaluations()}});
   }
 
   /// Evaluates all cells together, or one by one when that ends in an exception: it is the fault of those alone that
@@ -264,8 +264,8 @@ class Runner {
       return outcomes;
     }
     if (task.cells.size() == 1) return {SampleOutcome{.failure = failure}};
-    progress_.message(
-        fmt::format("sample {}: {}; its {} methods are judged one by one", task.sample_id, failure, task.cells.size()));
+    progress_.message(fmt::format("sample {}: {}; its {} methods are evaluated one by one", task.sample_id, failure,
+                                  task.cells.size()));
     log_.record("sample_divided", {{"sample", task.sample_id}, {"reason", failure}, {"methods", task.cells.size()}});
     for (size_t i = 0; i < task.cells.size(); ++i) {
       EvalTask alone = task;
@@ -327,7 +327,7 @@ class Runner {
       }
     }
     if (summary_.interrupted) {
-      progress_.message(fmt::format("stopped: {} of {} judgements are in {}; the same command goes on from there",
+      progress_.message(fmt::format("stopped: {} of {} evaluations are in {}; the same command goes on from there",
                                     summary_.already_done + summary_.evaluated, plan_.evaluations(),
                                     results_.path().string()));
     }

@@ -118,7 +118,7 @@ int64_t count(SQLite::Database& database, const std::string& sql) { return datab
 [[noreturn]] void refuse(const fs::path& into, const fs::path& part, const std::string& where, const char* what) {
   fail({.place = part.string(),
         .found = fmt::format("{} {} than in {}", where, what, into.string()),
-        .expected = "parts of one experiment, judged by one program on one set of data",
+        .expected = "parts of one experiment, evaluated by one program on one set of data",
         .action = "merge what belongs together, or look at why they differ; nothing of it was merged"});
 }
 

@@ -50,7 +50,7 @@ class Shards(unittest.TestCase):
         self.assertEqual(self.content("merged.db"), self.content("whole.db"))
         again = self.kvarena("merge", "merged.db", "part0.db")
         self.assertIn("0 samples added", again.stdout)
-        self.assertIn("0 judged, 12 were there already", self.kvarena("run", "config.json", "--quiet", "--database",
+        self.assertIn("0 evaluated, 12 were there already", self.kvarena("run", "config.json", "--quiet", "--database",
                                                                       "merged.db").stdout)
 
         connection = sqlite3.connect(self.folder / "part0.db")

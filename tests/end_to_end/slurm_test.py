@@ -123,7 +123,7 @@ def content(cluster, database):
 
 def samples(database):
     status = subprocess.run([KVARENA, "status", str(database), "--json"], capture_output=True, text=True)
-    return json.loads(status.stdout)[0]["judgements"]["done"] if status.returncode == 0 else 0
+    return json.loads(status.stdout)[0]["evaluations"]["done"] if status.returncode == 0 else 0
 
 
 def check(cluster, folder):

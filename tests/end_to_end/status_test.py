@@ -48,13 +48,13 @@ class Status(unittest.TestCase):
         self.write(samples=2000)
         run = self.start()
         self.addCleanup(run.stderr.close)
-        while not (self.folder / "r.db").exists() or self.of_programs()["judgements"]["done"] == 0:
+        while not (self.folder / "r.db").exists() or self.of_programs()["evaluations"]["done"] == 0:
             self.assertIsNone(run.poll(), "it ended before it could be looked at")
             time.sleep(0.05)
         now = self.of_programs()
         self.assertEqual(now["state"], "running")
-        self.assertEqual(now["judgements"]["planned"], 4000)
-        self.assertGreater(now["judgements"]["left"], 0)
+        self.assertEqual(now["evaluations"]["planned"], 4000)
+        self.assertGreater(now["evaluations"]["left"], 0)
         self.assertGreater(now["worker_bytes"], 1 << 20)
         text = self.status().stdout
         self.assertIn("sweep: running", text)
@@ -72,7 +72,7 @@ class Status(unittest.TestCase):
         run = self.start()
         run.communicate()
         now = self.of_programs()
-        self.assertEqual((now["state"], now["judgements"]["done"], now["judgements"]["left"]), ("finished", 6, 0))
+        self.assertEqual((now["state"], now["evaluations"]["done"], now["judgements"]["left"]), ("finished", 6, 0))
         self.assertEqual(now["failures"], [])
         refused = self.status("--jsn")
         self.assertEqual(refused.returncode, 1)
@@ -88,8 +88,8 @@ class Status(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         events = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
         names = [event["event"] for event in events]
-        self.assertEqual(names, ["run_began", "model_loaded"] + 3 * ["sample_judged"] + 2 * ["cell_ended"] + ["run_ended"])
-        self.assertEqual([(event["done"], event["total"]) for event in events if event["event"] == "sample_judged"],
+        self.assertEqual(names, ["run_began", "model_loaded"] + 3 * ["sample_evaluated"] + 2 * ["cell_ended"] + ["run_ended"])
+        self.assertEqual([(event["done"], event["total"]) for event in events if event["event"] == "sample_evaluated"],
                          [(2, 6), (4, 6), (6, 6)])
         for name in set(names):
             self.assertIn(f"{name} ", done.stderr)
@@ -98,7 +98,7 @@ class Status(unittest.TestCase):
         self.assertNotIn("run_began ", again.stderr)
         events = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()][len(names):]
         self.assertEqual([event["event"] for event in events], ["run_began", "run_ended"])
-        self.assertEqual((events[0]["done"], events[1]["judged"]), (6, 0))
+        self.assertEqual((events[0]["done"], events[1]["evaluated"]), (6, 0))
 
 
 unittest.main(argv=sys.argv[:1])

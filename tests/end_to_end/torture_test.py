@@ -131,7 +131,7 @@ class Torture(unittest.TestCase):
         self.check_the_sick(database)
         self.assertEqual(rows(database, "pragma integrity_check"), [("ok",)])
         again = self.run_to_its_end(*words)
-        self.assertIn("; 0 judged", again.stdout)
+        self.assertIn("; 0 evaluated", again.stdout)
 
     def check_the_sick(self, database):
         seen = {}

@@ -47,7 +47,7 @@ class Example(unittest.TestCase):
         database = self.folder / "results.db"
         said = run(KVARENA, "--plugin", library, "run", self.folder / "config.json", "--quiet", "--database", database,
                    env=environment)
-        self.assertIn("4 judged", said)
+        self.assertIn("4 evaluated", said)
         connection = sqlite3.connect(database)
         self.addCleanup(connection.close)
         dropped = connection.execute("select activity_json from v_samples where method like 'value_norm%'").fetchall()

@@ -110,7 +110,7 @@ TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {
   const Finished finished =
       run_kvarena({"run", config.string(), "--limit", "1", "--quiet"}, {.folder = scratch.path()});
   EXPECT_EQ(finished.code, 1);
-  EXPECT_TRUE(contains(finished.out, "2 judged")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "2 evaluated")) << finished.out;
   EXPECT_TRUE(contains(finished.out, "1 cells failed")) << finished.out;
   EXPECT_TRUE(contains(finished.err, "kvzip keep=0.5: failed: sample")) << finished.err;
   EXPECT_TRUE(contains(finished.err, "the model's window")) << finished.err;
@@ -124,7 +124,7 @@ TEST(Run, AWorkloadOfOneSampleIsJudgedWhole) {
     "workloads": [{"name": "fact_qa", "things": 4, "filler": 1, "samples": 1}]})");
   const Finished finished = run_kvarena({"run", config.string(), "--quiet"}, {.folder = scratch.path()});
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(contains(finished.out, "1 judged")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "1 evaluated")) << finished.out;
 }
 
 TEST(Run, ADatabaseInWhichNothingWouldStayIsRefused) {

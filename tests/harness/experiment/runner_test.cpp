@@ -226,7 +226,7 @@ TEST_F(RunnerTest, TheFirstSignalStopsAfterTheSampleInWork) {
   text.resize(std::fread(text.data(), 1, text.size(), said));
   std::fclose(said);
   EXPECT_NE(
-      text.find("stopped: 8 of 40 judgements are in " + rig_.path.string() + "; the same command goes on from there"),
+      text.find("stopped: 8 of 40 evaluations are in " + rig_.path.string() + "; the same command goes on from there"),
       std::string::npos)
       << text;
   EXPECT_EQ(results.read().runs("small").at(0).state, results::RunState::interrupted);

@@ -158,7 +158,7 @@ TEST_F(WorkerEvaluatorTest, AWorkerThatLostWhatItNeedsIsReplaced) {
   std::rewind(rig_.sink);
   (void)!std::fread(said.data(), 1, said.size() - 1, rig_.sink);
   std::fclose(rig_.sink);
-  EXPECT_NE(std::string(said.data()).find("rank 1 of 2 is gone; its 4 methods are judged one by one"),
+  EXPECT_NE(std::string(said.data()).find("rank 1 of 2 is gone; its 4 methods are evaluated one by one"),
             std::string::npos)
       << said.data();
 }

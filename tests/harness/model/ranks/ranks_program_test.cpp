@@ -154,10 +154,10 @@ TEST(TensorParallel, ARunGoesOnWithAnyNumberOfRanksBecauseItsCellsAreTheSame) {
   };
   const Finished split = run(R"(, "tensor_parallel": 2)");
   EXPECT_EQ(split.code, 0) << split.err;
-  EXPECT_TRUE(contains(split.out, "1 judged")) << split.out;
+  EXPECT_TRUE(contains(split.out, "1 evaluated")) << split.out;
   const Finished alone = run("");
   EXPECT_EQ(alone.code, 0) << alone.err;
-  EXPECT_TRUE(contains(alone.out, "0 judged, 1 were there already")) << alone.out;
+  EXPECT_TRUE(contains(alone.out, "0 evaluated, 1 were there already")) << alone.out;
 }
 
 TEST(TensorParallel, ARankThatIsKilledCostsARunNothing) {
@@ -178,7 +178,7 @@ TEST(TensorParallel, ARankThatIsKilledCostsARunNothing) {
   killer.join();
   ASSERT_TRUE(rank);
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(contains(finished.out, "4 judged, 0 were there already\n")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "4 evaluated, 0 were there already\n")) << finished.out;
   EXPECT_TRUE(contains(finished.err, "rank 1 of 2 was ended by signal 9 (Killed)")) << finished.err;
 }
 
@@ -197,7 +197,7 @@ TEST(TensorParallel, RanksStartedByHandJoinWhereTheConfigSays) {
                                         {.environment = {{"GLOO_SOCKET_IFNAME", "lo"}}, .folder = scratch.path()});
   rank.join();
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(contains(finished.out, "1 judged")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "1 evaluated")) << finished.out;
   EXPECT_EQ(joined.code, 0) << joined.err;
 }
 
