@@ -93,7 +93,8 @@ std::string dash_of(const Plot& plot, const Layer& layer, const json& row) {
   if (layer.channel("strokeDash") != nullptr && plot.dash.present) {
     dash = plot.dash.look(category_text(layer.data("strokeDash", row)));
   } else if (layer.options.contains("strokeDash")) {
-    for (const json& part : layer.options["strokeDash"]) dash += fmt::format("{}{}", dash.empty() ? "" : " ", px(part.get<double>()));
+    for (const json& part : layer.options["strokeDash"])
+      dash += fmt::format("{}{}", dash.empty() ? "" : " ", px(part.get<double>()));
   }
   return dash.empty() ? dash : fmt::format(" stroke-dasharray=\"{}\"", dash);
 }

@@ -49,6 +49,7 @@ const std::vector<results::MetricDefinition> kDefinitions = {
     {.metric = "qa_f1", .unit = "fraction", .better = results::Direction::higher, .table_scale = 100},
     {.metric = "perplexity", .unit = "perplexity", .better = results::Direction::lower},
     {.metric = "time_to_first_token_ms", .unit = "ms", .better = results::Direction::lower},
+    {.metric = "inter_token_latency_ms", .unit = "ms", .better = results::Direction::lower},
     {.metric = "kept_bytes_fraction", .unit = "fraction", .better = results::Direction::lower, .table_scale = 100}};
 
 std::string id_of(const MethodScores& method) {
@@ -607,7 +608,7 @@ TEST_F(ReportTest, ProjectMadeSamplesAreMarkedInEveryTableChartAndFormat) {
   const auto data = experiment("a.db", {{"full", scores(20, 0.8)}, {"lossy", scores(20, 0.6, 0.2)}}, {printed},
                                R"({"origin": "project-made sample", "instead_of": "LongBench"})");
   const Document document = experiment_report(data);
-  EXPECT_EQ(document.title, "E (" + mark + ")");
+  EXPECT_EQ(document.title, fmt::format("E ({})", mark));
   size_t tables = 0, charts = 0;
   for (const Section& section : document.sections) {
     for (const Table& one : section.tables) {
@@ -626,7 +627,7 @@ TEST_F(ReportTest, ProjectMadeSamplesAreMarkedInEveryTableChartAndFormat) {
   const Table published = table(document, "published");
   EXPECT_EQ(published.rows[0].cells[1].text, "facts (project-made)");
   EXPECT_EQ(published.rows[0].cells[5].kind, CellKind::not_comparable);
-  EXPECT_EQ(published.rows[0].cells[7].text, "not comparable: " + mark);
+  EXPECT_EQ(published.rows[0].cells[7].text, fmt::format("not comparable: {}", mark));
   EXPECT_NE(render(document, Format::csv).find("facts (project-made)"), std::string::npos);
   const auto official = experiment("b.db", {{"full", scores(20, 0.8)}, {"lossy", scores(20, 0.6)}}, {printed},
                                    R"({"origin": "facts.jsonl"})");
