@@ -40,7 +40,7 @@ ASSIGNMENT = {
     "*=": [("dropped term", "l")],
     "/=": [("dropped term", "l")],
 }
-UNARY = {"-": [("flipped sign", "r")], "!": [("flipped comparison", "r")]}
+UNARY = {"-": [("flipped sign", "r")], "!": [("flipped comparison", "!!r")]}  # both sides of the switch are bool
 # Functions that are easily taken for one another.
 OTHER_FUNCTION = {"min": "max", "max": "min", "min_of": "max_of", "max_of": "min_of", "amin": "amax", "amax": "amin",
                   "minimum": "maximum", "maximum": "minimum", "floor": "ceil", "ceil": "floor",
