@@ -289,6 +289,61 @@ TEST(AttentionReader, ProbabilitiesAreThoseOfTheWholeStateFoldedSoFar) {
   }
 }
 
+/// Probabilities of two tokens of two query heads over 40 entries, and behind them a token that belongs to nobody: its
+/// row is as large as the others, so whoever adds it is found out.
+struct ThreeTokens {
+  static constexpr int64_t kEntries = 40;
+  std::vector<int64_t> low = {0, 3, 5}, high = {38, 39, 40};
+  std::vector<float> weights = std::vector<float>(3 * 2 * 48), factors = {1, 0.5F, 2, 0.25F, 1, 1};
+  ThreeTokens() {
+    for (int64_t row = 0; row < 6; ++row) {
+      for (int64_t p = low[row / 2]; p < high[row / 2]; ++p)
+        weights[row * 48 + p] = static_cast<float>(row * kEntries + p + 1) / 256;
+    }
+  }
+  [[nodiscard]] ProbabilityRows rows() const {
+    return {.group = 2,
+            .tokens = 2,
+            .low = low.data(),
+            .high = high.data(),
+            .weights = weights.data(),
+            .weights_stride = 48,
+            .factors = factors.data(),
+            .factors_stride = 1};
+  }
+};
+
+TEST(ProbabilityRows, SumsAreOverTheRowsTokensAlone) {
+  const ThreeTokens three;
+  const ProbabilityRows rows = three.rows();
+  std::vector<double> means(ThreeTokens::kEntries), squares(means.size());
+  for (int64_t t = 0; t < 2; ++t) {
+    for (int64_t p = three.low[t]; p < three.high[t]; ++p) {
+      const double mean = (rows.probability(2 * t, p) + static_cast<double>(rows.probability(2 * t + 1, p))) / 2;
+      means[p] += mean;
+      squares[p] += mean * mean;
+    }
+  }
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    std::vector<float> found(means.size()), of_squares(means.size()), by_head(2 * means.size());
+    add_moments(rows, found.data(), of_squares.data());
+    add_probabilities(rows, by_head.data(), ThreeTokens::kEntries);
+    for (size_t p = 0; p < means.size(); ++p) {
+      EXPECT_NEAR(found[p], means[p], 1e-5) << name_of(path) << " " << p;
+      EXPECT_NEAR(of_squares[p], squares[p], 1e-5) << name_of(path) << " " << p;
+      EXPECT_NEAR((by_head[p] + by_head[means.size() + p]) / 2, means[p], 1e-5) << name_of(path) << " " << p;
+    }
+  }
+}
+
+/// The first numbers that the authors' splitmix64.c gives from the seed 1234567.
+TEST(GumbelNoise, IsPlacedBySplitMix64) {
+  EXPECT_EQ(mixed(1234567, 0), 6457827717110365317U);
+  EXPECT_EQ(mixed(1234567, 1), 3203168211198807973U);
+  EXPECT_EQ(mixed(1234567, 2), 9817491932198370423U);
+}
+
 /// 1 / e^G is exponential with mean 1.
 TEST(GumbelNoise, IsGumbelAndIndependentOfItsNeighbours) {
   constexpr int kDraws = 200000;

@@ -1,0 +1,89 @@
+// Steps that complete decoded codes, each by itself.
+
+#include "harness/cache/dequantize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/cache/codec_side_data.h"
+#include "tests/support/random_entries.h"
+
+namespace kvarena {
+namespace {
+
+constexpr LayerShape kShape{.q_heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = DType::f32};
+constexpr int64_t kFirst = 5, kCount = 23, kEntries = 48, kRank = 3;  // the block is of entries 5 .. 27
+
+/// A small whole number, which f16 and sums hold exactly; another for each place.
+float factor(int64_t head, int64_t row, int64_t column) {
+  return static_cast<float>((7 * head + 5 * row + 3 * column) % 9 - 4);
+}
+
+/// Products of the factors and nothing else: codes stand for zero.
+class Products final : public CodecSideData {
+ public:
+  Products() {
+    for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t e = 0; e < kCount; ++e) {
+        for (int64_t k = 0; k < kRank; ++k) a_[h].push_back(kernels::f32_to_f16(factor(h, e, k)));
+      }
+      for (int64_t k = 0; k < kRank; ++k) {
+        for (int64_t c = 0; c < 16; ++c) b_[h].push_back(kernels::f32_to_f16(factor(h, c, k)));
+      }
+    }
+  }
+  void prepare(int64_t /*first*/, EntryBlock& block) override {
+    std::ranges::fill(block.keys, 0.0F);
+    std::ranges::fill(block.values, 0.0F);
+  }
+  [[nodiscard]] DequantProgram dequant_program(const PositionReader& /*positions*/) const override {
+    const AddProducts products{.read = [this](int64_t, int64_t, std::vector<AddProducts::Block>& to) {
+      to.push_back({.first = kFirst, .count = kCount, .rank = kRank, .a = {a_[0], a_[1]}, .b = {b_[0], b_[1]}});
+    }};
+    return {.keys = in_order(AddProducts(products)), .values = in_order(AddProducts(products))};
+  }
+  [[nodiscard]] int64_t bytes() const override { return 0; }
+  [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& /*ledger*/) const override {
+    return std::make_unique<Products>();
+  }
+
+ private:
+  std::vector<uint16_t> a_[2], b_[2];
+};
+
+TEST(Dequantize, ProductsAreAddedToTheirEntriesAlone) {
+  const auto ledger = std::make_shared<MemoryLedger>();
+  const auto rows = testing::random_floats(kEntries * 32, "rows");
+  EntrySegment tail(kShape, ledger);
+  tail.append(rows.data(), rows.data(), kEntries, 32, 0);
+  const kernels::QuantFormat format{.bits = 8, .group_size = 16};
+  DequantizingSegment packed(kShape, {.keys = format, .values = format}, std::make_unique<Products>(), ledger);
+  packed.take(tail, kEntries);
+  for (int64_t head = 0; head < 2; ++head) {
+    std::vector<float> keys(kEntries * 16), values(kEntries * 16), expected(kEntries * 16);
+    for (int64_t e = kFirst; e < kFirst + kCount; ++e) {
+      for (int64_t c = 0; c < 16; ++c) {
+        for (int64_t k = 0; k < kRank; ++k) expected[e * 16 + c] += factor(head, e - kFirst, k) * factor(head, c, k);
+      }
+    }
+    packed.read(head, keys.data(), values.data());
+    EXPECT_EQ(keys, expected);
+    EXPECT_EQ(values, expected);
+  }
+}
+
+/// Rotary embedding turns each pair of channels by position * frequency, here the only one.
+TEST(RotaryKeys, TurnAPairByItsAngle) {
+  const RotaryKeys rotation({0.5});
+  std::vector<float> key = {1, 0};
+  rotation.redo(key.data(), {3});
+  EXPECT_NEAR(key[0], std::cos(1.5), 1e-6);
+  EXPECT_NEAR(key[1], std::sin(1.5), 1e-6);
+  rotation.undo(key.data(), {3});
+  EXPECT_NEAR(key[0], 1, 1e-6);
+  EXPECT_NEAR(key[1], 0, 1e-6);
+}
+
+}  // namespace
+}  // namespace kvarena
