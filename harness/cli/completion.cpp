@@ -108,9 +108,8 @@ std::string fish_script(const Command& root) {
   std::string script;
   for_each_command(root, root.name, [&](const Command& command, const std::string& path) {
     const bool top = path == root.name;
-    const std::string when =
-        top ? "-n __fish_use_subcommand"
-            : fmt::format("-n '__fish_seen_subcommand_from {}'", path.substr(path.rfind(' ') + 1));
+    const std::string when = top ? "-n __fish_use_subcommand"
+                                 : fmt::format("-n '__fish_seen_subcommand_from {}'", path.substr(path.rfind(' ') + 1));
     for (const Command& child : command.commands) {
       if (child.hidden) continue;
       script += fmt::format("complete -c kvarena -f {} -a {} -d {}\n", when, child.name, fish_quoted(child.summary));

@@ -101,7 +101,8 @@ void print_list(const std::vector<const datasets::WorkloadEntry*>& entries,
     print(Page().text(first ? "" : "\n").bold(family).text("\n").columns(rows));
     first = false;
   }
-  fmt::print(stderr, "Samples are of the official sets; `kvarena workloads WORKLOAD` says where its files come from.\n");
+  fmt::print(stderr,
+             "Samples are of the official sets; `kvarena workloads WORKLOAD` says where its files come from.\n");
 }
 
 int run(const Options& options) {

@@ -47,7 +47,7 @@ struct ComponentEntry {
 };
 
 struct EngineSettings {
-  int64_t threads = 0;  // 0 = one for each core
+  int64_t threads = 0;                       // 0 = one for each core
   std::optional<int64_t> max_new_tokens;     // absent = the workload's own
   std::optional<int64_t> max_prompt_tokens;  // longer prompts are cut as the workload says; absent = what fits
   int64_t seed = 0;
@@ -147,7 +147,7 @@ struct TableShape {
   std::vector<std::string> columns = {"workload"};
   /// Lines that may name mean, interval (half its width), low, high, n, difference, published.
   std::string cell = "{mean}\n({low} – {high})\n{difference}";
-  bool average = false;                      // one more column: the mean over the others
+  bool average = false;  // one more column: the mean over the others
 };
 
 struct ExperimentConfig {

@@ -1,7 +1,7 @@
 // The program's manners: help, suggestions, streams, exit codes.
 
-#include <gtest/gtest.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -74,11 +74,12 @@ std::string completed(const std::string& shell, const std::string& words) {
   const ScratchFolder scratch;
   const std::string script = (scratch / "completion").string();
   std::ofstream(script) << run_kvarena({"completion", shell}).out;
-  const std::string line =
-      shell == "fish" ? fmt::format("source {}; complete -C 'kvarena {}'", script, words)
-                      : fmt::format("source {}; COMP_WORDS=(kvarena {}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
-                                    "_kvarena; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-                                    script, words);
+  const std::string line = shell == "fish"
+                               ? fmt::format("source {}; complete -C 'kvarena {}'", script, words)
+                               : fmt::format(
+                                     "source {}; COMP_WORDS=(kvarena {}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+                                     "_kvarena; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                                     script, words);
   const std::string out = (scratch / "out").string();
   std::ofstream(scratch / "line") << line;
   EXPECT_EQ(std::system(fmt::format("{} {} > {}", shell, (scratch / "line").string(), out).c_str()), 0) << line;

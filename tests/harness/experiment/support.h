@@ -68,7 +68,7 @@ struct Zoo {
       {"needle", [this](ParameterVisitor& p) { p("length", length).min(16); }},
   };
   std::map<std::string, Declare> metrics = {{"token_f1", [this](ParameterVisitor& p) { p("lower", flag); }},
-                                          {"exact_match", [](ParameterVisitor&) {}}};
+                                            {"exact_match", [](ParameterVisitor&) {}}};
 
   static Validator validator(const std::map<std::string, Declare>& family) {
     return [&family](const std::string& name, const nlohmann::json& settings, const std::string& place) {
