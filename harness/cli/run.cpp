@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/invented_text.h"
@@ -143,11 +145,22 @@ experiment::WorkerEvaluator worker_evaluator(evaluate::ModelEvaluator& here, con
            }}};
 }
 
-/// Writes the page that the config asks for.
-void write_report(const ExperimentConfig& config, const results::ResultsReader& results) {
+/// Says what came out as the report's first sentences do, and writes the page that the config asks for.
+void tell_results(const ExperimentConfig& config, const results::ResultsReader& results, bool quiet) {
+  if (quiet && config.output.report.empty()) return;
+  const reports::Document page = reports::experiment_report(reports::read_experiment(results, config.name));
+  const auto summary = std::ranges::find_if(
+      page.sections, [](const reports::Section& section) { return section.id.starts_with("summary"); });
+  if (!quiet && summary != page.sections.end()) {
+    constexpr size_t kMostSentences = 3;
+    const std::vector<std::string>& sentences = summary->paragraphs;
+    for (const std::string& sentence : std::span(sentences).first(std::min(kMostSentences, sentences.size()))) {
+      print(Page().wrapped(sentence).text("\n"));
+    }
+  }
   const PageOutput output{.format = {}, .out = config.output.report};
-  const reports::ExperimentData data = reports::read_experiment(results, config.name);
-  output.write(render(reports::experiment_report(data), output.chosen()));
+  if (!config.output.report.empty()) return output.write(render(page, output.chosen()));
+  if (!quiet) print(fmt::format("kvarena report --database {} --out report.html shows all\n", config.output.database));
 }
 
 void check_limits(const Options& options) {
@@ -162,8 +175,7 @@ int run(const Options& options) {
   check_limits(options);
   const WorkerSetup setup = setup_of(options);
   const ExperimentConfig config = read_config(setup);
-  const bool report = !config.output.report.empty() && !options.shard;  // a shard's numbers are no results yet
-  if (report) (void)reports::parse_format(config.output.report);
+  if (!config.output.report.empty()) (void)reports::parse_format(config.output.report);
   evaluate::ModelEvaluator here = model_evaluator(config, setup);
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
@@ -188,7 +200,7 @@ int run(const Options& options) {
     fmt::print(stderr, "kvarena: interrupted; the same command goes on where this one stopped\n");
     return kInterrupted;
   }
-  if (report) write_report(config, results.read());
+  if (!options.shard) tell_results(config, results.read(), options.quiet);  // a shard's numbers are no results yet
   return summary.failed_cells == 0 ? 0 : 1;
 }
 

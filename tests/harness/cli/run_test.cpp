@@ -100,6 +100,19 @@ TEST(Run, WritesTheReportThatItsConfigAsksForAndReportKnowsThePlace) {
   EXPECT_TRUE(contains(run_kvarena({"status", "small.db"}, here).out, "data: longbench/qasper: " + mark));
 }
 
+TEST(Run, EndsWithWhatCameOut) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  write_config(scratch, R"({
+    "name": "small", "models": ["smollm2-135m"], "workloads": ["fact_qa"],
+    "methods": ["full", {"name": "streaming_llm", "keep": 0.5}],
+    "engine": {"max_new_tokens": 2, "max_prompt_tokens": 256, "noise_floor": 0}, "output": {"database": "small.db"}})");
+  const Finished finished = run_kvarena({"run", "config.json", "--limit", "1"}, {.folder = scratch.path()});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "full KV's bytes, streaming_llm keep=0.5")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "kvarena report --database small.db")) << finished.out;
+}
+
 TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;
