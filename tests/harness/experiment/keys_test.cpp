@@ -106,7 +106,10 @@ json changed(json config, const std::string& group, const std::string& key, cons
   return config;
 }
 
-json properties() { return config_schema(zoo().components())["properties"]; }
+const json& properties() {
+  static const json all = config_schema(zoo().components())["properties"];
+  return all;
+}
 
 class ConfigKeys : public ::testing::TestWithParam<std::string> {};
 
@@ -114,7 +117,7 @@ TEST_P(ConfigKeys, OfAGroupEachChangeSomething) {
   const std::string& group = GetParam();
   const json base = config_with(group);
   const std::string before = observable(base.dump());
-  const json keys = properties()[group]["properties"];
+  const json& keys = properties().at(group).at("properties");
   ASSERT_FALSE(keys.empty());
   for (const auto& [key, schema] : keys.items())
     EXPECT_TRUE(observable(changed(base, group, key, schema).dump()) != before) << group << "." << key;
@@ -130,7 +133,7 @@ TEST(ConfigKeys, OfAModelEachChangeSomething) {
   const std::set<std::string> changes_nothing = {"ranks_at"};
   const json base = config_with("models");
   const std::string before = observable(base.dump());
-  for (const auto& [key, schema] : properties()["models"]["items"]["else"]["properties"].items()) {
+  for (const auto& [key, schema] : properties().at(json::json_pointer("/models/items/else/properties")).items()) {
     json other = base;
     other["models"][0][key] = key == "name" ? json("llama-3.1-8b") : another_value(schema);
     EXPECT_EQ(observable(other.dump()) == before, changes_nothing.contains(key)) << key;
@@ -177,7 +180,7 @@ TEST(ConfigKeys, OfTheTopEachChangeSomethingOrAreAGroup) {
     other[key] = "another";
     EXPECT_TRUE(observable(other.dump()) != before) << key;
   }
-  for (const auto& [key, schema] : properties()["published"]["items"]["else"]["properties"].items()) {
+  for (const auto& [key, schema] : properties().at(json::json_pointer("/published/items/else/properties")).items()) {
     json other = base;
     other["published"][0][key] = key == "value" ? json(20.5) : key == "workload" ? json("n") : json("another");
     EXPECT_TRUE(observable(other.dump()) != before) << "published." << key;
