@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "harness/core/error.h"
@@ -11,6 +12,7 @@
 #include "metrics/distribution/divergence.h"
 #include "metrics/distribution/embedding.h"
 #include "metrics/distribution/selection.h"
+#include "metrics/registry.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -134,6 +136,13 @@ TEST(Selection, TopKIsCutToTheSizeAndOverlapIsOverTheWantedSet) {
   EXPECT_EQ(overlap(std::vector<int64_t>{1}, std::vector<int64_t>{}), 0.0);
   EXPECT_EQ(jaccard(std::vector<int64_t>{}, std::vector<int64_t>{}), 1.0);
   EXPECT_THROW((void)attention_hit_rate(values, std::vector<int64_t>{3}), InternalError);
+}
+
+/// SpeCache's Figure 2: of the true top-k the share that was selected, however many were selected.
+TEST(Selection, RecomputedOverlapIsAShareOfTheTrueTopK) {
+  const nlohmann::json row = {{"attention_weights", {0.4, 0.3, 0.2, 0.1}}, {"selected", {0, 2, 3}}, {"k", 2}};
+  const auto recompute = find_metric("attention_hit_rate").vectors.at("attention_hit_rate");
+  EXPECT_EQ(recompute(row, {}).at("expected").at("overlap_with_topk"), 0.5);
 }
 
 TEST(Embedding, ZeroVectorsHaveNoDirection) {

@@ -110,6 +110,13 @@ TEST(ExactCallAccuracy, ReadsGoldenCallsFromReferencesToo) {
   EXPECT_THROW((void)score_sample(metric, {"[f(x=1)]", broken, none}), UserError);
 }
 
+TEST(ExactCallAccuracy, ArithmeticInArgumentsIsPythons) {
+  const auto& metric = find_metric("exact_call_accuracy");
+  const std::vector<std::string> references = {R"([{"name": "f", "arguments": {"x": 8.0}}])"};
+  EXPECT_EQ(score_sample(metric, {"[f(x=2.0 ** 3)]", references, json::object()}).score, 1.0);
+  EXPECT_EQ(score_sample(metric, {"[f(x=3.0 ** 2)]", references, json::object()}).score, 0.0);
+}
+
 TEST(ExactCallAccuracy, AStepWithoutGoldenCallsWantsNone) {
   const auto& metric = find_metric("exact_call_accuracy");
   const json none = json::object();

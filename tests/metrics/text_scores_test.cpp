@@ -15,7 +15,9 @@
 #include "metrics/registry.h"
 #include "metrics/text/length_score.h"
 #include "metrics/text/longbench.h"
+#include "metrics/text/longgenbench.h"
 #include "metrics/text_embedder.h"
+#include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
 namespace kvarena::metrics {
@@ -64,6 +66,13 @@ TEST(Needle, DefaultLooksPastCaseAndWhiteSpaceOnly) {
   const json any_case = {{"score", "substring_any_case"}};
   EXPECT_EQ(score("needle", "EAT A SANDWICH AND SIT IN DOLORES PARK ON A SUNNY DAY", answer, any_case).score, 1.0);
 }
+
+TEST(CompletionRate, NothingIsCompleteOfNothing) {
+  EXPECT_EQ(longgenbench_completion_rate({{1, "a"}}, 0), 0.0);
+  EXPECT_EQ(longgenbench_completion_rate({{1, "a"}, {3, "b"}, {5, "c"}}, 4), 50.0);
+}
+
+TEST(Lower, ABrokenByteBecomesTheReplacementCharacter) { EXPECT_EQ(lower("A\x80Z"), "a\xEF\xBF\xBDz"); }
 
 TEST(CodeSim, BackEndIsAnOptionThatIsRecorded) {
   const std::vector<std::string> answer = {"return min(a, b) + max(a, b)"};
