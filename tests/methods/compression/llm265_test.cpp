@@ -128,6 +128,21 @@ TEST_F(Llm265, AVideoOfAnotherSizeIsRefused) {
   EXPECT_THROW((void)write_frame(*codec, chunk), UserError);
 }
 
+TEST_F(Llm265, AVideoOfMoreFramesIsRefusedAtTheFirstTooMany) {
+  const auto codec = coder(22);
+  const auto one = codec->encode(smooth_chunk(1, 20, 16)), two = codec->encode(smooth_chunk(2, 20, 16));
+  std::vector<uint8_t> spliced(one.begin(), one.begin() + 16 * 4);  // a layer's ranges, then a video of two layers
+  spliced.insert(spliced.end(), two.begin() + 2 * 16 * 4, two.end());
+  KvChunk chunk{.layers = 1, .tokens = 20, .channels = 16, .keys = {}, .values = {}};
+  chunk.resize();
+  try {
+    codec->decode(spliced, chunk);
+    FAIL() << "a second frame was taken";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("another frame"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Llm265, ReadsWhatAnotherEncoderWroteAsAnotherDecoderDoes) {
   const json golden = testing::golden("llm265.json");
   ASSERT_EQ(golden["cases"].size(), 2U);

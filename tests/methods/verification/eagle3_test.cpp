@@ -215,7 +215,7 @@ TEST_F(Eagle3, AFitIsReproducibleAndBetterThanChance) {
       accepted += round.accepted;
     }
   }
-  EXPECT_GT(128 * accepted, 2 * drafted) << accepted << " of " << drafted;
+  EXPECT_GT(128 * accepted, 4 * drafted) << accepted << " of " << drafted;
   std::filesystem::remove_all(folder);
 }
 
