@@ -57,7 +57,7 @@ class DiskFull(unittest.TestCase):
             with self.subTest(limit=limit):
                 name = f"{limit}.db"
                 stopped = self.kvarena(*run, name, limit=limit)
-                self.assertEqual(stopped.returncode, 1, stopped.stderr)
+                self.assertEqual(stopped.returncode, 2, stopped.stderr)
                 self.assertIn(f"{name}: found a database that refuses to", stopped.stderr)
                 self.assertIn("what was committed is kept", stopped.stderr)
                 resumed = self.kvarena(*run, name)

@@ -135,7 +135,7 @@ class Judge(WithEndpoint):
     def test_a_wait_of_a_day_is_refused_and_a_short_one_is_told(self):
         self.server.queue, self.server.headers = [(429, "quota")], {"Retry-After": "86400"}
         run = self.score()
-        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.returncode, 2)
         self.assertIn("HTTP 429: quota; it asks to wait 86400 s", run.stderr)
         self.server.queue, self.server.headers = [(429, "slow down")], {"Retry-After": "1"}
         run = self.score()
@@ -155,21 +155,21 @@ class Judge(WithEndpoint):
         self.rows.write_text(json.dumps({"prompt": "Write.", "response": "nothing to mark"}))
         self.server.queue = [(200, "good")] * 5
         run = self.score()
-        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
         self.assertIn("no text with marks", run.stderr)
 
     def test_what_endpoints_and_users_slip_in_goes_no_further(self):
         run = self.score(key="sk\r\nX-Injected: yes")
-        self.assertEqual((run.returncode, self.server.asked), (1, []))
+        self.assertEqual((run.returncode, self.server.asked), (2, []))
         self.assertIn("KVARENA_JUDGE_KEY: found a line end", run.stderr)
         self.server.queue = [(401, "no \x1b[2J\x07\x9b entry")]
         run = self.score(user="me:hunter2@")
-        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.returncode, 2)
         for word in ("hunter2", "\x1b", "\x07", "\x9b"):
             self.assertNotIn(word, run.stderr)
         run = subprocess.run([KVARENA, "score", "--metric", "judged_quality", "--judge-url", "", "--judge-model", "m",
                               str(self.rows)], capture_output=True, text=True, timeout=60)
-        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
 
     def test_the_key_is_written_nowhere(self):
         self.server.queue = [(401, f"bad {KEY}")]

@@ -58,14 +58,14 @@ class Shards(unittest.TestCase):
         connection.commit()
         connection.close()
         refused = self.kvarena("merge", "merged.db", "part0.db")
-        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.returncode, 2)
         self.assertIn("with another answer than in merged.db", refused.stderr)
         self.assertEqual(self.content("merged.db"), self.content("whole.db"))
 
     def test_a_shard_is_a_part(self):
         self.assertIn("PART: found nothing", self.kvarena("merge", "merged.db").stderr)
         refused = self.kvarena("run", "config.json", "--shard", "3/3")
-        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.returncode, 2)
         self.assertIn("--shard: found 3/3, expected i/n", refused.stderr)
 
 

@@ -72,12 +72,12 @@ class Status(unittest.TestCase):
         run = self.start()
         run.communicate()
         now = self.of_programs()
-        self.assertEqual((now["state"], now["evaluations"]["done"], now["judgements"]["left"]), ("finished", 6, 0))
+        self.assertEqual((now["state"], now["evaluations"]["done"], now["evaluations"]["left"]), ("finished", 6, 0))
         self.assertEqual(now["failures"], [])
         refused = self.status("--jsn")
-        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.returncode, 2)
         absent = subprocess.run([KVARENA, "status", "no.db"], cwd=self.folder, capture_output=True, text=True)
-        self.assertEqual(absent.returncode, 1)
+        self.assertEqual(absent.returncode, 2)
         self.assertIn("no.db", absent.stderr)
 
 

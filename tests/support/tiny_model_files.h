@@ -14,10 +14,12 @@ namespace kvarena::testing {
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 /// Writes config.json, model.safetensors (F32) and a tokenizer.json without merges: the model of tiny_model(seed).
-inline void write_tiny_model(const std::filesystem::path& folder, uint64_t seed) {
+inline void write_tiny_model(const std::filesystem::path& folder, uint64_t seed,
+                             int64_t layers = tiny_config().layers) {
   using nlohmann::json;
   std::filesystem::create_directories(folder);
-  const ModelConfig config = tiny_config();
+  ModelConfig config = tiny_config();
+  config.layers = layers;
   std::ofstream(folder / "config.json") << json{{"model_type", "llama"},
                                                 {"architectures", {"LlamaForCausalLM"}},
                                                 {"num_hidden_layers", config.layers},

@@ -71,12 +71,11 @@ json config_with(const std::string& group) {
 json another_value(const json& schema) {
   const json standard = schema.value("default", json());
   if (schema.contains("enum")) {
-    for (const json& choice : schema["enum"]) {
-      if (choice != standard && choice != "") return choice;
-    }
+    const json& last = schema["enum"].back();  // the first may be what an empty default means
+    return last != standard ? last : schema["enum"].front();
   }
   const std::string type = schema.value("type", "");
-  if (type == "boolean") return !standard.get<bool>();
+  if (type == "boolean") return standard.is_null() || !standard.get<bool>();
   if (type == "integer")
     return (standard.is_null() ? schema.value("minimum", int64_t{1}) : standard.get<int64_t>()) + 1;
   if (type == "number") {
@@ -129,15 +128,23 @@ INSTANTIATE_TEST_SUITE_P(All, ConfigKeys,
                          [](const auto& info) { return info.param; });
 
 TEST(ConfigKeys, OfAModelEachChangeSomething) {
-  // Where ranks join decides no result and no time: nothing that is stored may depend on it.
-  const std::set<std::string> changes_nothing = {"ranks_at"};
   const json base = config_with("models");
   const std::string before = observable(base.dump());
   for (const auto& [key, schema] : properties().at(json::json_pointer("/models/items/else/properties")).items()) {
+    if (key == "ranks_at") continue;
     json other = base;
-    other["models"][0][key] = key == "name" ? json("llama-3.1-8b") : another_value(schema);
-    EXPECT_EQ(observable(other.dump()) == before, changes_nothing.contains(key)) << key;
+    other["models"][0][key] = key == "name" ? json("llama-3.1-8b-instruct") : another_value(schema);
+    EXPECT_TRUE(observable(other.dump()) != before) << key;
   }
+}
+
+/// Where ranks join decides no result and no time: nothing that is stored may depend on it.
+TEST(ConfigKeys, TheAddressOfRanksChangesNothing) {
+  json base = config_with("models");
+  base["models"][0]["tensor_parallel"] = 2;
+  json other = base;
+  other["models"][0]["ranks_at"] = "node1:29500";
+  EXPECT_EQ(observable(other.dump()), observable(base.dump()));
 }
 
 /// Keys beside a component's own parameters, and one of those, in each list of components.

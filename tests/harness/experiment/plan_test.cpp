@@ -38,7 +38,7 @@ TEST(Plan, CellsComeByModelWorkloadAndMethod) {
     for (const PlannedCell& cell : group.cells) {
       EXPECT_EQ(cell.record.position, position++);
       EXPECT_EQ(cell.record.planned_samples, static_cast<int64_t>(group.sample_ids.size()));
-      EXPECT_EQ(cell.record.protocol_json, R"({"dtype":"bf16","template":"auto"})");
+      EXPECT_EQ(cell.record.protocol_json, R"({"dtype":"bf16","metrics":"token_f1 v1","template":"auto"})");
       EXPECT_EQ(cell.record.protocol_sha256, sha256(cell.record.protocol_json));
     }
   }

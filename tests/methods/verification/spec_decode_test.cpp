@@ -172,10 +172,7 @@ TEST_F(SpecDecode, AnAbsentDraftModelIsExplained) {
 }
 
 TEST_F(SpecDecode, DraftsAndAcceptsAsTransformersDoes) {
-  testing::write_tiny_model(folder() / "smaller", 1);
-  json config = json::parse(std::ifstream(folder() / "smaller" / "config.json"));
-  config["num_hidden_layers"] = 2;
-  std::ofstream(folder() / "smaller" / "config.json") << config;
+  testing::write_tiny_model(folder() / "smaller", 1, 2);
   testing::expect_golden_rounds("spec_decode", [](const json& one, json& spec) {
     spec["draft_model"] = (folder() / one["drafter"].get<std::string>()).string();
   });
