@@ -235,7 +235,11 @@ std::vector<RunInput> ResultsReader::inputs(const std::string& run_id) const {
 
 std::vector<RunInput> ResultsReader::last_inputs(const std::string& experiment) const {
   std::map<std::array<std::string, 3>, RunInput> last;
-  for (const RunRecord& run : runs(experiment)) {
+  std::vector<RunRecord> all = runs(experiment);
+  // Starts are known to the second: of those that began in the same one, the run that has not ended is the last.
+  std::ranges::stable_sort(
+      all, {}, [](const RunRecord& run) { return std::pair(run.started_at, run.state == RunState::running); });
+  for (const RunRecord& run : all) {
     for (RunInput& input : inputs(run.run_id)) {
       std::array<std::string, 3> key = {input.model, input.kind, input.name};
       last.insert_or_assign(std::move(key), std::move(input));
