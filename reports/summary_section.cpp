@@ -66,9 +66,10 @@ std::string effect(const Evidence& evidence, const MetricLook& look) {
     case Verdict::differs: return "differs by " + size;
     case Verdict::no_difference:
       if (evidence.tokens && evidence.tokens->equal()) return "gives the very same tokens";
-      return difference.detectable ? fmt::format("shows no difference, where {} would mostly have shown",
-                                                 amount(*difference.detectable, look))
-                                   : std::string("shows no difference");
+      return fmt::format("shows no difference ({}{})", format_signed(difference.value, look.format),
+                         difference.detectable
+                             ? fmt::format("; {} would mostly have shown", amount(*difference.detectable, look))
+                             : std::string());
     case Verdict::too_few: break;
   }
   const bool tokens = evidence.tokens && evidence.tokens->differ();

@@ -80,6 +80,7 @@ class Layout {
     const bool methods_are_rows = std::ranges::count(rows_, kMethod) > 0;
     for (const Key& key : column_keys) table_.columns.push_back(column_of(key));
     const std::optional<MetricLook> look = shape_.average ? one_look() : std::nullopt;
+    const size_t mean_at = table_.columns.size();
     if (look) table_.columns.push_back(number_column("Mean", look));
     if (shape_.average && !look) table_.caption += " No mean: the columns are not read alike.";
     if (methods_are_rows) {
@@ -99,6 +100,10 @@ class Layout {
       table_.rows.push_back(std::move(row));
     }
     mark_best(table_);
+    // A mean of means has no interval here, so nothing says which of two is inside noise.
+    if (look) {
+      for (TableRow& row : table_.rows) row.cells[mean_at].best = false;
+    }
     return std::move(table_);
   }
 
