@@ -147,6 +147,18 @@ int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const resu
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
 }
 
+/// A larger plan is a slip of a matrix: it would take more memory than the results.
+void check_size(const ExperimentConfig& config) {
+  constexpr size_t kMostCells = 100'000;
+  const size_t cells = config.models.size() * config.workloads.size() * config.methods.size();
+  if (cells <= kMostCells) return;
+  fail({.place = config.path.string(),
+        .found = fmt::format("{} models x {} workloads x {} methods, {} cells", config.models.size(),
+                             config.workloads.size(), config.methods.size(), cells),
+        .expected = fmt::format("at most {}", kMostCells),
+        .action = "divide the experiment into several"});
+}
+
 }  // namespace
 
 Shard parse_shard(const std::string& text, const std::string& place) {
@@ -166,18 +178,6 @@ int64_t Plan::evaluations() const {
   int64_t total = 0;
   for (const CellGroup& group : groups) total += group.asked_samples() * static_cast<int64_t>(group.cells.size());
   return total;
-}
-
-/// A larger plan is a slip of a matrix: it would take more memory than the results.
-void check_size(const ExperimentConfig& config) {
-  constexpr size_t kMostCells = 100'000;
-  const size_t cells = config.models.size() * config.workloads.size() * config.methods.size();
-  if (cells <= kMostCells) return;
-  fail({.place = config.path.string(),
-        .found = fmt::format("{} models x {} workloads x {} methods, {} cells", config.models.size(),
-                             config.workloads.size(), config.methods.size(), cells),
-        .expected = fmt::format("at most {}", kMostCells),
-        .action = "divide the experiment into several"});
 }
 
 std::vector<results::InventedData> Plan::invented() const {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_walk.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -24,25 +25,14 @@ uint64_t read_length(std::string_view bytes) {
 
 /// Walks through a message without keeping it; stops where it nests deeper than any real one, which is read by
 /// recursion.
-class NestingWatch final : public nlohmann::json_sax<json> {
+class NestingWatch final : public JsonWalk {
  public:
   [[nodiscard]] bool too_deep() const { return depth_ > kDeepest; }
 
-  bool null() override { return true; }
-  bool boolean(bool /*value*/) override { return true; }
-  bool number_integer(number_integer_t /*value*/) override { return true; }
-  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
-  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return true; }
-  bool string(string_t& /*value*/) override { return true; }
-  bool binary(binary_t& /*value*/) override { return true; }
   bool start_object(size_t /*elements*/) override { return ++depth_ <= kDeepest; }
-  bool key(string_t& /*value*/) override { return true; }
   bool end_object() override { return --depth_ >= 0; }
   bool start_array(size_t /*elements*/) override { return ++depth_ <= kDeepest; }
   bool end_array() override { return --depth_ >= 0; }
-  bool parse_error(size_t /*at*/, const std::string& /*token*/, const json::exception& /*error*/) override {
-    return false;  // from_cbor() says it better
-  }
 
  private:
   static constexpr int kDeepest = 100;
