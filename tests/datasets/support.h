@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "datasets/workload.h"
-#include "harness/core/error.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::datasets {
 
@@ -45,16 +45,7 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-/// The message of the UserError that `call` throws; empty when it throws none.
-template <typename Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return {};
-}
+using testing::error_of;
 
 inline std::vector<Sample> all_samples(const std::string& name, const std::string& parameters = "{}",
                                        const OpenSettings& settings = {}) {

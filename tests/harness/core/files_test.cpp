@@ -11,28 +11,20 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Files : public testing::Test {
+class Files : public ::testing::Test {
  protected:
   Files() {
     std::string name = (fs::temp_directory_path() / "kvarena-core-XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
   }
   ~Files() override { fs::remove_all(folder_); }
-
-  static std::string message_of(const auto& work) {
-    try {
-      work();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  }
 
   fs::path folder_;
 };
@@ -54,10 +46,10 @@ TEST_F(Files, EmptyFileIsAnEmptySpan) {
 }
 
 TEST_F(Files, WhatCannotBeReadIsNamedWithTheReason) {
-  const std::string absent = message_of([&] { (void)read_file(folder_ / "absent"); });
+  const std::string absent = testing::error_of([&] { (void)read_file(folder_ / "absent"); });
   EXPECT_EQ(absent.rfind((folder_ / "absent").string(), 0), 0U) << absent;
   EXPECT_NE(absent.find("No such file or directory"), std::string::npos) << absent;
-  EXPECT_NE(message_of([&] { (void)read_file(folder_); }).find("not a regular file"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { (void)read_file(folder_); }).find("not a regular file"), std::string::npos);
 }
 
 TEST_F(Files, AWriteThatFailsLeavesTheOldFileAndNothingBesides) {
@@ -68,13 +60,14 @@ TEST_F(Files, AWriteThatFailsLeavesTheOldFileAndNothingBesides) {
   ::getrlimit(RLIMIT_FSIZE, &before);
   const struct rlimit small { 1000, before.rlim_max };
   ::setrlimit(RLIMIT_FSIZE, &small);
-  const std::string message = message_of([&] { write_file(folder_ / "f", std::string(100'000, 'x')); });
+  const std::string message = testing::error_of([&] { write_file(folder_ / "f", std::string(100'000, 'x')); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_NE(message.find("a write that did not finish"), std::string::npos) << message;
   EXPECT_EQ(read_file(folder_ / "f"), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 
-  EXPECT_NE(message_of([&] { write_file(folder_ / "absent" / "f", "x"); }).find("No such file"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { write_file(folder_ / "absent" / "f", "x"); }).find("No such file"),
+            std::string::npos);
 }
 
 TEST_F(Files, ALinkStaysALinkAndAFileKeepsItsMode) {
@@ -98,12 +91,12 @@ TEST_F(Files, ALinkStaysALinkAndAFileKeepsItsMode) {
 TEST_F(Files, WhatIsNoFileIsWrittenIntoOrRefusedAndStaysWhatItIs) {
   write_file("/dev/null", "swallowed");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
-  EXPECT_NE(message_of([&] { write_file("/dev/full", "x"); }).find("No space left"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { write_file("/dev/full", "x"); }).find("No space left"), std::string::npos);
 
   const fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(message_of([&] { write_file(pipe, "x"); }).rfind(pipe.string(), 0), 0U) << "nobody reads it";
-  EXPECT_NE(message_of([&] { (void)read_file(pipe); }).find("not a regular file"), std::string::npos);
+  EXPECT_EQ(testing::error_of([&] { write_file(pipe, "x"); }).rfind(pipe.string(), 0), 0U) << "nobody reads it";
+  EXPECT_NE(testing::error_of([&] { (void)read_file(pipe); }).find("not a regular file"), std::string::npos);
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   write_file(pipe, "through");
   std::string arrived(7, ' ');
@@ -112,14 +105,14 @@ TEST_F(Files, WhatIsNoFileIsWrittenIntoOrRefusedAndStaysWhatItIs) {
   ::close(reader);
   EXPECT_TRUE(fs::is_fifo(pipe));
 
-  EXPECT_NE(message_of([&] { write_file(folder_, "x"); }).find("Is a directory"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { write_file(folder_, "x"); }).find("Is a directory"), std::string::npos);
 }
 
 TEST_F(Files, ADatabaseIsNotReplaced) {
   const std::string database = std::string("SQLite format 3") + '\0' + "pages";
   write_file(folder_ / "r.db", database);
   fs::create_symlink("r.db", folder_ / "page.html");
-  const std::string message = message_of([&] { write_file(folder_ / "page.html", "<html>"); });
+  const std::string message = testing::error_of([&] { write_file(folder_ / "page.html", "<html>"); });
   EXPECT_NE(message.find("found a database"), std::string::npos) << message;
   EXPECT_EQ(read_file(folder_ / "r.db"), database);
 }

@@ -8,6 +8,7 @@
 #include "harness/core/files.h"
 #include "harness/cost_model/hardware.h"
 #include "harness/cost_model/model_shape.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::cost_model {
 namespace {
@@ -16,16 +17,6 @@ const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR)
 
 ModelShape shape(const std::string& name) { return read_shape(find_description(name, kConfigs / "shapes")); }
 Hardware hardware(const std::string& name) { return read_hardware(find_description(name, kConfigs / "hardware")); }
-
-template <typename Call>
-std::string problem_of(const Call& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Shapes, ParameterCountsAreThoseOfThePublishedCheckpoints) {
   // Numbers in the safetensors files, as the hub counts them; DeepSeek-V3 without its multi-token prediction layer.
@@ -112,7 +103,7 @@ TEST(Hardware, MemoryToLinkRatiosAreThoseOfVeriCache) {  // Fig. 13b: 60 for H10
 TEST(Hardware, WhatIsAssumedSaysSo) { EXPECT_TRUE(hardware("a6000-48gb").efficiency.source.starts_with("assumed")); }
 
 TEST(Descriptions, AllProblemsOfAFileAreToldAtOnce) {
-  const std::string problems = problem_of([] {
+  const std::string problems = testing::error_of([] {
     (void)parse_hardware(R"({"title": "x", "acelerators": 1, "memory_gib": {"value": -1, "source": "s"},
                              "memory_gb_per_s": {"value": 1, "source": ""}, "links": {"hots": {}}})",
                          "x", "x.json");
@@ -124,7 +115,7 @@ TEST(Descriptions, AllProblemsOfAFileAreToldAtOnce) {
   EXPECT_NE(problems.find("x.json.compute_tflop_per_s: found nothing"), std::string::npos) << problems;
   EXPECT_NE(problems.find("did you mean \"host\""), std::string::npos) << problems;
 
-  const std::string contradiction = problem_of([] {
+  const std::string contradiction = testing::error_of([] {
     (void)parse_shape(R"({"title": "x", "source": "s", "layers": 2, "hidden_size": 8, "q_heads": 3, "kv_heads": 2,
                           "head_dim": 4, "intermediate_size": 0, "vocab_size": 9, "max_position": 5, "experts": 4})",
                       "x", "x.json");
@@ -134,10 +125,10 @@ TEST(Descriptions, AllProblemsOfAFileAreToldAtOnce) {
 }
 
 TEST(Descriptions, AnUnknownNameListsTheKnownOnes) {
-  const std::string problem = problem_of([] { (void)hardware("a6000-48g"); });
+  const std::string problem = testing::error_of([] { (void)hardware("a6000-48g"); });
   EXPECT_NE(problem.find("did you mean \"a6000-48gb\""), std::string::npos) << problem;
   EXPECT_NE(problem.find("rtx-pro-6000-96gb"), std::string::npos);
-  const std::string link = problem_of([] { (void)hardware("a6000-48gb").link("disk"); });
+  const std::string link = testing::error_of([] { (void)hardware("a6000-48gb").link("disk"); });
   EXPECT_NE(link.find("no link \"disk\", expected one of: host, peer"), std::string::npos) << link;
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena {
 namespace {
@@ -30,16 +31,6 @@ class FittedFile : public ::testing::Test {
     weights.tensors["layers.0.bias"] = {.shape = {2}, .values = {-1, 0.5F}};
     weights.metadata = {{kFittedMethod, "some-linear"}, {kFittedFingerprint, "abc"}, {"seed", "3"}};
     write_fitted(file(), weights, bf16);
-  }
-
-  template <typename Action>
-  static std::string message(const Action& action) {
-    try {
-      action();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
   }
 
   fs::path folder_;
@@ -73,14 +64,14 @@ TEST_F(FittedFile, EveryDamagedByteOfTheContentIsNoticed) {
     EXPECT_THROW((void)read_fitted(file()), UserError) << back << " bytes from the end";
   }
   write_file(file(), good.substr(0, good.size() - 3));
-  EXPECT_NE(message([&] { (void)read_fitted(file()); }).find(file().string()), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { (void)read_fitted(file()); }).find(file().string()), std::string::npos);
 }
 
 TEST_F(FittedFile, IsFoundByTheModelsFingerprintOrByItsPath) {
   write();
   const FittedRequest request{.method = "some", .variant = "linear"};
   EXPECT_EQ(find_fitted(request, "Tiny", "abc", {folder_ / "absent", folder_}).place, file().string());
-  const std::string refused = message([&] { (void)find_fitted(request, "Tiny", "def", {folder_}); });
+  const std::string refused = testing::error_of([&] { (void)find_fitted(request, "Tiny", "def", {folder_}); });
   EXPECT_NE(refused.find("other model"), std::string::npos) << refused;
   EXPECT_NE(refused.find("kvarena fit some:kind=linear"), std::string::npos) << refused;
   EXPECT_NE(refused.find("Tiny"), std::string::npos) << refused;
@@ -91,8 +82,11 @@ TEST_F(FittedFile, IsFoundByTheModelsFingerprintOrByItsPath) {
 TEST_F(FittedFile, AForeignShapeOrAMissingTensorIsNamed) {
   write();
   const FittedWeights read = read_fitted(file());
-  EXPECT_NE(message([&] { (void)read.at("layers.0.weight", {2, 4}); }).find("[2, 4]"), std::string::npos);
-  EXPECT_NE(message([&] { (void)read.at("layers.0.weigth", {2, 3}); }).find("layers.0.weight"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { (void)read.at("layers.0.weight", {2, 4}); }).find("[2, 4]"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] {
+              (void)read.at("layers.0.weigth", {2, 3});
+            }).find("layers.0.weight"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/harness/experiment/support.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -150,13 +151,8 @@ TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
 }
 
 TEST(Plan, APlanBeyondMeasureIsRefusedAtOnce) {
-  const auto refusal = [](const ExperimentConfig& config, Catalog& catalog) -> std::string {
-    try {
-      (void)make_plan(config, catalog);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refusal = [](const ExperimentConfig& config, Catalog& catalog) {
+    return testing::error_of([&] { (void)make_plan(config, catalog); });
   };
   ExperimentConfig config = parse(kSmallConfig);
   config.workloads.resize(400, config.workloads.front());

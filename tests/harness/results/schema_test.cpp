@@ -8,18 +8,10 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "tests/harness/results/support.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::results {
 namespace {
-
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 constexpr Migration kOne{1, "0001_one", "CREATE TABLE t (a INTEGER) STRICT; INSERT INTO t VALUES (41);"};
 constexpr Migration kTwo{2, "0002_two",
@@ -54,7 +46,7 @@ TEST(Schema, FailedMigrationLeavesTheFileAsItWas) {
   const std::array first = {kOne};
   const std::array broken = {kOne, kBroken};
   migrate(database, "db", first);
-  EXPECT_NE(message_of([&] { migrate(database, "db", broken); }).find("apply migration 0002_broken"),
+  EXPECT_NE(testing::error_of([&] { migrate(database, "db", broken); }).find("apply migration 0002_broken"),
             std::string::npos);
   EXPECT_EQ(checked_version(database, "db", broken), 1);
   EXPECT_EQ(database.execAndGet("SELECT a FROM t").getInt(), 41);
@@ -68,7 +60,7 @@ TEST(Schema, NewerFormatIsRefusedByReaderAndWriterWithoutTouchingTheFile) {
   const std::string before = read_file(path);
   for (const auto& open : {std::function<void()>([&] { (void)ResultsStore::open_or_create(path); }),
                            std::function<void()>([&] { (void)ResultsReader(path); })}) {
-    const std::string message = message_of(open);
+    const std::string message = testing::error_of(open);
     EXPECT_EQ(message.rfind(path.string(), 0), 0U) << message;
     EXPECT_NE(message.find("results in format 99, made by a newer kvarena"), std::string::npos) << message;
     EXPECT_NE(message.find("update kvarena"), std::string::npos) << message;
@@ -81,15 +73,16 @@ TEST(Schema, FileOfAnotherProgramIsRefusedUntouched) {
   const auto path = folder / "other.db";
   { SQLite::Database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE mine (x)"); }
   const std::string before = read_file(path);
-  EXPECT_NE(message_of([&] { (void)ResultsStore::open_or_create(path); }).find("a database of another program"),
+  EXPECT_NE(testing::error_of([&] { (void)ResultsStore::open_or_create(path); }).find("a database of another program"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { (void)ResultsReader(path); }).find("a database of another program"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { (void)ResultsReader(path); }).find("a database of another program"),
+            std::string::npos);
   EXPECT_EQ(read_file(path), before);
 
   write_file(folder / "text.db",
              "this is no database, it is a text of more than a hundred bytes, as one might pass by "
              "mistake when names are alike");
-  EXPECT_NE(message_of([&] { (void)ResultsStore::open_or_create(folder / "text.db"); }).find("text.db: "),
+  EXPECT_NE(testing::error_of([&] { (void)ResultsStore::open_or_create(folder / "text.db"); }).find("text.db: "),
             std::string::npos);
 }
 
@@ -109,7 +102,7 @@ TEST(Schema, TruncatedDatabaseIsAnErrorThatNamesTheFile) {
   int refused = 0;
   for (const size_t size : {50UL, 1000UL, 5000UL, whole.size() / 2, whole.size() - 4096}) {
     put_bytes(path, whole.substr(0, size));
-    const std::string message = message_of([&] {
+    const std::string message = testing::error_of([&] {
       const ResultsReader reader(path);
       (void)reader.content_digest();
     });
@@ -164,11 +157,12 @@ TEST(Schema, InputsOfOlderRunsStayAndBelongToNoModel) {
 
 TEST(Schema, AbsentAndEmptyFilesAreExplained) {
   const TemporaryFolder folder;
-  EXPECT_NE(message_of([&] { (void)ResultsReader(folder / "none.db"); }).find("`kvarena run` makes one"),
+  EXPECT_NE(testing::error_of([&] { (void)ResultsReader(folder / "none.db"); }).find("`kvarena run` makes one"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "none.db"));
   write_file(folder / "empty.db", "");
-  EXPECT_NE(message_of([&] { (void)ResultsReader(folder / "empty.db"); }).find("an empty database"), std::string::npos);
+  EXPECT_NE(testing::error_of([&] { (void)ResultsReader(folder / "empty.db"); }).find("an empty database"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "tests/harness/results/support.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::results {
 namespace {
@@ -28,15 +29,6 @@ class SoundnessTest : public ::testing::Test {
       database.exec(sql);
     }
     return find_faults(path_);
-  }
-
-  static std::string message_of(const auto& work) {
-    try {
-      work();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
   }
 
   void read_everything() const {
@@ -97,11 +89,12 @@ TEST_F(SoundnessTest, EveryRuleFindsItsBreach) {
   for (const auto& [sql, fault] : breaches) {
     put_bytes(path_, sound);
     EXPECT_EQ(faults_after(sql), std::vector{fault}) << sql;
-    EXPECT_NE(message_of([&] { refuse_faults(path_); }).find(fault), std::string::npos);
+    EXPECT_NE(testing::error_of([&] { refuse_faults(path_); }).find(fault), std::string::npos);
     auto store = ResultsStore::open_or_create(folder_ / "whole.db");
-    EXPECT_NE(message_of([&] { (void)store.merge(path_); }).find(fault), std::string::npos) << "merged all the same";
+    EXPECT_NE(testing::error_of([&] { (void)store.merge(path_); }).find(fault), std::string::npos)
+        << "merged all the same";
     EXPECT_TRUE(store.read().experiments().empty());
-    EXPECT_EQ(message_of([&] { read_everything(); }).find("internal error"), std::string::npos);
+    EXPECT_EQ(testing::error_of([&] { read_everything(); }).find("internal error"), std::string::npos);
   }
 }
 
@@ -116,7 +109,7 @@ TEST_F(SoundnessTest, WhatAReaderMeetsInADamagedFileIsSaidWithFileColumnAndRemed
   for (const auto& [sql, words] : damages) {
     put_bytes(path_, sound);
     (void)faults_after(sql);
-    const std::string message = message_of([&] { read_everything(); });
+    const std::string message = testing::error_of([&] { read_everything(); });
     EXPECT_EQ(message.rfind(path_.string() + ": found a damaged database: ", 0), 0U) << message;
     EXPECT_NE(message.find(words), std::string::npos) << message;
     EXPECT_NE(message.find("kvarena doctor --database"), std::string::npos) << message;

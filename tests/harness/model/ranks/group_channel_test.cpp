@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/model/ranks/parts.h"
 #include "harness/model/ranks/rendezvous.h"
+#include "tests/support/error_of.h"
 #include "tests/support/free_port.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/rank_answers.h"
@@ -112,14 +113,6 @@ TEST(Rendezvous, AddressesAreCheckedByName) {
 
 class GroupErrors : public ::testing::Test {
  protected:
-  [[nodiscard]] std::string message_of(const std::function<void()>& act) const {
-    try {
-      act();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
-  }
   void expect(const std::string& said, const std::vector<std::string>& words) const {
     for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << word << " in: " << said;
   }
@@ -138,13 +131,13 @@ TEST_F(GroupErrors, ARankThatCannotLoadItsShareSaysWhy) {
     Rendezvous rendezvous(place_, {.rank = 1, .ranks = 2}, 60s);
     set_failure(rendezvous, "/models/tiny: found nothing");
   });
-  const std::string said = message_of([&] { (void)load(group_at(place_)); });
+  const std::string said = testing::error_of([&] { (void)load(group_at(place_)); });
   rank.join();
   expect(said, {"rank 1 of 2: /models/tiny: found nothing"});
 }
 
 TEST_F(GroupErrors, ARankThatNeverComesIsNamed) {
-  expect(message_of([&] { (void)load(group_at(place_, {.arrival = 1s}), 3); }),
+  expect(testing::error_of([&] { (void)load(group_at(place_, {.arrival = 1s}), 3); }),
          {"rank 1 of 3", "no sign of it after 1 s"});
 }
 
@@ -152,7 +145,7 @@ TEST_F(GroupErrors, AnotherCheckpointIsNamed) {
   const ChannelMaker channels = group_at(place_);
   RankThreads others(2, channels, config_, DType::bf16,
                      [this] { return RandomCheckpoint(testing::llama_tensors(config_), 2); });
-  expect(message_of([&] { (void)load(channels); }), {"rank 1 of 2", "checkpoint"});
+  expect(testing::error_of([&] { (void)load(channels); }), {"rank 1 of 2", "checkpoint"});
 }
 
 /// A rank that has come and then does nothing, or leaves.
@@ -189,7 +182,7 @@ TEST_F(GroupErrors, ARankThatLeavesOrHangsIsNamedAndNobodyWaitsLonger) {
     for (int attempt = 0; attempt < 2; ++attempt) {
       KvCache cache = model->make_cache();
       const SequencePass pass{.tokens = prompt, .cache = &cache};
-      expect(message_of([&] { (void)model->forward({&pass, 1}); }), {"rank 1 of 2", "answer"});
+      expect(testing::error_of([&] { (void)model->forward({&pass, 1}); }), {"rank 1 of 2", "answer"});
     }
   }
 }
