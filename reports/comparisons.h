@@ -48,7 +48,7 @@ class Comparisons {
 /// Whether the scores of all workloads have one unit and direction, so that their mean says something.
 [[nodiscard]] bool have_one_look(const ExperimentData& data);
 
-/// What the tokens of a cell's answers show. Nothing where KL was not measured, or the baseline is not full KV, which
+/// Evidence of the tokens of a cell's answers. Nothing where KL was not measured, or the baseline is not full KV, which
 /// KL is the distance from.
 [[nodiscard]] std::optional<TokenEvidence> cell_tokens(const ExperimentData& data, const CellData& cell);
 

@@ -58,7 +58,7 @@ struct ExperimentData {
   [[nodiscard]] std::string baseline() const;
 };
 
-/// What a label of project-made samples ends with, in every table, chart and file.
+/// Ending of the label of project-made samples, in every table, chart and file.
 inline constexpr const char* kInventedLabel = " (project-made)";
 
 /// Reads one experiment; workloads of project-made samples get a label that says so. With an empty name the only one of

@@ -66,7 +66,7 @@ std::string introduction(const ExperimentData& data) {
                      data.baseline());
 }
 
-/// What no number of the report says.
+/// Limits that no number of the report says.
 Section limits_section() {
   return {
       .id = "limits",

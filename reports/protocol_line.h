@@ -1,5 +1,5 @@
 #pragma once
-// What all rows of a report share: how prompts were made, weights held and answers drawn.
+// Protocol that all rows of a report share: how prompts were made, weights held and answers drawn.
 
 #include <string>
 

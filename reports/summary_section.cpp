@@ -1,4 +1,4 @@
-// What a report says first: the answer in sentences, each from the data, and the picture of quality against bytes.
+// Summary of a report: the answer in sentences, each from the data, and the picture of quality against bytes.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -39,7 +39,8 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
-/// What a method's scores lost or gained over all workloads; null where they are not read alike, or not paired.
+/// Evidence of what a method's scores lost or gained over all workloads; null where they are not read alike, or not
+/// paired.
 const Evidence* evidence_of(const ExperimentData& data, const Comparisons& comparisons, const std::string& method) {
   const std::vector<std::string> workloads = data.workloads();
   if (workloads.size() > 1) return have_one_look(data) ? comparisons.pooled(method, workloads.front()) : nullptr;

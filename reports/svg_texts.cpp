@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What a label must not stand on.
+/// Places that a label must not stand on.
 struct Obstacles {
   std::vector<Box> solid;  // points and labels: never
   std::vector<Box> lines;  // only where there is no other place

@@ -22,7 +22,7 @@ constexpr double kWidestHead = 62;
 
 double width_of(const std::string& text) { return text_width(text, kFont); }
 
-/// What stands in a cell, line by line, as LaTeX and as plain text to measure.
+/// Content of a cell, line by line, as LaTeX and as plain text to measure.
 struct Line {
   std::string tex;
   std::string plain;

@@ -189,7 +189,7 @@ class Layout {
     return found == in_row.end() ? TableCell{} : in_this_table((*found)->cell);
   }
 
-  /// What is said of the mean over a method's workloads, where that is the mean of a row.
+  /// Verdict on the mean over a method's workloads, where that is the mean of a row.
   TableCell said_of(const PlacedCell& cell, const std::map<std::string, TableCell>& means) {
     const bool over_workloads = columns_ == std::vector<std::string>{"workload"};
     const auto found = means.find(method_key(cell.place.at("model"), cell.place.at(kMethod)));

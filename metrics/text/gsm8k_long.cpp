@@ -35,7 +35,7 @@ bool is_right(std::string_view answer, std::string_view gold) {
   return !number.empty() && number == last_number(gold);
 }
 
-// What the official scorer counts in the file that the official runner writes.
+// Counts of the official scorer in the file that the official runner writes.
 struct Transcript {
   size_t questions = 0;     // lines that begin with "Question:", in whatever text
   std::vector<bool> right;  // an answer and its gold answer, each time a question or the end follows

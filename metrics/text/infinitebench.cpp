@@ -56,7 +56,7 @@ const std::string& text_of(const json& label) {
   return label.get_ref<const std::string&>();
 }
 
-// What iterating over the label gives in Python: a list's elements, a string's characters.
+// Items of a label as Python iterates over them: a list's elements, a string's characters.
 std::vector<json> elements_of(const json& label) {
   if (label.is_array()) return {label.begin(), label.end()};
   std::vector<json> characters;

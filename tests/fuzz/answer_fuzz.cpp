@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the scorers below need beside the answer.
+// Extras that the scorers below need beside the answer.
 const json& extras() {
   static const json kExtras = json::parse(R"({
     "category": "parallel_multiple", "type": "Week", "number": 5, "prefix": "#*# Week 1", "questions": ["Eggs?", "Cups?"],

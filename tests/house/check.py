@@ -218,7 +218,7 @@ def readmes_are_short(tree):
 def comments_open_with_their_subject(tree):
     """A block of // lines that opens with a relative clause means nothing without the line above or below it."""
     comment = re.compile(r"\s*///?(?!/)\s*(.*)")
-    opening = re.compile(r"(Of|Those|Who|That|The same)\b")
+    opening = re.compile(r"(Of|Those|Who|That|What|The same)\b")
     for source in [*tree.sources, *tree.test_sources]:
         inside = False
         for number, line in enumerate(source.text.splitlines(), 1):

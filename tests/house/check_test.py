@@ -160,7 +160,7 @@ class PlantedBreach(unittest.TestCase):
         self.assertEqual({}, self.breaches({"README.md": "kvarena\n" * 41, "kernels/README.md": "Knows.\n" * 40}))
 
     def test_comment_that_opens_with_a_relative_clause(self):
-        for words in ("Of all heads.", "Those that are held.", "Who asks.", "That it runs.", "The same in integers."):
+        for words in ("Of all heads.", "Those that are held.", "Who asks.", "What it holds.", "That it runs.", "The same in integers."):
             self.assert_found({"kernels/rope/rope.h": f"int a;\n  /// {words}\nint b;\n"},
                               "comments_open_with_their_subject", "kernels/rope/rope.h:2:")
         self.assert_found({"tests/kernels/rope_test.cpp": "// Of no rows.\n" + SOUND["tests/kernels/rope_test.cpp"]},

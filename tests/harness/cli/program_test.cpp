@@ -69,7 +69,7 @@ TEST(Program, EveryCommandThatPeopleSeeStandsUnderOneHeading) {
   }
 }
 
-/// What a shell offers after typing `words`, one line each.
+/// Words that a shell offers after typing `words`, one line each.
 std::string completed(const std::string& shell, const std::string& words) {
   const ScratchFolder scratch;
   const std::string script = (scratch / "completion").string();
