@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "harness/core/error.h"
 #include "harness/cost_model/comparison_parts.h"
 
@@ -32,12 +34,23 @@ std::vector<ComparedFigure> compare_decoding(ComparisonReader& reader) {
     const ModelShape shape = reader.shape(json, place);
     const Workload workload{.context = row.context, .output = row.output};
     const std::optional<RunEstimate> run = estimate_run(hardware, shape, scheme, workload, row.batch);
+    const double fitting = fitting_requests(hardware, shape, scheme, workload);
     if (!run) fail({.place = place, .found = "not even one request fits", .expected = "a larger machine"});
+    if (static_cast<double>(run->batch) > fitting * (1 + kHeadlineTolerance)) {
+      fail({.place = place + ".batch",
+            .found = fmt::format("{} requests", run->batch),
+            .expected = fmt::format("at most {:.1f}, which fit into memory", fitting),
+            .action = "a state that cannot exist has no rate"});
+    }
     rates[row.label] = run->tokens_per_second;
     const auto baseline = rates.find(row.baseline);
+    if (!row.baseline.empty() && baseline == rates.end()) {
+      fail({.place = place + ".baseline", .found = row.baseline, .expected = "the label of a row before this one"});
+    }
     return reader.compare(
         json, place,
-        {{"batch", static_cast<double>(largest_batch(hardware, shape, scheme, workload))},
+        {{"batch", fitting},
+         {"step, ms", 1000 * static_cast<double>(run->batch) / run->tokens_per_second},
          {"tokens/s", run->tokens_per_second},
          {"tokens/s with prefill", run->end_to_end_tokens_per_second},
          {"speed-up",

@@ -44,7 +44,7 @@ struct Row {
   }
 };
 
-const std::vector<std::string> kRowKeys = {"hardware", "shape", "published", "unknown"};
+const std::vector<std::string> kRowKeys = {"hardware", "shape", "published", "shown", "unknown", "derived", "repeats"};
 
 Row read_row(const nlohmann::json& json, const std::string& place) {
   Row row;
@@ -106,14 +106,14 @@ std::vector<ComparedFigure> compare_row(const ComparisonReader& reader, nlohmann
         context = candidate;
       }
     }
-    json["published"].erase(kFullRate);
-    json["label"] = fmt::format("{}, context {} (found from {} of {:g})", row.label, context, kFullRate,
-                                published[kFullRate].get<double>());
+    json["label"] = fmt::format("{}, context {}", row.label, context);
   }
   const std::optional<Rates> rates = context > 0 ? at(context) : std::nullopt;
   if (!rates) fail({.place = place, .found = "not even one request fits", .expected = "a shorter context"});
-  return reader.compare(
+  std::vector<ComparedFigure> figures = reader.compare(
       json, place, {{kFullRate, rates->full}, {"tokens/s", rates->method}, {"speed-up", rates->method / rates->full}});
+  for (ComparedFigure& figure : figures) figure.spent = !row.context && figure.quantity == kFullRate;
+  return figures;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/markdown.h"
+#include "harness/cost_model/calibrated_constants.h"
 #include "harness/cost_model/comparison_parts.h"
 #include "harness/cost_model/description.h"
 
@@ -42,11 +43,13 @@ struct Heading {
   }
 };
 
-const std::vector<std::string> kOtherKeys = {"text", "all", "rows", "unknowns", "efficiency", "contexts", "tiers"};
+const std::vector<std::string> kOtherKeys = {"text",       "all",      "rows",  "unknowns",
+                                             "efficiency", "contexts", "tiers", "calibrated"};
 
 std::string efficiency_line(const Efficiency& e) {
-  return fmt::format("{:g} of memory bandwidth, {:g} of FLOP/s, {:g} of links, {:g} of memory usable: {}", e.memory,
-                     e.compute, e.link, e.usable_memory, e.source);
+  const std::string kernels = e.kernel_us > 0 ? fmt::format(", {:.3g} us a kernel", e.kernel_us) : "";
+  return fmt::format("{:.3g} of memory bandwidth, {:g} of FLOP/s, {:g} of links, {:g} of memory usable{}: {}", e.memory,
+                     e.compute, e.link, e.usable_memory, kernels, e.source);
 }
 
 std::string number(double value) {
@@ -60,37 +63,56 @@ std::string difference_text(const ComparedFigure& figure) {
   return std::abs(percent) < 0.5 ? "0%" : fmt::format("{:+.0f}%", percent);
 }
 
+/// The last column of a figure's line; unknown inputs are numbered as they come, each told once below the table.
+std::string mark_of(const ComparedFigure& figure, std::vector<std::string>& unknowns) {
+  if (figure.spent) return "spent";
+  if (!figure.repeats.empty()) return fmt::format("as `{}`", figure.repeats);
+  if (figure.within_tolerance()) return figure.derived ? "derived" : "";
+  if (figure.unknown.empty()) return figure.derived ? "derived" : "**unexplained**";
+  const auto known = std::ranges::find(unknowns, figure.unknown);
+  const auto number = known - unknowns.begin() + 1;
+  if (known == unknowns.end()) unknowns.push_back(figure.unknown);
+  return fmt::format("{}unknown {}", figure.derived ? "derived; " : "", number);
+}
+
 std::string table(const Comparison& comparison) {
-  std::vector<std::string> unknowns;  // each told once, below the table
-  std::string text = "| row | figure | published | modelled | difference | |\n|---|---|---:|---:|---:|---|\n";
+  const bool calibrated = !comparison.constants.empty();
+  std::vector<std::string> unknowns;
+  std::vector<std::string> heads = {"row", "figure", "published", "modelled", "difference", ""};
+  std::string rule = "|---|---|---:|---:|---:|---|";
+  if (calibrated) {
+    heads.insert(heads.end() - 1, "assumed");
+    rule = "|---|---|---:|---:|---:|---:|---|";
+  }
+  std::string text = markdown_row(heads) + rule + "\n";
   for (const ComparedFigure& figure : comparison.figures) {
-    std::string mark = figure.within_tolerance() ? "" : "**unexplained**";
-    if (!figure.within_tolerance() && !figure.unknown.empty()) {
-      const auto known = std::ranges::find(unknowns, figure.unknown);
-      mark = fmt::format("unknown {}", known - unknowns.begin() + 1);
-      if (known == unknowns.end()) unknowns.push_back(figure.unknown);
-    }
-    text += markdown_row({figure.row, figure.quantity, figure.published ? number(*figure.published) : "drawn",
-                          number(figure.modelled), difference_text(figure), mark});
+    std::vector<std::string> cells = {figure.row,
+                                      figure.quantity,
+                                      figure.published ? number(*figure.published) : "drawn",
+                                      number(figure.modelled),
+                                      difference_text(figure),
+                                      mark_of(figure, unknowns)};
+    if (calibrated) cells.insert(cells.end() - 1, number(figure.assumed));
+    text += markdown_row(cells);
   }
   for (size_t i = 0; i < unknowns.size(); ++i) text += fmt::format("\nUnknown {}: {}\n", i + 1, unknowns[i]);
   return text;
 }
 
-/// The list under "shown", each one of `names`.
-std::vector<std::string> shown_quantities(const json& row, const std::string& row_place,
-                                          const std::vector<std::string>& names) {
-  const json list = row.value("shown", json::array());
-  std::vector<std::string> shown;
+/// The list under `key`, each one of `names`.
+std::vector<std::string> listed_quantities(const json& row, const std::string& key, const std::string& row_place,
+                                           const std::vector<std::string>& names) {
+  const json list = row.value(key, json::array());
+  std::vector<std::string> listed;
   for (const json& item : list) {
     if (!item.is_string() || std::ranges::find(names, item.get<std::string>()) == names.end()) {
-      fail({.place = row_place + ".shown",
+      fail({.place = row_place + "." + key,
             .found = brief(item),
             .expected = fmt::format("some of: {}", fmt::join(names, ", "))});
     }
-    shown.push_back(item);
+    listed.push_back(item);
   }
-  return shown;
+  return listed;
 }
 
 }  // namespace
@@ -152,6 +174,16 @@ ModelShape ComparisonReader::shape(const json& row, const std::string& row_place
   return found;
 }
 
+std::string ComparisonReader::unknown_text(const std::string& key, const std::string& key_place) const {
+  const json unknowns = whole_.value("unknowns", json::object());
+  if (unknowns.contains(key)) return unknowns[key];
+  std::vector<std::string> names;
+  for (const auto& [name, text] : unknowns.items()) names.push_back(name);
+  fail({.place = key_place,
+        .found = fmt::format("\"{}\"", key),
+        .expected = fmt::format("one of \"unknowns\": {}", fmt::join(names, ", "))});
+}
+
 std::vector<ComparedFigure> ComparisonReader::compare(
     const json& row, const std::string& row_place,
     const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const {
@@ -164,17 +196,28 @@ std::vector<ComparedFigure> ComparisonReader::compare(
           .found = brief(value),
           .expected = fmt::format("a number for one of: {}", fmt::join(names, ", "))});
   }
-  const std::vector<std::string> shown = shown_quantities(row, row_place, names);
+  for (const char* key : {"unknown", "repeats"}) {
+    const json named = row.value(key, json::object());
+    for (const auto& [quantity, value] : named.items()) {
+      if (published.contains(quantity) && value.is_string()) continue;
+      fail({.place = fmt::format("{}.{}.{}", row_place, key, quantity),
+            .found = brief(value),
+            .expected = "a name, for a quantity under \"published\""});
+    }
+  }
+  const std::vector<std::string> shown = listed_quantities(row, "shown", row_place, names);
+  const std::vector<std::string> derived = listed_quantities(row, "derived", row_place, names);
+  const json repeats = row.value("repeats", json::object());
   std::vector<ComparedFigure> figures;
   for (const auto& [quantity, value] : modelled) {
     const bool printed = published.contains(quantity);
     if (!printed && std::ranges::find(shown, quantity) == shown.end()) continue;
     ComparedFigure figure{.row = row.value("label", ""), .quantity = quantity, .modelled = value.value_or(0)};
     if (printed) figure.published = published[quantity].get<double>();
-    if (unknown.contains(quantity)) {
-      const auto key = unknown[quantity].get<std::string>();
-      figure.unknown = whole_.value("unknowns", json::object()).value(key, key);
-    }
+    figure.derived = std::ranges::find(derived, quantity) != derived.end();
+    figure.repeats = repeats.value(quantity, "");
+    if (unknown.contains(quantity))
+      figure.unknown = unknown_text(unknown[quantity], row_place + ".unknown." + quantity);
     figures.push_back(std::move(figure));
   }
   return figures;
@@ -182,7 +225,8 @@ std::vector<ComparedFigure> ComparisonReader::compare(
 
 CacheScheme read_row_and_scheme(const json& row, const std::string& row_place,
                                 const std::function<void(ParameterVisitor&)>& parameters) {
-  const std::vector<std::string> others = {"hardware", "shape", "scheme", "published", "shown", "unknown"};
+  const std::vector<std::string> others = {"hardware", "shape",   "scheme",  "published",
+                                           "shown",    "unknown", "derived", "repeats"};
   CacheScheme scheme;
   std::vector<std::string> problems = read_parameters(row, row_place, parameters, others);
   if (row.contains("scheme")) read_part(row["scheme"], row_place + ".scheme", scheme, problems);
@@ -191,49 +235,108 @@ CacheScheme read_row_and_scheme(const json& row, const std::string& row_place,
 }
 
 Comparison read_comparison(const std::filesystem::path& file, const DescriptionFolders& folders) {
-  json whole = parse_object(read_file(file), file.string());
+  const json whole = parse_object(read_file(file), file.string());
   Heading heading;
   std::vector<std::string> problems = read_parameters(
       whole, file.string(), [&](ParameterVisitor& p) { heading.parameters(p); }, kOtherKeys);
   throw_problems(problems);
   Comparison comparison{.name = file.stem().string(), .title = heading.title, .source = heading.source};
   for (const json& paragraph : whole.value("text", json::array())) comparison.paragraphs.push_back(paragraph);
-  ComparisonReader reader(std::move(whole), file.string(), folders);
-  comparison.figures = kKinds.at(heading.kind)(reader);
-  comparison.inputs = reader.inputs();
+  std::vector<CalibratedConstant> taken;
+  if (const json from = whole.value("calibrated", json()); from.is_string()) {
+    taken = read_comparison(file.parent_path() / (from.get<std::string>() + ".json"), folders).constants;
+  }
+  CalibratedConstants constants(whole, file.string(), std::move(taken));
+  comparison.figures = constants.find([&](const json& filled) {
+    ComparisonReader reader(filled, file.string(), folders);
+    std::vector<ComparedFigure> figures = kKinds.at(heading.kind)(reader);
+    comparison.inputs = reader.inputs();
+    return figures;
+  });
+  comparison.constants = constants.found();
+  comparison.chosen = constants.chosen();
   return comparison;
 }
 
-std::string comparison_page(const std::vector<Comparison>& comparisons) {
-  size_t all = 0, within = 0, explained = 0, drawn = 0;
+namespace {
+
+struct Counts {
+  size_t printed = 0, within = 0, explained = 0, spent = 0, drawn = 0;
+};
+
+Counts count(const std::vector<Comparison>& comparisons) {
+  Counts counts;
   for (const Comparison& comparison : comparisons) {
     for (const ComparedFigure& figure : comparison.figures) {
-      if (!figure.published) {
-        ++drawn;
-        continue;
-      }
-      ++all;
+      if (!figure.published) ++counts.drawn;
+      if (figure.spent && figure.repeats.empty()) ++counts.spent;
+      if (!figure.counts()) continue;
+      ++counts.printed;
       if (figure.within_tolerance()) {
-        ++within;
+        ++counts.within;
       } else if (!figure.unknown.empty()) {
-        ++explained;
+        ++counts.explained;
       }
     }
   }
+  return counts;
+}
+
+/// Throws unless what `figure` repeats is there, once printed and once modelled.
+void check_repeated(const ComparedFigure& figure, const std::string& name, const std::vector<Comparison>& all) {
+  for (const Comparison& comparison : all) {
+    if (comparison.name != figure.repeats) continue;
+    for (const ComparedFigure& other : comparison.figures) {
+      if (other.quantity == figure.quantity && other.published == figure.published && other.repeats.empty() &&
+          std::abs(other.modelled / figure.modelled - 1) < 1e-9) {
+        return;
+      }
+    }
+  }
+  fail({.place = fmt::format("{}, row \"{}\", {}", name, figure.row, figure.quantity),
+        .found = fmt::format("{} modelled for a published {} that repeats {}", number(figure.modelled),
+                             number(figure.published.value_or(0)), figure.repeats),
+        .expected = "a figure there with both numbers",
+        .action = "one published figure has one model"});
+}
+
+std::string constants_text(const Comparison& comparison) {
+  std::string text;
+  for (const CalibratedConstant& constant : comparison.constants) {
+    text += fmt::format("- `{}`: {:.3g}, found from spent figures; assumed {:g}\n", constant.name, constant.value,
+                        constant.assumed);
+  }
+  for (const std::string& chosen : comparison.chosen)
+    text += fmt::format("- chosen to meet spent figures: {}\n", chosen);
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_page(const std::vector<Comparison>& comparisons) {
+  for (const Comparison& comparison : comparisons) {
+    for (const ComparedFigure& figure : comparison.figures) {
+      if (!figure.repeats.empty()) check_repeated(figure, comparison.name, comparisons);
+    }
+  }
+  const Counts counts = count(comparisons);
   std::string text = fmt::format(
       "# Published and modelled\n\nFigures of the papers beside what `harness/cost_model` models from the inputs that "
-      "the papers state; nothing here was measured.\nOf {} figures {} are within {:.0f}%; for {} the paper leaves an "
-      "input open, which is named; {} more are drawn in the papers and printed nowhere.\nNo constant was fitted to a "
-      "published figure: shares of peaks are the assumptions "
-      "of `harness/cost_model/hardware.h` unless a file says otherwise.\nInputs are files, `configs/modelled`, "
+      "the papers state; nothing here was measured.\nOf {} distinct printed figures {} are within {:.0f}%; for {} the "
+      "paper leaves an input open, which is named. {} more are spent:\na constant or an input was found from them, so "
+      "that they count nowhere. {} are drawn in the papers and printed nowhere.\nShares of peaks are the assumptions "
+      "of "
+      "`harness/cost_model/hardware.h` unless a file says otherwise. Where constants are\ncalibrated, the column "
+      "\"assumed\" is the model before any figure of the paper was looked at.\nInputs are files, `configs/modelled`, "
       "`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this\npage, and a test compares "
       "it.\n",
-      all, within, 100 * kHeadlineTolerance, explained, drawn);
+      counts.printed, counts.within, 100 * kHeadlineTolerance, counts.explained, counts.spent, counts.drawn);
   for (const Comparison& comparison : comparisons) {
     text += fmt::format("\n## {}\n\n{}. Inputs: `configs/modelled/{}.json`.\n", comparison.title, comparison.source,
                         comparison.name);
     for (const std::string& paragraph : comparison.paragraphs) text += fmt::format("\n{}\n", paragraph);
     text += fmt::format("\n{}\n", table(comparison));
+    text += constants_text(comparison);
     for (const std::string& input : comparison.inputs) text += fmt::format("- {}\n", input);
   }
   return text;

@@ -17,11 +17,24 @@ struct ComparedFigure {
   std::string quantity;             // "batch", "tokens/s", "speed-up", "seconds", "quality"
   std::optional<double> published;  // absent where the paper draws the figure and prints no number
   double modelled = 0;
-  std::string unknown;  // input that the paper leaves open and that would explain the gap; may be ""
+  double assumed = 0;    // as modelled, with assumed values of calibrated constants
+  std::string unknown;   // input that the paper leaves open and that would explain the gap; may be ""
+  bool spent = false;    // a constant or an input was found from it
+  bool derived = false;  // a ratio of printed numbers that the paper does not print
+  std::string repeats;   // name of the comparison that has the same printed number already; else ""
 
   /// modelled / published - 1; 0 where nothing is printed.
   [[nodiscard]] double difference() const { return published ? modelled / *published - 1 : 0; }
   [[nodiscard]] bool within_tolerance() const;
+  /// Whether it is a printed number that the model is held against, and the only one of its kind.
+  [[nodiscard]] bool counts() const { return published && !spent && !derived && repeats.empty(); }
+};
+
+/// A constant that a paper leaves open.
+struct CalibratedConstant {
+  std::string name;
+  double assumed = 0;  // before any figure of the paper was looked at
+  double value = 0;    // found from figures
 };
 
 struct Comparison {
@@ -31,6 +44,8 @@ struct Comparison {
   std::vector<std::string> paragraphs;  // description of the model and its assumptions
   std::vector<std::string> inputs;      // machines, models, shares of peaks, as lines
   std::vector<ComparedFigure> figures;
+  std::vector<CalibratedConstant> constants;
+  std::vector<std::string> chosen;  // inputs that were chosen to meet spent figures
 };
 
 /// Folders of hardware and shapes, found by name.
@@ -39,10 +54,12 @@ struct DescriptionFolders {
   std::filesystem::path shapes;
 };
 
-/// Reads a file and models its rows. Throws UserError with file and key.
+/// Reads a file and models its rows; where its key "calibrated" names another file beside it, with the constants found
+/// there. Throws UserError with file and key.
 [[nodiscard]] Comparison read_comparison(const std::filesystem::path& file, const DescriptionFolders& folders);
 
-/// A page: how many figures are within tolerance, then a table for each comparison.
+/// A page: how many distinct printed figures are within tolerance, then a table for each comparison. Throws UserError
+/// for a repeated figure that the comparison it names does not have, or has another model for.
 [[nodiscard]] std::string comparison_page(const std::vector<Comparison>& comparisons);
 
 }  // namespace kvarena::cost_model

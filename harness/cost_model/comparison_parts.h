@@ -35,7 +35,8 @@ class ComparisonReader {
   [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
 
   /// The figures of a row whose key "published" or "shown" names some of `modelled`, in this order. "shown" lists
-  /// quantities that the paper draws without printing them.
+  /// quantities that the paper draws without printing them, "derived" published ratios that it does not print, and
+  /// "repeats" says which file has a published figure already. "unknown" names one of the file's "unknowns".
   [[nodiscard]] std::vector<ComparedFigure> compare(
       const nlohmann::json& row, const std::string& row_place,
       const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
@@ -43,6 +44,7 @@ class ComparisonReader {
  private:
   [[nodiscard]] nlohmann::json row(size_t index, const std::string& place) const;
   void note_input(const std::string& line);
+  [[nodiscard]] std::string unknown_text(const std::string& key, const std::string& key_place) const;
 
   nlohmann::json whole_;
   std::string place_;

@@ -23,6 +23,7 @@ std::vector<EstimateRow> estimate_rows(const Hardware& hardware, const ModelShap
   for (const EstimateCase& of : cases) {
     const auto full = estimate_run(hardware, shape, CacheScheme{}, of.workload, batch);
     EstimateRow row{.of = of, .run = estimate_run(hardware, shape, of.scheme, of.workload, batch)};
+    if (batch > largest_batch(hardware, shape, of.scheme, of.workload)) row.run.reset();
     if (row.run && full) row.speedup = row.run->tokens_per_second / full->tokens_per_second;
     rows.push_back(std::move(row));
   }

@@ -23,7 +23,7 @@ struct EstimateCase {
 
 struct EstimateRow {
   EstimateCase of;
-  std::optional<RunEstimate> run;  // nothing when not even one request fits
+  std::optional<RunEstimate> run;  // nothing when not even one request fits, or not as many as were asked for
   double speedup = 0;              // tokens/s over full KV's at the same context; 0 when full KV does not fit
 };
 

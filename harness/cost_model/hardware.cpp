@@ -101,7 +101,7 @@ void Efficiency::parameters(ParameterVisitor& p) {
   p("compute", compute).above(0).max(1).doc("share of dense 16-bit FLOP/s that prefill reaches");
   p("link", link).above(0).max(1).doc("share of a link's rate that long copies reach");
   p("usable_memory", usable_memory).above(0).max(1).doc("share of memory that weights and caches may fill");
-  p("step_overhead_ms", step_overhead_ms).min(0).doc("of a pass, beside its bytes and operations");
+  p("kernel_us", kernel_us).min(0).doc("of each kernel of a pass, beside its bytes and operations");
   p("source", source).required().doc("what was measured, or that it is assumed");
 }
 

@@ -35,11 +35,11 @@ struct Link {
 /// Shares of the published peaks that programs reach. Kept apart from the peaks: a peak is printed on a data sheet, a
 /// share belongs to a program that was measured, or is assumed and then says so.
 struct Efficiency {
-  double memory = 0.7;          // share of memory bandwidth, over a whole decoding step
-  double compute = 0.6;         // share of dense 16-bit FLOP/s, in prefill
-  double link = 0.86;           // share of a link's rate, in long contiguous copies
-  double usable_memory = 0.9;   // share of memory that weights and caches may fill
-  double step_overhead_ms = 0;  // added to the time of a pass's bytes and operations
+  double memory = 0.7;         // share of memory bandwidth, over a whole decoding step
+  double compute = 0.6;        // share of dense 16-bit FLOP/s, in prefill
+  double link = 0.86;          // share of a link's rate, in long contiguous copies
+  double usable_memory = 0.9;  // share of memory that weights and caches may fill
+  double kernel_us = 0;        // a kernel's launch and end, beside its bytes and operations
   std::string source =
       "assumed: memory as whole-model programs publish it (69 to 78% of HBM peak at batch 1), compute without a "
       "measurement, link 55 of 64 GB/s over PCIe 5.0 x16, usable memory vLLM's default";

@@ -5,10 +5,9 @@
 namespace kvarena::cost_model {
 namespace {
 
-constexpr double kRuntime = 1.3;      // weights and activations over weights, section 6.2
 constexpr double kPairBytes = 2 * 2;  // a key's and a value's number
 
-double model_bytes(const OffloadLoad& load) { return kRuntime * static_cast<double>(load.weight_bytes); }
+double model_bytes(const OffloadLoad& load) { return kWeightsAndActivations * static_cast<double>(load.weight_bytes); }
 
 /// Numbers of one entry's keys in one layer, over all requests: R H D.
 double entry_numbers(const OffloadLoad& load) {

@@ -8,6 +8,9 @@
 
 namespace kvarena::cost_model {
 
+/// Bytes of weights and activations over those of weights, section 6.2.
+inline constexpr double kWeightsAndActivations = 1.3;
+
 /// Inputs of the memory model (the paper's Table 1). Keys and values take 2 bytes a number.
 struct OffloadLoad {
   int64_t memory_bytes = 0;  // Mem_GPU
@@ -28,7 +31,6 @@ enum class ThresholdForm {
 };
 
 /// Eq. 7, and Eq. 6 with offloaded = 0: 1.3 weights + 4 R H D ((L - offloaded + 1 + alpha) S + offloaded B), in bytes.
-/// The weights' 1.3 pays for activations.
 [[nodiscard]] double needed_bytes(const OffloadLoad& load, int64_t length, int64_t offloaded);
 
 /// Algorithm 1: S_0 .. S_L, the longest sequences with 0 .. L layers offloaded (the last layers); below 0 where not

@@ -11,6 +11,13 @@ class ParameterVisitor;
 
 namespace kvarena::cost_model {
 
+/// Kernels that a program launches in a pass when it runs layers operation by operation, as Hugging Face's models do:
+/// 40 a layer (8 of each of two norms, 12 of rotation, products, residuals and attention) and 16 more where queries and
+/// keys are normalised.
+[[nodiscard]] inline double kernels_of(int64_t layers, bool qk_norm) {
+  return static_cast<double>(layers * (qk_norm ? 56 : 40));
+}
+
 struct ModelShape {
   std::string name;    // name of the file, without extension
   std::string title;   // as its makers call it

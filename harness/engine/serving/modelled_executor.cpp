@@ -38,7 +38,7 @@ int64_t ModelledExecutor::bytes_now(int64_t request) const {
 }
 
 PassResult ModelledExecutor::run(const PassPlan& plan) {
-  cost_model::StepEstimate pass{.weight_bytes = model_.weight_bytes};
+  cost_model::StepEstimate pass{.weight_bytes = model_.weight_bytes, .kernels = model_.kernels};
   PassResult result;
   const auto emit = [&](int64_t request) {
     State& state = state_[request];

@@ -16,6 +16,7 @@ struct ServedModel {
   /// Operations of attention for a pair of a new token and an entry that it attends to: four per query head and
   /// channel.
   double flops_per_entry = 0;
+  double kernels = 0;  // that a pass launches
 };
 
 struct ModelledRequest {

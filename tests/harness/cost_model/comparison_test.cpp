@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/cost_model/calibrated_constants.h"
 #include "harness/cost_model/hardware.h"
 
 namespace kvarena::cost_model {
@@ -38,7 +40,7 @@ TEST(PublishedAndModelled, WithinFifteenPercentOrTheUnknownInputIsNamed) {
   for (const Comparison& compared : all_comparisons()) {
     EXPECT_FALSE(compared.figures.empty()) << compared.name;
     for (const ComparedFigure& found : compared.figures) {
-      EXPECT_TRUE(found.within_tolerance() || !found.unknown.empty())
+      EXPECT_TRUE(!found.counts() || found.within_tolerance() || !found.unknown.empty())
           << compared.name << ": " << found.row << ", " << found.quantity << ": published "
           << found.published.value_or(0) << ", modelled " << found.modelled;
     }
@@ -52,17 +54,16 @@ TEST(PublishedAndModelled, EvicPressFigure2IsExact) {
   }
 }
 
-TEST(PublishedAndModelled, SpeCacheTable3FullKv) {
+/// The line of 8k calibrates; all that stands in the others is predicted.
+TEST(PublishedAndModelled, SpeCacheTable3FromItsMiddleLine) {
   const Comparison table = comparison("specache-table3");
-  for (const char* row : {"full, 2k", "full, 8k", "full, 32k"}) {
-    EXPECT_NEAR(figure(table, row, "batch").difference(), 0, kHeadlineTolerance) << row;
-    EXPECT_NEAR(figure(table, row, "tokens/s").difference(), 0, kHeadlineTolerance) << row;
-  }
-  // The packed rows are bounds: nothing that is published is faster or larger than what the bytes allow.
   for (const ComparedFigure& found : table.figures) {
-    if (found.row.find("bit") == std::string::npos) continue;
-    ASSERT_TRUE(found.published) << found.row;
-    EXPECT_GT(found.modelled, *found.published) << found.row;
+    const bool framework = found.row == "full, 32k" && found.quantity == "tokens/s";  // 15.2%, named
+    EXPECT_TRUE(framework || found.within_tolerance()) << found.row << ", " << found.quantity << ": " << found.modelled;
+    EXPECT_TRUE(!found.spent || std::abs(found.difference()) < 1e-6) << found.row << ", " << found.quantity;
+    // As assumed, the packed rows are bounds: nothing that is published is faster than what the bytes allow.
+    const bool bound = found.row.find("bit") != std::string::npos && found.quantity == "tokens/s";
+    EXPECT_TRUE(!bound || found.assumed > found.published) << found.row;
   }
 }
 
@@ -78,13 +79,12 @@ TEST(PublishedAndModelled, VeriCacheWhereTheInputsAreStated) {
               0, kHeadlineTolerance);
 }
 
-TEST(PublishedAndModelled, SpeContextFigure11BeginsAndEndsAsTable3) {
-  const Comparison ablation = comparison("specontext-figure11"), table = comparison("specontext-table3");
+TEST(PublishedAndModelled, SpeContextFigure11GainsWithEachStep) {
+  const Comparison ablation = comparison("specontext-figure11");
   for (const char* lengths : {"2k,32k", "32k,2k"}) {
     const auto of = [&](const char* what) {
       return figure(ablation, std::string(lengths) + what, "tokens/s").modelled;
     };
-    EXPECT_EQ(of(", full"), figure(table, std::string("Llama-8B, ") + lengths + ", full", "tokens/s").modelled);
     EXPECT_GT(of(", head, elastic and beside computing"), of(", head, all reloaded"))
         << lengths << ": a fifth of the bytes, beside computing";
   }
@@ -102,8 +102,8 @@ TEST(PublishedAndModelled, SpeCacheFigure2FromTheLinkAlone) {
 
 TEST(PublishedAndModelled, WhatIsDrawnWithoutANumberIsNotCounted) {
   const std::string page = comparison_page({comparison("specache-figure2-middle")});
-  EXPECT_NE(page.find("Of 0 figures 0 are within"), std::string::npos);
-  EXPECT_NE(page.find("15 more are drawn"), std::string::npos);
+  EXPECT_NE(page.find("Of 0 distinct printed figures 0 are within"), std::string::npos);
+  EXPECT_NE(page.find("15 are drawn"), std::string::npos);
   EXPECT_NE(page.find("| drawn |"), std::string::npos);
 }
 
@@ -150,9 +150,79 @@ TEST_F(Mistakes, AreToldWithTheirPlace) {
   const std::string shown = problem_of(R"({"title": "t", "source": "s", "kind": "transfers",
       "rows": [{"label": "x", "context": 10, "hardware": "a6000-48gb", "shape": "llama-3-8b", "shown": ["step"]}]})");
   EXPECT_NE(shown.find("rows[0].shown: found \"step\""), std::string::npos) << shown;
+  const auto decoding = [&](const std::string& more, const std::string& file) {
+    return problem_of(R"({"title": "t", "source": "s", "kind": "decoding", )" + file +
+                      R"( "rows": [{"label": "x", "context": 10, "output": 1, "hardware": "a6000-48gb",
+                                    "shape": "llama-3-8b", "published": {"tokens/s": 1}, )" +
+                      more + "}]}");
+  };
+  EXPECT_NE(
+      decoding(R"("unknown": {"tokens/s": "kernels"})", R"("unknowns": {"memory": "m"},)").find("found \"kernels\""),
+      std::string::npos);
+  EXPECT_NE(decoding(R"("baseline": "full")", "").find("rows[0].baseline: found full"), std::string::npos);
+  EXPECT_NE(decoding(R"("batch": 100000)", "").find("rows[0].batch: found 100000 requests"), std::string::npos);
   const std::string machine = problem_of(R"({"title": "t", "source": "s", "kind": "decoding",
       "rows": [{"label": "x", "context": 10, "output": 1, "hardware": "a600", "shape": "llama-3-8b"}]})");
   EXPECT_NE(machine.find("a6000-48gb"), std::string::npos) << machine;
+}
+
+/// A row whose rate is to be met by `constant`.
+std::string calibrated(const std::string& groups) {
+  return R"({"title": "t", "source": "s", "kind": "decoding", "calibrated": )" + groups + R"(,
+      "rows": [{"label": "x", "context": 1000, "output": 1, "batch": 4, "hardware": "a6000-48gb", "shape": "llama-3-8b",
+                "scheme": {"traffic": {"calibrated": "traffic"}}, "published": {"tokens/s": 90, "batch": 200}}]})";
+}
+
+TEST_F(Mistakes, OfCalibrationsAreToldWithTheirPlace) {
+  for (const auto& [groups, problem] : std::vector<std::pair<std::string, std::string>>{
+           {R"([{"constants": {"traffic": 1}, "cells": ["y: tokens/s"]}])", "found the cell \"y: tokens/s\""},
+           {R"([{"constants": {"other": 1}, "cells": ["x: tokens/s"]}])", "found the constant \"traffic\""},
+           {R"([{"constants": {"traffic": -1}, "cells": ["x: tokens/s"]}])", "constants.traffic.assumed: found -1"},
+           {R"([{"constants": {"traffic": 1, "b": 1}, "cells": ["x: tokens/s"]}])", "expected at least 2"},
+           {R"([{"cells": ["x: tokens/s"]}])", "expected constants or what was chosen"},
+           {R"([{"constants": {"traffic": 1}, "cell": []}])", "found \"cell\""}}) {
+    EXPECT_NE(problem_of(calibrated(groups)).find(problem), std::string::npos) << problem_of(calibrated(groups));
+  }
+}
+
+TEST_F(Mistakes, ACellThatFindsAConstantIsSpent) {
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "calibrated.json";
+  write_file(file, calibrated(R"([{"constants": {"traffic": 1}, "cells": ["x: tokens/s"]}])"));
+  const Comparison found = read_comparison(file, kFolders);
+  const ComparedFigure& rate = figure(found, "x", "tokens/s");
+  EXPECT_NEAR(rate.modelled, 90, 1e-6);
+  EXPECT_GT(rate.assumed, 100);
+  EXPECT_FALSE(rate.counts());
+  EXPECT_TRUE(figure(found, "x", "batch").counts());
+  ASSERT_EQ(found.constants.size(), 1U);
+  EXPECT_GT(found.constants[0].value, 10) << "traffic that makes a step of 4 requests with 1000 entries so long";
+}
+
+TEST_F(Mistakes, ARepeatedFigureHasOneModel) {
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "repeating.json";
+  const std::string row = R"({"title": "t", "source": "s", "kind": "decoding",
+      "rows": [{"label": "Llama-8B, 2k,32k, full", "context": 2048, "output": 32768, "batch": 8, "hardware": "a800-80gb",
+                "shape": "deepseek-r1-distill-llama-8b", "published": {"tokens/s": 314.25},
+                "repeats": {"tokens/s": "specontext-table3"}}]})";
+  write_file(file, row);  // without the constants of Table 3
+  EXPECT_THROW((void)comparison_page({read_comparison(file, kFolders), comparison("specontext-table3")}), UserError);
+}
+
+TEST(LeastSquares, FindsWhatMadeTheNumbersAndStopsAtZero) {
+  const std::vector<double> at = {1, 2, 5, 9};
+  const auto model = [&](const std::vector<double>& x) {
+    std::vector<double> residuals;
+    for (const double t : at) residuals.push_back(std::log((x[0] + x[1] * t) / (3 + 0.25 * t)));
+    return residuals;
+  };
+  const std::vector<double> found = least_squares({40, 0}, model);
+  EXPECT_NEAR(found[0], 3, 1e-6);
+  EXPECT_NEAR(found[1], 0.25, 1e-6);
+  EXPECT_NEAR(least_squares({7},
+                            [](const std::vector<double>& x) {
+                              return std::vector{x[0] + 2, x[0] + 3};
+                            })[0],
+              0, 1e-9);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "harness/core/random.h"
+#include "harness/cost_model/layer_offload.h"
 
 namespace kvarena::cost_model {
 namespace {
@@ -77,6 +78,68 @@ TEST(Roofline, BytesOfARequestByScheme) {
   const CacheScheme fetching{.tokens = 10, .offloaded = true, .fetched = 64};
   EXPECT_DOUBLE_EQ(request_bytes(mistral, fetching, 1000).resident, 74.0 * 131072);
   EXPECT_DOUBLE_EQ(request_bytes(mistral, fetching, 1000).host, 1000.0 * 131072);
+  const CacheScheme copied{.traffic = 3, .copies = 2};
+  EXPECT_DOUBLE_EQ(request_bytes(mistral, copied, 1000).resident, 2000.0 * 131072);
+  EXPECT_DOUBLE_EQ(request_bytes(mistral, copied, 1000).read, 3000.0 * 131072);
+}
+
+TEST(Roofline, AMethodThatSelectsAmongThePromptAttendsToAllItGenerated) {
+  const ModelShape mistral = shape("mistral-7b-v0.2");
+  const CacheScheme scheme{.attended = 100, .selects_prompt = true};
+  EXPECT_DOUBLE_EQ(request_bytes(mistral, scheme, {1000, 300}).attended, 400);
+  EXPECT_DOUBLE_EQ(request_bytes(mistral, scheme, {390, 300}).attended, 390) << "a prompt below the budget";
+  EXPECT_DOUBLE_EQ(request_bytes(mistral, {.attended = 100}, {1000, 300}).attended, 100);
+}
+
+TEST(Roofline, LayersThatAreAwayKeepTheirBudgetAndSendTheRest) {
+  const ModelShape mistral = shape("mistral-7b-v0.2");
+  const CacheScheme scheme{.attended = 100, .fetched_anew = 0.2, .layers_away = "all"};
+  const RequestBytes half = request_bytes(mistral, scheme, {1000, 0, 0.5});
+  EXPECT_DOUBLE_EQ(half.resident, (500 + 50) * 131072.0);
+  EXPECT_DOUBLE_EQ(half.host, 500 * 131072.0);
+  EXPECT_DOUBLE_EQ(half.link, 0.2 * 50 * 131072.0);
+  EXPECT_DOUBLE_EQ(half.read, 100 * 131072.0);
+}
+
+/// Eq. 7 by hand: layers leave one at a time as a run grows, and no more requests fit than with all of them away.
+TEST(Roofline, LayersLeaveAsTheLengthAsksFor) {
+  const Hardware machine = ideal("a800-80gb");
+  const ModelShape llama = shape("deepseek-r1-distill-llama-8b");
+  const CacheScheme scheme{.attended = 2048, .fetched_anew = 0.2, .layers_away = "as needed"};
+  const auto at = [&](int64_t context) {
+    return estimate_run(machine, llama, scheme, {.context = context, .output = 1}, 32);
+  };
+  EXPECT_EQ(at(2048)->step.link_bytes, 0) << "all fit";
+  double before = 0;
+  for (const int64_t context : {14000, 18000, 24000, 34000}) {
+    const double bytes = at(context)->step.link_bytes;
+    EXPECT_GT(bytes, before) << context;
+    EXPECT_NEAR(std::remainder(bytes, 32 * 0.2 * 2048 * 131072.0 / 32), 0, 1e-3) << "whole layers, " << context;
+    before = bytes;
+  }
+  const Workload longest{.context = 34000, .output = 816};
+  const int64_t most = largest_batch(machine, llama, scheme, longest);
+  const auto fits = [&](int64_t requests) {
+    return needed_bytes({.weight_bytes = 2 * llama.parameter_count(),
+                         .requests = requests,
+                         .layers = 32,
+                         .kv_heads = 8,
+                         .head_dim = 128,
+                         .repeat = 4,
+                         .budget = 2048},
+                        34816, 32) <= machine.memory_bytes();
+  };
+  EXPECT_TRUE(fits(most));
+  EXPECT_FALSE(fits(most + 1));
+}
+
+TEST(Roofline, KernelsAndEntriesTakeTimeBesideBytes) {
+  Hardware machine = ideal("a800-80gb");
+  const ModelShape qwen = shape("qwen3-8b");
+  const double bytes_alone = decode_step(machine, qwen, {}, 4, 1000).seconds;
+  machine.efficiency.kernel_us = 5;
+  EXPECT_NEAR(decode_step(machine, qwen, {.entry_ns = 20}, 4, 1000).seconds,
+              bytes_alone + 36 * 56 * 5e-6 + 4 * 1000 * 20e-9, 1e-12);
 }
 
 TEST(Roofline, PrefillIsBoundByOperations) {

@@ -63,13 +63,13 @@ class ServingEvaluation : public ::testing::Test {
     return NAN;
   }
 
-  /// 1e9 bytes and operations a second, a millisecond a pass.
+  /// 1e9 bytes and operations a second, ten microseconds a kernel.
   static cost_model::Hardware machine() {
     cost_model::Hardware machine;
     machine.memory_gb_per_s.value = 1;
     machine.compute_tflop_per_s.value = 1e-3;
     machine.efficiency.memory = machine.efficiency.compute = 1;
-    machine.efficiency.step_overhead_ms = 1;
+    machine.efficiency.kernel_us = 10;
     return machine;
   }
   Transformer model_;
@@ -140,8 +140,9 @@ TEST_F(ServingEvaluation, ASelectingMethodsStepsTakeWhatAnEstimateSaysOfThem) {
                    machine(),
                    {.weight_bytes = weights,
                     .cache_bytes = cache.read,
-                    .flops = 2 * numbers + 4 * cache.attended *
-                                               static_cast<double>(config.layers * config.q_heads * config.head_dim)})
+                    .flops = 2 * numbers +
+                             4 * cache.attended * static_cast<double>(config.layers * config.q_heads * config.head_dim),
+                    .kernels = cost_model::kernels_of(config.layers, config.qk_norm)})
                    .seconds;
   }
   const double modelled = value(outcomes[0], "mean_inter_token_latency_ms", Clock::modelled);

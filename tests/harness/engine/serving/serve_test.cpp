@@ -23,10 +23,10 @@ const cost_model::Hardware machine = [] {
   ideal.memory_gb_per_s.value = 1000;
   ideal.compute_tflop_per_s.value = 100;
   ideal.efficiency.memory = ideal.efficiency.compute = 1;
-  ideal.efficiency.step_overhead_ms = 0.1;
+  ideal.efficiency.kernel_us = 1;
   return ideal;
 }();
-constexpr ServedModel model{.weight_bytes = 2e9, .flops_per_token = 2e9, .flops_per_entry = 1e5};
+constexpr ServedModel model{.weight_bytes = 2e9, .flops_per_token = 2e9, .flops_per_entry = 1e5, .kernels = 100};
 
 std::vector<double> poisson(double rate, int64_t count, const RandomStream& random) {
   std::vector<double> times;
@@ -61,7 +61,8 @@ TEST(Serve, AStepTakesWhatTheRooflineEstimatesOfIt) {
   const cost_model::ModelShape llama = cost_model::read_shape(configs / "shapes" / "llama-3.1-8b.json");
   const ServedModel served{.weight_bytes = 2 * llama.read_parameters(1),
                            .flops_per_token = 2 * llama.active_parameters(),
-                           .flops_per_entry = 2 * static_cast<double>(llama.attention_products_per_entry())};
+                           .flops_per_entry = 2 * static_cast<double>(llama.attention_products_per_entry()),
+                           .kernels = cost_model::kernels_of(llama.layers, llama.qk_norm)};
   constexpr int64_t prompt = 30000;
   for (const cost_model::CacheScheme& scheme : {cost_model::CacheScheme{},
                                                 {.keep = 0.25},
