@@ -82,6 +82,7 @@ TEST_F(QuantizeCuda, HasTheBitsOfTheHost) {
       format.group_size = head_dim == 80 ? 16 : 32;
       std::vector<float> rows = normal(96 * head_dim, 3);
       std::fill_n(rows.begin(), 40, 1.25f);                                              // a constant group of a token
+      for (int64_t c = 0; c < head_dim; ++c) rows[head_dim + c] = c % 2 == 0 ? 3 : -3;   // equally large, both signs
       for (int64_t e = 0; e < 96; ++e) rows[static_cast<size_t>(e * head_dim + 3)] = 0;  // and of a channel
       format.token_groups = false;
       expect_equal_codes(CellKind::keys, format, head_dim, rows, {{0, 64}, {64, 32}});

@@ -28,6 +28,25 @@ TEST(FastGen, AHeadTakesTheFirstSetThatHoldsEnough) {
   EXPECT_EQ(fastgen_keeps({.5F, 0, 0, 0, 0, .47F, 0, 0, .03F, 0}, 1.1).size(), 10U);
 }
 
+TEST(FastGen, AGeneratedQueryAddsItsGroupsMeanAttention) {
+  KvCache cache(1, {.q_heads = 2, .kv_heads = 1, .head_dim = testing::kObservedDim, .dtype = DType::f32});
+  const std::vector<float> rows(3 * testing::kObservedDim, 1.0F);
+  cache.layers[0].append(rows.data(), rows.data(), 3, testing::kObservedDim, 0);
+  cache.layers[0].tail().reserve_scores(2);
+  const ModelFacts facts;
+  const StepAttention step{.entries = &cache.layers[0].tail(),
+                           .attention = {{0.5F, 0, 0.5F}, {0.25F, 0.5F, 0.25F}},
+                           .lse = {},
+                           .model = &facts};
+  const auto method = make_method({{"name", "fastgen"}}, "test");
+  const std::unique_ptr<Scorer> scorer = dynamic_cast<DroppingMethod&>(*method).take_scorer();
+  for (int i = 0; i < 2; ++i) scorer->observe(step);
+  const std::span<const float> memory = cache.layers[0].tail().entry_scores(0);  // a class and a sum an entry
+  EXPECT_EQ(memory[1], 0.75F);
+  EXPECT_EQ(memory[3], 0.5F);
+  EXPECT_EQ(memory[5], 0.75F);
+}
+
 TEST(FastGen, KeepsWhatTheRestatedSetsKeep) { testing::expect_golden_entries("fastgen", 3); }
 
 }  // namespace

@@ -73,12 +73,13 @@ TEST(MiniCache, MeetsHalfWayOnTheSphere) {
   EXPECT_NEAR(lower[1], 1.61803, 1e-5);
   EXPECT_NEAR(upper[0], 1.76336, 1e-5);
   EXPECT_NEAR(upper[1], 2.42705, 1e-5);
-  std::vector<float> direction(2);
+  std::vector<float> direction = {0, 0, 7};
   const float a[] = {2, 0};
   const float b[] = {0, 3};
   EXPECT_NEAR(interpolate_directions(a, b, 2, 0.6, direction.data()), std::acos(0.0), 1e-12);
   EXPECT_NEAR(direction[0], 0.58779, 1e-5);
   EXPECT_NEAR(direction[1], 0.80902, 1e-5);
+  EXPECT_EQ(direction[2], 7) << "no channel of this row";
 }
 
 TEST(MiniCache, RestoresWhatKvCacheFactoryDoes) {
@@ -144,6 +145,22 @@ TEST(MiniCache, LayersThatAreEqualStayAsTheyAre) {
         }
       }
     }
+  }
+}
+
+/// A device appends what it has not seen yet: numbers of one entry too many would move all later ones.
+TEST(MiniCache, StepsReadTheEntriesAskedForAlone) {
+  const LayerShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = DType::f32};
+  const Merged merged(shape, {.retained = 0.5}, random_floats(40 * 64, "lower"), random_floats(40 * 64, "upper"));
+  const MergedSegment segment(merged.pair, true);
+  const AttentionPlan plan = plan_of(segment, {});
+  for (const auto* steps : {&plan.items.front().steps.keys, &plan.items.front().steps.values}) {
+    std::vector<kernels::RowScale> scales;
+    std::get<ScaleEntries>(steps->at(0)).read(7, 3, scales);
+    EXPECT_EQ(scales.size(), 3U * 2);
+    SparseOverride::Numbers numbers;
+    std::get<SparseOverride>(steps->at(1)).read(7, 3, numbers);
+    EXPECT_EQ(numbers.counts.size(), 3U);
   }
 }
 

@@ -42,8 +42,8 @@ TEST(ShadowKv, SelectsAndRestoresWhatItsAuthorsDo) {
     ASSERT_NE(request.cache.layers[0].view, nullptr);
     const LowRankSegment& prompt = prompt_of(request);
     for (int64_t head = 0; head < 2; ++head) {
-      const auto selected = one.at("selected").get<Lists>()[head];
-      std::vector<int32_t> expected = one.at("exact").get<Lists>()[head];
+      const auto selected = one.at("selected").get<Lists>()[head], exact = one.at("exact").get<Lists>()[head];
+      std::vector<int32_t> expected = exact;
       expected.insert(expected.end(), selected.begin(), selected.end());
       expected.push_back(one.at("n"));  // generated entries are attended
       std::ranges::sort(expected);
@@ -52,6 +52,10 @@ TEST(ShadowKv, SelectsAndRestoresWhatItsAuthorsDo) {
       prompt.read(head, keys.data(), nullptr);
       for (int64_t c = 0; c < 16; ++c) {
         EXPECT_NEAR(keys[selected[0] * 16 + c], one.at("first_keys")[head][c].get<float>(), 2e-5);
+        for (const int32_t i : exact) {  // the newest chunks among them, behind what is restored
+          if (i >= prompt.entries(head)) continue;
+          EXPECT_EQ(keys[i * 16 + c], request.keys[i * Request::kRow + head * 16 + c]) << "exact entry " << i;
+        }
       }
     }
   }
@@ -76,6 +80,15 @@ TEST(ShadowKv, HoldsFactorsOnTheDeviceAndValuesOnTheHost) {
   prompt_of(request).read(1, keys.data(), nullptr);
   copy.layers[0].segments().front()->read(1, copied.data(), nullptr);
   EXPECT_EQ(keys, copied);
+}
+
+/// Outliers are the chunks that some key of theirs agrees least with, wherever they lie: here the first.
+TEST(ShadowKv, TheChunkThatItsMeanSpeaksForLeastIsKeptExactly) {
+  std::vector<float> keys(203 * Request::kRow, 1.0F);
+  for (int64_t i = 1; i < 8; i += 2) std::fill_n(&keys[i * Request::kRow], Request::kRow, -0.5F);
+  const ModelFacts facts = rotating(0);
+  const Request request({{"name", "shadowkv"}, {"tokens", 40}, {"rank", 4}, {"outliers", 1}}, keys, {}, &facts);
+  EXPECT_EQ(prompt_of(request).exact().positions(1), (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST(ShadowKv, FullRankAndAllChunksIsFullAttention) {
