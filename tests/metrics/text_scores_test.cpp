@@ -232,6 +232,9 @@ TEST(Gsm8kLong, AllRightMeansEveryQuestion) {
   EXPECT_EQ(one.score, 0.5);
   EXPECT_EQ(one.values.at("all_right"), 0.0);
   EXPECT_EQ(score("gsm8k_long", "", {}).values.at("all_right"), 0.0);
+  EXPECT_EQ(score("gsm8k_long", "Answer_1:\n1,000\n\nAnswer_2:\n7", {"1000", "7"}).score, 1.0)
+      << "an answer's commas go";
+  EXPECT_EQ(score("gsm8k_long", "Answer_1:\n1000\n\nAnswer_2:\n7", {"1,000", "7"}).score, 0.5) << "gold's do not";
   EXPECT_EQ(one.values.at("official_ratio"), 0.5);
   const json questions = {{"questions", {"Eggs?", "Read.\nQuestion: cups?"}}};
   const MetricScore counted = score("gsm8k_long", "Answer_1:\n4\n\nAnswer_2:\n8", gold, questions);
