@@ -112,10 +112,17 @@ int show_plan(const Plan& plan) {
 
 /// Cells that failed cost their own rows, not the run; they are told, with their reasons, and the exit code is 1.
 void print_failures(const results::ResultsStore& results, const std::string& experiment) {
+  bool ended_workers = false;
   for (const results::CellRow& row : results.read().cells(experiment)) {
     if (row.state != results::CellState::failed) continue;
     fmt::print(stderr, "kvarena: {}, {}, {}: failed: {}\n", row.cell.model, row.cell.workload, row.cell.method,
                row.reason);
+    ended_workers = ended_workers || !row.failure_log.empty();
+  }
+  if (ended_workers) {
+    fmt::print(stderr,
+               "kvarena: to see where a method ends its worker, add --in-process --retry-failed to the command and run "
+               "it in a debugger (gdb --args kvarena run ...)\n");
   }
 }
 

@@ -118,6 +118,7 @@ class Torture(unittest.TestCase):
         kills = self.kill_at_random(words)
         finished = self.run_to_its_end(*words, "--retry-failed")
         self.assertEqual(finished.returncode, 1, finished.stderr)
+        self.assertIn("add --in-process --retry-failed", finished.stderr)
         print(kills)
 
         names = {method if isinstance(method, str) else method["label"] for method in healthy}
@@ -143,6 +144,8 @@ class Torture(unittest.TestCase):
                 self.assertTrue(any(words in reason for words in SICK[method]), (method, reason))
                 if method in ("segfault", "abort", "exit", "leak", "hang"):
                     self.assertIn(f"breaking by {method}", log)
+                if method in ("segfault", "abort", "hang"):
+                    self.assertIn(f"{PLUGIN}+0x", log)  # a frame of the method
         self.assertEqual(set(seen), set(SICK))
         for method, states in seen.items():
             self.assertIn("failed", states, method)

@@ -5,6 +5,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/experiment/workers/crash_frames.h"
 #include "harness/experiment/workers/message.h"
 #include "harness/experiment/workers/wire.h"
 
@@ -33,6 +34,7 @@ json evaluate(Bench& bench, const json& request) {
 }  // namespace
 
 void serve(int channel, const std::function<Bench(const json& setup)>& open) {
+  print_frames_of_crashes();
   FrameReader reader;
   Bench bench;
   while (const auto request = receive(channel, reader)) {

@@ -17,7 +17,7 @@ struct Bench {
 
 /// Answers requests on the socket `channel` until the runner closes it. `open` makes a Bench of the runner's
 /// WorkerSettings::setup. An exception becomes an answer too. When the evaluator is lost, the answer says so and
-/// serving ends.
+/// serving ends. A crash prints where it happened (crash_frames.h).
 void serve(int channel, const std::function<Bench(const nlohmann::json& setup)>& open);
 
 }  // namespace kvarena::experiment

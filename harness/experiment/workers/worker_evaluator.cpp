@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "harness/core/error.h"
+#include "harness/core/progress.h"
 #include "harness/experiment/workers/wire.h"
 
 namespace kvarena::experiment {
@@ -21,6 +25,19 @@ json checked(json answer) {
   return std::move(answer.at("ok"));
 }
 
+/// "SnapKV on sample 7 of qasper (smollm2-135m, quality) has been running for 10 min 00 s; ...": perhaps it hangs.
+std::string taking_long(const EvalTask& task, double seconds, const Limits& limits) {
+  const size_t others = task.cells.size() - 1;
+  const std::string limit = duration_text(limits.seconds);
+  const std::string end = limits.seconds <= 0 ? "no time limit ends it"
+                          : others > 0        ? fmt::format("after {} each is evaluated alone", limit)
+                                              : fmt::format("it is ended after {}", limit);
+  return fmt::format("{}{} on sample {} of {} ({}, {}) {} been running for {}; {}", task.cells.front()->record.method,
+                     others > 0 ? fmt::format(" and {} others", others) : "", task.sample_id, task.workload.label,
+                     task.model.label, results::name(task.kind), others > 0 ? "have" : "has", duration_text(seconds),
+                     end);
+}
+
 }  // namespace
 
 WorkerEvaluator::WorkerEvaluator(experiment::Evaluator& here, WorkerSettings settings)
@@ -28,6 +45,7 @@ WorkerEvaluator::WorkerEvaluator(experiment::Evaluator& here, WorkerSettings set
 
 void WorkerEvaluator::begin_model(const experiment::ModelEntry& model, const experiment::EngineSettings& /*engine*/) {
   model_ = model.label;
+  longest_sample_ = 0;
   for (int attempt = 1; worker_ == nullptr; ++attempt) {
     try {
       start();
@@ -48,15 +66,27 @@ void WorkerEvaluator::start() {
   auto worker = std::make_unique<WorkerProcess>(settings_.words, settings_.on_line);
   // Loading is no sample: it may take its time.
   const Limits limits{.seconds = 0, .memory_bytes = settings_.limits.memory_bytes};
-  checked(worker->ask({{"ask", "start"}, {"setup", settings_.setup}}, limits));
-  checked(worker->ask({{"ask", "begin_model"}, {"model", model_}}, limits));
+  const Patience patience{
+      .first = settings_.patience_s, .tell = [this](double seconds) {
+        settings_.on_line(fmt::format("{} has been loading for {}", model_, duration_text(seconds)));
+      }};
+  checked(worker->ask({{"ask", "start"}, {"setup", settings_.setup}}, limits, patience));
+  checked(worker->ask({{"ask", "begin_model"}, {"model", model_}}, limits, patience));
   worker_ = std::move(worker);
 }
 
-json WorkerEvaluator::ask(const json& request) {
+json WorkerEvaluator::ask(const EvalTask& task) {
   if (worker_ == nullptr) start();
+  // A sample that takes as long as others did is no news.
+  const Patience patience{.first = std::max(settings_.patience_s, 2 * longest_sample_), .tell = [&](double seconds) {
+                            settings_.on_line(taking_long(task, seconds, settings_.limits));
+                          }};
+  const auto begin = std::chrono::steady_clock::now();
   try {
-    return checked(worker_->ask(request, settings_.limits));
+    json answer = worker_->ask({{"ask", "evaluate"}, {"task", task_json(task)}}, settings_.limits, patience);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    longest_sample_ = std::max(longest_sample_, took.count());
+    return checked(std::move(answer));
   } catch (const WorkerDied&) {
     worker_.reset();
     throw;
@@ -70,7 +100,7 @@ std::vector<SampleOutcome> WorkerEvaluator::evaluate(const EvalTask& task) {
 
 std::vector<SampleOutcome> WorkerEvaluator::evaluate_together(const EvalTask& task) {
   try {
-    const json answer = ask({{"ask", "evaluate"}, {"task", task_json(task)}});
+    const json answer = ask(task);
     std::vector<SampleOutcome> outcomes;
     for (const json& outcome : answer) outcomes.push_back(read_outcome(outcome));
     if (outcomes.size() == task.cells.size()) return outcomes;

@@ -17,6 +17,7 @@ struct WorkerSettings {
   nlohmann::json setup;            // passed by its serve() to `open`
   Limits limits;
   std::function<void(const std::string&)> on_line;  // lines that workers print, and ours about workers
+  double patience_s = Patience().first;             // until a sample or a model that takes long is told by on_line
 };
 
 /// One worker at a time, which holds one model; it is made when first needed and again after it died.
@@ -40,9 +41,9 @@ class WorkerEvaluator final : public experiment::Evaluator {
   }
 
  private:
-  /// Asks the worker, which is started when there is none. Throws UserError with the worker's message when it answers
-  /// with an error, WorkerDied when it does not answer.
-  nlohmann::json ask(const nlohmann::json& request);
+  /// Asks the worker, which is started when there is none, for the task's outcomes. Throws UserError with the worker's
+  /// message when it answers with an error, WorkerDied when it does not answer.
+  nlohmann::json ask(const experiment::EvalTask& task);
   void start();
   std::vector<experiment::SampleOutcome> evaluate_together(const experiment::EvalTask& task);
   /// Asks for the task's only cell, again while others kill the worker.
@@ -50,7 +51,8 @@ class WorkerEvaluator final : public experiment::Evaluator {
 
   experiment::Evaluator* here_;
   WorkerSettings settings_;
-  std::string model_;  // label; "" = none begun
+  std::string model_;          // label; "" = none begun
+  double longest_sample_ = 0;  // of this model, seconds
   std::unique_ptr<WorkerProcess> worker_;
 };
 

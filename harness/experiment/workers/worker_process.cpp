@@ -29,6 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kFarewell = 10;   // seconds for a worker to end once it is not wanted; it frees a model
+constexpr double kLastWords = 1;   // seconds for one that hangs to print its frames
 constexpr double kNoEnd = 1e9;     // seconds
 constexpr int kMemoryLookMs = 50;  // between two looks at a worker's memory
 constexpr int kLongestWaitMs = 60000;
@@ -124,13 +125,19 @@ WorkerProcess::~WorkerProcess() {
   ::close(log_);
 }
 
-nlohmann::json WorkerProcess::ask(const nlohmann::json& request, const Limits& limits) {
+nlohmann::json WorkerProcess::ask(const nlohmann::json& request, const Limits& limits, const Patience& patience) {
   KVARENA_ASSERT(!gone_, "a worker that died is asked");
   std::string outgoing = frame(request);
   const Clock::time_point begin = Clock::now();
+  double notice = patience.tell ? patience.first : kNoEnd;
   while (true) {
-    const double left = limits.seconds > 0 ? limits.seconds - seconds_since(begin) : kNoEnd;
-    if (left <= 0) end(fmt::format("it took longer than the {} s that a sample may take", limits.seconds));
+    const double waited = seconds_since(begin);
+    const double left = limits.seconds > 0 ? limits.seconds - waited : kNoEnd;
+    if (left <= 0) end_by(SIGABRT, fmt::format("it took longer than the {} s that a sample may take", limits.seconds));
+    if (waited >= notice) {
+      patience.tell(notice);
+      notice *= 2;
+    }
     if (limits.memory_bytes > 0) {
       const auto held = own_memory(pid_);
       if (held && *held > limits.memory_bytes) {
@@ -141,7 +148,7 @@ nlohmann::json WorkerProcess::ask(const nlohmann::json& request, const Limits& l
     std::array<struct pollfd, 2> waiting{
         {{channel_, static_cast<short>(outgoing.empty() ? POLLIN : POLLIN | POLLOUT), 0}, {log_, POLLIN, 0}}};
     const int longest = limits.memory_bytes > 0 ? kMemoryLookMs : kLongestWaitMs;
-    const int wait = static_cast<int>(std::min(longest * 1.0, left * 1e3 + 1));
+    const int wait = static_cast<int>(std::min({longest * 1.0, left * 1e3 + 1, (notice - waited) * 1e3 + 1}));
     // A log whose writers are all gone would wake us at once, again and again.
     if (::poll(waiting.data(), log_open_ ? 2 : 1, wait) < 0 && errno != EINTR) mourn();
     if (waiting[1].revents != 0) read_log();
@@ -190,9 +197,9 @@ bool WorkerProcess::read_some() {
   return length > 0;
 }
 
-void WorkerProcess::end(const std::string& how) {
-  ::kill(pid_, SIGKILL);
-  reap(kFarewell);
+void WorkerProcess::end_by(int signal, const std::string& how) {
+  ::kill(pid_, signal);
+  reap(signal == SIGKILL ? kFarewell : kLastWords);
   read_log();
   lines_.finish();
   throw WorkerDied(how, lines_.text(), /*by_others=*/false);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -18,6 +19,12 @@ namespace kvarena::experiment {
 struct Limits {
   double seconds = 0;
   int64_t memory_bytes = 0;  // resident and private: mapped checkpoints, which the system can drop, do not count
+};
+
+/// Calls of `tell` while an answer is awaited: after `first` seconds, and whenever it has taken twice as long.
+struct Patience {
+  double first = 600;
+  std::function<void(double seconds)> tell;
 };
 
 /// Thrown when the worker died instead of answering. what() says how: "its worker was ended by signal 11 (Segmentation
@@ -48,15 +55,17 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  /// Sends a request and returns the answer. Throws WorkerDied when no answer comes; the process has ended then.
-  [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Limits& limits);
+  /// Sends a request and returns the answer. Throws WorkerDied when no answer comes; the process has ended then, and
+  /// one that took too long has said where it was.
+  [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Limits& limits, const Patience& patience = {});
 
   /// Kills the worker and throws WorkerDied with this reason: it broke a limit, or its answer is malformed.
-  [[noreturn]] void end(const std::string& how);
+  [[noreturn]] void end(const std::string& how) { end_by(SIGKILL, how); }
 
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
+  [[noreturn]] void end_by(int signal, const std::string& how);
   void read_log();
   void send_some(std::string& outgoing) const;
   /// Reads what has arrived; false when the worker has closed the channel.

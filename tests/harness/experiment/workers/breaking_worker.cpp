@@ -42,12 +42,22 @@ int channel = -1;
   }
 }
 
+/// Calls itself until there is no stack left.
+int64_t descend(int64_t depth) {
+  std::array<volatile char, 4096> room{};
+  room[static_cast<size_t>(depth) % room.size()] = 1;
+  return depth < 0 ? 0 : descend(depth + 1) + room[0];
+}
+
 std::string break_down(const std::string& how) {
   fmt::print(stderr, "about to {}\n", how);
   fmt::print("and this stands on standard output");
   std::fflush(stdout);
-  if (how == "segfault") {
+  if (how == "segfault" || how == "descend") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     std::signal(SIGSEGV, SIG_DFL);  // sanitizers have plans of their own for it
+#endif
+    if (how == "descend") return std::to_string(descend(0));
     std::raise(SIGSEGV);
   }
   if (how == "abort") std::abort();

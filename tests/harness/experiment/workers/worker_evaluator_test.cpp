@@ -24,20 +24,22 @@ using results::CellState;
 constexpr const char* kGuilty = "kivi bits=2";
 constexpr const char* kPlace = "qasper-2";
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kRoomMib = 512;  // of which the sanitizer takes most
+constexpr int64_t kRoomMib = 512;    // of which the sanitizer takes most
+constexpr bool kOwnHandler = false;  // of SIGSEGV
 #else
 constexpr int64_t kRoomMib = 96;
+constexpr bool kOwnHandler = true;
 #endif
 constexpr double kPatience = 1.5;  // seconds: long for an evaluator that draws numbers
 
 class WorkerEvaluatorTest : public ::testing::Test {
  protected:
   RunSummary run(const json& breaks, const experiment::RunOptions& options = {}) {
-    WorkerEvaluator evaluator(rig_.evaluator,
-                              {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
-                               .setup = {{"config", rig_.text}, {"breaks", breaks}},
-                               .limits = {.seconds = kPatience, .memory_bytes = kRoomMib << 20U},
-                               .on_line = [this](const std::string& line) { printed_ += line + "\n"; }});
+    WorkerEvaluator evaluator(rig_.evaluator, {.words = {KVARENA_BINARY_DIR "/bin/breaking_worker"},
+                                               .setup = {{"config", rig_.text}, {"breaks", breaks}},
+                                               .limits = {.seconds = kPatience, .memory_bytes = kRoomMib << 20U},
+                                               .on_line = [this](const std::string& line) { printed_ += line + "\n"; },
+                                               .patience_s = patience_s_});
     auto results = results::ResultsStore::open_or_create(rig_.path);
     const experiment::Plan plan = experiment::make_plan(experiment::parse(rig_.text), rig_.catalog);
     Progress progress({.style = ProgressOptions::Style::quiet, .stream = rig_.sink, .now = {}});
@@ -74,6 +76,7 @@ class WorkerEvaluatorTest : public ::testing::Test {
   TemporaryFolder folder_;
   Rig rig_{folder_ / "r.db"};
   std::string printed_;
+  double patience_s_ = 600;
 };
 
 TEST_F(WorkerEvaluatorTest, EndsWithTheContentOfARunInThisProcess) {
@@ -89,6 +92,7 @@ TEST_F(WorkerEvaluatorTest, EndsWithTheContentOfARunInThisProcess) {
 struct Breakdown {
   const char* how;
   const char* reason;
+  bool tells_where = false;  // it prints its frames
 };
 
 class Breakdowns : public WorkerEvaluatorTest, public ::testing::WithParamInterface<Breakdown> {};
@@ -104,8 +108,15 @@ TEST_P(Breakdowns, CostTheirOwnCellAndSayWhatHappened) {
   EXPECT_TRUE(failed.reason.starts_with(prefix + GetParam().reason)) << failed.reason;
   EXPECT_EQ(rig_.digest(), digest_with_failure(failed.reason.substr(prefix.size())));
   const std::string words = std::string("about to ") + GetParam().how + "\nand this stands on standard output\n";
-  EXPECT_EQ(failed.failure_log, words);
   EXPECT_NE(printed_.find(words), std::string::npos) << printed_;
+  ASSERT_TRUE(failed.failure_log.starts_with(words)) << failed.failure_log;
+  const std::string frames = failed.failure_log.substr(words.size());
+  if (GetParam().tells_where) {
+    EXPECT_TRUE(frames.starts_with("innermost frames")) << frames;
+    EXPECT_NE(frames.find("\n" KVARENA_BINARY_DIR "/bin/breaking_worker+0x"), std::string::npos) << frames;
+  } else {
+    EXPECT_EQ(frames, "");
+  }
 
   // Asked again, without the fault, it ends as if nothing had happened.
   EXPECT_EQ(run(json::array()).evaluated, 0);
@@ -116,26 +127,44 @@ TEST_P(Breakdowns, CostTheirOwnCellAndSayWhatHappened) {
   EXPECT_EQ(cells().at(3).failure_log, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Breakdowns,
-                         ::testing::Values(Breakdown{"segfault",
-                                                     "its worker was ended by signal 11 (Segmentation fault)"},
-                                           Breakdown{"abort", "its worker was ended by signal 6 (Aborted)"},
-                                           Breakdown{"exit", "its worker ended with exit code 3 without an answer"},
-                                           Breakdown{"hang", "it took longer than the 1.5 s that a sample may take"},
-                                           Breakdown{"leak", "its worker held "},
-                                           Breakdown{"talk nonsense", "its worker sent what is no answer"},
-                                           Breakdown{"answer beside the question", "its worker sent what is no answer"},
-                                           Breakdown{"be killed", "its worker was ended by signal 9 (Killed)"}),
-                         [](const auto& info) {
-                           std::string name = info.param.how;
-                           std::ranges::replace(name, ' ', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Breakdowns,
+    ::testing::Values(Breakdown{"segfault", "its worker was ended by signal 11 (Segmentation fault)", kOwnHandler},
+                      Breakdown{"descend", "its worker was ended by signal 11 (Segmentation fault)", kOwnHandler},
+                      Breakdown{"abort", "its worker was ended by signal 6 (Aborted)", true},
+                      Breakdown{"exit", "its worker ended with exit code 3 without an answer"},
+                      Breakdown{"hang", "it took longer than the 1.5 s that a sample may take", true},
+                      Breakdown{"leak", "its worker held "},
+                      Breakdown{"talk nonsense", "its worker sent what is no answer"},
+                      Breakdown{"answer beside the question", "its worker sent what is no answer"},
+                      Breakdown{"be killed", "its worker was ended by signal 9 (Killed)"}),
+    [](const auto& info) {
+      std::string name = info.param.how;
+      std::ranges::replace(name, ' ', '_');
+      return name;
+    });
 
 TEST_F(WorkerEvaluatorTest, AMethodThatFailsInOrderNeedsNoNewWorker) {
   EXPECT_EQ(run(breaks("give up")).failed_cells, 1);
   EXPECT_EQ(cells().at(3).reason, "sample qasper-2: failed by itself");
   EXPECT_EQ(cells().at(3).failure_log, "") << "nothing died";
+}
+
+TEST_F(WorkerEvaluatorTest, AHangIsToldBeforeItsLimitEndsIt) {
+  patience_s_ = kPatience / 3;
+  EXPECT_EQ(run(breaks("hang")).failed_cells, 1);
+  for (const std::string line : {"full and 3 others on sample qasper-2 of qasper (smollm2-135m, quality) have been "
+                                 "running for 1 s; after 2 s each is "
+                                 "evaluated alone",
+                                 "kivi bits=2 on sample qasper-2 of qasper (smollm2-135m, quality) has been running "
+                                 "for 1 s; it is ended after 2 s"}) {
+    const size_t first = printed_.find(line);
+    ASSERT_NE(first, std::string::npos) << printed_;
+    const size_t second = printed_.find(line, first + 1);
+    if (second != std::string::npos) {
+      EXPECT_EQ(printed_.find(line, second + 1), std::string::npos) << "told when it has taken twice as long";
+    }
+  }
 }
 
 TEST_F(WorkerEvaluatorTest, WhateverIsThrownCostsTheCellThatThrowsIt) {
