@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
+#include "harness/core/error.h"
 #include "harness/method/scorer.h"
 #include "harness/method/tensors.h"
 
@@ -65,6 +67,12 @@ class ExpectedAttention final : public Scorer {
     p("statistics", statistics_).one_of({"prompt", "fitted"}).doc("whose queries: this prompt's, or those of a fit");
     p("weights", weights_).doc("file of fitted statistics; empty = the project's for the model");
     p("epsilon", epsilon_).min(0).doc("added to probabilities before the weight");
+  }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    if (weights_.empty() || fitted()) return;
+    problems.push_back(describe({.place = place + ".weights",
+                                 .found = fmt::format("\"{}\" beside the prompt's own statistics", weights_),
+                                 .expected = "\"statistics\": \"fitted\" beside it"}));
   }
   Needs needs() const override { return fitted() ? Needs{} : Needs{.query_moments = {sinks_}}; }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<Statistics>(sinks_); }

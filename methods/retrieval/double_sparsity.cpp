@@ -115,11 +115,17 @@ class DoubleSparsity final : public ScoringRetriever {
     p("weights", weights_).doc("file of fitted rankings; empty = the project's for the model");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
-    if (label_bits_ == 16 || 8 % label_bits_ == 0) return;
-    problems.push_back(describe({.place = place + ".label_bits",
-                                 .found = fmt::format("{}", label_bits_),
-                                 .expected = "1, 2, 4, 8 or 16",
-                                 .action = ""}));
+    if (label_bits_ != 16 && 8 % label_bits_ != 0) {
+      problems.push_back(describe({.place = place + ".label_bits",
+                                   .found = fmt::format("{}", label_bits_),
+                                   .expected = "1, 2, 4, 8 or 16",
+                                   .action = ""}));
+    }
+    if (!weights_.empty() && ranking_ == "prompt") {
+      problems.push_back(describe({.place = place + ".weights",
+                                   .found = fmt::format("\"{}\" beside a ranking by the prompt's keys", weights_),
+                                   .expected = "\"ranking\": \"fitted\" beside it"}));
+    }
   }
   int64_t default_dense_layers() const override { return 2; }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<ChannelRanking>(); }

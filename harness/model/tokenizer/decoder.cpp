@@ -2,14 +2,12 @@
 
 #include <charconv>
 
+#include "harness/model/tokenizer/replace.h"
+
 namespace kvarena {
 namespace {
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
+constexpr TextBounds kBounds{.component = "decoder", .bytes = size_t{1} << 20U};  // of one token
 
 /// The order and the odd "do not" are those of Hugging Face `tokenizers`, whose output we match.
 void clean_up(std::string& text) {
@@ -17,7 +15,7 @@ void clean_up(std::string& text) {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
   };
-  for (const auto& [from, to] : kRules) replace_all(text, from, to);
+  for (const auto& [from, to] : kRules) replace_all(text, from, to, kBounds);
 }
 
 }  // namespace
@@ -38,8 +36,8 @@ std::string Decoder::bytes_of(std::string_view token, bool first) const {
       if (const int byte = byte_fallback ? byte_of_token(token) : -1; byte >= 0) {
         text.assign(1, static_cast<char>(byte));
       } else {
-        if (first && !first_token_drops.empty()) replace_all(text, first_token_drops, "");
-        for (const auto& [from, to] : replacements) replace_all(text, from, to);
+        if (first && !first_token_drops.empty()) replace_all(text, first_token_drops, "", kBounds);
+        for (const auto& [from, to] : replacements) replace_all(text, from, to, kBounds);
       }
       if (first && strip_first_space && text.starts_with(' ')) text.erase(0, 1);
       return text;

@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "harness/model/tokenizer/regex.h"
+#include "harness/model/tokenizer/replace.h"
 #include "harness/model/tokenizer/utf8.h"
 
 namespace kvarena {
 namespace {
+
+constexpr TextBounds kBounds{.component = "normalizer", .bytes = size_t{256} << 20U};
 
 template <class F>
 void each_code_point(std::string_view text, F visit) {
@@ -90,19 +93,7 @@ class Prepend final : public Normalizer {
 class Replace final : public Normalizer {
  public:
   Replace(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
-  void apply(std::string& text) const override {
-    if (from_.empty()) return;
-    std::string out;
-    out.reserve(text.size() + text.size() / 4);
-    size_t done = 0;
-    for (size_t at = text.find(from_); at != std::string::npos; at = text.find(from_, done)) {
-      out.append(text, done, at - done);
-      out += to_;
-      done = at + from_.size();
-    }
-    out.append(text, done, std::string::npos);
-    text = std::move(out);
-  }
+  void apply(std::string& text) const override { replace_all(text, from_, to_, kBounds); }
 
  private:
   std::string from_;
@@ -120,6 +111,7 @@ class RegexReplace final : public Normalizer {
       out.append(text, done, begin - done);
       out += to_;
       done = end;
+      kBounds.check(out);
     });
     out.append(text, done, std::string::npos);
     text = std::move(out);

@@ -90,6 +90,26 @@ TEST(HostileTokenizer, VocabulariesAndMergesThatDoNotFitAreNamed) {
   expect_words(error_of(folder, "[]"), {"byte 0"});
 }
 
+TEST(HostileTokenizer, ReplacementsThatMakeATextGrowWithoutEndAreStopped) {
+  const std::string many(200, 'a');
+  const json literal = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", many}};
+  const json regex = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", many}};
+  for (const json& growing : {literal, regex}) {
+    expect_words(error_with("/normalizer", {{"type", "Sequence"}, {"normalizers", json(9, growing)}}),
+                 {"normalizer", "longer than 268435456 bytes"});
+  }
+  const auto with_decoders = [](const json& decoders) {
+    const testing::TemporaryFolder folder;
+    json file = good_file();
+    file["pre_tokenizer"] = nullptr;
+    file["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
+    return error_of(folder, file.dump());
+  };
+  const json nowhere = {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}};
+  EXPECT_EQ(with_decoders({nowhere, {{"type", "Fuse"}}}), "");
+  expect_words(with_decoders(json(9, literal)), {"decoder", "longer than 1048576 bytes"});
+}
+
 TEST(HostileTokenizer, CutAnywhereItIsRefused) {
   const testing::TemporaryFolder folder;
   const std::string whole = read_file(testing::golden_file("tiny_llama/tokenizer.json"));

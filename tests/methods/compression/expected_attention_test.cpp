@@ -52,6 +52,19 @@ TEST_F(ExpectedAttentionGolden, FromThePromptsOwnQueries) {
                {{"name", "expected_attention"}, {"sinks", 9}, {"future", 64}, {"epsilon", 0.01}});
 }
 
+TEST(ExpectedAttention, WeightsThatNothingWouldReadAreRefused) {
+  const auto problems = [](const char* statistics) {
+    return check_method(
+        {{"name", "expected_attention"}, {"keep", 0.5}, {"statistics", statistics}, {"weights", "w.safetensors"}},
+        "methods[1]");
+  };
+  EXPECT_TRUE(problems("fitted").empty());
+  ASSERT_EQ(problems("prompt").size(), 1U);
+  EXPECT_EQ(problems("prompt").front(),
+            "methods[1].weights: found \"w.safetensors\" beside the prompt's own statistics, expected \"statistics\": "
+            "\"fitted\" beside it");
+}
+
 TEST_F(ExpectedAttentionGolden, FromStatistics) {
   expect_equal(
       "expected_attention fitted",

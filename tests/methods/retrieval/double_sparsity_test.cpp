@@ -70,6 +70,13 @@ TEST(DoubleSparsity, LabelsTakeTheirBits) {
   EXPECT_FALSE(check_method({{"name", "double_sparsity"}, {"tokens", 4}, {"label_bits", 3}}, "test").empty());
 }
 
+TEST(DoubleSparsity, WeightsThatNothingWouldReadAreRefused) {
+  nlohmann::json unread = {{"name", "double_sparsity"}, {"tokens", 4}, {"weights", "w"}};
+  EXPECT_TRUE(check_method(unread, "test").empty());
+  unread["ranking"] = "prompt";
+  EXPECT_FALSE(check_method(unread, "test").empty());
+}
+
 TEST(DoubleSparsity, SelectsWhatItsAuthorsDo) { testing::expect_golden_selections("double_sparsity"); }
 
 }  // namespace
