@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "harness/core/error.h"
 #include "reports/cell_text.h"
 #include "reports/escape.h"
 
@@ -224,6 +226,10 @@ class Layout {
   std::map<Key, int> peers_;
 };
 
+[[noreturn]] void fail_shape(const std::string& table_json) {
+  fail({.place = "the experiment's table_json", .found = table_json, .expected = "the block \"table\" of a config"});
+}
+
 }  // namespace
 
 bool TableShape::names(const std::string& dimension) const {
@@ -234,10 +240,20 @@ TableShape read_shape(const std::string& table_json) {
   TableShape shape;
   const json table = json::parse(table_json, nullptr, /*allow_exceptions=*/false);
   if (!table.is_object()) return shape;
-  shape.rows = table.value("rows", shape.rows);
-  shape.columns = table.value("columns", shape.columns);
-  shape.cell = table.value("cell", shape.cell);
-  shape.average = table.value("average", shape.average);
+  try {
+    shape.rows = table.value("rows", shape.rows);
+    shape.columns = table.value("columns", shape.columns);
+    shape.cell = table.value("cell", shape.cell);
+    shape.average = table.value("average", shape.average);
+  } catch (const json::exception&) {
+    fail_shape(table_json);
+  }
+  constexpr std::array kDimensions = {"experiment", "model", "workload", kMethod, kMetric};
+  for (const auto* dimensions : {&shape.rows, &shape.columns}) {
+    for (const std::string& dimension : *dimensions) {
+      if (std::ranges::find(kDimensions, dimension) == kDimensions.end()) fail_shape(table_json);
+    }
+  }
   return shape;
 }
 

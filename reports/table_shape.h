@@ -22,7 +22,8 @@ struct TableShape {
   [[nodiscard]] bool names(const std::string& dimension) const;
 };
 
-/// From the JSON that the results database holds; members that it lacks keep their defaults.
+/// From the JSON that the results database holds; members that it lacks keep their defaults. Throws UserError for what
+/// no config could have said.
 [[nodiscard]] TableShape read_shape(const std::string& table_json);
 
 /// A number with its place among the dimensions.

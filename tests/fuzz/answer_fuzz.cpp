@@ -2,6 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "datasets/questions.h"
 #include "harness/core/json_text.h"
 #include "metrics/registry.h"
 #include "tests/fuzz/fuzz.h"
@@ -30,6 +31,8 @@ void score(const char* metric, std::string_view answer, const std::vector<std::s
     const auto found =
         kvarena::metrics::score_sample(kvarena::metrics::find_metric(metric), {answer, references, beside});
     if (!(found.score >= 0 && found.score <= 1)) __builtin_trap();
+    const auto parsed = found.values.find("parsed");
+    if (parsed != found.values.end() && parsed->second == 0 && found.score != 0) __builtin_trap();
   });
 }
 
@@ -39,7 +42,8 @@ constexpr std::array kInfiniteBench = {"passkey",          "number_string",     
 
 }  // namespace
 
-/// A model's answer, for every scorer that parses it; behind a NUL an InfiniteBench label.
+/// A model's answer, for every scorer that parses it and for who asked it for questions; behind a NUL an InfiniteBench
+/// label.
 KVARENA_FUZZ(answer, data) {
   const std::string_view text = kvarena::fuzz::text_of(data);
   const size_t end = std::min(text.find('\0'), text.size());
@@ -49,6 +53,7 @@ KVARENA_FUZZ(answer, data) {
         "gsm8k_long", "json_validity", "judged_needle", "judged_quality", "longbench_v2"}) {
     score(metric, answer, {"7", R"({"name": "f", "arguments": {"a": 1}})"});
   }
+  (void)kvarena::datasets::questions_in(answer);
   const std::string_view behind = text.substr(std::min(end + 1, text.size()));
   kvarena::require_shallow(behind, "label");  // as every reader of labels asks
   const json label = json::parse(behind, nullptr, /*allow_exceptions=*/false);

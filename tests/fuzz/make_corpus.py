@@ -194,6 +194,7 @@ put("answer", "weeks", "#*# Week 1: a #*# Week 99999999999999999999 b #*# Week \
 put("answer", "chained", "Answer_9:\nQuestion: x\r\nA_gold: 7\n\nAnswer_10:\n1,200.5.")
 put("answer", "judge", 'It is good. Rating: [[10]] {"Relevance": 5, "Accuracy": "4", "Coherence": 1e999, "Clarity": null}')
 put("answer", "judge_deep", '{"Relevance": ' + "[" * 20000)
+put("answer", "questions", "1. Who?\n2) Why?\n- When?\n?\n99999999999999999999.?\nNo question.")
 put("answer", "choice", 'The correct answer is (B). Option is: "A"\0["A", "B"]')
 put("answer", "numbers", '-1_000 9007199254740993 12.5\0[9007199254740993, 12.5, true, null]')
 put("answer", "label_deep", "A\0" + "[" * 400 + "]" * 400)
@@ -303,6 +304,12 @@ verdict = {"prompt_sha256": "ab", "prompt_tokens": 3, "truncated_tokens": 0, "ou
            "events": [{"event": "e", "at_ms": None, "data": "{}"}], "peak_bytes": {"device": 7}}
 put("message", "verdict", framed(cbor({"ok": [verdict, {"failure": "it threw"}]})))
 put("message", "verdict_of_floats", framed(cbor({"ok": [verdict | {"prompt_tokens": 1e300, "peak_bytes": {"device": -1e30}}]})))
+cell = {"cell_id": "c", "experiment": "e", "model_json": "{}", "workload_json": "{}", "method": "h2o", "settings_json": "{}",
+        "engine_json": "{}", "protocol_json": "{}", "protocol_sha256": "ab", "position": 1, "planned_samples": 3}
+task = {"model": "m", "workload": "w", "kind": "quality", "sample_id": "s", "sample_index": 2,
+        "cells": [cell | {"method": "full"}, cell]}
+put("message", "task", framed(cbor({"ask": "evaluate", "task": task})))
+put("message", "task_of_floats", framed(cbor({"task": task | {"sample_index": 1e300, "cells": [cell | {"position": -1e30}]}})))
 put("message", "error", framed(cbor({"error": "what it says"})))
 put("message", "map", framed(b"\xa1\x62ok\x83\x01\xfb\x3f\xf0\0\0\0\0\0\0\xf6"))
 put("message", "two", framed(b"\xf6") + framed(b"\x80"))
@@ -310,3 +317,42 @@ put("message", "huge_array", framed(b"\x9b" + b"\xff" * 8))
 put("message", "endless", framed(b"\x9f" * 100))
 put("message", "deep", framed(b"\x81" * 3000))
 put("message", "long_length", b"\xff" * 16)
+
+put("results_rows", "none", "")
+put("results_rows", "words", """cells state 0 t dome
+cells kind 1 t quality
+sample_values clock 2 t sundial
+metrics better 0 t sideways""")
+put("results_rows", "json", """cells protocol_json 0 t [1, 2]
+cells settings_json 1 t {"keep": {"a": [1]}}
+experiments table_json 0 t {"rows": 3}
+experiments config_json 0 t null
+samples references_json 0 t {}
+events data_json 0 t "x"
+samples activity_json 1 t 7""")
+put("results_rows", "numbers", """sample_values value 0 f nan
+sample_values value 1 f inf
+sample_values value 2 f 1e308
+sample_values value 3 f -1e308
+samples sample_index 0 i -9223372036854775808
+samples sample_index 1 i 9223372036854775807
+samples output_tokens 2 i -1
+cells planned_samples 0 i -5
+cells position 1 i 9223372036854775807
+cell_peaks peak_bytes 0 i -9223372036854775808
+metrics table_scale 0 f inf
+published value 0 f nan""")
+put("results_rows", "series", """series values_json 0 t [1,x]
+series values_json 1 t []
+series length 2 i -3
+series values_json 3 t [9e999,null,-9e999]""")
+put("results_rows", "names", """cells method 0 t
+cells method 1 t =HYPERLINK("x")
+cells workload 0 t <script>alert(1)</script>
+cells model 0 t RAW
+sample_values metric 0 t qa_f1
+sample_values unit 1 t percent
+samples sample_id 0 t 99
+sample_values sample_id 5 t none
+runs started_at 0 t yesterday
+published method 0 t nobody""".encode().replace(b"RAW", b"\xff\xfe"))

@@ -2,10 +2,12 @@
 
 #include "reports/table_shape.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
 #include "reports/cell_text.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::reports {
 namespace {
@@ -62,6 +64,14 @@ TEST(TableShape, HasDefaultsForWhatADatabaseLacks) {
   EXPECT_EQ(shape.columns, std::vector<std::string>{"workload"});
   EXPECT_EQ(shape.cell, kUsualCell);
   EXPECT_FALSE(shape.average);
+}
+
+TEST(TableShape, WhatNoConfigCouldHaveSaidIsRefused) {
+  for (const char* shape :
+       {R"({"rows": 3})", R"({"columns": ["depth"]})", R"({"rows": [""]})", R"({"average": "no"})"}) {
+    EXPECT_EQ(testing::error_of([&] { (void)read_shape(shape); }),
+              fmt::format("the experiment's table_json: found {}, expected the block \"table\" of a config", shape));
+  }
 }
 
 TEST(TableShape, RowsAndColumnsAreTheDimensionsThatItNames) {

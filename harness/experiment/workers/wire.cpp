@@ -89,8 +89,8 @@ PlannedCell read_cell(const json& value, const ReceivedTask& task, const Experim
   value.at("protocol_json").get_to(record.protocol_json);
   value.at("protocol_sha256").get_to(record.protocol_sha256);
   record.baseline = method.baseline;
-  value.at("position").get_to(record.position);
-  value.at("planned_samples").get_to(record.planned_samples);
+  record.position = count_of(value.at("position"));
+  record.planned_samples = count_of(value.at("planned_samples"));
   return cell;
 }
 
@@ -169,7 +169,7 @@ ReceivedTask read_task(const json& task, const ExperimentConfig& config) {
   received.workload = &labelled(config.workloads, task.at("workload").get<std::string>(), "workload");
   received.kind = kind_named(task.at("kind"));
   task.at("sample_id").get_to(received.sample_id);
-  task.at("sample_index").get_to(received.sample_index);
+  received.sample_index = count_of(task.at("sample_index"));
   for (const json& cell : task.at("cells")) received.cells.push_back(read_cell(cell, received, config));
   return received;
 }

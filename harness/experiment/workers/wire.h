@@ -27,7 +27,7 @@ struct ReceivedTask {
   int64_t sample_index = 0;
   std::vector<experiment::PlannedCell> cells;
 };
-/// Throws UserError when `config` lacks what the task names.
+/// Throws UserError when `config` lacks what the task names, nlohmann's exceptions when `task` is none.
 [[nodiscard]] ReceivedTask read_task(const nlohmann::json& task, const experiment::ExperimentConfig& config);
 
 [[nodiscard]] nlohmann::json outcome_json(const experiment::SampleOutcome& outcome);

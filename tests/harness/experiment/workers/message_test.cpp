@@ -125,5 +125,25 @@ TEST(Message, AVerdictArrivesBitForBit) {
   EXPECT_EQ(read_outcome(*reader.next()).failure, "why");
 }
 
+TEST(Message, ATaskWhoseCountsAreNoneIsRefused) {
+  const experiment::ExperimentConfig config{.models = {{.name = "m", .label = "m"}},
+                                            .workloads = {{.name = "w", .label = "w"}},
+                                            .methods = {{.name = "full", .label = "full"}}};
+  const experiment::PlannedCell cell{.record = {.method = "full", .position = 4, .planned_samples = 2},
+                                     .method = &config.methods[0]};
+  const experiment::PlannedCell* cells = &cell;
+  json task = task_json({.model = config.models[0],
+                         .workload = config.workloads[0],
+                         .kind = results::CellKind::quality,
+                         .sample_id = "s",
+                         .sample_index = 7,
+                         .cells = {&cells, 1}});
+  const ReceivedTask received = read_task(task, config);
+  EXPECT_EQ(received.sample_index, 7);
+  EXPECT_EQ(received.cells.at(0).record.position, 4);
+  task["sample_index"] = 1e300;
+  EXPECT_THROW((void)read_task(task, config), json::exception);
+}
+
 }  // namespace
 }  // namespace kvarena::experiment
