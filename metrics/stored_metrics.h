@@ -30,6 +30,9 @@ struct StoredSpread {
   StoredMetric mean, p50, p90, p99;
 };
 
+// Prompts, cut tokens included; the samples table holds them.
+inline constexpr StoredMetric kPromptLength{"prompt_length", "Tokens of the whole prompt", "tokens"};
+
 // Bytes of a cache right after the prompt.
 inline constexpr StoredMetric kResidentBytes{"resident_bytes", "Resident bytes", "bytes", Better::lower};
 inline constexpr StoredMetric kFullKvBytes{"full_kv_bytes", "Bytes of the full cache", "bytes", Better::lower};

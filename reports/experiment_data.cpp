@@ -144,6 +144,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     }
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
+    cell.prompt_lengths = reader.prompt_lengths(id);
     cell.prompts = reader.prompts(id);
     for (const auto& [sample, text] : reader.predictions(id)) cell.answers[sample] = sha256(text);
     cell.card = read_card(cell.row.cell.protocol_json);

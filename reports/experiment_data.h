@@ -18,6 +18,7 @@ struct CellData {
   /// By metric, samples by index. Modelled values stand under modelled(metric), so that no table mixes clocks.
   std::map<std::string, results::ValueColumn> values;
   std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
+  results::ValueColumn prompt_lengths;                            // tokens of each sample's whole prompt
   std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
   std::map<std::string, std::string> answers;                     // hash of each sample's predicted text
   std::vector<std::pair<std::string, std::string>> card;          // protocol, name and value

@@ -9,16 +9,19 @@ namespace {
 
 constexpr double kKibi = 1024;
 
-/// A unit, what it measures, and how many of it make one base unit of that.
+/// A unit, what it measures, how many of it make one base unit of that, and where it begins to count.
 struct Unit {
   const char* name;
   const char* measures;
   double per_base;
+  double zero = 0;
 };
 
 constexpr std::array kUnits = {Unit{"fraction", "share", 1},
                                Unit{"percent", "share", 100},
                                Unit{"%", "share", 100},
+                               Unit{"×", "share", 1},
+                               Unit{"marks from 1 to 5", "share", 4, 1},
                                Unit{"s", "time", 1},
                                Unit{"seconds", "time", 1},
                                Unit{"ms", "time", 1e3},
@@ -112,12 +115,13 @@ std::string primary_metric(const ExperimentData& data, const std::string& worklo
   return {};
 }
 
-std::optional<double> unit_factor(const std::string& stored, const std::string& unit) {
-  if (stored == unit) return 1;
+std::optional<UnitChange> unit_change(const std::string& stored, const std::string& unit) {
+  if (stored == unit) return UnitChange{};
   const Unit* from = known_unit(stored);
   const Unit* to = known_unit(unit);
   if (from == nullptr || to == nullptr || std::string_view(from->measures) != to->measures) return std::nullopt;
-  return to->per_base / from->per_base;
+  const double factor = to->per_base / from->per_base;
+  return UnitChange{.factor = factor, .shift = to->zero - factor * from->zero};
 }
 
 }  // namespace kvarena::reports

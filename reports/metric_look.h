@@ -42,8 +42,16 @@ std::vector<MetricLook> add_metric_columns(const ExperimentData& data, std::span
 /// The metric that tables show for a workload: the first of its card.
 [[nodiscard]] std::string primary_metric(const ExperimentData& data, const std::string& workload);
 
-/// The factor from a stored value to `unit`: percent of a fraction, ms of s, bits of nats, GiB of bytes.
-/// Nothing when the two units measure different things or one is not known and they are not equal.
-[[nodiscard]] std::optional<double> unit_factor(const std::string& stored, const std::string& unit);
+/// A change of units: `factor` times the value, and `shift` more.
+struct UnitChange {
+  double factor = 1;
+  double shift = 0;
+
+  [[nodiscard]] double operator()(double value) const { return factor * value + shift; }
+};
+
+/// The change of a stored value to `unit`: percent of a fraction, marks of a fraction, ms of s, bits of nats, GiB of
+/// bytes. Nothing when the two units measure different things or one is not known and they are not equal.
+[[nodiscard]] std::optional<UnitChange> unit_change(const std::string& stored, const std::string& unit);
 
 }  // namespace kvarena::reports

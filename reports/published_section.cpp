@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <map>
+#include <numeric>
 
+#include "metrics/stored_metrics.h"
 #include "reports/sections.h"
 #include "reports/verdict.h"
 
@@ -10,19 +13,26 @@ namespace {
 
 enum Place : size_t { method, workload, metric, unit, published, reproduced, difference, finding, source };
 
-/// The values that a printed one speaks of: of quality cells, then timed, then modelled.
+/// A number of ours that a printed one is held against, or why there is none.
 struct Ours {
+  double value = 0;
+  std::optional<metrics::Interval> interval;
+  size_t samples = 0;
   const CellData* cell = nullptr;
   const results::ValueColumn* values = nullptr;
+  std::string missing;
 };
 
-Ours values_for(const ExperimentData& data, const results::PublishedValue& printed) {
+/// The values that a printed one speaks of: of quality cells, then timed, then modelled.
+Ours values_for(const ExperimentData& data, const std::string& method, const std::string& workload,
+                const std::string& metric) {
   Ours ours;
   for (const results::CellKind kind : {results::CellKind::quality, results::CellKind::timing}) {
-    const CellData* cell = data.find(printed.method, printed.workload, kind);
+    const CellData* cell = data.find(method, workload, kind);
     if (cell == nullptr) continue;
     if (ours.cell == nullptr) ours.cell = cell;
-    for (const std::string& name : {printed.metric, modelled(printed.metric)}) {
+    if (metric == metrics::kPromptLength.name) return {.cell = cell, .values = &cell->prompt_lengths};
+    for (const std::string& name : {metric, modelled(metric)}) {
       const auto found = cell->values.find(name);
       if (cell->counts() && found != cell->values.end()) return {.cell = cell, .values = &found->second};
     }
@@ -30,52 +40,155 @@ Ours values_for(const ExperimentData& data, const results::PublishedValue& print
   return ours;
 }
 
-/// As papers print the metric, unless the value says its unit.
-std::optional<double> factor_for(const results::PublishedValue& printed, const results::ValueColumn& values,
-                                 const MetricLook& look) {
-  if (printed.unit.empty()) return look.scale;
-  return unit_factor(values.unit, printed.unit);
+std::vector<double> numbers_of(const results::ValueColumn& column) {
+  std::vector<double> values;
+  for (const results::ValueRow& row : column.rows) values.push_back(row.value);
+  return finite(std::move(values));
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The share of the baseline's value that each sample lost, in order; samples of which the baseline has nothing are
+/// left out.
+std::vector<double> drops(const CellData& method, const CellData& baseline, const std::string& metric) {
+  std::vector<double> lost;
+  const auto pairs = sample_pairs(method, baseline, metric);
+  for (size_t i = 0; pairs && i < pairs->method.size(); ++i) {
+    if (pairs->baseline[i] != 0) lost.push_back(1 - pairs->method[i] / pairs->baseline[i]);
+  }
+  std::ranges::sort(lost);
+  return lost;
+}
+
+/// Sets what stands beside the baseline's values of the workload.
+void compare_with_baseline(const ExperimentData& data, results::Statistic statistic, const std::string& metric,
+                           Ours& ours) {
+  const Ours base = values_for(data, data.baseline(), ours.cell->row.cell.workload, metric);
+  const std::vector<double> theirs = base.values == nullptr ? std::vector<double>() : numbers_of(*base.values);
+  const bool median = statistic == results::Statistic::median_drop;
+  const std::vector<double> lost =
+      theirs.empty() || !median ? std::vector<double>() : drops(*ours.cell, *base.cell, metric);
+  const double over = theirs.empty() ? 0 : mean_of(theirs);
+  const double mean = mean_of(numbers_of(*ours.values));
+  if (median ? lost.empty() : over == 0 || (mean == 0 && statistic == results::Statistic::reduction)) {
+    ours.missing = fmt::format("no value of {} to hold it against", data.baseline());
+  } else if (median) {
+    ours.value = (lost[(lost.size() - 1) / 2] + lost[lost.size() / 2]) / 2;
+  } else {
+    ours.value = statistic == results::Statistic::relative ? mean / over : over / mean;
+  }
+}
+
+/// Ours of one workload, in the printed unit.
+Ours of_workload(const ExperimentData& data, const results::PublishedValue& printed, const std::string& workload) {
+  using enum results::Statistic;
+  const std::string metric = printed.metric == results::kAnyScore ? primary_metric(data, workload) : printed.metric;
+  Ours ours = values_for(data, printed.method, workload, metric);
+  const std::vector<double> values = ours.values == nullptr ? std::vector<double>() : numbers_of(*ours.values);
+  if (values.empty()) {
+    ours.missing = printed.workload == results::kAllWorkloads ? "no value of " + workload : "no value here";
+    return ours;
+  }
+  const bool beside_others = printed.statistic != mean && printed.statistic != minimum;
+  const std::string stored = beside_others ? "fraction" : ours.values->unit;
+  const std::optional<UnitChange> change = unit_change(stored, printed.unit);
+  if (!change) {
+    const auto words = [](const std::string& unit) { return unit.empty() ? "plain numbers" : unit; };
+    ours.missing = fmt::format("printed in {}, stored in {}", words(printed.unit), words(stored));
+    return ours;
+  }
+  ours.samples = values.size();
+  if (beside_others) {
+    compare_with_baseline(data, printed.statistic, metric, ours);
+  } else if (printed.statistic == minimum) {
+    ours.value = std::ranges::min(values);
+  } else {
+    const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
+    ours.value = estimate.mean;
+    if (values.size() > 1) ours.interval = {(*change)(estimate.interval.low), (*change)(estimate.interval.high)};
+  }
+  ours.value = (*change)(ours.value);
+  return ours;
+}
+
+/// Ours of the printed workload, or over all workloads: the least of them where that is printed, else their mean. The
+/// cell is one of project-made samples where there is any.
+Ours of_printed(const ExperimentData& data, const results::PublishedValue& printed) {
+  if (printed.workload != results::kAllWorkloads) return of_workload(data, printed, printed.workload);
+  Ours all;
+  std::vector<double> values;
+  for (const std::string& workload : data.workloads()) {
+    const Ours one = of_workload(data, printed, workload);
+    if (!one.missing.empty()) return one;
+    values.push_back(one.value);
+    all.samples += one.samples;
+    if (all.cell == nullptr || !all.cell->row.cell.workload.ends_with(kInventedLabel)) all.cell = one.cell;
+    all.values = one.values;
+  }
+  if (values.empty()) return {.missing = "no value here"};
+  all.value = printed.statistic == results::Statistic::minimum ? std::ranges::min(values) : mean_of(values);
+  return all;
+}
+
+/// "match", "differs", or whether the printed bound holds.
+std::string finding_of(const results::PublishedValue& printed, const Ours& ours, const NumberFormat& format) {
+  if (printed.upper) {
+    const bool inside = printed.value <= ours.value && ours.value <= *printed.upper;
+    return inside ? "within the range" : "differs";
+  }
+  const bool match = format_number(ours.value, format) == format_number(printed.value, format);
+  if (printed.bound.starts_with('<') || printed.bound.starts_with('>')) {
+    const bool below = printed.bound.starts_with('<') ? ours.value < printed.value : ours.value > printed.value;
+    return below || (match && printed.bound.ends_with('=')) ? "holds" : "does not hold";
+  }
+  if (match) return "match";
+  const bool inside = ours.interval && ours.interval->low <= printed.value && printed.value <= ours.interval->high;
+  return inside ? "within interval" : "differs";
 }
 
 /// Fills what is ours in a row: reproduced, difference, finding.
-void reproduce(const ExperimentData& data, const results::PublishedValue& printed, std::vector<TableCell>& cells) {
-  const Ours ours = values_for(data, printed);
-  std::vector<double> values;
-  if (ours.values != nullptr) {
-    for (const results::ValueRow& row : ours.values->rows) values.push_back(row.value);
-  }
-  values = finite(std::move(values));
-  if (values.empty()) {
+void reproduce(const ExperimentData& data, const results::PublishedValue& printed, const NumberFormat& format,
+               std::vector<TableCell>& cells) {
+  const Ours ours = of_printed(data, printed);
+  if (!ours.missing.empty()) {
     cells[reproduced] = state_cell(ours.cell).value_or(TableCell{});
-    cells[finding] = text_cell("not comparable: no value here");
+    cells[finding] = text_cell("not comparable: " + ours.missing);
     return;
   }
-  const std::optional<double> factor = factor_for(printed, *ours.values, look_of(data, printed.metric));
-  if (!factor) {
-    cells[finding] = text_cell(fmt::format("not comparable: printed in {}, stored in {}", printed.unit,
-                                           ours.values->unit.empty() ? "plain numbers" : ours.values->unit));
-    return;
-  }
-  const metrics::MeanEstimate mean = metrics::bootstrap_mean(values, resampling_for(values.size()));
-  const metrics::Interval interval{*factor * mean.interval.low, *factor * mean.interval.high};
-  const double value = *factor * mean.mean;
-  const NumberFormat format = cells[published].format.value_or(NumberFormat{});
-  if (printed.workload.ends_with(kInventedLabel)) {
+  if (ours.cell->row.cell.workload.ends_with(kInventedLabel)) {
     const std::string mark = results::invented_mark(data.invented);
-    cells[reproduced] = not_comparable_cell(value, mark);
+    cells[reproduced] = not_comparable_cell(ours.value, mark);
     cells[reproduced].format = format;
     cells[finding] = text_cell("not comparable: " + mark);
     return;
   }
-  cells[reproduced] = number_cell(value, values.size() > 1 ? std::optional(interval) : std::nullopt);
-  cells[reproduced].detail = fmt::format("{} samples", mean.samples);
+  cells[reproduced] = number_cell(ours.value, ours.interval);
+  cells[reproduced].detail = fmt::format("{} samples", ours.samples);
   mark_origin(cells[reproduced], *ours.values);
-  cells[difference] = number_cell(value - printed.value);
-  cells[difference].is_signed = true;
+  if (!printed.upper && (printed.bound.empty() || printed.bound == "~")) {
+    cells[difference] = number_cell(ours.value - printed.value);
+    cells[difference].is_signed = true;
+  }
   for (const Place at : {reproduced, difference}) cells[at].format = format;
-  const bool match = format_number(value, format) == format_number(printed.value, format);
-  const bool inside = values.size() > 1 && interval.low <= printed.value && printed.value <= interval.high;
-  cells[finding] = text_cell(match ? "match" : inside ? "within interval" : "differs");
+  cells[finding] = text_cell(finding_of(printed, ours, format));
+}
+
+/// The printed value; one that is a bound, about so much or a range says so in words.
+TableCell printed_cell(const results::PublishedValue& printed, const NumberFormat& format) {
+  static const std::map<std::string_view, const char*> kWords = {
+      {"~", "about"}, {"<", "below"}, {"<=", "at most"}, {">", "above"}, {">=", "at least"}};
+  if (printed.upper) return text_cell(fmt::format("{:g} to {:g}", printed.value, *printed.upper));
+  if (!printed.bound.empty()) return text_cell(fmt::format("{} {:g}", kWords.at(printed.bound), printed.value));
+  TableCell cell = number_cell(printed.value);
+  cell.format = format;
+  return cell;
+}
+
+std::string metric_text(const results::PublishedValue& printed) {
+  if (printed.statistic == results::Statistic::mean) return printed.metric;
+  return fmt::format("{}, {}", printed.metric, results::name(printed.statistic));
 }
 
 /// Scores as papers print them, other quantities with the digits that matter.
@@ -92,7 +205,10 @@ std::optional<Section> published_section(const ExperimentData& data) {
               .title = "Published and reproduced",
               .caption =
                   "Difference is reproduced minus published, in the unit that was printed. A published value "
-                  "inside the 95% interval of ours is marked so; what has no number here says why.",
+                  "inside the 95% interval of ours is marked so; what has no number here says why. Minimum: of the "
+                  "samples; relative: over the baseline's mean; reduction: the baseline's mean over ours; median "
+                  "drop: of the share of the baseline's value that samples lose. \"all\" is the mean of the "
+                  "workloads.",
               .columns = {{.title = "Method", .numeric = false},
                           {.title = "Workload", .numeric = false},
                           {.title = "Metric", .numeric = false},
@@ -104,17 +220,16 @@ std::optional<Section> published_section(const ExperimentData& data) {
                           {.title = "Source", .numeric = false}}};
   for (const results::PublishedValue& value : data.experiment.published) {
     if (data.cells.empty() || value.model != data.cells.front().row.cell.model) continue;
-    const std::string shown = value.unit.empty() ? look_of(data, value.metric).unit : value.unit;
+    const NumberFormat format = format_for(value.unit);
     std::vector<TableCell> cells(table.columns.size());
     cells[method] = text_cell(value.method);
     cells[workload] = text_cell(value.workload);
-    cells[metric] = text_cell(value.metric);
-    cells[unit] = text_cell(shown);
-    cells[published] = number_cell(value.value);
-    cells[published].format = format_for(shown);
+    cells[metric] = text_cell(metric_text(value));
+    cells[unit] = text_cell(value.unit);
+    cells[published] = printed_cell(value, format);
     cells[source] = text_cell(value.source);
     if (!value.note.empty()) cells[source].notes.push_back(footnote(table, value.note));
-    reproduce(data, value, cells);
+    reproduce(data, value, format, cells);
     table.rows.push_back({.cells = std::move(cells)});
   }
   if (table.rows.empty()) return std::nullopt;

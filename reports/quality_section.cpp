@@ -74,16 +74,16 @@ TableCell quality_cell(const ExperimentData& data, const std::string& method, co
   return number;
 }
 
-/// The value that a paper prints for the cell, in the unit of its look; nothing where samples are project-made.
+/// The mean that a paper prints for the cell, in the unit of its look; nothing where samples are project-made.
 std::optional<double> published_value(const ExperimentData& data, const results::CellRecord& cell,
                                       const std::string& metric, const MetricLook& look) {
   if (cell.workload.ends_with(kInventedLabel)) return std::nullopt;
   for (const results::PublishedValue& value : data.experiment.published) {
     if (value.model != cell.model || value.workload != cell.workload || value.method != cell.method ||
-        value.metric != metric)
+        value.metric != metric || value.statistic != results::Statistic::mean || value.upper || !value.bound.empty())
       continue;
-    const std::optional<double> factor = value.unit.empty() ? 1 : unit_factor(value.unit, look.unit);
-    return factor ? std::optional(*factor * value.value) : std::nullopt;
+    const std::optional<UnitChange> change = unit_change(value.unit, look.unit);
+    return change ? std::optional((*change)(value.value)) : std::nullopt;
   }
   return std::nullopt;
 }

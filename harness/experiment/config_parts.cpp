@@ -204,6 +204,13 @@ void check_cell_format(const std::string& format, Problems& problems) {
   }
 }
 
+results::Statistic statistic_of(const std::string& name) {
+  const auto* const found =
+      std::ranges::find_if(results::kStatistics, [&](results::Statistic each) { return results::name(each) == name; });
+  return found == results::kStatistics.end() ? results::Statistic::mean
+                                             : *found;  // another word is refused beside this
+}
+
 /// One value, or a block of a paper's table: "workloads" as columns and "rows" with "values".
 void read_published_entry(const json& entry, const std::string& key, std::vector<results::PublishedValue>& values,
                           Problems& problems) {
@@ -212,9 +219,13 @@ void read_published_entry(const json& entry, const std::string& key, std::vector
   json head = entry;
   const json workloads = block ? take(head, "workloads") : json();
   const json rows = block ? take(head, "rows") : json();
+  std::string statistic = "mean";
   const auto about = [&](ParameterVisitor& p) {
-    p("metric", common.metric).required().doc("as in the database");
+    p("metric", common.metric).required().doc("as in the database, or score: each workload's own");
     p("unit", common.unit).doc("of the value");
+    p("statistic", statistic).one_of(statistic_names()).doc("what of the metric's values is printed");
+    p("bound", common.bound).one_of({results::kBounds.begin(), results::kBounds.end()}).doc("sign before the value");
+    p("upper", common.upper).doc("end of a printed range, which begins at the value");
     p("source", common.source).required().doc("paper, table, page");
     p("note", common.note).doc("what makes it not comparable, if anything");
   };
@@ -226,13 +237,15 @@ void read_published_entry(const json& entry, const std::string& key, std::vector
     problems.append(read_parameters(entry, problems.at(key), [&](ParameterVisitor& p) {
       about(p);
       place_of(p, common);
-      p("workload", common.workload).required().doc("label of a workload");
+      p("workload", common.workload).required().doc("label of a workload, or all");
       p("value", common.value).required().doc("as printed");
     }));
+    common.statistic = statistic_of(statistic);
     values.push_back(common);
     return;
   }
   problems.append(read_parameters(head, problems.at(key), about, {}));
+  common.statistic = statistic_of(statistic);
   if (!is_list(workloads, key + ".workloads", true, problems) || !is_list(rows, key + ".rows", true, problems)) return;
   for (size_t r = 0; r < rows.size(); ++r) {
     const std::string at = fmt::format("{}.rows[{}]", key, r);
@@ -363,6 +376,12 @@ std::string table_json(const TableShape& table) {
       .dump();
 }
 
+std::vector<std::string> statistic_names() {
+  std::vector<std::string> names;
+  for (const results::Statistic each : results::kStatistics) names.emplace_back(results::name(each));
+  return names;
+}
+
 std::vector<results::PublishedValue> read_published(const json& list, Problems& problems) {
   std::vector<results::PublishedValue> values;
   if (!is_list(list, "published", false, problems)) return values;
@@ -373,6 +392,10 @@ std::vector<results::PublishedValue> read_published(const json& list, Problems& 
   for (const results::PublishedValue& v : values) {
     const std::string cell = fmt::format("{}, {}, {}, {}, {}", v.model, v.workload, v.method, v.metric, v.source);
     if (!seen.insert(cell).second) problems.add("published", fmt::format("a value for {} twice", cell), "one");
+    if (v.upper && *v.upper <= v.value) {
+      problems.add("published", fmt::format("a range from {} to {} for {}", v.value, *v.upper, cell),
+                   "an upper end above the value");
+    }
   }
   return values;
 }
@@ -384,6 +407,7 @@ std::vector<std::string> unmatched_published(const ExperimentConfig& config, con
     std::vector<std::string> known;
     for (const ComponentEntry& entry : entries) known.push_back(entry.label);
     std::set<std::string> seen(known.begin(), known.end());
+    if (what == std::string_view("workload")) seen.insert(std::string(results::kAllWorkloads));
     for (const results::PublishedValue& value : config.published) {
       if (!seen.insert(value.*word).second) continue;
       warnings.push_back(

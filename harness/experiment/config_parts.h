@@ -43,6 +43,8 @@ enum class ComponentKind { workloads, methods, metrics, forms };
 [[nodiscard]] std::string contexts_json(const ContextSettings& contexts);
 [[nodiscard]] TableShape read_table(const nlohmann::json& value, Problems& problems);
 [[nodiscard]] std::string table_json(const TableShape& table);
+/// Words for what of a metric's values a published one is.
+[[nodiscard]] std::vector<std::string> statistic_names();
 [[nodiscard]] std::vector<results::PublishedValue> read_published(const nlohmann::json& list, Problems& problems);
 
 /// Warnings for published values whose method, workload or metric the config does not have.

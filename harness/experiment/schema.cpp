@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/config.h"
+#include "harness/experiment/config_parts.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -130,7 +131,13 @@ json table_schema() {
 json published_schema() {
   const json text = {{"type", "string"}};
   const json value = {{"type", "number"}};
-  const json about = {{"metric", text}, {"unit", text}, {"source", text}, {"note", text}};
+  const json about = {{"metric", text},
+                      {"unit", text},
+                      {"statistic", {{"type", "string"}, {"enum", statistic_names()}, {"default", "mean"}}},
+                      {"bound", {{"type", "string"}, {"enum", results::kBounds}}},
+                      {"upper", value},
+                      {"source", text},
+                      {"note", text}};
   json one = {{"type", "object"},
               {"additionalProperties", false},
               {"required", {"model", "workload", "method", "metric", "value", "source"}},

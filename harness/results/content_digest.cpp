@@ -15,8 +15,8 @@ namespace {
 /// Queries of the content that each table must reproduce, ordered by its key; without times, hosts and durations.
 constexpr std::array kContent = {
     "SELECT 'experiments', experiment, title, config_json, table_json FROM experiments ORDER BY 2",
-    "SELECT 'published', experiment, model, workload, method, metric, source, value, unit, note FROM published "
-    "ORDER BY 2, 3, 4, 5, 6, 7",
+    "SELECT 'published', experiment, model, workload, method, metric, source, value, unit, note, statistic, "
+    "bound, upper FROM published ORDER BY 2, 3, 4, 5, 6, 7",
     "SELECT 'metrics', metric, title, unit, better, table_scale FROM metrics ORDER BY 2",
     "SELECT 'cells', cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, "
     "settings_json, engine_json, protocol_json, baseline, position, planned_samples, state, reason, superseded "

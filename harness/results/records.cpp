@@ -58,6 +58,17 @@ std::string_view name(Direction value) {
   return "";
 }
 
+std::string_view name(Statistic value) {
+  switch (value) {
+    case Statistic::mean: return "mean";
+    case Statistic::minimum: return "minimum";
+    case Statistic::relative: return "relative";
+    case Statistic::reduction: return "reduction";
+    case Statistic::median_drop: return "median drop";
+  }
+  return "";
+}
+
 std::string_view name(CellState value) {
   switch (value) {
     case CellState::pending: return "pending";

@@ -3,6 +3,7 @@
 // that end in `_json` are JSON text; the writer makes it canonical (keys sorted, no blanks), so equal content has equal
 // bytes.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -121,10 +122,28 @@ struct MetricDefinition {
 };
 
 /// A value printed in a paper.
+/// What a printed value says of a metric's values: their mean; the least of them; the mean over the baseline's mean, or
+/// the baseline's over it; the median over samples of the share of the baseline's value that is lost.
+enum class Statistic { mean, minimum, relative, reduction, median_drop };
+inline constexpr std::array kStatistics = {Statistic::mean, Statistic::minimum, Statistic::relative,
+                                           Statistic::reduction, Statistic::median_drop};
+[[nodiscard]] std::string_view name(Statistic value);
+
+/// Signs before a printed value that is no exact one.
+inline constexpr std::array<std::string_view, 6> kBounds = {"", "~", "<", "<=", ">", ">="};
+
+/// The workload of a published value that speaks of all workloads of its experiment.
+inline constexpr std::string_view kAllWorkloads = "all";
+/// The metric of a published value of all workloads that are each scored by a metric of their own.
+inline constexpr std::string_view kAnyScore = "score";
+
 struct PublishedValue {
   std::string model, workload, method, metric;  // labels as in the config
   double value = 0;
+  std::optional<double> upper;  // of a printed range, which begins at `value`
   std::string unit;
+  Statistic statistic = Statistic::mean;
+  std::string bound;  // of kBounds
   std::string source;
   std::string note;
 };

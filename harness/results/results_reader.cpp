@@ -175,15 +175,17 @@ std::vector<ExperimentRecord> ResultsReader::experiments() const {
   for (ExperimentRecord& row : rows) {
     row.published = select<PublishedValue>(
         *database_,
-        "SELECT model, workload, method, metric, unit, source, note, value FROM published WHERE experiment = ? "
-        "ORDER BY model, workload, method, metric, source",
+        "SELECT model, workload, method, metric, unit, source, note, bound, value, upper, statistic FROM published "
+        "WHERE experiment = ? ORDER BY model, workload, method, metric, source",
         {row.experiment}, [](Columns& next) {
           PublishedValue value;
-          for (std::string* text :
-               {&value.model, &value.workload, &value.method, &value.metric, &value.unit, &value.source, &value.note}) {
+          for (std::string* text : {&value.model, &value.workload, &value.method, &value.metric, &value.unit,
+                                    &value.source, &value.note, &value.bound}) {
             *text = next.text();
           }
           value.value = next.number();
+          if (const double upper = next.number(); std::isfinite(upper)) value.upper = upper;
+          value.statistic = next.one_of(kStatistics);
           return value;
         });
   }
@@ -323,6 +325,22 @@ std::vector<ValueRow> ResultsReader::values(const std::string& cell_id, const st
 
 std::map<std::string, std::string> ResultsReader::prompts(const std::string& cell_id) const {
   return text_by_sample(*database_, "prompt_sha256", cell_id);
+}
+
+ValueColumn ResultsReader::prompt_lengths(const std::string& cell_id) const {
+  ValueColumn lengths{.unit = "tokens"};
+  lengths.rows = select<ValueRow>(
+      *database_,
+      "SELECT sample_id, sample_index, prompt_tokens + truncated_tokens FROM samples WHERE cell_id = ? "
+      "ORDER BY sample_index",
+      {cell_id}, [](Columns& next) {
+        ValueRow row;
+        row.sample_id = next.text();
+        row.sample_index = next.integer();
+        row.value = next.number();
+        return row;
+      });
+  return lengths;
 }
 
 std::map<std::string, std::string> ResultsReader::predictions(const std::string& cell_id) const {

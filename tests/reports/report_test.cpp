@@ -646,11 +646,82 @@ TEST_F(ReportTest, PublishedValuesAreComparedInTheirOwnUnit) {
                                    .source = source};
   };
   const auto data = experiment("a.db", {{"full", scores(20, 0.8)}},
-                               {printed(0.8, "fraction", "a"), printed(79, "", "b"), printed(8, "nats", "c")});
+                               {printed(0.8, "fraction", "a"), printed(79, "", "b"), printed(8, "nats", "c"),
+                                printed(4.1, "marks from 1 to 5", "d")});
   const Table published = table(experiment_report(data), "published");
   EXPECT_EQ(published.rows[0].cells[7].text, "match");
-  EXPECT_NEAR(published.rows[1].cells[6].value, 1, 1e-9) << "without a unit: as papers print the metric";
+  EXPECT_EQ(published.rows[1].cells[7].text, "not comparable: printed in plain numbers, stored in fraction");
   EXPECT_EQ(published.rows[2].cells[7].text, "not comparable: printed in nats, stored in fraction");
+  EXPECT_NEAR(published.rows[3].cells[5].value, 4.2, 1e-9) << "marks begin at 1";
+}
+
+TEST_F(ReportTest, PublishedValuesAreComparedInKind) {
+  std::vector<results::PublishedValue> printed;
+  const auto print = [&](results::Statistic statistic, double value, const std::string& bound = "",
+                         std::optional<double> upper = std::nullopt, const std::string& metric = "qa_f1") {
+    printed.push_back({.model = "m",
+                       .workload = "facts",
+                       .method = "lossy",
+                       .metric = metric,
+                       .value = value,
+                       .upper = upper,
+                       .unit = metric == "prompt_length" ? "tokens" : "×",
+                       .statistic = statistic,
+                       .bound = bound,
+                       .source = std::to_string(printed.size())});
+  };
+  using enum results::Statistic;
+  print(minimum, 0.2);
+  print(relative, 0.5);
+  print(reduction, 2);
+  print(median_drop, 0.5);
+  print(mean, 0.3, "<");
+  print(mean, 0.4, ">=");
+  print(mean, 0.5, "<=");
+  print(mean, 0.1, "", 0.3);
+  print(mean, 0.4, "", 0.5);
+  print(mean, 0.4, "~");
+  print(mean, 7, "", std::nullopt, "prompt_length");
+  MethodScores full{"full", {0.8, 0.8, 0.8}}, lossy{"lossy", {0.2, 0.4, 0.6}};
+  const auto data = experiment("a.db", {full, lossy}, printed);
+  const Table published = table(experiment_report(data), "published");
+  std::map<std::string, std::vector<TableCell>> rows;
+  for (const TableRow& row : published.rows) rows[row.cells[8].text] = row.cells;
+  for (const char* row : {"0", "1", "2", "3", "9"}) EXPECT_EQ(rows[row][7].text, "match") << row;
+  EXPECT_EQ(rows["3"][2].text, "qa_f1, median drop");
+  EXPECT_EQ(rows["4"][7].text, "does not hold");
+  EXPECT_EQ(rows["4"][4].text, "below 0.3");
+  EXPECT_FALSE(rows["4"][6].has_value()) << "a bound has no difference";
+  EXPECT_EQ(rows["5"][7].text, "holds") << "at least what is equal";
+  EXPECT_EQ(rows["6"][7].text, "holds");
+  EXPECT_EQ(rows["7"][7].text, "differs");
+  EXPECT_EQ(rows["8"][7].text, "within the range");
+  EXPECT_EQ(rows["8"][4].text, "0.4 to 0.5");
+  EXPECT_EQ(rows["9"][4].text, "about 0.4");
+  EXPECT_EQ(rows["10"][5].value, 0) << "the samples' own lengths";
+}
+
+TEST_F(ReportTest, APublishedValueOfAllWorkloadsIsHeldAgainstTheirMean) {
+  const auto of_all = [](const std::string& metric, results::Statistic statistic, double value) {
+    return results::PublishedValue{.model = "m",
+                                   .workload = std::string(results::kAllWorkloads),
+                                   .method = "full",
+                                   .metric = metric,
+                                   .value = value,
+                                   .unit = "percent",
+                                   .statistic = statistic,
+                                   .source = metric};
+  };
+  const auto data = experiment(
+      "a.db", {{"full", {0.8, 0.6}}},
+      {of_all("score", results::Statistic::mean, 70), of_all("kept_bytes_fraction", results::Statistic::minimum, 50),
+       of_all("perplexity", results::Statistic::mean, 1)});
+  std::map<std::string, std::vector<TableCell>> rows;
+  for (const TableRow& row : table(experiment_report(data), "published").rows) rows[row.cells[8].text] = row.cells;
+  EXPECT_EQ(rows["score"][7].text, "match");
+  EXPECT_EQ(rows["score"][1].text, "all");
+  EXPECT_EQ(rows["kept_bytes_fraction"][7].text, "match");
+  EXPECT_EQ(rows["perplexity"][7].text, "not comparable: no value of facts");
 }
 
 TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {

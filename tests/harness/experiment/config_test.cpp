@@ -297,23 +297,34 @@ TEST(Config, PublishedValuesComeSinglyOrAsABlockOfATable) {
     "methods": ["full", {"name": "kivi", "bits": 2}], "published": [
       {"model": "big", "method": "full", "workload": "qasper", "metric": "token_f1", "value": 19.5, "unit": "percent",
        "source": "paper, table 1", "note": "4k"},
-      {"metric": "token_f1", "unit": "percent", "source": "paper, table 2", "workloads": ["qasper", "needle"], "rows": [
+      {"model": "big", "method": "full", "workload": "all", "metric": "score", "value": 2, "upper": 3, "unit": "×",
+       "statistic": "median drop", "source": "paper"},
+      {"metric": "token_f1", "unit": "percent", "statistic": "relative", "bound": "<=", "source": "paper, table 2",
+       "workloads": ["qasper", "needle"], "rows": [
         {"model": "big", "method": "full", "values": [1, 2.5]}, {"model": "big", "method": "kivi bits=4", "values": [3, null]}]}]})");
-  ASSERT_EQ(config.published.size(), 4U);
+  ASSERT_EQ(config.published.size(), 5U);
   EXPECT_EQ(config.published[0].note, "4k");
-  EXPECT_EQ(config.published[2].workload, "needle");
-  EXPECT_EQ(config.published[2].value, 2.5);
-  EXPECT_EQ(config.published[2].source, "paper, table 2");
-  ASSERT_EQ(config.warnings.size(), 1U);
+  EXPECT_EQ(config.published[0].statistic, results::Statistic::mean);
+  EXPECT_EQ(config.published[1].statistic, results::Statistic::median_drop);
+  EXPECT_EQ(config.published[1].upper, 3);
+  EXPECT_EQ(config.published[3].workload, "needle");
+  EXPECT_EQ(config.published[3].value, 2.5);
+  EXPECT_EQ(config.published[3].statistic, results::Statistic::relative);
+  EXPECT_EQ(config.published[3].bound, "<=");
+  EXPECT_EQ(config.published[3].source, "paper, table 2");
+  ASSERT_EQ(config.warnings.size(), 1U) << "a workload \"all\" is known";
   EXPECT_NE(config.warnings[0].find("method \"kivi bits=4\""), std::string::npos);
   EXPECT_NE(config.warnings[0].find("did you mean \"kivi bits=2\"?"), std::string::npos);
 
   const std::string problems = problems_of(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
-    "methods": ["full"], "published": [{"model": "big", "value": "x"},
+    "methods": ["full"], "published": [{"model": "big", "value": "x", "statistic": "mode"},
+      {"model": "b", "method": "full", "workload": "qasper", "metric": "f", "value": 2, "upper": 1, "source": "s"},
       {"metric": "f", "source": "s", "workloads": ["qasper"], "rows": [{"model": "b", "method": "full", "values": [1, 2]}]}]})");
   EXPECT_NE(problems.find("published[0].value: found \"x\""), std::string::npos) << problems;
   EXPECT_NE(problems.find("published[0].source: found nothing"), std::string::npos) << problems;
-  EXPECT_NE(problems.find("published[1].rows[0].values: found [1,2], expected a list of 1 numbers"), std::string::npos);
+  EXPECT_NE(problems.find("published[0].statistic: found \"mode\""), std::string::npos) << problems;
+  EXPECT_NE(problems.find("published: found a range from 2 to 1"), std::string::npos) << problems;
+  EXPECT_NE(problems.find("published[2].rows[0].values: found [1,2], expected a list of 1 numbers"), std::string::npos);
 }
 
 TEST(Config, CanonicalFormDependsOnWhatIsMeantOnly) {

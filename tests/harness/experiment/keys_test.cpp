@@ -189,7 +189,10 @@ TEST(ConfigKeys, OfTheTopEachChangeSomethingOrAreAGroup) {
   }
   for (const auto& [key, schema] : properties().at(json::json_pointer("/published/items/else/properties")).items()) {
     json other = base;
-    other["published"][0][key] = key == "value" ? json(20.5) : key == "workload" ? json("n") : json("another");
+    other["published"][0][key] = key == "value"      ? json(20.5)
+                                 : key == "upper"    ? json(30)
+                                 : key == "workload" ? json("n")
+                                                     : another_value(schema);
     EXPECT_TRUE(observable(other.dump()) != before) << "published." << key;
   }
 }

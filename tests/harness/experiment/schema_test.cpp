@@ -74,7 +74,8 @@ TEST_F(JsonSchema, AgreesWithTheReaderAboutGoodConfigs) {
           "workloads": ["needle"], "methods": ["full", {"name": "vericache", "drafter": {"name": "snapkv", "keep": 0.2}}],
           "engine": {"seed": 3, "max_new_tokens": 5}, "timing": {"repeats": 2}, "output": {"database": "d.db"},
           "table": {"rows": ["model", "method"], "columns": "workload", "cell": "{mean}", "average": true},
-          "published": [{"model": "b", "workload": "needle", "method": "full", "metric": "f", "value": 1, "source": "s"},
+          "published": [{"model": "b", "workload": "needle", "method": "full", "metric": "f", "value": 1, "upper": 2,
+             "statistic": "minimum", "source": "s"},
             {"metric": "f", "source": "t", "workloads": ["needle"], "rows": [{"model": "b", "method": "full", "values": [null]}]}]})",
   };
   for (const std::string& config : good) EXPECT_EQ(problems_of(config), "");

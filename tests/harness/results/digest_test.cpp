@@ -17,6 +17,7 @@ void fill(const std::filesystem::path& path) {
                            .method = "x",
                            .metric = "f1",
                            .value = 1,
+                           .upper = 2,
                            .unit = "percent",
                            .source = "paper",
                            .note = "a note"}};
