@@ -112,11 +112,13 @@ std::set<std::string> families(const Missing& missing) {
   return names;
 }
 
-/// State of an item: "runnable here", or its needs.
+/// State of an item: how much of it is covered, and "runnable here", or its needs.
 std::string state(const Read& read) {
   if (read.item->kind == ItemKind::illustration) return "nothing to reproduce";
   if (!read.item->covered()) return "not yet: " + read.item->missing;
-  if (read.runnable()) return "runnable here";
+  const std::string parts = read.item->parts.text();
+  const std::string some = parts.empty() ? "" : parts + ", ";
+  if (read.runnable()) return some + "runnable here";
   std::vector<std::string> needs;
   if (!read.missing.models.empty())
     needs.push_back(fmt::format("the {} {}", read.missing.models.size() == 1 ? "model" : "models",
@@ -124,7 +126,7 @@ std::string state(const Read& read) {
   if (!read.missing.data.empty())
     needs.push_back(fmt::format("the data of {}", fmt::join(families(read.missing), ", ")));
   if (read.item->gpu) needs.emplace_back("a GPU for its speed");
-  return fmt::format("needs {}", fmt::join(needs, "; "));
+  return fmt::format("{}needs {}", some, fmt::join(needs, "; "));
 }
 
 std::string shown_path(const fs::path& config) { return ("configs" / config.lexically_relative(kConfigs)).string(); }
@@ -150,15 +152,17 @@ std::string scaled_down(const PaperItem& item) {
 }
 
 json item_json(const Read& read) {
-  json value{{"item", read.name()},
-             {"title", read.item->title},
-             {"kind", experiment::to_string(read.item->kind)},
-             {"covered", read.item->covered()},
-             {"runnable", read.runnable()},
-             {"state", state(read)},
-             {"needs", {{"models", model_names(read.missing)}, {"data", read.missing.data}, {"gpu", read.item->gpu}}},
-             {"notes", read.item->notes},
-             {"scaled", read.item->scaled}};
+  json value{
+      {"item", read.name()},
+      {"title", read.item->title},
+      {"kind", experiment::to_string(read.item->kind)},
+      {"covered", read.item->covered()},
+      {"parts", {{"covered", read.item->covered() ? read.item->parts.covered : 0}, {"all", read.item->parts.all}}},
+      {"runnable", read.runnable()},
+      {"state", state(read)},
+      {"needs", {{"models", model_names(read.missing)}, {"data", read.missing.data}, {"gpu", read.item->gpu}}},
+      {"notes", read.item->notes},
+      {"scaled", read.item->scaled}};
   if (read.config) {
     value["config"] = shown_path(read.item->config);
     value["published"] = read.config->published.size();
@@ -168,15 +172,20 @@ json item_json(const Read& read) {
   return value;
 }
 
-/// Numbers of items, in all and of each sort.
+/// Numbers of items, in all and of each sort, and of the parts of those that are no illustration.
 struct Count {
-  int64_t items = 0, covered = 0, runnable = 0, illustrations = 0, not_yet = 0;
+  int64_t items = 0, covered = 0, runnable = 0, illustrations = 0, not_yet = 0, parts = 0, covered_parts = 0;
 
   explicit Count(const std::vector<Read>& all) : items(static_cast<int64_t>(all.size())) {
     for (const Read& read : all) {
       covered += read.item->covered() ? 1 : 0;
       runnable += read.runnable() ? 1 : 0;
-      illustrations += read.item->kind == ItemKind::illustration ? 1 : 0;
+      if (read.item->covered()) covered_parts += read.item->parts.covered;
+      if (read.item->kind == ItemKind::illustration) {
+        ++illustrations;
+      } else {
+        parts += read.item->parts.all;
+      }
     }
     not_yet = items - covered - illustrations;
   }
@@ -201,9 +210,10 @@ void print_list(const std::vector<Read>& all) {
   const Count count(all);
   fmt::print(
       stderr,
-      "{} tables and figures: {} can be asked for ({} of them in full on this machine), {} are illustrations, {} "
-      "are not there yet.\n`kvarena papers PAPER/ITEM` says what one needs and how to run it.\n",
-      count.items, count.covered, count.runnable, count.illustrations, count.not_yet);
+      "{} tables and figures: {} can be asked for ({} of them on this machine), {} are illustrations, {} are not there "
+      "yet. Where an item is covered in part its parts are counted: {} of {} are covered.\n`kvarena papers PAPER/ITEM` "
+      "says what one needs and how to run it.\n",
+      count.items, count.covered, count.runnable, count.illustrations, count.not_yet, count.covered_parts, count.parts);
 }
 
 /// Sources of missing models and data, a line each.
@@ -279,6 +289,8 @@ int run(const Options& options) {
                                      {"reproducible", count.items - count.illustrations},
                                      {"covered", count.covered},
                                      {"runnable", count.runnable},
+                                     {"parts", count.parts},
+                                     {"covered_parts", count.covered_parts},
                                      {"illustrations", count.illustrations},
                                      {"not_yet", count.not_yet}}}}
                                   .dump(2)));

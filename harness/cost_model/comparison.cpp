@@ -99,20 +99,20 @@ std::string table(const Comparison& comparison) {
   return text;
 }
 
-/// The list under `key`, each one of `names`.
-std::vector<std::string> listed_quantities(const json& row, const std::string& key, const std::string& row_place,
-                                           const std::vector<std::string>& names) {
-  const json list = row.value(key, json::array());
-  std::vector<std::string> listed;
+/// The list under "shown", each one of `names`.
+std::vector<std::string> shown_quantities(const json& row, const std::string& row_place,
+                                          const std::vector<std::string>& names) {
+  const json list = row.value("shown", json::array());
+  std::vector<std::string> shown;
   for (const json& item : list) {
     if (!item.is_string() || std::ranges::find(names, item.get<std::string>()) == names.end()) {
-      fail({.place = row_place + "." + key,
+      fail({.place = row_place + ".shown",
             .found = brief(item),
             .expected = fmt::format("some of: {}", fmt::join(names, ", "))});
     }
-    listed.push_back(item);
+    shown.push_back(item);
   }
-  return listed;
+  return shown;
 }
 
 }  // namespace
@@ -189,7 +189,10 @@ std::vector<ComparedFigure> ComparisonReader::compare(
     const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const {
   std::vector<std::string> names;
   for (const auto& [quantity, value] : modelled) names.push_back(quantity);
-  const json published = row.value("published", json::object()), unknown = row.value("unknown", json::object());
+  const json derived = row.value("derived", json::object()), unknown = row.value("unknown", json::object());
+  const json repeats = row.value("repeats", json::object());
+  json published = row.value("published", json::object());
+  published.update(derived);
   for (const auto& [quantity, value] : published.items()) {
     if (std::ranges::find(names, quantity) != names.end() && value.is_number()) continue;
     fail({.place = fmt::format("{}.published.{}", row_place, quantity),
@@ -205,16 +208,14 @@ std::vector<ComparedFigure> ComparisonReader::compare(
             .expected = "a name, for a quantity under \"published\""});
     }
   }
-  const std::vector<std::string> shown = listed_quantities(row, "shown", row_place, names);
-  const std::vector<std::string> derived = listed_quantities(row, "derived", row_place, names);
-  const json repeats = row.value("repeats", json::object());
+  const std::vector<std::string> shown = shown_quantities(row, row_place, names);
   std::vector<ComparedFigure> figures;
   for (const auto& [quantity, value] : modelled) {
     const bool printed = published.contains(quantity);
     if (!printed && std::ranges::find(shown, quantity) == shown.end()) continue;
     ComparedFigure figure{.row = row.value("label", ""), .quantity = quantity, .modelled = value.value_or(0)};
     if (printed) figure.published = published[quantity].get<double>();
-    figure.derived = std::ranges::find(derived, quantity) != derived.end();
+    figure.derived = derived.contains(quantity);
     figure.repeats = repeats.value(quantity, "");
     if (unknown.contains(quantity))
       figure.unknown = unknown_text(unknown[quantity], row_place + ".unknown." + quantity);

@@ -35,8 +35,8 @@ class ComparisonReader {
   [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
 
   /// The figures of a row whose key "published" or "shown" names some of `modelled`, in this order. "shown" lists
-  /// quantities that the paper draws without printing them, "derived" published ratios that it does not print, and
-  /// "repeats" says which file has a published figure already. "unknown" names one of the file's "unknowns".
+  /// quantities that the paper draws without printing them, "derived" has ratios of printed numbers that it does not
+  /// print, and "repeats" says which file has a published figure already. "unknown" names one of the file's "unknowns".
   [[nodiscard]] std::vector<ComparedFigure> compare(
       const nlohmann::json& row, const std::string& row_place,
       const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;

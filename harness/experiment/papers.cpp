@@ -29,6 +29,25 @@ std::vector<std::string> take_strings(json& object, const char* key, const std::
   return {};
 }
 
+/// The object under "parts", taken out of an item.
+ItemParts take_parts(json& entry, const std::string& key, Problems& problems) {
+  ItemParts parts;
+  if (!entry.contains("parts")) return parts;
+  const json whole = entry["parts"];
+  entry.erase("parts");
+  problems.append(
+      read_parameters(whole, problems.at(key + ".parts"),
+                      [&](ParameterVisitor& p) {
+                        p("covered", parts.covered).required().min(0).doc("parts that the config or command reaches");
+                        p("all", parts.all).required().min(1).doc("parts of the item");
+                        p("of", parts.of).required().doc("what its parts are: columns, panels, methods");
+                      },
+                      {}));
+  if (parts.covered >= parts.all)
+    problems.add(key + ".parts", parts.text(), "fewer than all", "", "leave it out where all is covered");
+  return parts;
+}
+
 void check_item(const PaperItem& item, const std::string& key, Problems& problems) {
   const bool reproducible = item.kind != ItemKind::illustration;
   if (reproducible && !item.covered() && item.missing.empty()) {
@@ -51,6 +70,7 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
   PaperItem item;
   item.notes = take_strings(entry, "notes", key, problems);
   item.scaled = take_strings(entry, "scaled", key, problems);
+  item.parts = take_parts(entry, key, problems);
   std::string kind = "measured";
   problems.append(read_parameters(
       entry, problems.at(key),
@@ -111,6 +131,8 @@ Paper read_paper(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string ItemParts::text() const { return of.empty() ? "" : fmt::format("{} of {} {}", covered, all, of); }
 
 const char* to_string(ItemKind kind) {
   switch (kind) {

@@ -2,6 +2,7 @@
 // The papers that kvarena reproduces: one folder each under configs/papers, with paper.json, which lists every table
 // and figure in the paper's order, and one config for each of those that are evaluated.
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,6 +17,16 @@ enum class ItemKind {
 };
 [[nodiscard]] const char* to_string(ItemKind kind);
 
+/// How much of an item its config or command reaches: 2 of 5 columns.
+struct ItemParts {
+  int64_t covered = 1;
+  int64_t all = 1;
+  std::string of;  // "columns"; empty for an item that is covered as a whole
+
+  /// "2 of 5 columns", or nothing.
+  [[nodiscard]] std::string text() const;
+};
+
 /// A table or figure.
 struct PaperItem {
   std::string item;   // "table1", "figure2-left"
@@ -27,6 +38,7 @@ struct PaperItem {
   std::vector<std::string> notes;   // points that the paper leaves open, and the config's reading
   std::vector<std::string> scaled;  // settings changed for the default model beside model and limit: "KEY=VALUE"
   bool gpu = false;                 // the paper's speed figures need one
+  ItemParts parts;                  // what `covered()` says is covered of it
 
   /// Whether the program can reproduce it.
   [[nodiscard]] bool covered() const { return !config.empty() || !command.empty(); }
@@ -40,7 +52,7 @@ struct Paper {
 };
 
 /// All folders with a paper.json, by name. Throws UserError with every problem of a file: unknown keys, an item twice,
-/// a measured item without its config and without a reason, a config that no item names.
+/// a measured item without its config and without a reason, parts that are no part, a config that no item names.
 [[nodiscard]] std::vector<Paper> read_papers(const std::filesystem::path& folder);
 
 }  // namespace kvarena::experiment

@@ -17,11 +17,13 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
   ASSERT_EQ(finished.code, 0) << finished.err;  // every config was read: a name that is not registered stops it
   const json listing = json::parse(finished.out);
   std::set<std::string> names;
-  int64_t covered = 0, runnable = 0;
+  int64_t covered = 0, runnable = 0, parts = 0, covered_parts = 0;
   for (const json& item : listing["items"]) {
     EXPECT_TRUE(names.insert(item["item"]).second) << item["item"];
     covered += item["covered"].get<bool>() ? 1 : 0;
     runnable += item["runnable"].get<bool>() ? 1 : 0;
+    if (item["kind"] != "illustration") parts += item["parts"]["all"].get<int64_t>();
+    covered_parts += item["parts"]["covered"].get<int64_t>();
     EXPECT_FALSE(item["state"].get<std::string>().empty());
     if (item["runnable"].get<bool>()) {
       EXPECT_TRUE(item["covered"].get<bool>()) << item["item"];
@@ -34,6 +36,9 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
       EXPECT_FALSE(item.value("inputs", json::array()).empty()) << item["item"] << " is modelled from no file";
     }
   }
+  EXPECT_EQ(count["parts"], parts);
+  EXPECT_EQ(count["covered_parts"], covered_parts);
+  EXPECT_LT(covered_parts, parts);
   EXPECT_EQ(count["items"], names.size());
   EXPECT_EQ(count["covered"], covered);
   EXPECT_EQ(count["runnable"], runnable);
@@ -53,6 +58,12 @@ TEST(Papers, OneItemSaysWhatItNeedsAndHowToRunIt) {
         "TurboQuant k4v3", "agent-trace"}) {
     EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
   }
+}
+
+TEST(Papers, AnItemThatIsCoveredInPartSaysHowMuch) {
+  const Finished finished = run_kvarena({"papers", "specontext/table3"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "2 of 5 columns, runnable here")) << finished.out;
 }
 
 TEST(Papers, APaperAloneListsItsItems) {

@@ -107,6 +107,15 @@ TEST(PublishedAndModelled, WhatIsDrawnWithoutANumberIsNotCounted) {
   EXPECT_NE(page.find("| drawn |"), std::string::npos);
 }
 
+TEST(PublishedAndModelled, ARatioThatNoPaperPrintsIsMarkedAndNotCounted) {
+  const Comparison left = comparison("vericache-figure11-long-context");
+  ASSERT_EQ(left.figures.size(), 3U);
+  for (const ComparedFigure& found : left.figures) EXPECT_EQ(found.derived, found.quantity == "speed-up");
+  const std::string page = comparison_page({left});
+  EXPECT_NE(page.find("Of 1 distinct printed figures"), std::string::npos) << page;
+  EXPECT_NE(page.find("derived; unknown 1"), std::string::npos) << page;
+}
+
 TEST(PublishedAndModelled, ThePageInDocsIsWhatTheModelSays) {
   const std::string page = comparison_page(all_comparisons());
   const std::filesystem::path file = kRoot / "docs" / "modelled.md";

@@ -40,7 +40,7 @@ std::string index_of(const std::string& items) {
 TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
   const Papers sample(index_of(R"({"item": "figure1", "title": "a diagram", "kind": "illustration"},
                                   {"item": "table2", "title": "scores", "gpu": true, "notes": ["read so"],
-                                   "scaled": ["engine.seed=1"]},
+                                   "scaled": ["engine.seed=1"], "parts": {"covered": 2, "all": 5, "of": "columns"}},
                                   {"item": "table1", "title": "speed", "kind": "modelled", "command": "kvarena x"},
                                   {"item": "table3", "title": "more", "missing": "not built"})"),
                       {"table2.json"});
@@ -57,6 +57,8 @@ TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
   EXPECT_TRUE(items[1].gpu);
   EXPECT_EQ(items[1].notes, std::vector<std::string>{"read so"});
   EXPECT_EQ(items[1].scaled, std::vector<std::string>{"engine.seed=1"});
+  EXPECT_EQ(items[1].parts.text(), "2 of 5 columns");
+  EXPECT_EQ(items[2].parts.text(), "");
   EXPECT_EQ(items[2].kind, ItemKind::modelled);
   EXPECT_TRUE(items[2].covered());
   EXPECT_FALSE(items[3].covered());
@@ -68,12 +70,14 @@ TEST(Papers, EveryProblemOfAnIndexIsTold) {
       Papers(index_of(R"({"item": "table1", "title": "scores"}, {"item": "table1", "title": "again", "missing": "x"},
                          {"item": "table2", "title": "t", "missing": "x", "tittle": "a slip"}, {"item": "table3", "title": "t", "missing": "x"},
                          {"item": "table4", "title": "t", "kind": "guessed", "missing": "x"},
-                         {"item": "table5", "title": "t", "command": "kvarena x"}, 7)"),
+                         {"item": "table5", "title": "t", "command": "kvarena x"}, 7,
+                         {"item": "table6", "title": "t", "missing": "x", "parts": {"covered": 3, "all": 3, "of": "rows"}})"),
              {"table3.json", "table9.json"})
           .problems();
-  for (const char* part : {"paper.json: items[0]: found neither a config", "items[1].item: found \"table1\" twice",
-                           "items[2].tittle", "did you mean \"title\"?", "items[3].missing", "guessed",
-                           "items[5].command", "items[6]: found 7", "nothing of table9.json"}) {
+  for (const char* part :
+       {"paper.json: items[0]: found neither a config", "items[1].item: found \"table1\" twice", "items[2].tittle",
+        "did you mean \"title\"?", "items[3].missing", "guessed", "items[5].command", "items[6]: found 7",
+        "items[7].parts: found 3 of 3 rows", "nothing of table9.json"}) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
   }
 }
