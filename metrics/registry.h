@@ -69,6 +69,8 @@ struct MetricEntry {
   bool needs_references = true;   ///< false: a prediction is scored by itself
   /// The question to the judge model, unless a user gives another; null for metrics that ask no judge.
   const JudgeQuestion* judge = nullptr;
+  /// Files that its scores depend on; null for metrics that need none. Their content is part of a run's protocol card.
+  std::vector<std::filesystem::path> (*data)() = nullptr;
   /// In a run the reference is the answer under the full cache, not what the data set accepts.
   bool against_full_cache = false;
   /// Values that a run stores under names of their own, beside the metric's id or in its place.

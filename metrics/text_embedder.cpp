@@ -10,6 +10,7 @@ namespace {
 struct Slot {
   std::mutex mutex;
   std::function<std::unique_ptr<TextEmbedder>()> make;
+  std::vector<std::filesystem::path> files;
   std::unique_ptr<TextEmbedder> embedder;
 };
 
@@ -20,11 +21,19 @@ Slot& slot() {
 
 }  // namespace
 
-void provide_text_embedder(std::function<std::unique_ptr<TextEmbedder>()> make) {
+void provide_text_embedder(std::function<std::unique_ptr<TextEmbedder>()> make,
+                           std::vector<std::filesystem::path> files) {
   Slot& here = slot();
   const std::scoped_lock lock(here.mutex);
   here.make = std::move(make);
+  here.files = std::move(files);
   here.embedder.reset();
+}
+
+std::vector<std::filesystem::path> text_embedder_files() {
+  Slot& here = slot();
+  const std::scoped_lock lock(here.mutex);
+  return here.files;
 }
 
 const TextEmbedder& text_embedder() {

@@ -1,6 +1,7 @@
 #pragma once
 // How metrics get embeddings without knowing models: whoever can run an encoder hands one in.
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -17,8 +18,13 @@ class TextEmbedder {
   [[nodiscard]] virtual bool cuts(std::string_view text) const = 0;
 };
 
-/// `make` is called when the first embedding is asked for. Before any thread scores; the last call counts.
-void provide_text_embedder(std::function<std::unique_ptr<TextEmbedder>()> make);
+/// `make` is called when the first embedding is asked for, and reads `files`. Before any thread scores; the last call
+/// counts.
+void provide_text_embedder(std::function<std::unique_ptr<TextEmbedder>()> make,
+                           std::vector<std::filesystem::path> files = {});
+
+/// The files of the encoder in force.
+[[nodiscard]] std::vector<std::filesystem::path> text_embedder_files();
 
 /// The encoder in force. Throws UserError when nobody provided one, and what `make` throws.
 [[nodiscard]] const TextEmbedder& text_embedder();

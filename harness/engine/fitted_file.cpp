@@ -159,22 +159,30 @@ void write_fitted(const fs::path& file, FittedWeights weights, bool bf16) {
   write_safetensors(file, tensors, weights.metadata);
 }
 
+fs::path project_fitted_folder() { return KVARENA_FITTED_FOLDER; }
+
+std::optional<fs::path> own_fitted(const FittedRequest& request, const std::string& fingerprint,
+                                   const std::vector<fs::path>& folders) {
+  for (const fs::path& file : candidates(request.stem(), folders)) {
+    const auto metadata = safetensors_metadata(file);
+    const auto found = metadata.find(kFittedFingerprint);
+    if (found != metadata.end() && found->second == fingerprint) return file;
+  }
+  return {};
+}
+
 FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint,
                           const std::vector<fs::path>& folders) {
   if (!request.path.empty()) return read_fitted(request.path, request.wanted);
+  if (const auto own = own_fitted(request, fingerprint, folders)) return read_fitted(*own);
   const std::string stem = request.stem();
-  const std::vector<fs::path> files = candidates(stem, folders);
-  for (const fs::path& file : files) {
-    const auto metadata = safetensors_metadata(file);
-    const auto found = metadata.find(kFittedFingerprint);
-    if (found != metadata.end() && found->second == fingerprint) return read_fitted(file);
-  }
+  const size_t files = candidates(stem, folders).size();
   std::vector<std::string> looked;
   for (const fs::path& folder : folders) looked.push_back((folder / "*" / (stem + ".safetensors")).string());
   const std::string variant = request.variant.empty() ? "" : ":kind=" + request.variant;
   fail({.place = request.method,
-        .found = files.empty() ? std::string("no fitted weights")
-                               : fmt::format("fitted weights of {} other model(s) only", files.size()),
+        .found = files == 0 ? std::string("no fitted weights")
+                            : fmt::format("fitted weights of {} other model(s) only", files),
         .expected = fmt::format("weights fitted on {} (fingerprint {}) at {}", model_name, fingerprint.substr(0, 12),
                                 fmt::join(looked, " or ")),
         .action = fmt::format("fit them with `kvarena fit {}{} --model ... --data ...`, or name a file in \"weights\"",

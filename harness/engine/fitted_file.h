@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,17 @@ inline constexpr const char* kFittedContent = "content_sha256";   // over names,
 /// Writes weights with their metadata and kFittedContent; as bf16 where `bf16` is set (the values are rounded first).
 void write_fitted(const std::filesystem::path& file, FittedWeights weights, bool bf16);
 
-/// The artifact that a request asks for: its path, or the file STEM.safetensors below one of `folders` (each holds a
-/// folder a model) whose fingerprint is the model's. Throws UserError that says how to fit one when there is none.
+/// The folder of artifacts that come with the source.
+[[nodiscard]] std::filesystem::path project_fitted_folder();
+
+/// The artifact that the folders hold for a model: STEM.safetensors below one of them (each holds a folder a model)
+/// whose fingerprint is the model's.
+[[nodiscard]] std::optional<std::filesystem::path> own_fitted(const FittedRequest& request,
+                                                              const std::string& fingerprint,
+                                                              const std::vector<std::filesystem::path>& folders);
+
+/// The artifact that a request asks for: its path, or own_fitted(). Throws UserError that says how to fit one when
+/// there is none.
 [[nodiscard]] FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name,
                                         const std::string& fingerprint,
                                         const std::vector<std::filesystem::path>& folders);

@@ -52,7 +52,7 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   facts->embed = [&model](std::span<const int32_t> tokens, float* rows) { model.embed(tokens, rows); };
   facts->vocab_size = model.config().vocab_size;
   facts->predict = [&model](const float* rows, int64_t count, float* logits) { model.predict(rows, count, logits); };
-  fitted_folders.emplace_back(KVARENA_FITTED_FOLDER);
+  fitted_folders.push_back(project_fitted_folder());
   // One thread at a time starts sessions, so that the artifacts read so far need no lock.
   auto read = std::make_shared<std::map<std::string, std::shared_ptr<const FittedWeights>>>();
   facts->fitted = [read, folders = std::move(fitted_folders), name = facts->name,

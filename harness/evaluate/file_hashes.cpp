@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -30,7 +31,21 @@ std::map<std::string, std::string> remembered(const std::filesystem::path& memor
 
 FileHashes::FileHashes(std::filesystem::path memory) : memory_(std::move(memory)), known_(remembered(memory_)) {}
 
+std::string FileHashes::of_all(const std::vector<std::filesystem::path>& files) {
+  std::string all;
+  for (const auto& file : files) all += fmt::format("{} {}\n", file.filename().string(), of(file));
+  return sha256(all);
+}
+
 std::string FileHashes::of(const std::filesystem::path& file) {
+  if (std::filesystem::is_directory(file)) {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(file)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+    return of_all(files);
+  }
   const MappedFile mapped(file);
   struct stat info {};
   KVARENA_ASSERT(::stat(file.c_str(), &info) == 0, file.string());

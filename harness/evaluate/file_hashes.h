@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace kvarena::evaluate {
 
@@ -13,8 +14,10 @@ class FileHashes {
  public:
   explicit FileHashes(std::filesystem::path memory);
 
-  /// Hexadecimal. Throws UserError naming a file that cannot be read.
-  [[nodiscard]] std::string of(const std::filesystem::path& file);
+  /// Hexadecimal; of a folder, of its files' names and hashes. Throws UserError naming a file that cannot be read.
+  [[nodiscard]] std::string of(const std::filesystem::path& path);
+  /// Hash over the files' names and hashes, in this order.
+  [[nodiscard]] std::string of_all(const std::vector<std::filesystem::path>& files);
 
  private:
   std::filesystem::path memory_;

@@ -20,8 +20,9 @@ class LocalEmbedder final : public metrics::TextEmbedder {
 }  // namespace
 
 void use_local_embedder(const std::filesystem::path& home) {
+  const std::filesystem::path folder = home / "models" / "all-minilm-l6-v2";
   metrics::provide_text_embedder(
-      [folder = home / "models" / "all-minilm-l6-v2"]() -> std::unique_ptr<metrics::TextEmbedder> {
+      [folder]() -> std::unique_ptr<metrics::TextEmbedder> {
         if (!std::filesystem::exists(folder)) {
           fail({.place = folder.string(),
                 .found = "no such folder",
@@ -29,7 +30,8 @@ void use_local_embedder(const std::filesystem::path& home) {
                 .action = "`scripts/setup` fetches it"});
         }
         return std::make_unique<LocalEmbedder>(folder);
-      });
+      },
+      {folder / "config.json", folder / "model.safetensors", folder / "tokenizer.json"});
 }
 
 }  // namespace kvarena::evaluate

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -11,9 +12,12 @@
 #include "harness/core/data_origin.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/engine/fitted_file.h"
 #include "harness/evaluate/cell_procedures.h"
 #include "harness/evaluate/local_embedder.h"
+#include "harness/evaluate/method_files.h"
 #include "harness/evaluate/stored_values.h"
+#include "harness/experiment/config_parts.h"
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
 #include "harness/model/ranks/channel.h"
@@ -108,12 +112,48 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
   return *slot;
 }
 
-std::string ModelEvaluator::model_hash(const ModelEntry& model) {
-  std::string all;
-  for (const auto& file : loaded(model).opened().files) {
-    all += fmt::format("{} {}\n", file.filename().string(), hashes_.of(file));
+std::string ModelEvaluator::model_hash(const ModelEntry& model) { return hashes_.of_all(loaded(model).opened().files); }
+
+std::vector<results::RunInput> ModelEvaluator::method_inputs(const ModelEntry& model, const ComponentEntry& method) {
+  const std::string place = model.label + "\n" + method.label;
+  if (const auto known = method_inputs_.find(place); known != method_inputs_.end()) return known->second;
+  const FileSources sources{.fingerprint = fingerprint_of(*loaded(model).opened().checkpoint),
+                            .models = paths_.home / "models",
+                            .fitted = {paths_.home / "fitted", project_fitted_folder()}};
+  std::vector<MethodFile> files = method_files(spec_of(method.name, method.settings_json), sources);
+  if (config_.contexts) {
+    for (MethodFile& file : method_files(json::parse(experiment::contexts_json(*config_.contexts)), sources)) {
+      files.push_back({.setting = "contexts." + file.setting, .path = std::move(file.path)});
+    }
   }
-  return sha256(all);
+  std::vector<results::RunInput> inputs;
+  for (const MethodFile& file : files) {
+    inputs.push_back({.kind = "artifact",
+                      .name = fmt::format("{}: {}", method.label, file.setting),
+                      .sha256 = hashes_.of(file.path),
+                      .detail_json = json{{"path", file.path.string()}}.dump(),
+                      .model = model.label});
+  }
+  return method_inputs_[place] = std::move(inputs);
+}
+
+std::vector<results::RunInput> ModelEvaluator::metric_inputs(const ModelEntry& model, const ComponentEntry& workload) {
+  std::vector<std::string> ids = score_metrics(cursor(model, workload).info(), config_);
+  if (config_.contexts) ids.push_back(config_.contexts->quality);
+  std::vector<results::RunInput> inputs;
+  for (const std::string& id : ids) {
+    const auto data = metrics::find_metric(id).data;
+    if (data == nullptr) continue;
+    for (const std::filesystem::path& file : data()) {
+      if (!std::filesystem::exists(file)) continue;  // the first score says so
+      inputs.push_back({.kind = "artifact",
+                        .name = fmt::format("{}: {}", id, file.filename().string()),
+                        .sha256 = hashes_.of(file),
+                        .detail_json = json{{"path", file.string()}}.dump(),
+                        .model = model.label});
+    }
+  }
+  return inputs;
 }
 
 results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const ComponentEntry& workload) {
@@ -181,24 +221,29 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
   for (const char* id : {metrics::kAttentionHitRate.name, metrics::kTokenOverlap.name}) {
     if (lists_metric(config_, id)) versions += fmt::format(", {} v{}", id, metrics::find_metric(id).version);
   }
+  std::string metric_files;
+  for (const results::RunInput& input : metric_inputs(model, workload)) {
+    metric_files += fmt::format("{} {}\n", input.name, input.sha256);
+  }
   const std::string cut = truncation_name(info.truncation);
   const auto limit = config_.engine.max_prompt_tokens;
-  return json{{"template", templated ? opened.chat_template().name() : "none"},
-              {"template_sha256", templated ? opened.chat_template().hash() : ""},
-              {"stop_tokens", fmt::format("{}", fmt::join(opened.config().eos, " "))},
-              {"max_new_tokens", config_.engine.max_new_tokens.value_or(info.generation.max_new_tokens)},
-              {"truncation", limit ? fmt::format("{}, above {} tokens", cut, *limit) : cut},
-              {"window", opened.config().max_position},
-              {"question", "inside the compressed prompt"},
-              {"dtype", model.dtype},
-              {"kv_dtype", model.kv_dtype.empty() ? model.dtype : model.kv_dtype},
-              {"temperature", config_.engine.temperature},
-              {"seed", config_.engine.seed},
-              {"metrics", versions},
-              {"model_sha256", model_hash(model)},
-              {"data_sha256", data_input(model, workload).sha256},
-              {"kind", std::string(results::name(kind))}}
-      .dump();
+  json card{{"template", templated ? opened.chat_template().name() : "none"},
+            {"template_sha256", templated ? opened.chat_template().hash() : ""},
+            {"stop_tokens", fmt::format("{}", fmt::join(opened.config().eos, " "))},
+            {"max_new_tokens", config_.engine.max_new_tokens.value_or(info.generation.max_new_tokens)},
+            {"truncation", limit ? fmt::format("{}, above {} tokens", cut, *limit) : cut},
+            {"window", opened.config().max_position},
+            {"question", "inside the compressed prompt"},
+            {"dtype", model.dtype},
+            {"kv_dtype", model.kv_dtype.empty() ? model.dtype : model.kv_dtype},
+            {"temperature", config_.engine.temperature},
+            {"seed", config_.engine.seed},
+            {"metrics", versions},
+            {"model_sha256", model_hash(model)},
+            {"data_sha256", data_input(model, workload).sha256},
+            {"kind", std::string(results::name(kind))}};
+  if (!metric_files.empty()) card["metric_data_sha256"] = sha256(metric_files);
+  return card.dump();
 }
 
 std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
@@ -222,6 +267,9 @@ std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
   for (const auto& [place, input] : data_inputs_) {
     if (place.starts_with(model.label + "\n")) inputs.push_back(input);
   }
+  const auto add = [&](std::vector<results::RunInput> more) { std::ranges::move(more, std::back_inserter(inputs)); };
+  for (const ComponentEntry& method : config_.methods) add(method_inputs(model, method));
+  for (const ComponentEntry& workload : config_.workloads) add(metric_inputs(model, workload));
   return inputs;
 }
 

@@ -35,6 +35,8 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   /// The official file and its hash; the first sample's when samples are generated or come with the source.
   results::RunInput data_input(const experiment::ModelEntry& model,
                                const experiment::ComponentEntry& workload) override;
+  std::vector<results::RunInput> method_inputs(const experiment::ModelEntry& model,
+                                               const experiment::ComponentEntry& method) override;
   std::string protocol_card(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
                             const experiment::ComponentEntry& method, results::CellKind kind) override;
 
@@ -50,6 +52,9 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
   SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
+  /// Data files of the metrics that score the workload.
+  std::vector<results::RunInput> metric_inputs(const experiment::ModelEntry& model,
+                                               const experiment::ComponentEntry& workload);
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
 
@@ -58,11 +63,12 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::shared_ptr<const storage::Hierarchy> machine_;
   Paths paths_;
   FileHashes hashes_;
-  std::string lost_;                                              // why a model's ranks never met
-  std::map<std::string, std::unique_ptr<LoadedModel>> models_;    // by label
-  std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;  // by model and workload label
-  std::map<std::string, double> prompt_tokens_;                   // in the same way: mean, a guess
-  std::map<std::string, results::RunInput> data_inputs_;          // in the same way
+  std::string lost_;                                                     // why a model's ranks never met
+  std::map<std::string, std::unique_ptr<LoadedModel>> models_;           // by label
+  std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;         // by model and workload label
+  std::map<std::string, double> prompt_tokens_;                          // in the same way: mean, a guess
+  std::map<std::string, results::RunInput> data_inputs_;                 // in the same way
+  std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
 };
 
 /// Checks of a config's names and settings against the registries.

@@ -21,12 +21,14 @@ using results::CellRecord;
 constexpr size_t kIdDigits = 20;  // 80 bits of SHA-256: no collision among any number of cells that can be run
 
 /// The engine's settings that change what a cell measures. Threads change times only, the noise floor's samples are
-/// cells of their own.
-std::string engine_identity(const ExperimentConfig& config, const CellGroup& group) {
+/// cells of their own. `files`: those that the method reads.
+std::string engine_identity(const ExperimentConfig& config, const CellGroup& group,
+                            const std::vector<results::RunInput>& files) {
   const CellKind kind = group.kind;
   EngineSettings engine = config.engine;
   json identity = parameter_values([&](ParameterVisitor& p) { engine.parameters(p); });
   identity.erase("noise_floor");
+  for (const results::RunInput& file : files) identity["files"][file.name] = file.sha256;
   if (kind == CellKind::serving) {
     ServingSettings serving = config.serving.value();
     identity.update(parameter_values([&](ParameterVisitor& p) { serving.parameters(p); }));
@@ -90,7 +92,7 @@ PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, co
   cell.method = method.label;
   cell.method_name = method.name;
   cell.settings_json = method.settings_json;
-  cell.engine_json = engine_identity(config, group);
+  cell.engine_json = engine_identity(config, group, catalog.method_inputs(*group.model, method));
   cell.protocol_json = json::parse(catalog.protocol_card(*group.model, *group.workload, method, group.kind)).dump();
   cell.protocol_sha256 = sha256(cell.protocol_json);
   cell.baseline = method.baseline;

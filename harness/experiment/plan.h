@@ -31,6 +31,11 @@ class Catalog {
   /// The file or generator that the samples come from, as a run records it.
   virtual results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) = 0;
 
+  /// Files beside model and data that decide the method's numbers: fitted weights, a checkpoint that drafts.
+  virtual std::vector<results::RunInput> method_inputs(const ModelEntry& /*model*/, const ComponentEntry& /*method*/) {
+    return {};
+  }
+
   /// Settings that change scores beside the method: template and its hash, stop tokens, truncation, dtype, metric
   /// versions, data hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with
   /// different cards are different cells.

@@ -17,6 +17,8 @@ namespace {
 
 // Hidden states in the order that decides ties: Python compares their letters.
 enum State { B = 0, E = 1, M = 2, S = 3 };
+constexpr const char* kDictionary = "dict.txt";
+constexpr const char* kEmissions = "finalseg/prob_emit.py";
 constexpr double kNever = -3.14e100;  // jieba's log of zero
 
 constexpr std::array<double, 4> kStart = {-0.26268660809250016, kNever, kNever, -1.4652633398537678};
@@ -67,14 +69,16 @@ std::filesystem::path jieba_folder() {
   return std::filesystem::path(home == nullptr ? "." : home) / ".cache/kvarena/jieba";
 }
 
+std::vector<std::filesystem::path> jieba_files() { return {jieba_folder() / kDictionary, jieba_folder() / kEmissions}; }
+
 const Jieba& jieba() {
   static const Jieba kJieba(jieba_folder());
   return kJieba;
 }
 
 Jieba::Jieba(const std::filesystem::path& folder) {
-  load_dictionary(folder / "dict.txt");
-  load_emissions(folder / "finalseg/prob_emit.py");
+  load_dictionary(folder / kDictionary);
+  load_emissions(folder / kEmissions);
 }
 
 // Lines "word frequency tag".

@@ -48,6 +48,9 @@ class Jieba {
 /// The package's data in $KVARENA_HOME/jieba (KVARENA_HOME defaults to ~/.cache/kvarena).
 [[nodiscard]] std::filesystem::path jieba_folder();
 
+/// Its files that are read.
+[[nodiscard]] std::vector<std::filesystem::path> jieba_files();
+
 /// Loaded from jieba_folder() at the first call.
 [[nodiscard]] const Jieba& jieba();
 

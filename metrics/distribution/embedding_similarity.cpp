@@ -106,6 +106,7 @@ KVARENA_METRIC(
                 "longer.",
      .source = "EvicPress; sentence-transformers/all-MiniLM-L6-v2",
      .score = score,
+     .data = text_embedder_files,
      .against_full_cache = true,
      .vectors = {{"cosine_similarity", recompute_cosine}, {"mean_pooling", recompute_pooling}}});
 

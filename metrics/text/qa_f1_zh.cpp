@@ -28,6 +28,7 @@ KVARENA_METRIC(
                 "jieba's data in $KVARENA_HOME/jieba.",
      .source = "THUDM/LongBench @2e00731f LongBench/metrics.py qa_f1_zh_score",
      .score = best_over_references<qa_f1_zh_of>,
+     .data = jieba_files,
      .vectors = {{"qa_f1_zh", recompute_per_answer<qa_f1_zh_of>}}});
 
 }  // namespace kvarena::metrics

@@ -21,6 +21,7 @@ KVARENA_METRIC(
                 "data in $KVARENA_HOME/jieba.",
      .source = "THUDM/LongBench @2e00731f LongBench/metrics.py rouge_zh_score",
      .score = score_rouge_l<words_joined, kRecursionLimit>,
+     .data = jieba_files,
      .vectors = {{"rouge_l_zh", recompute_rouge_l<words_joined, kRecursionLimit>}}});
 
 }  // namespace kvarena::metrics

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/engine/fitted_file.h"
 #include "harness/evaluate/file_hashes.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model_files.h"
@@ -21,11 +24,13 @@ class ModelEvaluatorTest : public ::testing::Test {
  protected:
   ModelEvaluatorTest() { testing::write_tiny_model(model_, 3); }
 
-  [[nodiscard]] experiment::ExperimentConfig config() const {
+  [[nodiscard]] experiment::ExperimentConfig config(const json& methods = {"full"},
+                                                    const json& metrics = json::array()) const {
     const json text = {{"name", "tiny"},
                        {"models", {{{"name", "tiny"}, {"path", model_.string()}}}},
                        {"workloads", {{{"name", "fact_qa"}, {"things", 1}, {"filler", 0}, {"samples", 1}}}},
-                       {"methods", {"full"}},
+                       {"methods", methods},
+                       {"metrics", metrics},
                        {"engine", {{"max_new_tokens", 4}}}};
     return experiment::parse_config(text.dump(), "tiny.json", {}, registry_validators());
   }
@@ -41,6 +46,35 @@ class ModelEvaluatorTest : public ::testing::Test {
       if (input.kind == "model") names.insert(input.name);
     }
     return {card.at("model_sha256"), names};
+  }
+
+  /// Cells of a config of these methods, by label.
+  [[nodiscard]] std::map<std::string, results::CellRecord> cells(const json& methods,
+                                                                 const json& metrics = json::array()) const {
+    const experiment::ExperimentConfig tiny = config(methods, metrics);
+    ModelEvaluator evaluator(tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+    std::map<std::string, results::CellRecord> cells;
+    const experiment::Plan plan = experiment::make_plan(config(methods, metrics), evaluator);
+    for (const experiment::PlannedCell& cell : plan.groups.front().cells) cells[cell.record.method] = cell.record;
+    return cells;
+  }
+
+  /// Each file that cells of the method depend on; changing it changes the cell.
+  void expect_files(const json& method, const std::map<std::string, fs::path>& files) const {
+    const std::string label = method.at("label");
+    const auto now = [&] { return cells({"full", method}).at(label); };
+    const results::CellRecord before = now();
+    const json found = json::parse(before.engine_json).value("files", json::object());
+    EXPECT_EQ(found.size(), files.size()) << found.dump();
+    for (const auto& [setting, file] : files) {
+      EXPECT_TRUE(found.contains(label + ": " + setting)) << setting << " in " << found.dump();
+      const std::string text = read_file(file);
+      write_file(file, text + " ");
+      EXPECT_NE(now().cell_id, before.cell_id) << setting;
+      EXPECT_EQ(now().protocol_sha256, before.protocol_sha256) << "rows of one table have one card";
+      write_file(file, text);
+    }
+    EXPECT_EQ(now().cell_id, before.cell_id);
   }
 
   testing::TemporaryFolder folder_;
@@ -66,6 +100,73 @@ TEST_F(ModelEvaluatorTest, EveryFileThatDecidesAModelsNumbersIsPartOfItsIdentity
   }
   write_file(model_ / "notes.txt", "changed");
   EXPECT_EQ(identity().first, hash);
+}
+
+TEST_F(ModelEvaluatorTest, FilesThatAMethodReadsArePartOfItsCells) {
+  const fs::path weights = folder_ / "w.safetensors", draft = folder_ / "models/small";
+  write_file(weights, "of a fit");
+  testing::write_tiny_model(draft, 5);
+  const json fitted = {{"name", "expected_attention"},
+                       {"label", "fitted"},
+                       {"keep", 0.5},
+                       {"statistics", "fitted"},
+                       {"weights", weights.string()}};
+  expect_files(fitted, {{"weights", weights}});
+  json nested = fitted;
+  nested.erase("label");
+  expect_files({{"name", "vericache"}, {"label", "nested"}, {"drafter", nested}}, {{"drafter.weights", weights}});
+  expect_files({{"name", "spec_decode"}, {"label", "by name"}, {"draft_model", "small"}},
+               {{"draft_model", draft / "config.json"}});
+  expect_files({{"name", "snapkv"}, {"label", "none"}, {"keep", 0.5}}, {});
+}
+
+TEST_F(ModelEvaluatorTest, WeightsThatAMethodFindsByItselfArePartOfItsCells) {
+  const fs::path file = folder_ / "fitted/tiny/loki.safetensors";
+  const auto fit = [&](const std::string& fingerprint, float value) {
+    fs::create_directories(file.parent_path());
+    write_fitted(file,
+                 {.place = "",
+                  .tensors = {{"x", {.shape = {1}, .values = {value}}}},
+                  .metadata = {{kFittedFingerprint, fingerprint}}},
+                 /*bf16=*/false);
+  };
+  const auto loki = [&] { return cells({"full", {{"name", "loki"}, {"tokens", 4}, {"label", "loki"}}}).at("loki"); };
+  const std::string none = loki().cell_id;
+  fit("of another model", 1);
+  EXPECT_EQ(loki().cell_id, none);
+  const std::string own = fingerprint_of(*open_checkpoint(model_));
+  fit(own, 1);
+  const results::CellRecord found = loki();
+  EXPECT_TRUE(json::parse(found.engine_json).at("files").contains("loki: fitted")) << found.engine_json;
+  fit(own, 2);
+  EXPECT_NE(loki().cell_id, found.cell_id);
+  EXPECT_NE(found.cell_id, none);
+}
+
+TEST_F(ModelEvaluatorTest, FilesThatAMetricReadsAreOnTheCard) {
+  const auto card = [&](const json& metrics) {
+    return json::parse(cells({"full"}, metrics).at("full").protocol_json).value("metric_data_sha256", "");
+  };
+  const fs::path encoder = folder_ / "models/all-minilm-l6-v2/tokenizer.json", words = folder_ / "jieba/dict.txt";
+  const char* home = std::getenv("KVARENA_HOME");
+  const std::string before = home == nullptr ? "" : home;
+  ::setenv("KVARENA_HOME", folder_.path().c_str(), 1);
+  for (const auto& [metric, file] : {std::pair("embedding_similarity", encoder), std::pair("qa_f1_zh", words)}) {
+    EXPECT_EQ(card({metric}), "") << "without the files the first score says what is missing";
+    fs::create_directories(file.parent_path());
+    write_file(file, "some");
+    const std::string some = card({metric});
+    EXPECT_NE(some, "");
+    write_file(file, "others");
+    EXPECT_NE(card({metric}), some);
+    EXPECT_EQ(card(json::array()), "");
+  }
+  const experiment::ExperimentConfig tiny = config({"full"}, {"qa_f1_zh"});
+  ModelEvaluator evaluator(tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+  const auto inputs = evaluator.inputs(tiny.models.front());
+  EXPECT_TRUE(std::ranges::any_of(
+      inputs, [](const auto& input) { return input.kind == "artifact" && input.name == "qa_f1_zh: dict.txt"; }));
+  home == nullptr ? ::unsetenv("KVARENA_HOME") : ::setenv("KVARENA_HOME", before.c_str(), 1);
 }
 
 TEST_F(ModelEvaluatorTest, AModelThatCannotBeOpenedIsAnErrorAndLeavesNothingBehind) {
