@@ -163,9 +163,9 @@ results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const Comp
     const datasets::Sample* first = samples.at(0);
     const auto file = datasets::find_data_file(samples.info(), paths_.data_dir);
     const bool official = file && first != nullptr && first->origin == file->path.filename().string();
-    json detail = {{"of", official ? "the file" : "the first sample"},
-                   {"origin", first == nullptr ? "" : first->origin}};
-    if (detail["origin"] == kProjectMade) {
+    const std::string origin = first == nullptr ? "" : first->origin;
+    json detail = {{"of", official ? "the file" : "the first sample"}, {"origin", origin}};
+    if (origin == kProjectMade) {
       const std::string& title = samples.info().title;
       detail["instead_of"] = title.substr(0, title.find(':'));
     }
@@ -180,33 +180,22 @@ results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const Comp
   return slot->second;
 }
 
-std::vector<std::string> ModelEvaluator::sample_ids(const ModelEntry& model, const ComponentEntry& workload) {
-  SampleCursor& samples = cursor(model, workload);
-  constexpr size_t kMostSamples = 100'000;  // ten times the largest official set
-  std::vector<std::string> ids;
+experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, const ComponentEntry& workload,
+                                                    int64_t most) {
+  SampleCursor& cursor = this->cursor(model, workload);
+  const int64_t own_answer = cursor.info().generation.max_new_tokens;
+  experiment::WorkloadSamples samples{.answer_tokens =
+                                          static_cast<double>(config_.engine.max_new_tokens.value_or(own_answer))};
   double bytes = 0;
-  for (int64_t i = 0; !workload.limit || i < *workload.limit; ++i) {
-    const datasets::Sample* sample = samples.at(i);
+  for (int64_t i = 0; i < std::min(workload.limit.value_or(kAnyLength), most); ++i) {
+    const datasets::Sample* sample = cursor.at(i);
     if (sample == nullptr) break;
-    if (ids.size() == kMostSamples) {
-      fail({.place = fmt::format("workload {}", workload.label),
-            .found = fmt::format("more than {} samples", kMostSamples),
-            .expected = "fewer",
-            .action = "give a smaller \"samples\" or \"limit\""});
-    }
-    ids.push_back(sample->id);
+    samples.ids.push_back(sample->id);
     for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
   }
   constexpr double kBytesOfAToken = 4;
-  prompt_tokens_[model.label + "\n" + workload.label] =
-      bytes / kBytesOfAToken / std::max(1.0, static_cast<double>(ids.size()));
-  return ids;
-}
-
-experiment::SampleSize ModelEvaluator::sample_size(const ModelEntry& model, const ComponentEntry& workload) {
-  const int64_t own = cursor(model, workload).info().generation.max_new_tokens;
-  return {.prompt_tokens = prompt_tokens_[model.label + "\n" + workload.label],
-          .answer_tokens = static_cast<double>(config_.engine.max_new_tokens.value_or(own))};
+  samples.prompt_tokens = bytes / kBytesOfAToken / std::max(1.0, static_cast<double>(samples.ids.size()));
+  return samples;
 }
 
 std::string ModelEvaluator::protocol_card(const ModelEntry& model, const ComponentEntry& workload,

@@ -28,10 +28,8 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   /// `config` must outlive it.
   ModelEvaluator(const experiment::ExperimentConfig& config, Paths paths);
 
-  std::vector<std::string> sample_ids(const experiment::ModelEntry& model,
-                                      const experiment::ComponentEntry& workload) override;
-  experiment::SampleSize sample_size(const experiment::ModelEntry& model,
-                                     const experiment::ComponentEntry& workload) override;
+  experiment::WorkloadSamples samples(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
+                                      int64_t most) override;
   /// The official file and its hash; the first sample's when samples are generated or come with the source.
   results::RunInput data_input(const experiment::ModelEntry& model,
                                const experiment::ComponentEntry& workload) override;
@@ -66,7 +64,6 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::string lost_;                                                     // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;           // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;         // by model and workload label
-  std::map<std::string, double> prompt_tokens_;                          // in the same way: mean, a guess
   std::map<std::string, results::RunInput> data_inputs_;                 // in the same way
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
 };

@@ -17,7 +17,7 @@ struct EvalTask {
   const ComponentEntry& workload;
   results::CellKind kind;
   std::string sample_id;
-  int64_t sample_index = 0;  // place in Catalog::sample_ids
+  int64_t sample_index = 0;  // place in Catalog::samples
   /// Cells to evaluate, at least one, of one model, workload and kind. A resumed run may ask for fewer than before.
   std::span<const PlannedCell* const> cells;
 };

@@ -128,9 +128,9 @@ int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry&
 
 /// Expected time of one sample of one cell of the group, in steps of decoding. A prompt's token is an eighth of a step:
 /// prefill is bound by products, decoding by memory. Cells of kind quality share a prefill.
-double expected_cost(const ExperimentConfig& config, const CellGroup& group, const SampleSize& size) {
-  const double prefill = size.prompt_tokens / 8;
-  const double answer = 1 + size.answer_tokens;
+double expected_cost(const ExperimentConfig& config, const CellGroup& group, const WorkloadSamples& samples) {
+  const double prefill = samples.prompt_tokens / 8;
+  const double answer = 1 + samples.answer_tokens;
   switch (group.kind) {
     case CellKind::quality: return prefill / static_cast<double>(group.cells.size()) + answer;
     case CellKind::noise_floor: return prefill + answer;
@@ -147,6 +147,19 @@ double expected_cost(const ExperimentConfig& config, const CellGroup& group, con
 int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader& results) {
   const auto done = results.done_samples(cell.record.cell_id);
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
+}
+
+constexpr int64_t kMostSamples = 200'000;  // of all workloads together: many times what any paper asks
+
+/// The workload's samples, taken from `room`, which is what is left for the workloads to come.
+WorkloadSamples take_samples(Catalog& catalog, const ModelEntry& model, const ComponentEntry& workload, int64_t& room) {
+  WorkloadSamples samples = catalog.samples(model, workload, room + 1);
+  room -= std::ssize(samples.ids);
+  if (room >= 0) return samples;
+  fail({.place = fmt::format("workload {}", workload.label),
+        .found = fmt::format("more than {} samples with those of the workloads before it", kMostSamples),
+        .expected = "fewer",
+        .action = R"(give it a "limit" or a smaller "samples", or divide the experiment into several)"});
 }
 
 /// A larger plan is a slip of a matrix: it would take more memory than the results.
@@ -191,16 +204,14 @@ std::vector<results::InventedData> Plan::invented() const {
 Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   check_size(config);
   Plan plan{.config = std::make_unique<const ExperimentConfig>(std::move(config)), .groups = {}};
-  constexpr size_t kMostSamples = 1'000'000;
-  size_t samples = 0;
+  int64_t room = kMostSamples;
   int64_t position = 0;
-  SampleSize size;
   const auto add_group = [&](const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
-                             std::vector<std::string> sample_ids, int64_t requests = 0) {
+                             const WorkloadSamples& samples, int64_t requests = 0) {
     CellGroup group{.model = &model,
                     .workload = &workload,
                     .kind = kind,
-                    .sample_ids = std::move(sample_ids),
+                    .sample_ids = samples.ids,
                     .requests = requests,
                     .data = catalog.data_input(model, workload),
                     .cells = {},
@@ -211,7 +222,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
       group.cells.back().record.position = position++;
     }
     check_sample_ids(group);
-    group.cost = expected_cost(*plan.config, group, size);
+    group.cost = expected_cost(*plan.config, group, samples);
     const auto place = static_cast<int64_t>(plan.groups.size());
     const bool divided = kind == CellKind::quality || kind == CellKind::noise_floor;
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
@@ -222,29 +233,25 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   };
   for (const ModelEntry& model : plan.config->models) {
     for (const ComponentEntry& workload : plan.config->workloads) {
-      std::vector<std::string> ids = catalog.sample_ids(model, workload);
-      size = catalog.sample_size(model, workload);
-      samples += ids.size();
-      if (samples > kMostSamples) {
-        fail({.place = plan.config->path.string(),
-              .found = fmt::format("more than {} samples of all workloads together", kMostSamples),
-              .expected = "fewer",
-              .action = "give a limit, or divide the experiment into several"});
-      }
+      const WorkloadSamples all = take_samples(catalog, model, workload, room);
+      const auto with_ids = [&](std::vector<std::string> ids) {
+        return WorkloadSamples{
+            .ids = std::move(ids), .prompt_tokens = all.prompt_tokens, .answer_tokens = all.answer_tokens};
+      };
       const auto first = [&](int64_t samples) {
-        const size_t count = std::min(ids.size(), static_cast<size_t>(samples));
-        return std::vector<std::string>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+        const auto count = std::min(std::ssize(all.ids), static_cast<std::ptrdiff_t>(samples));
+        return with_ids({all.ids.begin(), all.ids.begin() + count});
       };
       // Where prompts' caches are stored, answers are evaluated as requests get them.
       const bool answers = !plan.config->contexts && !plan.config->remote_prefix;
-      if (answers) add_group(model, workload, CellKind::quality, ids);
+      if (answers) add_group(model, workload, CellKind::quality, all);
       if (const int64_t again = plan.config->engine.noise_floor; again > 0 && answers) {
         add_group(model, workload, CellKind::noise_floor, first(again));
       }
       if (plan.config->timing) add_group(model, workload, CellKind::timing, first(plan.config->timing->samples));
       if (const auto& serving = plan.config->serving) {
-        const int64_t requests = samples_of_a_point(*plan.config, workload, static_cast<int64_t>(ids.size()));
-        add_group(model, workload, CellKind::serving, serving->points(), requests);
+        const int64_t requests = samples_of_a_point(*plan.config, workload, std::ssize(all.ids));
+        add_group(model, workload, CellKind::serving, with_ids(serving->points()), requests);
       }
     }
   }

@@ -12,10 +12,11 @@
 
 namespace kvarena::experiment {
 
-/// Size of a workload's samples, from which it is guessed how long they take.
-struct SampleSize {
-  double prompt_tokens = 0;  // mean, from the characters of the text
-  double answer_tokens = 0;  // at most
+/// A workload's samples for a model, and their size, from which it is guessed how long they take.
+struct WorkloadSamples {
+  std::vector<std::string> ids;  // in order
+  double prompt_tokens = 0;      // mean, from the characters of the text
+  double answer_tokens = 0;      // at most
 };
 
 /// The plan's view of models, workloads and methods.
@@ -23,11 +24,8 @@ class Catalog {
  public:
   virtual ~Catalog() = default;
 
-  /// Ids of the workload's samples for this model, in order, at most entry.limit. Deterministic.
-  virtual std::vector<std::string> sample_ids(const ModelEntry& model, const ComponentEntry& workload) = 0;
-
-  /// Called after sample_ids().
-  virtual SampleSize sample_size(const ModelEntry& model, const ComponentEntry& workload) = 0;
+  /// The workload's samples for this model, at most `workload.limit` and `most`. Deterministic.
+  virtual WorkloadSamples samples(const ModelEntry& model, const ComponentEntry& workload, int64_t most) = 0;
   /// The file or generator that the samples come from, as a run records it.
   virtual results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) = 0;
 

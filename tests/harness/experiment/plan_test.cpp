@@ -139,8 +139,7 @@ TEST(Plan, SaysWhichWorkloadsAreOfProjectMadeSamples) {
 TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
   class Empty final : public Catalog {
    public:
-    std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override { return {}; }
-    SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return {}; }
+    WorkloadSamples samples(const ModelEntry&, const ComponentEntry&, int64_t) override { return {}; }
     results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
     std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
                               results::CellKind) override {
@@ -166,15 +165,18 @@ TEST(Plan, APlanBeyondMeasureIsRefusedAtOnce) {
                               results::CellKind) override {
       return "{}";
     }
-    std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry&) override {
-      std::vector<std::string> ids;
-      for (int i = 0; i < 600'000; ++i) ids.push_back(std::to_string(i));
-      return ids;
+    WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, int64_t most) override {
+      WorkloadSamples samples;
+      for (int64_t i = 0; i < std::min(workload.limit.value_or(most), most); ++i) {
+        samples.ids.push_back(std::to_string(i));
+      }
+      return samples;
     }
-    SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return {}; }
     results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
   } endless;
-  EXPECT_NE(refusal(parse(kSmallConfig), endless).find("more than 1000000 samples"), std::string::npos);
+  const std::string endless_refusal = refusal(parse(kSmallConfig), endless);
+  EXPECT_NE(endless_refusal.find("workload needle: found more than 200000 samples"), std::string::npos)
+      << endless_refusal << ": the workload that is one too many, after the four of qasper";
 }
 
 TEST(Plan, ServingCellsTakeAPartOfTheWorkloadForEachPoint) {

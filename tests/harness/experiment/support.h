@@ -129,14 +129,13 @@ constexpr const char* kSmallConfig = R"({
 /// Six samples for every workload, and a card that can be changed.
 class FakeCatalog final : public Catalog {
  public:
-  std::vector<std::string> sample_ids(const ModelEntry&, const ComponentEntry& workload) override {
-    std::vector<std::string> ids;
-    for (int64_t i = 0; i < std::min<int64_t>(workload.limit.value_or(6), 6); ++i) {
-      ids.push_back(fmt::format("{}-{}", workload.name, i));
+  WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, int64_t most) override {
+    WorkloadSamples samples{.prompt_tokens = prompt_tokens, .answer_tokens = answer_tokens};
+    for (int64_t i = 0; i < std::min({workload.limit.value_or(6), int64_t{6}, most}); ++i) {
+      samples.ids.push_back(fmt::format("{}-{}", workload.name, i));
     }
-    return ids;
+    return samples;
   }
-  SampleSize sample_size(const ModelEntry&, const ComponentEntry&) override { return size; }
   results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) override {
     return {.kind = "data",
             .name = workload.label,
@@ -150,7 +149,7 @@ class FakeCatalog final : public Catalog {
   }
 
   std::string card = "auto";
-  SampleSize size;
+  double prompt_tokens = 0, answer_tokens = 0;
   std::string metrics = "token_f1 v1";
   std::function<std::string(const std::string& workload)> origin;
 };
