@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -203,6 +204,9 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
   LoadedModel& opened = loaded(model);
   const datasets::WorkloadInfo& info = cursor(model, workload).info();
   const bool templated = info.chat_template && model.chat_template != "none";
+  if (templated) {  // what cannot be rendered is refused before anything runs
+    (void)opened.chat_template().render(std::array{ChatMessage{.role = "user", .content = "?"}}, true);
+  }
   std::string versions;  // the one that tables show comes first
   for (const std::string& id : score_metrics(info, config_)) {
     versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, metrics::find_metric(id).version);

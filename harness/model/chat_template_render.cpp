@@ -88,8 +88,7 @@ std::string ChatTemplate::render(std::span<const ChatMessage> messages, bool add
   fail({.place = "chat template",
         .found = style_.family == Family::none ? "none in the checkpoint"
                                                : fmt::format("a text (SHA-256 {}) of no known family", hash_),
-        .action =
-            fmt::format("Choose one in the model's config with \"chat_template\": {}.", fmt::join(names(), ", "))});
+        .action = fmt::format("choose one with \"template\" beside the model's name: {}", fmt::join(names(), ", "))});
 }
 
 std::string ChatTemplate::render_chatml(std::span<const ChatMessage> messages, bool prompt) const {

@@ -11,6 +11,7 @@
 #include "harness/core/files.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/evaluate/file_hashes.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model_files.h"
 
@@ -167,6 +168,23 @@ TEST_F(ModelEvaluatorTest, FilesThatAMetricReadsAreOnTheCard) {
   EXPECT_TRUE(std::ranges::any_of(
       inputs, [](const auto& input) { return input.kind == "artifact" && input.name == "qa_f1_zh: dict.txt"; }));
   home == nullptr ? ::unsetenv("KVARENA_HOME") : ::setenv("KVARENA_HOME", before.c_str(), 1);
+}
+
+TEST_F(ModelEvaluatorTest, AChatTemplateThatNobodyKnowsIsRefusedBeforeAnythingRuns) {
+  write_file(model_ / "tokenizer_config.json", R"({"chat_template": "{{ 'Q:' + m }}"})");
+  experiment::ExperimentConfig tiny = config();
+  tiny.workloads.front().name = "function_calling";
+  tiny.workloads.front().settings_json = "{}";
+  const auto refusal = [&] {
+    ModelEvaluator evaluator(tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+    return testing::error_of([&] {
+      (void)evaluator.protocol_card(tiny.models.front(), tiny.workloads.front(), tiny.methods.front(),
+                                    results::CellKind::quality);
+    });
+  };
+  EXPECT_NE(refusal().find("of no known family; choose one with \"template\""), std::string::npos) << refusal();
+  tiny.models.front().chat_template = "chatml";
+  EXPECT_EQ(refusal(), "");
 }
 
 TEST_F(ModelEvaluatorTest, AModelThatCannotBeOpenedIsAnErrorAndLeavesNothingBehind) {

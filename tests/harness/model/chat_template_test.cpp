@@ -106,8 +106,8 @@ void expect_refused(const ChatTemplate& chat, const std::vector<ChatMessage>& me
 }
 
 TEST(ChatTemplate, RefusesWhatItCannotRenderAndSaysWhy) {
-  expect_refused(ChatTemplate(), {{"user", "x"}}, "chat_template");
-  expect_refused(ChatTemplate::from_text("{{ 'Q:' + m }}", "", ""), {{"user", "x"}}, "chat_template");
+  expect_refused(ChatTemplate(), {{"user", "x"}}, "choose one with \"template\"");
+  expect_refused(ChatTemplate::from_text("{{ 'Q:' + m }}", "", ""), {{"user", "x"}}, "of no known family");
   expect_refused(ChatTemplate::named("chatml", "", ""), {}, "messages");
   expect_refused(ChatTemplate::named("llama2", "", ""), {{"assistant", "x"}}, "messages[0].role");
   expect_refused(ChatTemplate::named("mistral", "", ""), {{"system", "s"}, {"user", "x"}}, "messages[0].role");
