@@ -8,15 +8,18 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "harness/core/error.h"
+
 namespace kvarena::reports {
 namespace {
 
 using nlohmann::json;
 
 int64_t changed_answers(const CellData& first, const CellData& second) {
-  return std::ranges::count_if(second.answers, [&](const auto& answer) {
-    const auto before = first.answers.find(answer.first);
-    return before != first.answers.end() && before->second != answer.second;
+  KVARENA_ASSERT(first.answers && second.answers, "runs are compared as read_run() reads them");
+  return std::ranges::count_if(*second.answers, [&](const auto& answer) {
+    const auto before = first.answers->find(answer.first);
+    return before != first.answers->end() && before->second != answer.second;
   });
 }
 

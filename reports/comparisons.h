@@ -45,6 +45,19 @@ class Comparisons {
   std::map<std::pair<std::string, std::string>, Evidence> pooled_;  // by method and group
 };
 
+/// The cells of one model, and how its methods compare with the baseline.
+struct ModelCells {
+  ModelCells(ExperimentData cells, bool unlike_prompts) : data(std::move(cells)), comparisons(data, unlike_prompts) {}
+  ModelCells(ModelCells&&) = default;
+  ModelCells& operator=(ModelCells&&) = default;
+  ModelCells(const ModelCells&) = delete;  // comparisons know data's cells by their address
+  ModelCells& operator=(const ModelCells&) = delete;
+  ~ModelCells() = default;
+
+  ExperimentData data;
+  Comparisons comparisons;
+};
+
 /// Whether the scores of all workloads have one unit and direction, so that their mean says something.
 [[nodiscard]] bool have_one_look(const ExperimentData& data);
 

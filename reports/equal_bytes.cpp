@@ -197,7 +197,7 @@ Document equal_bytes_report(const ExperimentData& data, double share) {
           .expected = "at least one",
           .action = "give a larger share"});
   }
-  const ExperimentData ranked = only(data, chosen.ranked);
+  const ModelCells ranked(only(data, chosen.ranked), /*unlike_prompts=*/false);
   Document document{
       .title = data.experiment.title.empty() ? data.experiment.experiment : data.experiment.title,
       .introduction = {fmt::format("{} methods on {} over {}, each with the setting whose measured bytes are the most "
@@ -208,8 +208,8 @@ Document equal_bytes_report(const ExperimentData& data, double share) {
                        "Limits: one small model, short prompts, few samples of one seed; intervals are over samples, "
                        "and ranks inside them are noise. Settings beside the budget are the authors' own."},
       .provenance = provenance(data)};
-  document.sections.push_back(ranking(ranked, chosen, share));
-  document.sections.push_back(quality_section(ranked, false));
+  document.sections.push_back(ranking(ranked.data, chosen, share));
+  document.sections.push_back(quality_section(ranked.data, {&ranked, 1}));
   if (auto section = left_out(data, settings, chosen)) document.sections.push_back(std::move(*section));
   mark_invented(document, data.invented);
   return document;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -45,6 +46,19 @@ void mark_labels(ExperimentData& data) {
       if (value.workload == made.workload) value.workload = marked;
     }
   }
+}
+
+/// The experiment with the wanted cells.
+ExperimentData part_of(const ExperimentData& whole, const auto& wanted) {
+  ExperimentData part{.experiment = whole.experiment,
+                      .runs = whole.runs,
+                      .inputs = whole.inputs,
+                      .invented = whole.invented,
+                      .definitions = whole.definitions,
+                      .cells = {}};
+  std::ranges::copy_if(whole.cells, std::back_inserter(part.cells),
+                       [&](const CellData& cell) { return wanted(cell.row.cell); });
+  return part;
 }
 
 results::ExperimentRecord choose(const results::ResultsReader& reader, const std::string& name) {
@@ -90,9 +104,12 @@ bool CellData::counts() const {
 }
 
 ExperimentData ExperimentData::of_model(const std::string& model) const {
-  ExperimentData part = *this;
-  std::erase_if(part.cells, [&](const CellData& cell) { return cell.row.cell.model != model; });
-  return part;
+  return part_of(*this, [&](const results::CellRecord& cell) { return cell.model == model; });
+}
+
+ExperimentData ExperimentData::of_methods(const std::vector<std::string>& methods) const {
+  return part_of(
+      *this, [&](const results::CellRecord& cell) { return std::ranges::find(methods, cell.method) != methods.end(); });
 }
 
 ExperimentData ExperimentData::with_baseline(const std::string& method) const {
@@ -146,11 +163,19 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     cell.prompt_lengths = reader.prompt_lengths(id);
     cell.prompts = reader.prompts(id);
-    for (const auto& [sample, text] : reader.predictions(id)) cell.answers[sample] = sha256(text);
     cell.card = read_card(cell.row.cell.protocol_json);
     data.cells.push_back(std::move(cell));
   }
   mark_labels(data);
+  return data;
+}
+
+ExperimentData read_run(const results::ResultsReader& reader, const std::string& name) {
+  ExperimentData data = read_experiment(reader, name);
+  for (CellData& cell : data.cells) {
+    cell.answers.emplace();
+    for (const auto& [sample, text] : reader.predictions(cell.row.cell.cell_id)) (*cell.answers)[sample] = sha256(text);
+  }
   return data;
 }
 

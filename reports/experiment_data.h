@@ -2,6 +2,7 @@
 // One experiment as reports need it: cells with their values, series and cards, read once.
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +21,9 @@ struct CellData {
   std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
   results::ValueColumn prompt_lengths;                            // tokens of each sample's whole prompt
   std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
-  std::map<std::string, std::string> answers;                     // hash of each sample's predicted text
-  std::vector<std::pair<std::string, std::string>> card;          // protocol, name and value
+  /// Hash of each sample's predicted text; nothing unless read_run() read it.
+  std::optional<std::map<std::string, std::string>> answers;
+  std::vector<std::pair<std::string, std::string>> card;  // protocol, name and value
 
   /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.
   [[nodiscard]] bool counts() const;
@@ -49,6 +51,8 @@ struct ExperimentData {
   [[nodiscard]] std::vector<std::string> methods() const;
   /// This experiment with the cells of one model alone: labels of methods and workloads are unique only there.
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
+  /// This experiment with the cells of some methods alone.
+  [[nodiscard]] ExperimentData of_methods(const std::vector<std::string>& methods) const;
   /// This experiment with another baseline: methods are then compared with that one. Throws UserError for an unknown
   /// label.
   [[nodiscard]] ExperimentData with_baseline(const std::string& method) const;
@@ -66,5 +70,8 @@ inline constexpr const char* kInventedLabel = " (project-made)";
 /// the database. Throws UserError naming the experiments there are when the name fits none, or several are there and
 /// none was named.
 [[nodiscard]] ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name);
+
+/// Reads one experiment with hashes of its answers, to lay it beside another run.
+[[nodiscard]] ExperimentData read_run(const results::ResultsReader& reader, const std::string& name);
 
 }  // namespace kvarena::reports

@@ -29,11 +29,12 @@ std::vector<std::string> unlike_cards(const ExperimentData& data) {
 }
 
 /// Everything that is said of one model, but for its scores where `scores` is not set.
-std::vector<Section> model_sections(const ExperimentData& data, bool unlike, bool scores) {
+std::vector<Section> model_sections(const ModelCells& model, bool unlike, bool scores) {
+  const ExperimentData& data = model.data;
   std::vector<Section> sections;
-  if (auto summary = summary_section(data, unlike)) sections.push_back(std::move(*summary));
+  if (auto summary = summary_section(model, unlike)) sections.push_back(std::move(*summary));
   if (scores) {
-    Section quality = quality_section(data, unlike);
+    Section quality = quality_section(data, {&model, 1});
     for (Chart& grid : settings_grids(data)) quality.charts.push_back(std::move(grid));
     if (!quality.tables.empty() || !quality.charts.empty()) sections.push_back(std::move(quality));
   }
@@ -119,12 +120,13 @@ Document experiment_report(const ExperimentData& all, const ReportOptions& optio
                     .provenance = provenance(data)};
   for (const std::string& sentence : unlike) document.introduction.push_back("Not like for like. " + sentence);
   const std::vector<std::string> models = data.models();
+  std::vector<ModelCells> parts;
+  for (const std::string& model : models) parts.emplace_back(data.of_model(model), options.allow_unlike_cards);
   const bool joint = models.size() > 1 && read_shape(data.experiment.table_json).names("model");
-  if (joint) document.sections.push_back(quality_section(data, options.allow_unlike_cards));
-  for (const std::string& model : models) {
-    for (Section& section :
-         model_sections(models.size() > 1 ? data.of_model(model) : data, options.allow_unlike_cards, !joint)) {
-      if (models.size() > 1) name_after(section, model);
+  if (joint) document.sections.push_back(quality_section(data, parts));
+  for (size_t at = 0; at < models.size(); ++at) {
+    for (Section& section : model_sections(parts[at], options.allow_unlike_cards, !joint)) {
+      if (models.size() > 1) name_after(section, models[at]);
       document.sections.push_back(std::move(section));
     }
   }

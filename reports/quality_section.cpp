@@ -280,7 +280,7 @@ std::string quality_caption(const ExperimentData& data, const TableShape& shape)
 
 }  // namespace
 
-Section quality_section(const ExperimentData& data, bool unlike_prompts) {
+Section quality_section(const ExperimentData& data, std::span<const ModelCells> models) {
   const TableShape shape = read_shape(data.experiment.table_json);
   Scores scores{.frame = {.id = "quality", .title = "Quality", .caption = quality_caption(data, shape)},
                 .with_metrics = shape.names("metric"),
@@ -289,13 +289,11 @@ Section quality_section(const ExperimentData& data, bool unlike_prompts) {
                 .attended = {.column = {.title = "Attended a step"}}};
   Section section{.id = "quality", .title = "Quality by workload"};
   std::vector<Table> sensitivities;
-  const std::vector<std::string> models = data.models();
-  for (const std::string& model : models) {
-    const ExperimentData part = models.size() > 1 ? data.of_model(model) : data;
-    const Comparisons comparisons(part, unlike_prompts);
-    place_model(part, comparisons, scores);
-    Table sensitivity = sensitivity_table(part, comparisons);
+  for (const ModelCells& part : models) {
+    place_model(part.data, part.comparisons, scores);
+    Table sensitivity = sensitivity_table(part.data, part.comparisons);
     if (models.size() > 1) {
+      const std::string model = part.data.models().front();
       sensitivity.id += fmt::format("-{}", slug(model));
       sensitivity.title += fmt::format(", {}", model);
     }

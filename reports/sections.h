@@ -2,7 +2,9 @@
 // Sections of a report. Every function takes an experiment with the cells of one model.
 
 #include <optional>
+#include <span>
 
+#include "reports/comparisons.h"
 #include "reports/document.h"
 #include "reports/experiment_data.h"
 
@@ -10,12 +12,11 @@ namespace kvarena::reports {
 
 /// The answer first: for each amount of bytes what methods cost and which cannot be told apart, times beyond noise,
 /// what so few samples may miss; and quality against bytes as a picture. Nothing when there is nothing to say.
-[[nodiscard]] std::optional<Section> summary_section(const ExperimentData& data, bool unlike_prompts);
+[[nodiscard]] std::optional<Section> summary_section(const ModelCells& model, bool unlike_prompts);
 
 /// Scores by workload with paired verdicts, corrected for the number of comparisons, the second run of the baseline as
-/// a row, and what so many samples could show at all. With `unlike_prompts` a pair of unequal prompts is a cell that
-/// may not be compared instead of an error.
-[[nodiscard]] Section quality_section(const ExperimentData& data, bool unlike_prompts);
+/// a row, and what so many samples could show at all. `models`: the experiment's cells, model by model.
+[[nodiscard]] Section quality_section(const ExperimentData& data, std::span<const ModelCells> models);
 
 /// A heat map a method, where a workload's samples are a grid of lengths and depths; nothing elsewhere.
 [[nodiscard]] std::optional<Section> needle_section(const ExperimentData& data);

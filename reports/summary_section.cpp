@@ -88,11 +88,11 @@ struct Member {
 
 class Summary {
  public:
-  Summary(const ExperimentData& data, bool unlike)
-      : data_(data),
+  Summary(const ModelCells& model, bool unlike)
+      : data_(model.data),
         unlike_(unlike),
-        comparisons_(data, unlike),
-        look_(look_of(data, primary_metric(data, data.workloads().front()))) {}
+        comparisons_(model.comparisons),
+        look_(look_of(data_, primary_metric(data_, data_.workloads().front()))) {}
 
   std::vector<std::string> sentences() {
     std::vector<std::string> said;
@@ -143,11 +143,12 @@ class Summary {
     std::vector<std::string> alike, behind;
     if (members.size() < 2 || members.front().evidence == nullptr) return "";
     const std::string& best = members.front().method;
-    const ExperimentData beside = data_.with_baseline(best);
-    const Comparisons pairs(beside, unlike_);
+    std::vector<std::string> names;
+    for (const Member& member : members) names.push_back(member.method);
+    const ModelCells beside(data_.of_methods(names).with_baseline(best), unlike_);
     for (const Member& member : members) {
       if (member.method == best) continue;
-      const Evidence* evidence = evidence_of(beside, pairs, member.method);
+      const Evidence* evidence = evidence_of(beside.data, beside.comparisons, member.method);
       if (evidence == nullptr) continue;
       const Verdict verdict = verdict_of(*evidence, look_).verdict;
       (verdict == Verdict::worse ? behind : alike).push_back(member.method);
@@ -233,16 +234,16 @@ class Summary {
 
   const ExperimentData& data_;
   bool unlike_;
-  Comparisons comparisons_;
+  const Comparisons& comparisons_;
   MetricLook look_;
 };
 
 }  // namespace
 
-std::optional<Section> summary_section(const ExperimentData& data, bool unlike_prompts) {
-  if (data.workloads().empty()) return std::nullopt;
-  Section section{.id = "summary", .title = "Summary", .paragraphs = Summary(data, unlike_prompts).sentences()};
-  section.charts = trade_off_charts(data);
+std::optional<Section> summary_section(const ModelCells& model, bool unlike_prompts) {
+  if (model.data.workloads().empty()) return std::nullopt;
+  Section section{.id = "summary", .title = "Summary", .paragraphs = Summary(model, unlike_prompts).sentences()};
+  section.charts = trade_off_charts(model.data);
   if (section.paragraphs.empty() && section.charts.empty()) return std::nullopt;
   return section;
 }

@@ -39,7 +39,7 @@ struct Options {
 int run(const Options& options) {
   const reports::Format format = reports::parse_format(options.out ? options.out->string() : options.format);
   const auto read = [&](const std::filesystem::path& file) {
-    return reports::read_experiment(results::ResultsReader(file), options.experiment);
+    return reports::read_run(results::ResultsReader(file), options.experiment);
   };
   const reports::ExperimentData before = read(options.before), after = read(options.after);
   reports::Comparison comparison = reports::compare(before, after, options.compared);

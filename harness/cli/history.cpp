@@ -36,7 +36,7 @@ int run(const Options& options) {
   const reports::Format format = options.output.chosen();
   std::vector<reports::NamedRun> runs;
   for (const std::filesystem::path& file : options.databases) {
-    reports::ExperimentData data = reports::read_experiment(results::ResultsReader(file), options.experiment);
+    reports::ExperimentData data = reports::read_run(results::ResultsReader(file), options.experiment);
     std::string name = name_of(file, data);
     runs.push_back({.name = std::move(name), .data = std::move(data)});
   }

@@ -141,7 +141,7 @@ class ReportTest : public ::testing::Test {
       if (!origin.empty()) store.add_input(run, {.kind = "data", .name = "facts", .detail_json = origin, .model = "m"});
       store.finish_run(run, results::RunState::finished);
     }
-    return read_experiment(results::ResultsReader(folder_ / file), "");
+    return read_run(results::ResultsReader(folder_ / file), "");
   }
 
   fs::path folder_;
@@ -302,6 +302,9 @@ TEST_F(ReportTest, CompareFindsAPlantedRegressionAndNothingElse) {
   const Comparison alike = compare(before, before, {});
   EXPECT_EQ(alike.same, 2);
   EXPECT_NE(render(alike.document, Format::markdown).find("2 the same; 0 regressions"), std::string::npos);
+  ExperimentData unread = before;
+  for (CellData& cell : unread.cells) cell.answers.reset();
+  EXPECT_THROW((void)compare(unread, after, {}), InternalError) << "it would miss changed answers";
 }
 
 TEST_F(ReportTest, CompareCallsAChangeAChangeHoweverFewSamplesShowIt) {
