@@ -20,7 +20,7 @@ constexpr const char* kShapes[] = {"circle", "square", "triangle-up", "diamond",
 json axis_channel(const char* field, const AxisSpec& axis) {
   json scale = axis.log ? json{{"type", "log"}} : json{{"zero", axis.zero}};
   json channel = {{"field", field}, {"type", "quantitative"}, {"title", axis.title}, {"scale", scale}};
-  if (!axis.format.empty()) channel["axis"] = {{"format", axis.format}};
+  if (axis.whole) channel["axis"] = {{"format", "d"}, {"tickMinStep", 1}};
   return channel;
 }
 

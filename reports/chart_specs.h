@@ -15,7 +15,7 @@ struct AxisSpec {
   std::string title;
   bool log = false;
   bool zero = false;
-  std::string format = {};  // of d3
+  bool whole = false;  // counts, with ticks at whole numbers
 };
 
 struct LinePoint {

@@ -155,6 +155,12 @@ Table empty_table(double margin) {
                   {.title = "Verdict", .numeric = false}}};
 }
 
+/// When an experiment was last run, and by which program.
+std::string run_words(const ExperimentData& data) {
+  if (data.runs.empty()) return "no run";
+  return fmt::format("{}, revision {}", data.runs.back().started_at, data.runs.back().git_revision);
+}
+
 }  // namespace
 
 Comparison compare(const ExperimentData& before, const ExperimentData& after, const CompareOptions& options) {
@@ -177,8 +183,11 @@ Comparison compare(const ExperimentData& before, const ExperimentData& after, co
   if (result.failed > 0) summary += fmt::format(", {} failed", result.failed);
   summary += fmt::format("; {} regressions (a drop of more than {:.4g} points, or a failure).", result.regressions,
                          fail_on_drop);
-  result.document = {.title = fmt::format("{} against {}", after.experiment.experiment, before.experiment.experiment),
-                     .introduction = {std::move(summary)}};
+  const std::string &name = after.experiment.experiment, &old_name = before.experiment.experiment;
+  result.document = {
+      .title = name == old_name ? name + ", before and after" : fmt::format("{} against {}", name, old_name),
+      .introduction = {std::move(summary)},
+      .provenance = {{"before", run_words(before)}, {"after", run_words(after)}}};
   if (!table.rows.empty())
     result.document.sections = {{.id = "comparison", .title = "Changes", .tables = {std::move(table)}}};
   return result;

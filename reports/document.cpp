@@ -24,6 +24,7 @@ std::string html_section(const Section& section) {
 }
 
 std::string html_provenance(const Document& document) {
+  if (document.provenance.empty()) return {};
   std::string rows;
   for (const auto& [name, value] : document.provenance) {
     rows += fmt::format("<dt>{}</dt><dd>{}</dd>", escape_html(name), escape_html(value));
@@ -49,7 +50,8 @@ std::string html(const Document& document) {
       "<button id=\"theme\" hidden>light / dark</button><h1>{0}</h1>\n",
       escape_html(document.title), kPageStyle);
   page += html_paragraphs(document.introduction);
-  page += fmt::format("<nav><ul>{}<li><a href=\"#provenance\">Provenance</a></li></ul></nav>\n", contents);
+  if (!document.provenance.empty()) contents += "<li><a href=\"#provenance\">Provenance</a></li>";
+  page += fmt::format("<nav><ul>{}</ul></nav>\n", contents);
   for (const Section& section : document.sections) page += html_section(section);
   return page + html_provenance(document) + fmt::format("<script>{}</script>\n</body></html>\n", kPageScript);
 }
@@ -62,7 +64,7 @@ std::string markdown(const Document& document) {
     for (const std::string& paragraph : section.paragraphs) text += fmt::format("\n{}\n", escape_markdown(paragraph));
     for (const Table& table : section.tables) text += fmt::format("\n{}", table_markdown(table));
   }
-  text += "\n## Provenance\n\n";
+  if (!document.provenance.empty()) text += "\n## Provenance\n\n";
   for (const auto& [name, value] : document.provenance) {
     text += fmt::format("- {}: {}\n", escape_markdown(name), escape_markdown(value));
   }
@@ -70,7 +72,8 @@ std::string markdown(const Document& document) {
 }
 
 std::string latex(const Document& document) {
-  std::string text = fmt::format("% {}\n% needs \\usepackage{{booktabs,graphicx}}\n", escape_latex(document.title));
+  std::string text = fmt::format("% {}\n% \\input this into a document with \\usepackage{{booktabs,graphicx}}\n",
+                                 escape_latex(document.title));
   for (const Section& section : document.sections) {
     for (const Table& table : section.tables) text += fmt::format("\n{}", table_latex(table));
   }

@@ -121,7 +121,7 @@ std::vector<Chart> quality_speed_charts(const ExperimentData& data, bool first_t
     if (points.size() < 2) continue;
     charts.push_back(scatter_chart(fmt::format("trade-off-{}", charts.size() + 1),
                                    fmt::format("Quality against {}", axis.title), {.title = axis.title},
-                                   {.title = "mean score" + (look.unit.empty() ? "" : ", " + look.unit)}, points));
+                                   {.title = "mean of scores" + (look.unit.empty() ? "" : ", " + look.unit)}, points));
     charts.back().caption = "Measured, medians over repeats; the table says which times differ beyond their spread.";
   }
   return charts;

@@ -82,8 +82,9 @@ std::vector<Chart> kl_charts(const ExperimentData& data) {
     if (largest > 0) lines.push_back(std::move(line));
   }
   if (lines.empty()) return {};
-  Chart chart = line_chart("kl-growth", "KL from full KV by step", {.title = "step of the full-KV continuation"},
-                           {.title = "KL in nats, mean over samples", .log = true}, lines);
+  Chart chart =
+      line_chart("kl-growth", "KL from full KV by step", {.title = "step of the full-KV continuation", .whole = true},
+                 {.title = "KL in nats, mean over samples", .log = true}, lines);
   chart.caption =
       "Measured. Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so "
       "are those where KL is zero.";
@@ -111,7 +112,7 @@ std::vector<Chart> tier_charts(const ExperimentData& data) {
     }
   }
   if (!behind) return {};
-  Chart chart = line_chart("tier-bytes", "Cache bytes by tier", {.title = "passes after the prompt"},
+  Chart chart = line_chart("tier-bytes", "Cache bytes by tier", {.title = "passes after the prompt", .whole = true},
                            {.title = "MiB of the caches of one request, mean over samples", .zero = true}, lines);
   chart.caption = "Counted at allocation. As far as every sample goes.";
   return {chart};
@@ -130,7 +131,7 @@ std::optional<Chart> layer_chart(const ExperimentData& data, const LayerSeries& 
     if (largest > 0) lines.push_back(std::move(line));
   }
   if (lines.empty()) return std::nullopt;
-  return line_chart(what.id, what.title, {.title = "layer"}, {.title = what.axis, .zero = true}, lines);
+  return line_chart(what.id, what.title, {.title = "layer", .whole = true}, {.title = what.axis, .zero = true}, lines);
 }
 
 std::vector<Chart> trade_off_charts(const ExperimentData& data) {

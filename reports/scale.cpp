@@ -30,7 +30,7 @@ std::string with_sign(std::string text) {
 int places_of(double step) { return std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9))); }
 
 std::vector<Tick> linear_ticks(double low, double high, int about, const std::string& format) {
-  const double step = tick_step(high - low, about);
+  const double step = std::max(tick_step(high - low, about), format == "d" ? 1.0 : 0.0);
   std::vector<Tick> ticks;
   for (double i = std::ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) {
     const double value = i * step;

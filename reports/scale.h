@@ -33,7 +33,8 @@ struct PositionScale {
   /// Widens a linear domain to multiples of the tick step, a log domain to 1, 2 or 5 times a power of ten.
   void make_nice(int about);
   /// About so many ticks inside the domain; on a log scale powers of ten, with 2 and 5 between where there is room.
-  /// `format` is a d3 format of the forms "", "d", "s", "%", ".2f", ".1%", "~s"; "" prints as many places as needed.
+  /// `format` is a d3 format of the forms "", "d", "s", "%", ".2f", ".1%", "~s"; "" prints as many places as needed,
+  /// "d" stands for whole numbers only.
   [[nodiscard]] std::vector<Tick> ticks(int about, const std::string& format) const;
 };
 

@@ -34,6 +34,11 @@ std::string share_words(double share) {
   return fmt::format("{:.0f}%", 100 * share);
 }
 
+/// The label, in quotes where a comma of its own would divide it in a list.
+std::string said(const std::string& label) {
+  return label.find(',') == std::string::npos ? label : fmt::format("“{}”", label);
+}
+
 std::string listed(const std::vector<std::string>& names) {
   if (names.size() == 1) return names.front();
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
@@ -125,7 +130,7 @@ class Summary {
     std::vector<std::string> list;
     for (const Member& member : members) {
       if (member.evidence != nullptr)
-        list.push_back(fmt::format("{} {}", member.method, effect(*member.evidence, look_)));
+        list.push_back(fmt::format("{} {}", said(member.method), effect(*member.evidence, look_)));
     }
     return list;
   }
@@ -151,12 +156,12 @@ class Summary {
       const Evidence* evidence = evidence_of(beside.data, beside.comparisons, member.method);
       if (evidence == nullptr) continue;
       const Verdict verdict = verdict_of(*evidence, look_).verdict;
-      (verdict == Verdict::worse ? behind : alike).push_back(member.method);
+      (verdict == Verdict::worse ? behind : alike).push_back(said(member.method));
     }
     std::string text;
-    if (!behind.empty()) text += fmt::format(" {} is ahead of {}.", best, listed(behind));
+    if (!behind.empty()) text += fmt::format(" {} is ahead of {}.", said(best), listed(behind));
     if (!alike.empty()) {
-      alike.insert(alike.begin(), best);
+      alike.insert(alike.begin(), said(best));
       text += fmt::format(" {} cannot be told apart.", listed(alike));
     }
     return text;
@@ -166,7 +171,7 @@ class Summary {
   [[nodiscard]] std::string of_whole(const std::vector<Member>& members) const {
     std::vector<std::string> list;
     for (const Member& member : members) {
-      std::string text = fmt::format("{} holds {:.0f}% of full KV's bytes", member.method, 100 * member.share);
+      std::string text = fmt::format("{} holds {:.0f}% of full KV's bytes", said(member.method), 100 * member.share);
       if (const auto attended = mean(member.method, metrics::kAttendedShare))
         text += fmt::format(", attends to {:.0f}% of the entries a step", 100 * *attended);
       if (const auto accepted = mean(member.method, metrics::kAcceptanceRate))
@@ -188,14 +193,14 @@ class Summary {
     for (const std::string& method : data_.methods()) {
       const auto test = time_test(data_, method, metrics::kInterTokenLatencyMs.name);
       if (method == data_.baseline() || !test) continue;
-      const std::string factor = fmt::format("{} ({:.2g} times as long)", method, test->ratio);
+      const std::string factor = fmt::format("{} ({:.2g} times as long)", said(method), test->ratio);
       (test->verdict == Verdict::worse    ? slower
        : test->verdict == Verdict::better ? faster
                                           : same)
-          .push_back(test->verdict == Verdict::worse || test->verdict == Verdict::better ? factor : method);
+          .push_back(test->verdict == Verdict::worse || test->verdict == Verdict::better ? factor : said(method));
     }
     if (slower.empty() && faster.empty() && same.empty()) return "";
-    std::string text = fmt::format("On this machine, beside {}, a token", data_.baseline());
+    std::string text = fmt::format("On this machine, beside {}, a token", said(data_.baseline()));
     if (!slower.empty()) text += fmt::format(" takes longer under {}", listed(slower));
     if (!faster.empty()) text += fmt::format("{} is faster under {}", slower.empty() ? "" : ";", listed(faster));
     if (!same.empty()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "reports/escape.h"
 #include "reports/svg_plot.h"
@@ -121,24 +122,61 @@ std::optional<Spot> free_spot(const std::vector<Spot>& spots, const Obstacles& o
   return std::nullopt;
 }
 
-void draw_free_text(Plot& plot, const Layer& layer, const json& row, const std::string& text, double size,
-                    Obstacles& obstacles) {
-  const auto x = place(plot, layer, row, "x"), y = place(plot, layer, row, "y");
-  if (!x || !y) return;
-  const double width = text_width(text, size), half = size * 0.6;
-  const Box paper{plot.area.left + 3, plot.area.top - 8, plot.options.width - 2, plot.area.bottom - 3};
-  const std::vector<Spot> spots = spots_around(*x, *y, width, half);
-  auto spot = free_spot(spots, obstacles, paper, *x, *y, /*over_lines=*/false);
-  if (!spot) spot = free_spot(spots, obstacles, paper, *x, *y, /*over_lines=*/true);
-  if (!spot) return;
-  obstacles.solid.push_back(spot->box);
-  if (spot->distance > kNear) {
-    const Box leader = leader_of(*x, *y, spot->box);
-    for (const Box& piece : boxes_of_leader(leader)) obstacles.lines.push_back(piece);
+/// A text beside a point, with the place that was found for it.
+struct Label {
+  double x = 0, y = 0;
+  std::string text;
+  std::optional<Spot> spot;
+};
+
+/// Finds places one after the other. Returns the labels that found none.
+std::vector<size_t> place_in_order(std::vector<Label>& labels, const std::vector<size_t>& order, double size,
+                                   const Box& paper, Obstacles obstacles) {
+  std::vector<size_t> left_out;
+  for (const size_t at : order) {
+    Label& label = labels[at];
+    const std::vector<Spot> spots = spots_around(label.x, label.y, text_width(label.text, size), size * 0.6);
+    label.spot = free_spot(spots, obstacles, paper, label.x, label.y, /*over_lines=*/false);
+    if (!label.spot) label.spot = free_spot(spots, obstacles, paper, label.x, label.y, /*over_lines=*/true);
+    if (!label.spot) {
+      left_out.push_back(at);
+      continue;
+    }
+    obstacles.solid.push_back(label.spot->box);
+    if (label.spot->distance <= kNear) continue;
+    for (const Box& piece : boxes_of_leader(leader_of(label.x, label.y, label.spot->box)))
+      obstacles.lines.push_back(piece);
+  }
+  return left_out;
+}
+
+/// Labels that find no place go first in the next attempt; the attempt that leaves out the fewest counts.
+void place_labels(std::vector<Label>& labels, double size, const Box& paper, const Obstacles& obstacles) {
+  constexpr int kAttempts = 6;
+  std::vector<size_t> order(labels.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<Label> best;
+  size_t fewest = labels.size() + 1;
+  for (int attempt = 0; attempt < kAttempts && fewest > 0; ++attempt) {
+    const std::vector<size_t> left_out = place_in_order(labels, order, size, paper, obstacles);
+    if (left_out.size() < fewest) {
+      fewest = left_out.size();
+      best = labels;
+    }
+    std::ranges::stable_partition(order, [&](size_t at) { return std::ranges::find(left_out, at) != left_out.end(); });
+  }
+  labels = std::move(best);
+}
+
+void draw_label(Plot& plot, const Label& label, double size) {
+  if (!label.spot) return;
+  const Box& box = label.spot->box;
+  if (label.spot->distance > kNear) {
+    const Box leader = leader_of(label.x, label.y, box);
     plot.svg += fmt::format("<path d=\"M{} {}L{} {}\" stroke=\"currentColor\" stroke-opacity=\".45\"/>\n",
                             px(leader.left), px(leader.top), px(leader.right), px(leader.bottom));
   }
-  plot.svg += svg_text(spot->box.left, (spot->box.top + spot->box.bottom) / 2, text, size, "start",
+  plot.svg += svg_text(box.left, (box.top + box.bottom) / 2, label.text, size, "start",
                        " pointer-events=\"none\" stroke=\"var(--paper,#fff)\" stroke-width=\"3\" "
                        "paint-order=\"stroke\"");
 }
@@ -163,19 +201,24 @@ void draw_banded_text(Plot& plot, const Layer& layer, const json& row, const std
 void draw_texts(Plot& plot, const Layer& layer) {
   const bool banded = plot.x.kind == PositionScale::Kind::band || plot.y.kind == PositionScale::Kind::band;
   const double size = layer.options.value("fontSize", kFontSize - 1);
-  Obstacles obstacles = banded ? Obstacles() : obstacles_of(plot);
   const Channel* channel = layer.channel("text");
   if (channel == nullptr) return;
+  std::vector<Label> labels;
   for (const json& row : layer.rows) {
     const json value = channel->value.is_null() ? layer.data("text", row) : channel->value;
     const std::string& format = channel->format;
     const std::string text = clean_text(value.is_number() && !format.empty() ? format_d3(value.get<double>(), format)
                                                                              : tooltip_value(value));
+    const auto x = place(plot, layer, row, "x"), y = place(plot, layer, row, "y");
+    if (!x || !y) continue;
     if (banded)
       draw_banded_text(plot, layer, row, text, size);
     else
-      draw_free_text(plot, layer, row, text, size, obstacles);
+      labels.push_back({.x = *x, .y = *y, .text = text, .spot = {}});
   }
+  const Box paper{plot.area.left + 3, plot.area.top - 8, plot.options.width - 2, plot.area.bottom + 2};
+  if (!labels.empty()) place_labels(labels, size, paper, obstacles_of(plot));
+  for (const Label& label : labels) draw_label(plot, label, size);
 }
 
 }  // namespace kvarena::reports

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "reports/cell_text.h"
 #include "reports/escape.h"
@@ -58,7 +60,11 @@ std::vector<Line> lines_of(const TableCell& cell, const Column& column, const st
 
 std::vector<std::string> head_lines(const Column& column) {
   const std::string head = column_head(column);
-  return column.numeric ? wrap_text(head, kFont, kWidestHead) : std::vector<std::string>{head};
+  if (!column.numeric || width_of(head) <= kWidestHead) return {head};
+  if (column.unit.empty()) return wrap_text(head, kFont, kWidestHead);
+  std::vector<std::string> lines = wrap_text(column.title, kFont, kWidestHead);
+  std::ranges::move(wrap_text(head.substr(column.title.size() + 1), kFont, kWidestHead), std::back_inserter(lines));
+  return lines;
 }
 
 double column_width(const Table& table, size_t at) {
@@ -77,8 +83,9 @@ bool wraps(const Table& table, size_t at) {
                              [&](const TableRow& row) { return width_of(row.cells[at].text) > kWidestText; });
 }
 
-/// Columns of each part of a table that is too wide for a page; its leading text columns are in every part.
-std::vector<std::vector<size_t>> parts_of(const Table& table) {
+/// Columns of each part of a table, no wider than `widest` where columns allow; its leading text columns are in every
+/// part.
+std::vector<std::vector<size_t>> parts_within(const Table& table, double widest) {
   std::vector<size_t> leading;
   double fixed = 0;
   for (size_t at = 0; at < table.columns.size() && !table.columns[at].numeric; ++at) {
@@ -89,12 +96,24 @@ std::vector<std::vector<size_t>> parts_of(const Table& table) {
   double width = fixed;
   for (size_t at = leading.size(); at < table.columns.size(); ++at) {
     const double more = column_width(table, at) + kColumnGap;
-    if (width + more > kPage && parts.back().size() > leading.size()) {
+    if (width + more > widest && parts.back().size() > leading.size()) {
       parts.push_back(leading);
       width = fixed;
     }
     parts.back().push_back(at);
     width += more;
+  }
+  return parts;
+}
+
+/// As few parts as fit a page, of about the same width.
+std::vector<std::vector<size_t>> parts_of(const Table& table) {
+  std::vector<std::vector<size_t>> parts = parts_within(table, kPage);
+  constexpr double kStep = 10;
+  for (double widest = kPage - kStep; parts.size() > 1 && widest > 0; widest -= kStep) {
+    std::vector<std::vector<size_t>> narrower = parts_within(table, widest);
+    if (narrower.size() > parts.size()) break;
+    parts = std::move(narrower);
   }
   return parts;
 }
@@ -155,9 +174,14 @@ std::string row_latex(const Table& table, const TableRow& row, const std::vector
   return height > 1 ? tex + "\\addlinespace[2pt]\n" : tex;
 }
 
-std::string notes_below(const Table& table) {
+/// The notes that cells of these columns refer to.
+std::string notes_below(const Table& table, const std::vector<size_t>& columns) {
+  std::set<size_t> used;
+  for (const TableRow& row : table.rows) {
+    for (const size_t column : columns) used.insert(row.cells[column].notes.begin(), row.cells[column].notes.end());
+  }
   std::string notes;
-  for (size_t at = 0; at < table.footnotes.size(); ++at) {
+  for (const size_t at : used) {
     notes += fmt::format("{}\\textsuperscript{{{}}} {}", notes.empty() ? "" : " ", at + 1,
                          escape_latex(table.footnotes[at]));
   }
@@ -169,7 +193,7 @@ std::string caption(const Table& table, size_t part, size_t parts) {
   if (parts > 1) title += fmt::format(", part {} of {}", part + 1, parts);
   std::string text = fmt::format("\\textbf{{{}.}}", escape_latex(title));
   if (part == 0 && !table.caption.empty()) text += fmt::format(" {}", escape_latex(table.caption));
-  return fmt::format("\\caption{{{}}}\n\\label{{tab:{}{}}}\n", text, slug(table.id),
+  return fmt::format("\\caption{{{}}}\n\\label{{tab:{}{}}}\n\\vspace{{4pt}}\n", text, slug(table.id),
                      part == 0 ? "" : fmt::format("-{}", part + 1));
 }
 
@@ -192,7 +216,8 @@ std::string part_latex(const Table& table, const std::vector<size_t>& columns, s
       shape);
   tex += group_heads(table, columns) + fmt::format("{} \\tabularnewline\n\\midrule\n", fmt::join(head, " & "));
   for (const TableRow& row : table.rows) tex += row_latex(table, row, columns);
-  return tex + "\\bottomrule\n\\end{tabular}}\n" + notes_below(table) + fmt::format("\\end{{{}}}\n", environment);
+  return tex + "\\bottomrule\n\\end{tabular}}\n" + notes_below(table, columns) +
+         fmt::format("\\end{{{}}}\n", environment);
 }
 
 }  // namespace

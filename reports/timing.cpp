@@ -71,7 +71,7 @@ std::optional<TimeTest> time_test(const ExperimentData& data, const std::string&
     chance *= chance_of_side(pair.method.size(), pair.baseline.size());
   }
   test.ratio = std::exp(logs / static_cast<double>(pairs.size()));
-  test.difference = metrics::mean_of(differences);
+  test.difference = metrics::percentile(differences, 50);
   const auto [least, largest] = std::ranges::minmax(differences);
   test.interval = {least, largest};
   test.p_value = std::min(1.0, 2 * chance);

@@ -11,7 +11,7 @@ namespace kvarena::reports {
 
 struct TimeTest {
   double ratio = 1;            // median of the method's repeats by the baseline's, mean over timed samples (geometric)
-  double difference = 0;       // of the medians, mean over timed samples
+  double difference = 0;       // of the medians, median over timed samples
   metrics::Interval interval;  // least and largest of them
   double p_value = 1;          // of the repeats of every sample lying wholly on one side by chance
   Verdict verdict = Verdict::too_few;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <tuple>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -88,6 +89,23 @@ std::vector<std::pair<std::string, std::array<double, 4>>> labels_of(const std::
   return labels;
 }
 
+/// Draws the chart and expects every label in it, apart from the others and from the axis.
+void expect_labels_apart(const std::vector<ScatterPoint>& points, double width) {
+  const std::string svg = render_svg(
+      json::parse(scatter_chart("s", "S", {.title = "bytes"}, {.title = "score"}, points).spec), {.width = width});
+  const auto labels = labels_of(svg, 11);
+  EXPECT_EQ(labels.size(), points.size()) << "none is left out";
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto& [name, box] = labels[i];
+    EXPECT_GT(box[0], 30) << name << " stands on the axis";
+    for (size_t j = 0; j < i; ++j) {
+      const auto& other = labels[j].second;
+      const bool apart = box[0] >= other[2] || other[0] >= box[2] || box[1] >= other[3] || other[1] >= box[3];
+      EXPECT_TRUE(apart) << name << " and " << labels[j].first;
+    }
+  }
+}
+
 TEST(ScatterChart, LabelsMeetNeitherEachOtherNorPointsNorTheAxis) {
   std::vector<ScatterPoint> points;
   for (int i = 0; i < 10; ++i) {  // crowded: two columns of points
@@ -98,19 +116,31 @@ TEST(ScatterChart, LabelsMeetNeitherEachOtherNorPointsNorTheAxis) {
                       .y_interval = metrics::Interval{30.0 + i, 50.0 + 3 * i}});
   }
   mark_pareto_front(points);
-  const std::string svg = render_svg(
-      json::parse(scatter_chart("s", "S", {.title = "bytes"}, {.title = "score"}, points).spec), {.width = 760});
-  const auto labels = labels_of(svg, 11);
-  EXPECT_EQ(labels.size(), 10U) << "none is left out";
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const auto& [name, box] = labels[i];
-    EXPECT_GT(box[0], 30) << name << " stands on the axis";
-    for (size_t j = 0; j < i; ++j) {
-      const auto& other = labels[j].second;
-      const bool apart = box[0] >= other[2] || other[0] >= box[2] || box[1] >= other[3] || other[1] >= box[3];
-      EXPECT_TRUE(apart) << name << " and " << labels[j].first;
-    }
+  expect_labels_apart(points, 760);
+}
+
+TEST(ScatterChart, ALabelThatFindsNoPlaceIsPlacedBeforeTheOthers) {
+  std::vector<ScatterPoint> points;  // a corner: the last label has no place where the others were put first
+  for (const auto& [label, x, y] :
+       {std::tuple("Full KV", 16.1, 83.3), std::tuple("StreamingLLM, half", 19.6, 55.6),
+        std::tuple("SnapKV, keep 0.5", 22.2, 66.7), std::tuple("SnapKV, keep 0.25", 17.8, 58.3),
+        std::tuple("H2O, half", 17.7, 66.7), std::tuple("KIVI, 4 bits", 19.8, 83.3),
+        std::tuple("KIVI, 2 bits", 23.8, 58.3), std::tuple("Quest, a quarter a step", 17.1, 58.3),
+        std::tuple("VeriCache over SnapKV 0.25", 59.1, 83.3)}) {
+    points.push_back({.series = label, .label = label, .x = x, .y = y});
   }
+  expect_labels_apart(points, 640);
+}
+
+TEST(LineChart, CountsHaveTicksAtWholeNumbers) {
+  const auto ticks = [](bool whole) {
+    return render_svg(json::parse(line_chart("l", "L", {.title = "step", .whole = whole}, {.title = "y"},
+                                             {{.label = "a", .points = {{1, 10, std::nullopt}, {4, 30, std::nullopt}}}})
+                                      .spec));
+  };
+  EXPECT_NE(ticks(false).find(">1."), std::string::npos);
+  EXPECT_EQ(ticks(true).find(">1."), std::string::npos);
+  EXPECT_NE(ticks(true).find(">3<"), std::string::npos);
 }
 
 TEST(HeatMap, HasACellForEveryValue) {
@@ -136,7 +166,7 @@ std::vector<Chart> every_kind_of_chart() {
       {.series = "b", .label = "large", .x = 100, .y = 80, .baseline = true}};
   mark_pareto_front(points);
   return {two_lines(),
-          line_chart("log", "Log", {.title = "x", .log = true}, {.title = "y", .log = true, .format = ".2f"},
+          line_chart("log", "Log", {.title = "x", .log = true}, {.title = "y", .log = true, .whole = true},
                      {{.label = "a", .points = {{1, 0.1, std::nullopt}, {10, 0.3, std::nullopt}}, .baseline = true}}),
           scatter_chart("scatter", "Scatter", {.title = "bytes"}, {.title = "score"}, points),
           bar_chart("bars", "Bars", {.title = "ms"},

@@ -64,6 +64,22 @@ TEST(Latex, ATableAsWideAsAColumnStaysInIt) {
   EXPECT_NE(tex.find(" & {\\scriptsize (60.0 -- 80.0)}"), std::string::npos) << "the interval is a line of its own";
 }
 
+TEST(Latex, PartsOfAWideTableAreAboutAsWideAndBringTheirOwnNotes) {
+  Table wide{.id = "t", .title = "T", .columns = {{.title = "Method", .numeric = false}}};
+  TableRow row{.cells = {text_cell("full")}};
+  for (int at = 0; at < 8; ++at) {  // seven of these are as wide as a page
+    wide.columns.push_back({.title = fmt::format("task {}", at), .unit = "exact_accuracy, %"});
+    row.cells.push_back(number_cell(70, metrics::Interval{60, 80}));
+  }
+  row.cells[1].notes.push_back(footnote(wide, "the first alone"));
+  wide.rows.push_back(row);
+  const std::string tex = table_latex(wide);
+  EXPECT_NE(tex.find("part 1 of 2"), std::string::npos) << tex;
+  EXPECT_NE(tex.find("{@{}lrrrr@{}}"), std::string::npos) << "four and four, not seven and one\n" << tex;
+  EXPECT_EQ(tex.find("the first alone"), tex.rfind("the first alone")) << tex;
+  EXPECT_NE(tex.find("task 0\\\\(exact\\_accuracy,"), std::string::npos) << "a unit begins a line\n" << tex;
+}
+
 class LatexCompiles : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LatexCompiles, AndNothingIsWiderThanThePage) {

@@ -17,6 +17,7 @@
 #include "reports/history.h"
 #include "reports/report_charts.h"
 #include "reports/settings_charts.h"
+#include "reports/timing.h"
 
 namespace kvarena::reports {
 namespace {
@@ -302,6 +303,7 @@ TEST_F(ReportTest, CompareFindsAPlantedRegressionAndNothingElse) {
   const Comparison alike = compare(before, before, {});
   EXPECT_EQ(alike.same, 2);
   EXPECT_NE(render(alike.document, Format::markdown).find("2 the same; 0 regressions"), std::string::npos);
+  ASSERT_EQ(alike.document.provenance.size(), 2U) << "which program made either run";
   ExperimentData unread = before;
   for (CellData& cell : unread.cells) cell.answers.reset();
   EXPECT_THROW((void)compare(unread, after, {}), InternalError) << "it would miss changed answers";
@@ -441,6 +443,33 @@ TEST_F(ReportTest, TheSummaryComesFirstAndSaysWhatEachAmountOfBytesCosts) {
   EXPECT_NE(text.find("alike and drop cannot be told apart."), std::string::npos) << text;
   EXPECT_NE(text.find("At half of full KV's bytes, codec shows no difference"), std::string::npos) << text;
   EXPECT_NE(text.find("select holds 110% of full KV's bytes and shows no difference"), std::string::npos) << text;
+}
+
+TEST_F(ReportTest, LabelsWithCommasAreQuotedInTheSummary) {
+  const std::vector<double> alike = scores(40, 0.6, 0.1);
+  const std::string text =
+      summary(experiment_report(experiment("a.db", {at_bytes("full", 1, scores(40, 0.8, 0.1)),
+                                                    at_bytes("H2O, half", 0.5, alike), at_bytes("b", 0.5, alike)})));
+  EXPECT_NE(text.find("“H2O, half” costs 20.0 points"), std::string::npos) << text;
+  EXPECT_NE(text.find("“H2O, half” and b cannot be told apart"), std::string::npos) << text;
+}
+
+TEST(TimeTest, ADifferenceIsTheMedianOverSamples) {
+  const auto cell = [](const std::string& method, const std::vector<std::vector<float>>& repeats) {
+    CellData data;
+    data.row.state = results::CellState::done;
+    data.row.cell.method = method;
+    data.row.cell.workload = "w";
+    data.row.cell.kind = results::CellKind::timing;
+    data.row.cell.baseline = method == "full";
+    for (size_t i = 0; i < repeats.size(); ++i)
+      data.series["inter_token_latency_ms"].push_back(
+          {.sample_id = std::to_string(i), .series = {.name = "inter_token_latency_ms", .values = repeats[i]}});
+    return data;
+  };
+  ExperimentData data;
+  data.cells = {cell("full", {{10, 10}, {10, 10}, {10, 10}}), cell("slow", {{12, 12}, {13, 13}, {400, 400}})};
+  EXPECT_EQ(time_test(data, "slow", "inter_token_latency_ms")->difference, 3) << "one sample on a busy machine";
 }
 
 TEST_F(ReportTest, BytesStandBesideScoresAndTheBestIsOneOfEqualBytes) {
