@@ -72,7 +72,7 @@ std::vector<std::string> names_with_weights() {
 fs::path output_of(const Options& options, const Fitter& fitter) {
   if (options.output) return *options.output;
   const std::string file = fitter.artifact().stem() + ".safetensors";
-  return kvarena_home() / "fitted" / find_model(options.model.model).stem() / file;
+  return kvarena_home() / "fitted" / model_name(find_model(options.model.model)) / file;
 }
 
 int run(const Options& options) {

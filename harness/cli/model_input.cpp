@@ -68,7 +68,8 @@ std::vector<int32_t> tokens_of(const PromptOptions& options, const OpenedModel& 
 }  // namespace
 
 void ModelOptions::declare(OptionSet& o) {
-  o.option("model", "NAME|PATH", model).help("a folder of $KVARENA_HOME/models, or a folder or .gguf file");
+  o.option("model", "NAME|PATH", model)
+      .help("a folder of $KVARENA_HOME/models, a folder or .gguf file, or a name in Hugging Face's cache");
   o.option("dtype", "TYPE", dtype).choices({"f32", "bf16"}).help("of weights");
   o.option("kv-dtype", "TYPE", kv_dtype)
       .choices({"f32", "f16", "bf16"})

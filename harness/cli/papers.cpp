@@ -106,9 +106,11 @@ std::vector<std::string> model_names(const Missing& missing) {
 }
 
 /// Workloads come in families that are fetched together: longbench/qasper and longbench/lcc are longbench.
+std::string family(const std::string& workload) { return workload.substr(0, workload.find('/')); }
+
 std::set<std::string> families(const Missing& missing) {
   std::set<std::string> names;
-  for (const std::string& workload : missing.data) names.insert(workload.substr(0, workload.find('/')));
+  for (const std::string& workload : missing.data) names.insert(family(workload));
   return names;
 }
 
@@ -219,12 +221,16 @@ void print_list(const std::vector<Read>& all) {
 /// Sources of missing models and data, a line each.
 Rows shopping_list(const Read& read, const Here& here) {
   std::vector<std::pair<std::string, std::string>> lines;
-  for (const ModelEntry* model : read.missing.models) {
-    lines.emplace_back(model->name, fmt::format("{}, into {}", model->source.empty() ? "yours to bring" : model->source,
-                                                model->file(here.home).string()));
+  for (const ModelEntry* model : read.missing.models) lines.emplace_back(model->name, model->how_to_get(here.home));
+  for (const std::string& name : read.missing.data) {
+    const std::string& download = datasets::find_workload(name, "papers").info.download;
+    const auto same = std::ranges::find(lines, download, &std::pair<std::string, std::string>::second);
+    if (same == lines.end()) {
+      lines.emplace_back(name, download);
+    } else {
+      same->first = family(name);  // one download of several
+    }
   }
-  for (const std::string& name : read.missing.data)
-    lines.emplace_back(name, datasets::find_workload(name, "papers").info.download);
   return fact_rows(lines);
 }
 
@@ -243,13 +249,21 @@ void describe_item(const Read& read, const Here& here) {
     facts.emplace_back("models", labels(read.config->models));
     facts.emplace_back("workloads", labels(read.config->workloads));
     facts.emplace_back("methods", labels(read.config->methods));
-    facts.emplace_back("published", fmt::format("{} values", read.config->published.size()));
+    if (const size_t values = read.config->published.size(); values > 0)
+      facts.emplace_back("published", fmt::format("{} values", values));
     facts.emplace_back("in full", fmt::format("kvarena run {}", shown_path(read.item->config)));
     facts.emplace_back("scaled down", scaled_down(*read.item));
   }
   print(Page().columns(fact_rows(facts)));
   if (const Rows list = shopping_list(read, here); !list.empty())
     print(Page().text("\n").bold("Get").text("\n").columns(list));
+  if (!read.missing.models.empty())
+    print(
+        Page()
+            .text("\n")
+            .wrapped(
+                "`hf` comes with huggingface_hub; some models ask for consent on their page, and for `hf auth login`.")
+            .text("\n"));
   if (!read.item->notes.empty()) print(Page().text("\n").bold("How it is read").text("\n"));
   for (const std::string& note : read.item->notes) print(Page().text("  - ").wrapped(note, 4, 4).text("\n"));
 }

@@ -12,6 +12,7 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/core/page.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/experiment/config.h"
@@ -52,7 +53,8 @@ struct Options {
     o.flag("dry-run", dry_run).help("show what would be evaluated, and how much of it is done");
     o.option("set", "KEY=VALUE", set)
         .help("change the config: engine.seed=3, methods[1].keep=0.2, methods.NAME.keep=0.2");
-    o.option("model", "NAME", models).help("instead of the config's models");
+    o.option("model", "NAME", models)
+        .help("instead of the config's models; a path or a name on Hugging Face's hub too");
     o.option("limit", "N", limit).help("at most so many samples of each workload");
     o.option("database", "FILE", database).help("instead of the config's output.database");
     o.option("data", "FOLDER", data_dir)
@@ -183,6 +185,7 @@ int run(const Options& options) {
   const WorkerSetup setup = setup_of(options);
   const ExperimentConfig config = read_config(setup);
   if (!config.output.report.empty()) (void)reports::parse_format(config.output.report);
+  experiment::require_models(config, kvarena_home());
   evaluate::ModelEvaluator here = model_evaluator(config, setup);
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 
 namespace kvarena {
 namespace {
@@ -19,25 +21,60 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// The folder that a variable of the environment names; nothing where it is unset or empty.
+std::optional<std::filesystem::path> folder_of(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::filesystem::path>(value);
+}
+
+constexpr std::string_view kHubFolder = "models--";  // and org--name
+
+/// The main revision in a model's folder of the hub's cache.
+std::optional<std::filesystem::path> main_snapshot(const std::filesystem::path& folder) {
+  const std::filesystem::path ref = folder / "refs" / "main";
+  if (!std::filesystem::is_regular_file(ref)) return std::nullopt;
+  std::string revision = read_file(ref);
+  revision.erase(std::ranges::find_if(revision, [](unsigned char c) { return std::isspace(c) != 0; }), revision.end());
+  const std::filesystem::path snapshot = folder / "snapshots" / revision;
+  return std::filesystem::exists(snapshot) ? std::optional(snapshot) : std::nullopt;
+}
+
 }  // namespace
 
 std::filesystem::path kvarena_home() {
-  if (const char* home = std::getenv("KVARENA_HOME"); home != nullptr && *home != '\0') return home;
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
-    return std::filesystem::path(home) / ".cache" / "kvarena";
-  }
+  if (const auto home = folder_of("KVARENA_HOME")) return *home;
+  if (const auto home = folder_of("HOME")) return *home / ".cache" / "kvarena";
   fail({.place = "KVARENA_HOME",
         .found = "neither it nor HOME in the environment",
         .expected = "the folder where models are kept"});
 }
 
+bool is_hub_name(const std::string& model) {
+  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  const size_t slash = model.find('/');
+  return slash != 0 && slash < model.size() - 1 && model.front() != '.' &&
+         std::ranges::all_of(model.substr(0, slash) + model.substr(slash + 1), allowed);
+}
+
+std::optional<std::filesystem::path> hub_snapshot(const std::string& hub_name) {
+  std::optional<std::filesystem::path> cache = folder_of("HF_HUB_CACHE");
+  if (const auto home = folder_of("HF_HOME"); !cache && home) cache = *home / "hub";
+  if (const auto home = folder_of("HOME"); !cache && home) cache = *home / ".cache" / "huggingface" / "hub";
+  if (!cache || !is_hub_name(hub_name)) return std::nullopt;
+  const size_t slash = hub_name.find('/');
+  return main_snapshot(*cache /
+                       fmt::format("{}{}--{}", kHubFolder, hub_name.substr(0, slash), hub_name.substr(slash + 1)));
+}
+
 std::filesystem::path find_model(const std::string& model) {
   const bool is_path = model.find('/') != std::string::npos;
   if (is_path || std::filesystem::exists(model)) {
-    if (std::filesystem::exists(model)) return model;
+    if (std::filesystem::exists(model)) return main_snapshot(model).value_or(model);
+    if (const auto snapshot = hub_snapshot(model)) return *snapshot;
     fail({.place = model,
           .found = "nothing there",
-          .expected = "a model: a folder in Hugging Face layout or a .gguf file"});
+          .expected = "a model: a folder in Hugging Face layout or a .gguf file",
+          .action = is_hub_name(model) ? fmt::format("`hf download {}` brings one of the hub", model) : ""});
   }
   const std::filesystem::path models = kvarena_home() / "models";
   if (!model.empty() && std::filesystem::exists(models / model)) return models / model;
@@ -46,6 +83,15 @@ std::filesystem::path find_model(const std::string& model) {
         .expected = "the name of a folder there, or a path",
         .nearest = nearest_name(model, names_in(models)),
         .action = "`scripts/setup` fetches the default model"});
+}
+
+std::string model_name(const std::filesystem::path& path) {
+  for (const std::filesystem::path& part : path) {
+    const std::string text = part.string();
+    if (text.starts_with(kHubFolder)) return text.substr(text.rfind("--") + 2);
+  }
+  const std::filesystem::path last = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return last.extension() == ".gguf" ? last.stem().string() : last.string();
 }
 
 }  // namespace kvarena

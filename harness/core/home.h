@@ -1,7 +1,8 @@
 #pragma once
-// The folder of models: names on the command line stand for folders below KVARENA_HOME.
+// Where models are: below KVARENA_HOME, in the cache of Hugging Face's hub, or anywhere by their path.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace kvarena {
@@ -11,8 +12,19 @@ inline constexpr const char* kDefaultModel = "smollm2-135m";
 /// $KVARENA_HOME, or ~/.cache/kvarena when that is not set. Throws UserError when neither it nor HOME is.
 [[nodiscard]] std::filesystem::path kvarena_home();
 
-/// The folder or file of a model given as a path (anything with a slash, or that exists) or by the name of a folder in
-/// $KVARENA_HOME/models. Throws UserError that says how to get it, or which names there are, when it is absent.
+/// Whether `model` can be a name on Hugging Face's hub: "org/name".
+[[nodiscard]] bool is_hub_name(const std::string& model);
+
+/// The snapshot of "org/name" that the hub's cache ($HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub) holds as
+/// its main revision; nothing where it holds none.
+[[nodiscard]] std::optional<std::filesystem::path> hub_snapshot(const std::string& hub_name);
+
+/// The folder or file of a model given as a path, by its name on the hub or by the name of a folder in
+/// $KVARENA_HOME/models. A folder of the hub's cache stands for its snapshot. Throws UserError that says how to get it,
+/// or which names there are, when it is absent.
 [[nodiscard]] std::filesystem::path find_model(const std::string& model);
+
+/// Name of the model at a path: "x" of ".../x" and ".../x.gguf", "name" of ".../models--org--name/snapshots/...".
+[[nodiscard]] std::string model_name(const std::filesystem::path& path);
 
 }  // namespace kvarena

@@ -13,15 +13,7 @@ namespace kvarena::evaluate {
 namespace {
 
 OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesystem::path& home) {
-  const std::filesystem::path path = entry.file(home);
-  if (!std::filesystem::exists(path)) {
-    fail({.place = fmt::format("model {}", entry.name),
-          .found = fmt::format("no {}", path.string()),
-          .expected = "a checkpoint folder or a .gguf file",
-          .action = entry.source.empty() ? "scripts/setup fetches the default model; others are yours to bring"
-                                         : fmt::format("bring it from {}", entry.source)});
-  }
-  OpenedModel opened = open_model(path);
+  OpenedModel opened = open_model(entry.file(home));
   if (entry.window) opened.config.max_position = std::min(opened.config.max_position, *entry.window);
   return opened;
 }

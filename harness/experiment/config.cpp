@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/config_parts.h"
 #include "harness/experiment/overrides.h"
@@ -17,6 +18,11 @@ namespace kvarena::experiment {
 namespace {
 
 using nlohmann::json;
+
+/// "org/name" of a source on the hub; empty for another.
+std::string hub_name(const std::string& source) {
+  return source.starts_with(kHub) ? source.substr(kHub.size()) : std::string();
+}
 
 const std::vector<std::string> kTopKeys = {"$schema", "name",     "title",  "models", "workloads",
                                            "methods", "metrics",  "engine", "timing", "remote_prefix",
@@ -140,7 +146,17 @@ std::string ModelEntry::parameters_json(bool placement) const {
   return values.dump();
 }
 
-std::filesystem::path ModelEntry::file(const std::filesystem::path& home) const { return home / path; }
+std::filesystem::path ModelEntry::file(const std::filesystem::path& home) const {
+  const std::filesystem::path own = home / path;
+  return std::filesystem::exists(own) ? own : hub_snapshot(hub_name(source)).value_or(own);
+}
+
+std::string ModelEntry::how_to_get(const std::filesystem::path& home) const {
+  if (const std::string name = hub_name(source); !name.empty()) return fmt::format("hf download {}", name);
+  return fmt::format("{}, into {}",
+                     source.empty() ? "`scripts/setup` for the default model, others are yours to bring" : source,
+                     (home / path).string());
+}
 
 void EngineSettings::parameters(ParameterVisitor& p) {
   p("threads", threads)
@@ -259,6 +275,18 @@ void OutputSettings::parameters(ParameterVisitor& p) {
       .doc(
           "page that `kvarena run` writes at its end, and `kvarena report` unless told otherwise: html, md, tex or csv "
           "by its ending; empty = none");
+}
+
+void require_models(const ExperimentConfig& config, const std::filesystem::path& home) {
+  std::vector<std::string> absent;
+  for (const ModelEntry& model : config.models) {
+    if (std::filesystem::exists(model.file(home))) continue;
+    absent.push_back(describe({.place = fmt::format("model {}", model.name),
+                               .found = fmt::format("no {}", (home / model.path).string()),
+                               .expected = "a checkpoint folder or a .gguf file",
+                               .action = fmt::format("get it: {}", model.how_to_get(home))}));
+  }
+  if (!absent.empty()) throw UserError(fmt::format("{}", fmt::join(absent, "\n")));
 }
 
 ExperimentConfig load_config(const std::filesystem::path& path, const LoadOptions& options,

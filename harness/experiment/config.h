@@ -27,14 +27,17 @@ struct ModelEntry {
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
   int64_t tensor_parallel = 1;         // ranks that share the weights; changes times and memory, no result
   std::string ranks_at;                // HOST:PORT where ranks started elsewhere join; "" = they are started here
-  std::string source;                  // download address for people, from configs/models; decides no result
+  std::string source;                  // where it comes from, huggingface.co/ORG/NAME; decides no result
 
   void parameters(ParameterVisitor& p);
   /// A JSON object of the members that decide a cell's results; `placement`: and of those that decide its times, which
   /// depend on how many ranks share the model.
   [[nodiscard]] std::string parameters_json(bool placement) const;
-  /// path as an absolute path under `home`; absolute paths stay.
+  /// path as an absolute path under `home`, absolute paths stay; where nothing is there, the snapshot of `source` that
+  /// Hugging Face's cache holds, if it does.
   [[nodiscard]] std::filesystem::path file(const std::filesystem::path& home) const;
+  /// A command or words that say how to bring the checkpoint.
+  [[nodiscard]] std::string how_to_get(const std::filesystem::path& home) const;
 };
 
 /// A workload, method or metric by its registered name with the settings written beside it.
@@ -206,5 +209,8 @@ struct LoadOptions {
 /// load_config() of text that is no file; `place` stands for the file in messages.
 [[nodiscard]] ExperimentConfig parse_config(const std::string& text, const std::string& place,
                                             const LoadOptions& options, const Validators& validators);
+
+/// Throws UserError that names every model whose checkpoint is absent, and how to bring it.
+void require_models(const ExperimentConfig& config, const std::filesystem::path& home);
 
 }  // namespace kvarena::experiment

@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/expand.h"
 
@@ -118,9 +119,16 @@ std::optional<ModelEntry> read_model(const json& written, const std::string& key
   ModelEntry model;
   model.name = take(entry, "name").get<std::string>();
   model.label = take_label(entry, key, problems);
-  if (written.is_string() && model.name.find('/') != std::string::npos && fs::exists(model.name)) {
-    entry["path"] = fs::absolute(model.name).lexically_normal().string();
-    model.name = fs::path(model.name).stem().string();
+  if (written.is_string() && model.name.find('/') != std::string::npos) {
+    if (fs::exists(model.name)) {
+      const fs::path path = fs::absolute(find_model(model.name)).lexically_normal();
+      model.name = model_name(path);
+      entry["path"] = path.string();
+    } else if (is_hub_name(model.name)) {
+      model.source = fmt::format("{}{}", kHub, model.name);
+      model.name = model_name(model.name);
+      entry["path"] = "models/" + model.name;
+    }
   }
   if (!entry.contains("path")) {
     json file = model_file(model.name, folder, key, problems);

@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/experiment/config.h"
 
 namespace kvarena::experiment {
+
+inline constexpr std::string_view kHub = "huggingface.co/";  // and org/name: a model's source
 
 /// Collects the problems of one file.
 class Problems {
@@ -31,7 +34,7 @@ class Problems {
 
 enum class ComponentKind { workloads, methods, metrics, forms };
 
-/// Entries are names of files in `models_folder`, paths of checkpoints, or objects with a name.
+/// Entries are names of files in `models_folder`, paths of checkpoints, names on the hub, or objects with a name.
 [[nodiscard]] std::vector<ModelEntry> read_models(const nlohmann::json& list,
                                                   const std::filesystem::path& models_folder, Problems& problems);
 [[nodiscard]] std::vector<ComponentEntry> read_components(const nlohmann::json& list, ComponentKind kind,

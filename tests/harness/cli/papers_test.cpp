@@ -66,6 +66,21 @@ TEST(Papers, AnItemThatIsCoveredInPartSaysHowMuch) {
   EXPECT_TRUE(contains(finished.out, "2 of 5 columns, runnable here")) << finished.out;
 }
 
+TEST(Papers, WhatIsMissingIsFetchedOnce) {
+  const ScratchFolder empty;
+  const RunSetup without{.environment = {{"KVARENA_HOME", empty.path().string()}, {"KVARENA_DATA", ""}}};
+  const Finished finished = run_kvarena({"papers", "specache/table1"}, without);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const auto count = [&](const std::string& part) {
+    int64_t found = 0;
+    for (size_t at = finished.out.find(part); at != std::string::npos; at = finished.out.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("curl "), 1) << finished.out;
+  EXPECT_EQ(count("hf download meta-llama/Llama-2-7b-chat-hf"), 1) << finished.out;
+  EXPECT_FALSE(contains(run_kvarena({"papers", "vericache/figure3"}, without).out, "published")) << "it has no numbers";
+}
+
 TEST(Papers, APaperAloneListsItsItems) {
   const Finished finished = run_kvarena({"papers", "evicpress"});
   ASSERT_EQ(finished.code, 0) << finished.err;

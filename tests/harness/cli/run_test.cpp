@@ -63,6 +63,13 @@ TEST(Run, AModelThatIsNotThereSaysHowToGetIt) {
   const Finished finished = run_kvarena({"run", kQuickstart, "--limit", "1"}, setup);
   expect_refused(finished, "scripts/setup");
   EXPECT_TRUE(scratch.content().empty());
+  const Finished several = run_kvarena(
+      {"run", kQuickstart, "--dry-run", "--model", "llama-3.1-8b-instruct", "--model", "org/Other-1.5"}, setup);
+  expect_refused(several, "2 problems");
+  for (const char* part : {"get it: hf download meta-llama/Llama-3.1-8B-Instruct", "model Other-1.5: found no ",
+                           "get it: hf download org/Other-1.5"}) {
+    EXPECT_TRUE(contains(several.err, part)) << part << "\n" << several.err;
+  }
 }
 
 TEST(Run, DryRunShowsEveryCellAndWritesNothing) {

@@ -32,6 +32,28 @@ TEST(Config, ReadsASmallExperiment) {
   EXPECT_FALSE(config.timing);
 }
 
+TEST(Config, ModelsAreFoundInTheCacheOfHuggingFace) {
+  const TemporaryFolder hub, home;
+  setenv("HF_HUB_CACHE", hub.path().c_str(), 1);
+  const auto add = [&](const std::string& folder) {
+    std::filesystem::create_directories(hub / folder / "refs");
+    std::filesystem::create_directories(hub / folder / "snapshots" / "abc");
+    write_file(hub / folder / "refs" / "main", "abc");
+    return hub / folder / "snapshots" / "abc";
+  };
+  const auto first = [&](const std::string& model) { return parse(kSmallConfig, {.models = {model}}).models.front(); };
+  EXPECT_EQ(first("org/New-1.5").file(home.path()), home / "models/New-1.5") << "where it is expected";
+  const auto snapshot = add("models--org--New-1.5");
+  EXPECT_EQ(first("org/New-1.5").label, "New-1.5");
+  EXPECT_EQ(first("org/New-1.5").file(home.path()), snapshot);
+  EXPECT_EQ(first(snapshot).label, "New-1.5") << "not its revision";
+  const auto llama = add("models--meta-llama--Llama-3.1-8B-Instruct");
+  EXPECT_EQ(first("llama-3.1-8b-instruct").file(home.path()), llama) << "by the source that its file names";
+  std::filesystem::create_directories(home / "models/llama-3.1-8b-instruct");
+  EXPECT_EQ(first("llama-3.1-8b-instruct").file(home.path()), home / "models/llama-3.1-8b-instruct");
+  unsetenv("HF_HUB_CACHE");
+}
+
 TEST(Config, EveryProblemComesAtOnceWithItsPlace) {
   const std::string problems = problems_of(R"({
     "name": "", "colour": 1,
