@@ -73,7 +73,8 @@ std::optional<Section> speed_section(const ExperimentData& data) {
       .title = "Latency and throughput",
       .caption = fmt::format(
           "Median over all timed repeats with their 10th to 90th percentile. Difference: to {}, the median over "
-          "timed samples; ▲ better, ▼ worse: in every sample all repeats lie beyond all of the other's; ≈ they do not, ? "
+          "timed samples; ▲ better, ▼ worse: in every sample all repeats lie beyond all of the other's; ≈ they do not, "
+          "? "
           "too few repeats to tell. Measured: wall clock of one request, or of a batch of equal ones, with its "
           "own prefill, after warm-up. Modelled: a virtual clock on a hardware profile.",
           data.baseline()),

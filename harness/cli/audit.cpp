@@ -140,6 +140,16 @@ json report(const Options& options, const json& asked, const json& reference, co
           {"noise_diverged", noisy}, {"within_noise", explained}};
 }
 
+/// Sums the numbers up in a sentence.
+std::string verdict(const json& audit) {
+  const auto count = static_cast<int64_t>(audit["prompts"].size());
+  const auto beyond = audit["diverged"].get<int64_t>() - audit["within_noise"].get<int64_t>();
+  if (audit["equal_logits"] == count) return "Lossless on these prompts: every logit has the reference's bits.";
+  if (audit["diverged"] == 0) return "Every answer is the reference's; the logits behind them differ.";
+  if (beyond == 0) return "Answers part from the reference's, and only where noise could have parted them.";
+  return fmt::format("{} of {} answers part from the reference's where noise does not explain it.", beyond, count);
+}
+
 void print_text(const json& audit) {
   const auto count = audit["prompts"].size();
   print(fmt::format("{} beside {}, {} prompts\n\n", audit["method"].dump(), audit["reference"].dump(), count));
@@ -153,8 +163,8 @@ void print_text(const json& audit) {
          one["same_logits"] ? "the same bits" : "differ"});
   }
   print(Page().columns(rows));
-  print(fmt::format("\n{} of {} answers are equal, {} of them bit for bit.\n", audit["equal_tokens"].get<int64_t>(),
-                    count, audit["equal_logits"].get<int64_t>()));
+  print(fmt::format("\n{}\n{} of {} answers are equal, {} of them bit for bit.\n", verdict(audit),
+                    audit["equal_tokens"].get<int64_t>(), count, audit["equal_logits"].get<int64_t>()));
   print(
       fmt::format("Noise: with the cache in {} the reference itself parts in {} of {}; its top-2 gap moves by up to "
                   "{:.4f} (99% of steps).\n",

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "datasets/data_files.h"
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -92,6 +95,18 @@ std::string model_summary(const std::string& model) {
                      opened.config.max_position, opened.tokenizer->vocab_size(), opened.chat_template.name());
 }
 
+/// Where the workloads' samples come from.
+std::string data_summary() {
+  std::map<std::string, int64_t> workloads;  // by status
+  for (const datasets::WorkloadListing& listing : datasets::list_workloads({})) ++workloads[listing.status];
+  const char* folder = std::getenv(datasets::kDataVariable);
+  std::string text =
+      fmt::format("{}; workloads: ", folder == nullptr || *folder == '\0' ? "KVARENA_DATA is not set" : folder);
+  for (const auto& [status, count] : workloads)
+    text += fmt::format("{}{} {}", text.ends_with(": ") ? "" : ", ", count, status);
+  return text;
+}
+
 std::string database_summary(const std::filesystem::path& path) {
   const std::vector<std::string> faults = results::find_faults(path);
   if (!faults.empty()) {
@@ -119,6 +134,7 @@ std::vector<Check> all_checks(const Options& options) {
   checks.push_back(checked("KVARENA_HOME", home_folder));
   checks.push_back(checked("disk", [] { return disk_space(std::filesystem::current_path()); }));
   checks.push_back(checked("model", [&] { return model_summary(options.model); }));
+  checks.push_back(checked("data", data_summary));
   if (options.database) checks.push_back(checked("database", [&] { return database_summary(*options.database); }));
   return checks;
 }
@@ -145,7 +161,7 @@ int run(const Options& options) {
 
 Command doctor_command() {
   return make_command<Options>({.name = "doctor",
-                                .summary = "check the set-up: processor, libraries, models, disk, database",
+                                .summary = "check the set-up: processor, libraries, models, data, disk, database",
                                 .examples = {{"kvarena doctor", "exit code 1 when something is missing"},
                                              {"kvarena doctor --database results.db", "and is this database sound?"}}},
                                run);

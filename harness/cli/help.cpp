@@ -82,12 +82,12 @@ Page help_page(const Command& command, const std::string& path) {
   const OptionSet options = command.options();
   const bool of_the_program = path.find(' ') == std::string::npos;
   Page page;
+  page.bold(path).text(fmt::format(": {}\n\n", command.summary));
+  if (!command.description.empty()) page.wrapped(command.description).text("\n\n");
   if (!command.examples.empty()) {
     page.bold(command.examples.size() == 1 ? "Example" : "Examples").text("\n");
     page.examples(example_rows(command.examples)).text("\n");
   }
-  page.bold(path).text(fmt::format(": {}\n\n", command.summary));
-  if (!command.description.empty()) page.wrapped(command.description).text("\n\n");
   page.bold("Usage").text("\n  ").wrapped(usage(command, options, path), 4, 2).text("\n\n");
   add_commands(page, command.commands);
   page.bold("Options").text("\n").columns(option_rows(options, of_the_program));

@@ -19,7 +19,7 @@ reports::Format PageOutput::chosen() const {
 void PageOutput::write(const std::string& text) const {
   if (!out) return print(text);
   write_file(*out, text);
-  fmt::print(stderr, "{}\n", out->string());
+  fmt::print(stderr, "wrote {}\n", out->string());
 }
 
 }  // namespace kvarena::cli

@@ -38,10 +38,12 @@ struct Options {
 
   void declare(OptionSet& o) {
     o.option("prompt-file", "FILE", file).help("a text whose first tokens are the context").required();
-    o.option("method", "METHOD", methods).help("JSON or NAME:key=value,...; may be repeated");
+    o.option("method", "METHOD", methods).help("JSON or NAME:key=value,...");
     model.declare(o);
     o.option("context", "N", context).help("tokens of the context");
-    o.option("question", "TEXT", question).help("what comes behind the context and is always computed");
+    o.option("question", "TEXT", question)
+        .help("what comes behind the context and is always computed")
+        .default_text("what the text is about");
     o.option("repeats", "N", repeats).help("timed runs of each method, taking turns; medians are printed");
     o.option("speculative", "MODEL", speculative).help("compare its important tokens with the model's own");
     o.option("top", "SHARE", top).help("share of tokens that count as important");

@@ -70,7 +70,8 @@ void describe_workload(const datasets::WorkloadEntry& entry, const datasets::Wor
                  {"licence", info.licence},
                  {"files", fmt::format("{}", fmt::join(info.files, ", "))},
                  {"get them with", info.download},
-                 {"here", listing.status == "missing" ? "missing" : listing.status + ": " + listing.place},
+                 {"here", listing.place.empty() || listing.status == "missing" ? listing.status
+                                                                               : listing.status + ": " + listing.place},
                  {"samples", fmt::format("{}", info.samples)},
                  {"metrics", fmt::format("{}", fmt::join(info.metrics, ", "))},
                  {"chat template", info.chat_template ? "yes" : "no: the prompt is plain text"},

@@ -62,10 +62,11 @@ void fail(const ErrorParts& parts) { throw UserError(describe(parts)); }
 std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   const std::string wanted = lower(word);
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  std::pair best_distance(std::max<size_t>(2, word.size() / 3) + 1, size_t{0});  // and, for a word, the name's length
   for (const std::string& candidate : candidates) {
     const std::string name = lower(candidate);
-    const size_t distance = has_word(name, wanted) ? 0 : edit_distance(wanted, name);
+    const std::pair distance =
+        has_word(name, wanted) ? std::pair(size_t{0}, name.size()) : std::pair(edit_distance(wanted, name), size_t{0});
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -48,6 +48,12 @@ std::string expected_text(const ParameterInfo& info) {
   return range.empty() ? type_name(info.type) : fmt::format("{} {}", type_name(info.type), range);
 }
 
+/// How a value is written, where that is not plain.
+std::string form_of(const ParameterInfo& info) {
+  if (info.type != ParameterInfo::Type::method) return {};
+  return R"(write {"name": METHOD, ...} in a config, (METHOD:setting=value) on a command line)";
+}
+
 bool in_range(const ParameterInfo& info, double value) {
   return (!info.min || value >= *info.min) && (!info.max || value <= *info.max) && (!info.above || value > *info.above);
 }
@@ -225,13 +231,14 @@ std::vector<std::string> read_parameters(const json& object, const std::string& 
     }
     const auto index = static_cast<size_t>(it - names.begin());
     if (!std::visit(Reader{visitor.infos_[index], value, where, problems}, visitor.targets_[index])) {
-      problems.push_back(describe(ErrorParts{where, value.dump(), expected_text(visitor.infos_[index]), "", ""}));
+      problems.push_back(describe(
+          ErrorParts{where, value.dump(), expected_text(visitor.infos_[index]), "", form_of(visitor.infos_[index])}));
     }
   }
   for (const ParameterInfo& info : visitor.infos_) {
     if (info.required && !object.contains(info.name)) {
-      problems.push_back(
-          describe(ErrorParts{fmt::format("{}.{}", place, info.name), "nothing", expected_text(info), "", ""}));
+      problems.push_back(describe(
+          ErrorParts{fmt::format("{}.{}", place, info.name), "nothing", expected_text(info), "", form_of(info)}));
     }
   }
   for (const auto& [component, settings] : visitor.derived_) {

@@ -29,7 +29,10 @@ void RetrievalMethod::parameters(ParameterVisitor& p) {
   budget_.parameters(p);
   p("generated", generated_)
       .one_of({"candidates", "attended"})
-      .doc("entries made after the prompt: chosen from like the prompt's, or always attended beside the budget");
+      .doc(
+          "entries made after the prompt: chosen from like the prompt's, and then `keep` is a fraction of both, or "
+          "always "
+          "attended beside the budget");
   p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
   part_->parameters(p);
 }

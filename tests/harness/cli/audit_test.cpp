@@ -67,6 +67,8 @@ TEST(Audit, SaysItInWordsAndRefusesWhatMakesNoSense) {
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_TRUE(contains(finished.out, "answers are equal")) << finished.out;
   EXPECT_TRUE(contains(finished.out, "Noise: with the cache in f32")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, " part from the reference's")) << finished.out;
+  EXPECT_TRUE(contains(audit("vericache:drafter=(snapkv:keep=0.3)").out, "Lossless on these prompts"));
   expect_refused(audit("knorm:keep=0.2", {"--data", "/nowhere"}), "nowhere");
   expect_refused(run_kvarena({"audit", "knorm:keep=0.2", "--prompts", "0"}), "--prompts");
 }

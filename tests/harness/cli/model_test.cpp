@@ -214,6 +214,7 @@ TEST(Doctor, SaysWhatIsMissingAndStillChecksTheRest) {
   for (const json& check : json::parse(finished.out)) good[check.at("check")] = check.at("good");
   EXPECT_TRUE(good.at("cpu path"));
   EXPECT_TRUE(good.at("program"));
+  EXPECT_TRUE(good.at("data"));
   EXPECT_FALSE(good.at("KVARENA_HOME"));
   EXPECT_FALSE(good.at("model"));
   EXPECT_FALSE(good.at("database"));

@@ -43,6 +43,7 @@ TEST(NearestName, FindsALikelySlipAndNothingElse) {
   EXPECT_EQ(nearest_name("streamingllm", names), "streaming_llm");
   EXPECT_EQ(nearest_name("SnapKV", names), "snapkv");
   EXPECT_EQ(nearest_name("f1", {"kl", "qa_f1"}), "qa_f1");
+  EXPECT_EQ(nearest_name("qasper", {"longbench-e/qasper", "longbench/qasper"}), "longbench/qasper") << "the plainest";
   EXPECT_EQ(nearest_name("h2o", names), "");
   EXPECT_EQ(nearest_name("completely_else", names), "");
   EXPECT_EQ(nearest_name("", names), "");
