@@ -63,7 +63,7 @@ TEST(Papers, OneItemSaysWhatItNeedsAndHowToRunIt) {
 TEST(Papers, AnItemThatIsCoveredInPartSaysHowMuch) {
   const Finished finished = run_kvarena({"papers", "specontext/table3"});
   ASSERT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(contains(finished.out, "2 of 5 columns, runnable here")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "4 of 5 columns, runnable here")) << finished.out;
 }
 
 TEST(Papers, WhatIsMissingIsFetchedOnce) {
@@ -78,7 +78,7 @@ TEST(Papers, WhatIsMissingIsFetchedOnce) {
   };
   EXPECT_EQ(count("curl "), 1) << finished.out;
   EXPECT_EQ(count("hf download meta-llama/Llama-2-7b-chat-hf"), 1) << finished.out;
-  EXPECT_FALSE(contains(run_kvarena({"papers", "vericache/figure3"}, without).out, "published")) << "it has no numbers";
+  EXPECT_FALSE(contains(run_kvarena({"papers", "vericache/figure2"}, without).out, "published")) << "it has no numbers";
 }
 
 TEST(Papers, APaperAloneListsItsItems) {
