@@ -20,7 +20,7 @@ const char* type_name(ParameterInfo::Type type) {
     case ParameterInfo::Type::number: return "a number";
     case ParameterInfo::Type::string: return "a string";
     case ParameterInfo::Type::list: return "a list of numbers";
-    case ParameterInfo::Type::method: return "an object with a \"name\"";
+    case ParameterInfo::Type::method: return "a name, or an object with a \"name\"";
   }
   return "";
 }
@@ -109,8 +109,9 @@ struct Reader {
     return true;
   }
   bool operator()(NestedComponent* target) const {
-    if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return false;
-    target->build(value, place, problems);
+    const bool whole = value.is_object() && value.contains("name") && value["name"].is_string();
+    if (!whole && !value.is_string()) return false;
+    target->build(whole ? value : json{{"name", value}}, place, problems);
     return true;
   }
 };

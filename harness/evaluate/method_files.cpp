@@ -47,6 +47,7 @@ void collect(const json& settings, const std::string& prefix, const FileSources&
   for (const auto& [key, value] : settings.items()) {
     if (value.is_structured()) collect(value, prefix + key + ".", sources, files);
     if (!value.is_string() || key == "name") continue;
+    if (find_method(value) != nullptr) collect(json{{"name", value}}, prefix + key + ".", sources, files);
     if (const auto path = file_named(value, sources.models)) {
       files.push_back({.setting = prefix + key, .path = *path});
       named = true;

@@ -161,7 +161,8 @@ json published_schema() {
 json config_schema(const Components& components) {
   // Another component inside a method; which parameters it takes is checked when the config is read.
   json definitions = {
-      {"component", {{"type", "object"}, {"required", {"name"}}, {"properties", {{"name", {{"type", "string"}}}}}}}};
+      {"component",
+       {{"type", {"string", "object"}}, {"required", {"name"}}, {"properties", {{"name", {{"type", "string"}}}}}}}};
   const json lists = {{"type", "object"}, {"additionalProperties", {{"type", "array"}, {"minItems", 1}}}};
   const json label = {{"type", "string"}, {"minLength", 1}, {"description", "may name settings in braces"}};
   json shared = {{"label", label}, {"matrix", lists}};

@@ -62,7 +62,7 @@ TEST(Parameters, DeclaredOnceAreListedWithTheirDefaults) {
           "keep: a number above 0 and at most 1, default 0.5", "pool: one of \"avg\", \"max\", default \"avg\"",
           "layers: a list of numbers at least 0, default [0,1]",
           "depths: a list of numbers at least 0 and at most 1, default []", "tokens: an integer at least 1, optional",
-          "bytes: a number, optional", "scorer: an object with a \"name\", required"}));
+          "bytes: a number, optional", "scorer: a name, or an object with a \"name\", required"}));
   EXPECT_EQ(infos[1].doc, "queries that vote");
 }
 
@@ -80,6 +80,8 @@ TEST(Parameters, EveryTypeIsRead) {
   EXPECT_EQ(c.tokens, 7);
   EXPECT_EQ(c.bytes, 2.5);
   EXPECT_EQ(json::parse(c.scorer.settings())["window"], 2);
+  EXPECT_TRUE(c.read(json::parse(R"({"scorer": "snapkv"})")).empty());
+  EXPECT_EQ(json::parse(c.scorer.settings()), (json{{"name", "snapkv"}}));
 }
 
 TEST(Parameters, WhatIsNotGivenKeepsItsDefault) {
@@ -104,7 +106,7 @@ TEST(Parameters, EveryProblemIsReportedWithItsPlace) {
       "m[0].window: found 0, expected an integer at least 1",
       "m[0].windw: found an unknown key, expected one of: deferred, window, keep, pool, layers, depths, tokens, bytes, "
       "scorer; did you mean \"window\"?",
-      "m[0].scorer: found nothing, expected an object with a \"name\"; write {\"name\": METHOD, ...} in a config, "
+      "m[0].scorer: found nothing, expected a name, or an object with a \"name\"; write {\"name\": METHOD, ...} in a config, "
       "(METHOD:setting=value) on a command line",
   };
   EXPECT_EQ(problems, expected);
@@ -127,7 +129,7 @@ TEST(Parameters, BordersAreInclusiveOrNotAsDeclared) {
 
 TEST(Parameters, ANestedComponentNeedsAName) {
   Component c;
-  for (const char* text : {R"({"scorer": {}})", R"({"scorer": "snapkv"})", R"({"scorer": {"name": 3}})"}) {
+  for (const char* text : {R"({"scorer": {}})", R"({"scorer": 3})", R"({"scorer": {"name": 3}})"}) {
     EXPECT_EQ(c.read(json::parse(text)).size(), 1U) << text;
   }
 }

@@ -141,6 +141,10 @@ TEST_F(ModelEvaluatorTest, WeightsThatAMethodFindsByItselfArePartOfItsCells) {
   EXPECT_TRUE(json::parse(found.engine_json).at("files").contains("loki: fitted")) << found.engine_json;
   fit(own, 2);
   EXPECT_NE(loki().cell_id, found.cell_id);
+  const json over = {{"name", "vericache"}, {"label", "over"}, {"drafter", "kvtc"}};
+  EXPECT_FALSE(json::parse(cells({"full", over}).at("over").engine_json).contains("files"));
+  fs::rename(file, file.parent_path() / "kvtc-global.safetensors");
+  EXPECT_TRUE(json::parse(cells({"full", over}).at("over").engine_json).at("files").contains("over: drafter.fitted"));
   EXPECT_NE(found.cell_id, none);
 }
 
