@@ -37,6 +37,10 @@ class Conformance : public testing::RegisteredMethod {
   [[nodiscard]] Decoded run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
     return testing::decode(model_, prompt, spec, new_tokens);
   }
+  /// A question that the method has not seen follows the prompt.
+  [[nodiscard]] Decoded ask(const Prefill& context, const json& spec, int64_t new_tokens = 24) {
+    return testing::decode(model_, context, spec, new_tokens, {.question = testing::tiny_prompt(31, 77)});
+  }
 };
 
 TEST_P(Conformance, DescribesItselfAndItsDefaultsAreValid) {
@@ -172,6 +176,44 @@ TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   const std::string cache = make_method(active_settings(entry()), "test")->verifier()->verified_cache().settings();
   const Decoded plain = run(start, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
   const Decoded verified = run(start, active_settings(entry()), 60);
+  EXPECT_EQ(verified.tokens, plain.tokens);
+  EXPECT_EQ(verified.logits, plain.logits);
+}
+
+TEST_P(Conformance, AnswersAQuestionThatItHasNotSeenTheSameInABatch) {
+  const auto method = make_method(active_settings(entry()), "test");
+  const Prefill context = prompt(330, 21);
+  const Decoded alone = ask(context, active_settings(entry()));
+  EXPECT_EQ(alone.failure, "");
+  EXPECT_EQ(alone.tokens.size(), 24U);
+  const Prefill other = prompt(130, 22);
+  std::vector<std::unique_ptr<Session>> sessions;
+  sessions.push_back(start_session(model_, other, *method, {.stop = {.max_new_tokens = 12}}));
+  sessions.push_back(start_session(model_, context, *method,
+                                   {.stop = {.max_new_tokens = 24}, .question = testing::tiny_prompt(31, 77)}));
+  Session* const running[] = {sessions[0].get(), sessions[1].get()};
+  run_together(model_, running);
+  EXPECT_EQ(sessions[1]->tokens, alone.tokens);
+}
+
+TEST_P(Conformance, AFullBudgetAnswersAQuestionThatItHasNotSeenAsFullKv) {
+  const json spec = full_budget_settings(entry());
+  if (spec.is_null()) GTEST_SKIP() << GetParam() << " has no budget";
+  const Prefill context = prompt(300);
+  const Decoded full = ask(context, {{"name", "full"}});
+  const Decoded same = ask(context, spec);
+  EXPECT_EQ(same.tokens, full.tokens);
+  EXPECT_EQ(same.logits, full.logits);
+}
+
+TEST_P(Conformance, StaysLosslessThroughAQuestionThatItHasNotSeen) {
+  const bool verifies = entry().family == Family::verification;
+  const json spec = verifies ? active_settings(entry())
+                             : json{{"name", "vericache"}, {"draft_length", 7}, {"drafter", active_settings(entry())}};
+  const std::string cache = make_method(spec, "test")->verifier()->verified_cache().settings();
+  const Prefill context = prompt(260);
+  const Decoded plain = ask(context, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
+  const Decoded verified = ask(context, spec, 60);
   EXPECT_EQ(verified.tokens, plain.tokens);
   EXPECT_EQ(verified.logits, plain.logits);
 }

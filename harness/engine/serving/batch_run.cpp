@@ -48,7 +48,9 @@ class Batch {
 
  private:
   [[nodiscard]] double link_seconds() const { return load_ == nullptr ? 0 : load_->totals().busy_seconds; }
-  [[nodiscard]] int64_t prompt_tokens() const { return static_cast<int64_t>(prompt_->tokens.size()); }
+  [[nodiscard]] int64_t prompt_tokens() const {
+    return static_cast<int64_t>(prompt_->tokens.size() + options_.question.size());
+  }
   [[nodiscard]] int64_t answer_tokens() const {
     return options_.forced ? static_cast<int64_t>(options_.forced->size()) : options_.stop.max_new_tokens;
   }
@@ -57,6 +59,7 @@ class Batch {
     while (static_cast<int64_t>(run_.sessions.size()) < settings_.requests && next_fits()) {
       std::unique_ptr<Session>& session =
           run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
+      run_to_first_token(*model_, *session);
       if (run_.sessions.size() == 1) measure(*session);
       places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));
       if (scheduled_ && !session->finished()) {

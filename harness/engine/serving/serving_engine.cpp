@@ -18,6 +18,10 @@ namespace {
 constexpr int64_t kStartCopies = 3;
 constexpr int64_t kVerifierStartCopies = 4;
 
+int64_t prompt_tokens(const ServedRequest& request) {
+  return static_cast<int64_t>(request.prompt.size() + request.options.question.size());
+}
+
 }  // namespace
 
 /// A request under way: its prompt first, then its session.
@@ -71,7 +75,7 @@ void ServingEngine::make_schedule() {
 void ServingEngine::join_schedule() {
   while (!joining_.empty()) {
     const int64_t request = joining_.front();
-    const int64_t full = full_bytes(static_cast<int64_t>(of(request).prompt.size()) + answer_limit(of(request)));
+    const int64_t full = full_bytes(prompt_tokens(of(request)) + answer_limit(of(request)));
     if (!schedule_->fits(full, 0)) return;
     schedule_->add(dynamic_cast<VerifySession&>(*states_.at(request)->session), full, 0);
     joining_.pop_front();
@@ -93,9 +97,9 @@ int64_t ServingEngine::answer_limit(const ServedRequest& request) const {
 }
 
 std::string ServingEngine::refusal(const ServedRequest& request) const {
-  const auto n = static_cast<int64_t>(request.prompt.size());
+  const int64_t n = prompt_tokens(request);
   const ModelConfig& config = model_->config();
-  if (n == 0) return describe({.place = "prompt", .found = "no tokens", .expected = "at least one"});
+  if (request.prompt.empty()) return describe({.place = "prompt", .found = "no tokens", .expected = "at least one"});
   const auto invalid_token =
       std::ranges::find_if(request.prompt, [&](int32_t id) { return id < 0 || id >= config.vocab_size; });
   if (invalid_token != request.prompt.end()) {
@@ -119,10 +123,10 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
 
 serving::RequestNeeds ServingEngine::needs(int64_t request) const {
   const ServedRequest& served = of(request);
-  const auto n = static_cast<int64_t>(served.prompt.size());
+  const auto n = static_cast<int64_t>(served.prompt.size());  // the question is read when the session starts
   const int64_t copies = served.method->verifier() == nullptr ? kStartCopies : kVerifierStartCopies;
   return {.prompt_tokens = served.method->reuser() != nullptr ? 1 : n - served.begun,
-          .bytes = copies * full_bytes(n + answer_limit(served)),
+          .bytes = copies * full_bytes(prompt_tokens(served) + answer_limit(served)),
           .refusal = refusal(served),
           .patience_s = served.patience_s};
 }
@@ -140,7 +144,7 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
 
 int64_t ServingEngine::bytes_to_end(int64_t request) const {
   const ServedRequest& served = of(request);
-  const auto n = static_cast<int64_t>(served.prompt.size());
+  const int64_t n = prompt_tokens(served);
   const int64_t most = kvarena::bytes_to_end(*model_, *served.method, bytes_now(request), n, answer_limit(served));
   return std::min(most, needs(request).bytes);
 }
@@ -214,6 +218,8 @@ void ServingEngine::start(int64_t request, State& state) {
   prompt.layout = served.layout;
   prompt.memory = served.memory;
   state.session = start_session(*model_, prompt, *served.method, served.options);
+  run_to_first_token(*model_, *state.session);
+  if (!state.session->failure.empty()) throw UserError(state.session->failure);
   state.prompt.reset();
   if (has_schedule(*served.method) && !state.session->finished()) joining_.push_back(request);
 }

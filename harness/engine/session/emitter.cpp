@@ -5,7 +5,7 @@
 namespace kvarena {
 
 Emitter::Emitter(SessionOptions options, int64_t prompt_tokens)
-    : options_(std::move(options)), prompt_tokens_(prompt_tokens) {}
+    : options_(std::move(options)), prompt_tokens_(prompt_tokens + static_cast<int64_t>(options_.question.size())) {}
 
 int64_t Emitter::remaining(const Session& session) const {
   const auto limit = options_.forced ? static_cast<int64_t>(options_.forced->size()) : options_.stop.max_new_tokens;

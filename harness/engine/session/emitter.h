@@ -1,5 +1,6 @@
 #pragma once
-// From logits to tokens: sampling or teacher forcing, stop rules.
+// A session's tokens: the question's as they are fed, and the new ones from logits, by sampling or teacher forcing and
+// stop rules.
 
 #include "harness/engine/session/session.h"
 
@@ -9,6 +10,11 @@ namespace kvarena {
 class Emitter {
  public:
   Emitter(SessionOptions options, int64_t prompt_tokens);
+
+  /// The question's tokens that were not fed; logits count once there are none.
+  [[nodiscard]] std::span<const int32_t> unasked() const { return std::span(options_.question).subspan(asked_); }
+  /// Notes that the next `count` of them were fed.
+  void ask(size_t count) { asked_ += count; }
 
   /// Reports the logits, chooses the token, appends it to `session.tokens` and sets `session.finish` when it ends.
   /// With a draft the token is chosen by rejection sampling against it (harness/model/sampling.h).
@@ -24,7 +30,8 @@ class Emitter {
   [[nodiscard]] bool stops(const Session& session, int32_t token) const;
 
   SessionOptions options_;
-  int64_t prompt_tokens_;
+  int64_t prompt_tokens_;  // with the question's
+  size_t asked_ = 0;
 };
 
 }  // namespace kvarena

@@ -28,13 +28,14 @@ LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, co
   resident_bytes = cache_.bytes();
   note_bytes(*this, cache_);
   traffic_so_far_ = activity.traffic;
-  emitter_.emit(*this, prompt.logits);
+  if (emitter_.unasked().empty()) emitter_.emit(*this, prompt.logits);
 }
 
 SequencePass LookaheadSession::next_pass() {
-  fed_ = {tokens.back()};
+  const std::span<const int32_t> question = emitter_.unasked();
+  fed_ = {question.empty() ? tokens.back() : question.front()};
   const bool room = cache_.length + 2 <= model_config_->max_position;
-  if (guess_ && room) fed_.push_back(*guess_);
+  if (guess_ && room) fed_.push_back(question.size() > 1 ? question[1] : *guess_);
   hooks_.guesses = guess_ ? static_cast<int64_t>(fed_.size()) - 1 : 1;
   // The first pass prepares for a step and is none.
   return {.tokens = fed_, .cache = &cache_, .hooks = guess_ ? watched_ : &hooks_, .logits = LogitsRows::all};
@@ -46,7 +47,8 @@ void LookaheadSession::consume(std::span<const float> logits) {
   const auto position = static_cast<uint64_t>(cache_.length) + 1;
   const bool preparing = !guess_;
   guess_ = sample(logits.last(vocab), emitter_.sampling(), position);
-  if (!preparing) emitter_.emit(*this, logits.first(vocab));
+  if (!preparing && !emitter_.unasked().empty()) emitter_.ask(1);
+  if (!preparing && emitter_.unasked().empty()) emitter_.emit(*this, logits.first(vocab));
   note_pass(*this, cache_, traffic_so_far_);
 }
 

@@ -12,7 +12,8 @@ namespace kvarena {
 /// The first pass feeds the first token alone, to guess what follows it, and leaves nothing in the cache. Every later
 /// one feeds the present token and the guess at the next: the first row gives the output, the second the next guess,
 /// and only the first row's entries stay. Guesses are drawn as the output is. At the end of the model's window, where a
-/// guess has no room, the present token is fed alone.
+/// guess has no room, the present token is fed alone. Of a question the next token is known, and takes the guess's
+/// place.
 class LookaheadSession final : public Session {
  public:
   LookaheadSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options);

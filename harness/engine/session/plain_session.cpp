@@ -1,5 +1,7 @@
 #include "harness/engine/session/plain_session.h"
 
+#include <algorithm>
+
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/session/packing.h"
 #include "harness/engine/session/request_meter.h"
@@ -10,6 +12,8 @@ namespace kvarena {
 PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Method& method, SessionOptions options)
     : state_(state_after_prompt(model, prompt, method, activity)),
       model_facts_(prompt.model),
+      // Passes of one token, unless no part of the session can tell.
+      piece_(method.reach() == HookAccess::nothing && options.meter == nullptr ? kPrefillChunk : 1),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
@@ -22,15 +26,24 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
   note_bytes(*this, state_.cache);
   bits_per_number = packed_size(state_.cache).bits_per_number();
   traffic_so_far_ = activity.traffic;
-  emitter_.emit(*this, state_.logits);
+  if (emitter_.unasked().empty()) emitter_.emit(*this, state_.logits);
 }
 
 SequencePass PlainSession::next_pass() {
-  return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = watched_, .logits = LogitsRows::last};
+  const std::span<const int32_t> question = emitter_.unasked();
+  if (question.empty()) {
+    return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = watched_, .logits = LogitsRows::last};
+  }
+  const auto piece = question.first(std::min(piece_, question.size()));
+  emitter_.ask(piece.size());
+  return {.tokens = piece,
+          .cache = &state_.cache,
+          .hooks = watched_,
+          .logits = emitter_.unasked().empty() ? LogitsRows::last : LogitsRows::none};
 }
 
 void PlainSession::consume(std::span<const float> logits) {
-  emitter_.emit(*this, logits);
+  if (emitter_.unasked().empty()) emitter_.emit(*this, logits);
   note_pass(*this, state_.cache, traffic_so_far_);
 }
 

@@ -19,6 +19,7 @@ class PlainSession final : public Session {
  private:
   PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
+  size_t piece_;  // tokens of the question in a pass
   MethodHooks hooks_;
   AttentionHooks* watched_;  // hooks_, under a meter where one measures
   Emitter emitter_;

@@ -12,6 +12,11 @@ const char* to_string(FinishReason reason) {
   return "";
 }
 
+void run_to_first_token(Transformer& model, Session& session) {
+  PassMember* const one[] = {&session};
+  while (session.tokens.empty() && !session.finished()) run_pass(model, one);
+}
+
 void run_together(Transformer& model, std::span<Session* const> sessions, const std::function<void()>& on_pass) {
   while (true) {
     std::vector<PassMember*> running;

@@ -82,6 +82,9 @@ struct SessionOptions {
   SamplingSettings sampling;  // greedy by default
   /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them.
   std::optional<std::vector<int32_t>> forced;
+  /// Tokens that follow the prompt after it was compressed: a question that the method has not seen. They go through
+  /// the session as decoded tokens do, and the first new token follows them. Empty: the question is in the prompt.
+  std::vector<int32_t> question;
   LogitsSink on_logits;
   /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
   const Tokenizer* tokenizer = nullptr;
@@ -94,9 +97,13 @@ struct SessionOptions {
 };
 
 /// Starts `method` from a clone of the prompt's cache, compresses it, and takes the first token from the prompt's
-/// logits. The method must outlive the session.
+/// logits; with a question its first passes feed that, and the first token follows it. The method must outlive the
+/// session.
 [[nodiscard]] std::unique_ptr<Session> start_session(Transformer& model, const Prefill& prompt, const Method& method,
                                                      SessionOptions options);
+
+/// Runs a session by itself until it has its first token: through its question, where it has one.
+void run_to_first_token(Transformer& model, Session& session);
 
 /// Runs sessions to their ends, all of them in shared passes (run_pass()). What a session computes does not depend on
 /// the others, and one that throws in a pass ends as failed, alone. `on_pass` is called after every pass.

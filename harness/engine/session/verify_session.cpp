@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/engine/draft/stored_draft.h"
@@ -33,12 +34,10 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
                                .meter = meter_,
                                .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (tier) {
-    offloaded_.emplace(full_, model_facts_->tiers, *tier);
-    reload_.emplace(*offloaded_);
-  }
-  resident_bytes = full_bytes() + source_->resident_bytes();
+  resident_bytes = (tier ? 0 : full_.bytes()) + source_->resident_bytes();
+  if (emitter_.unasked().empty()) offload_full();
   note_round();
+  if (!emitter_.unasked().empty()) return;
   history_.push_back(emitter_.emit(*this, prompt.logits));
   if (!finished()) begin_round();
 }
@@ -54,10 +53,18 @@ VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, co
       emitter_(std::move(options), static_cast<int64_t>(history_.size())),
       sampler_(verifier == nullptr ? DraftSampling::coupled : verifier->draft_sampling(), emitter_.sampling()),
       source_(std::make_unique<StoredDraft>(std::move(compressed), sampler_)) {
+  KVARENA_ASSERT(emitter_.unasked().empty(), "a question behind a prompt without its cache");
   full_.length = full_.prompt_length = static_cast<int64_t>(history_.size()) - 1;
   resident_bytes = source_->resident_bytes();
   note_round();
   begin_round();
+}
+
+void VerifySession::offload_full() {
+  const std::optional<Tier> tier = emitter_.options().offload_tier;
+  if (!tier) return;
+  offloaded_.emplace(full_, model_facts_->tiers, *tier);
+  reload_.emplace(*offloaded_);
 }
 
 void VerifySession::take_full(KvCache prompt) {
@@ -106,6 +113,16 @@ void VerifySession::begin_round() {
 }
 
 SequencePass VerifySession::next_pass() {
+  if (const std::span<const int32_t> question = emitter_.unasked(); !question.empty()) {
+    // Where a method packs what is verified on, a pass ends before or where anything is due, as rounds do.
+    const int64_t most = target_ ? std::min(draft_limit() + 1, kPrefillChunk) : kPrefillChunk;
+    const auto piece = question.first(std::min(static_cast<size_t>(most), question.size()));
+    fed_.assign(piece.begin(), piece.end());
+    return {.tokens = fed_,
+            .cache = &full_,
+            .hooks = source_->verification_hooks(),
+            .logits = piece.size() == question.size() ? LogitsRows::last : LogitsRows::none};
+  }
   if (source_->wants_pass()) return source_->next_pass();
   KVARENA_ASSERT(!absent_, "a verification before its cache");
   fed_ = {history_.back()};
@@ -124,14 +141,29 @@ SequencePass VerifySession::next_pass() {
 }
 
 void VerifySession::consume(std::span<const float> logits) {
-  if (source_->wants_pass()) {
+  const bool asking = !emitter_.unasked().empty();
+  if (!asking && source_->wants_pass()) {
     source_->consume(logits);
     return;
   }
-  verify(logits);
+  asking ? take_question(logits) : verify(logits);
   note_round();
   peak_bytes = std::max(peak_bytes, full_.ledger->peak(Tier::device) + source_->peak_bytes());
-  if (!finished()) begin_round();
+  if (emitter_.unasked().empty() && !finished()) begin_round();
+}
+
+/// The tokens that were fed join the request as if they had been drafted and accepted.
+void VerifySession::take_question(std::span<const float> logits) {
+  const int64_t before = full_.length - static_cast<int64_t>(fed_.size());
+  history_.insert(history_.end(), fed_.begin(), fed_.end());
+  emitter_.ask(fed_.size());
+  if (target_) after_append();
+  std::vector<int32_t> rows(fed_.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  source_->commit({.full = full_, .before = before, .tokens = fed_, .rows = rows});
+  if (!emitter_.unasked().empty()) return;
+  offload_full();
+  history_.push_back(emitter_.emit(*this, logits));
 }
 
 /// The draft that continues `row` with `token`, as a row of the pass; 0 when there is none.

@@ -15,6 +15,9 @@ namespace kvarena {
 /// its position. With rejection sampling they have that distribution. Where the verifier names another cache to verify
 /// on, plain decoding on that cache takes the place of full KV.
 ///
+/// A question that follows the prompt goes through the cache that is verified on; drafters then get its tokens and
+/// entries as they get accepted ones.
+///
 /// With SessionOptions::offload_tier its full cache lies behind the device, and others end its rounds: passes draft, as
 /// long as can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
 ///
@@ -48,10 +51,13 @@ class VerifySession final : public Session {
 
  private:
   void begin_round();
+  void take_question(std::span<const float> logits);
   void verify(std::span<const float> logits);
   [[nodiscard]] int32_t accepted_row(int32_t row, int32_t token) const;
   void keep_rows(int64_t before, std::span<const int32_t> rows);
   void after_append();
+  /// Where options say so, moves the full cache behind the device: with the question in it.
+  void offload_full();
   void offload(int64_t before);
   void note_round();
   [[nodiscard]] int64_t draft_limit() const;
