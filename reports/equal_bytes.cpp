@@ -1,6 +1,7 @@
 #include "reports/equal_bytes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -11,6 +12,7 @@
 #include "metrics/stored_metrics.h"
 #include "reports/chart_specs.h"
 #include "reports/pooled.h"
+#include "reports/protocol_line.h"
 #include "reports/sections.h"
 #include "reports/verdict.h"
 
@@ -189,6 +191,13 @@ Document equal_bytes_report(const ExperimentData& data, double share) {
           .found = fmt::format("{} models", models.size()),
           .expected = "one, whose methods are ranked"});
   }
+  const std::vector<std::string> questions = data.questions();
+  if (questions.size() != 1) {
+    fail({.place = data.experiment.experiment,
+          .found = fmt::format("workloads whose question is {}", fmt::join(questions, " and ")),
+          .expected = "one of them, as ranks are by means over workloads",
+          .action = "give all workloads the same \"question\""});
+  }
   const std::vector<Setting> settings = settings_of(data);
   const Chosen chosen = choose(settings, share);
   if (chosen.ranked.empty()) {
@@ -211,6 +220,7 @@ Document equal_bytes_report(const ExperimentData& data, double share) {
   document.sections.push_back(ranking(ranked.data, chosen, share));
   document.sections.push_back(quality_section(ranked.data, {&ranked, 1}));
   if (auto section = left_out(data, settings, chosen)) document.sections.push_back(std::move(*section));
+  for (Section& section : document.sections) caption_question(section, questions.front());
   mark_invented(document, data.invented);
   return document;
 }

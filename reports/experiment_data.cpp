@@ -90,6 +90,11 @@ std::string card_differences(const CellData& a, const CellData& b) {
   return text;
 }
 
+std::string CellData::question() const {
+  const auto entry = std::ranges::find(card, "question", &std::pair<std::string, std::string>::first);
+  return entry == card.end() ? "" : entry->second;
+}
+
 std::vector<double> CellData::numbers(const std::string& metric) const {
   std::vector<double> list;
   const auto it = values.find(metric);
@@ -110,6 +115,29 @@ ExperimentData ExperimentData::of_model(const std::string& model) const {
 ExperimentData ExperimentData::of_methods(const std::vector<std::string>& methods) const {
   return part_of(
       *this, [&](const results::CellRecord& cell) { return std::ranges::find(methods, cell.method) != methods.end(); });
+}
+
+std::vector<std::string> ExperimentData::questions() const {
+  std::vector<std::string> all;
+  for (const CellData& cell : cells) {
+    std::string question = cell.question();
+    if (std::ranges::find(all, question) == all.end()) all.push_back(std::move(question));
+  }
+  if (all.empty()) all.emplace_back();
+  return all;
+}
+
+ExperimentData ExperimentData::of_question(const std::string& question) const {
+  ExperimentData part = *this;
+  std::erase_if(part.cells, [&](const CellData& cell) { return cell.question() != question; });
+  const std::vector<std::string> all = workloads(), own = part.workloads();
+  const auto holds = [](const auto& list, const std::string& label) {
+    return std::ranges::find(list, label) != list.end();
+  };
+  std::erase_if(part.experiment.published, [&](const results::PublishedValue& value) {
+    return holds(all, value.workload) && !holds(own, value.workload);
+  });
+  return part;
 }
 
 ExperimentData ExperimentData::with_baseline(const std::string& method) const {

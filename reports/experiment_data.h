@@ -27,6 +27,8 @@ struct CellData {
 
   /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.
   [[nodiscard]] bool counts() const;
+  /// Whether methods saw the question ("seen", "unseen"); empty on cards that do not say.
+  [[nodiscard]] std::string question() const;
   /// The values of a metric in sample order; empty when there are none.
   [[nodiscard]] std::vector<double> numbers(const std::string& metric) const;
 };
@@ -53,6 +55,10 @@ struct ExperimentData {
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
   /// This experiment with the cells of some methods alone.
   [[nodiscard]] ExperimentData of_methods(const std::vector<std::string>& methods) const;
+  /// CellData::question() of the cells, each once, in the order of the plan; at least one entry.
+  [[nodiscard]] std::vector<std::string> questions() const;
+  /// This experiment with the cells of one of these protocols alone: numbers of different ones are not compared.
+  [[nodiscard]] ExperimentData of_question(const std::string& question) const;
   /// This experiment with another baseline: methods are then compared with that one. Throws UserError for an unknown
   /// label.
   [[nodiscard]] ExperimentData with_baseline(const std::string& method) const;

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "reports/escape.h"
+#include "reports/protocol_line.h"
 #include "reports/sections.h"
 #include "reports/settings_charts.h"
 #include "reports/table_shape.h"
@@ -54,6 +55,22 @@ void name_after(Section& section, const std::string& name) {
   section.title += " · " + name;
   for (Table& table : section.tables) table.id += fmt::format("-{}", slug(name));
   for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(name));
+}
+
+/// Everything that is said of cells whose questions were asked in one way; `joint`: with scores of all models together.
+std::vector<Section> asked_sections(const ExperimentData& data, bool unlike, bool joint) {
+  const std::vector<std::string> models = data.models();
+  std::vector<ModelCells> parts;
+  for (const std::string& model : models) parts.emplace_back(data.of_model(model), unlike);
+  std::vector<Section> sections;
+  if (joint) sections.push_back(quality_section(data, parts));
+  for (size_t at = 0; at < models.size(); ++at) {
+    for (Section& section : model_sections(parts[at], unlike, !joint)) {
+      if (models.size() > 1) name_after(section, models[at]);
+      sections.push_back(std::move(section));
+    }
+  }
+  return sections;
 }
 
 std::string introduction(const ExperimentData& data) {
@@ -119,14 +136,13 @@ Document experiment_report(const ExperimentData& all, const ReportOptions& optio
                     .introduction = {introduction(data)},
                     .provenance = provenance(data)};
   for (const std::string& sentence : unlike) document.introduction.push_back("Not like for like. " + sentence);
-  const std::vector<std::string> models = data.models();
-  std::vector<ModelCells> parts;
-  for (const std::string& model : models) parts.emplace_back(data.of_model(model), options.allow_unlike_cards);
-  const bool joint = models.size() > 1 && read_shape(data.experiment.table_json).names("model");
-  if (joint) document.sections.push_back(quality_section(data, parts));
-  for (size_t at = 0; at < models.size(); ++at) {
-    for (Section& section : model_sections(parts[at], options.allow_unlike_cards, !joint)) {
-      if (models.size() > 1) name_after(section, models[at]);
+  const bool joint = data.models().size() > 1 && read_shape(data.experiment.table_json).names("model");
+  const std::vector<std::string> questions = data.questions();
+  for (const std::string& question : questions) {
+    const ExperimentData asked = questions.size() > 1 ? data.of_question(question) : data;
+    for (Section& section : asked_sections(asked, options.allow_unlike_cards, joint)) {
+      caption_question(section, question);
+      if (questions.size() > 1) name_after(section, "question " + question);
       document.sections.push_back(std::move(section));
     }
   }

@@ -59,6 +59,11 @@ TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row
       number.notes.push_back(footnote(table, fmt::format("Other settings than in the run before: {}.", settings)));
       break;
     }
+    if (old->question() != cell->question()) {
+      number.notes.push_back(footnote(
+          table, fmt::format("Question {}, {} in the run before: not compared.", cell->question(), old->question())));
+      break;
+    }
     const auto floor = noise_floor(runs[at].data.of_model(row.model), row.workload, metric);
     if (auto change = change_between(*old, *cell, metric, floor, look, 0)) {
       number.difference = std::move(change->difference);

@@ -50,4 +50,12 @@ std::string protocol_line(const ExperimentData& data) {
   return said.empty() ? "" : fmt::format("Protocol of all rows: {}.", fmt::join(said, "; "));
 }
 
+void caption_question(Section& section, const std::string& question) {
+  if (question.empty()) return;
+  std::string sentence = fmt::format("Question {}.", question);
+  if (question == "seen") sentence = "Question seen: prompts are compressed with the question inside.";
+  if (question == "unseen") sentence = "Question unseen: contexts are compressed alone and asked afterwards.";
+  for (Table& table : section.tables) table.caption += (table.caption.empty() ? "" : " ") + sentence;
+}
+
 }  // namespace kvarena::reports

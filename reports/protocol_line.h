@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "reports/document.h"
 #include "reports/experiment_data.h"
 
 namespace kvarena::reports {
@@ -10,5 +11,8 @@ namespace kvarena::reports {
 /// One sentence of the entries of the protocol cards, "dtype bf16"; an entry that workloads differ in says so of each.
 /// Hashes are left to the provenance. Empty without cells of kind quality.
 [[nodiscard]] std::string protocol_line(const ExperimentData& data);
+
+/// Says in the caption of every table whether methods saw the question (ExperimentData::questions()).
+void caption_question(Section& section, const std::string& question);
 
 }  // namespace kvarena::reports

@@ -13,6 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/results/results_store.h"
 #include "reports/compare.h"
+#include "reports/equal_bytes.h"
 #include "reports/experiment_report.h"
 #include "reports/history.h"
 #include "reports/report_charts.h"
@@ -595,6 +596,41 @@ TEST_F(ReportTest, ModelsStayApart) {
   EXPECT_NEAR(table(document, "quality-n").rows[1].cells[1].value, 50, 1e-9);
   EXPECT_NEAR(table(document, "quality-n").rows[1].cells[1].difference->value, 0, 1e-9);
   EXPECT_EQ(compare(data, data, {}).same, 4);
+}
+
+TEST_F(ReportTest, SeenAndUnseenQuestionsStayApartAndEveryCaptionSaysWhich) {
+  const std::string card = R"({"metrics": "qa_f1 v1", "question": "seen"})";
+  auto data = experiment("a.db", {{"full", scores(20, 0.9), card}, {"lossy", scores(20, 0.7), card}});
+  const ExperimentData seen = data;
+  for (CellData cell : seen.cells) {
+    cell.row.cell.workload = "calls";
+    std::ranges::find(cell.card, "question", &std::pair<std::string, std::string>::first)->second = "unseen";
+    for (results::ValueRow& score : cell.values["qa_f1"].rows) score.value -= 0.4;
+    data.cells.push_back(std::move(cell));
+  }
+  data.experiment.table_json = R"({"rows": ["method"], "average": true})";
+  EXPECT_EQ(data.questions(), (std::vector<std::string>{"seen", "unseen"}));
+  const Document document = experiment_report(data);
+  for (const auto& [question, score] : {std::pair("seen", 90.0), std::pair("unseen", 50.0)}) {
+    const Table quality = table(document, fmt::format("quality-question-{}", question));
+    ASSERT_EQ(quality.rows.size(), 2U);
+    for (const TableCell& cell : quality.rows[0].cells) {
+      if (!cell.has_value() || !cell.interval) continue;
+      EXPECT_NEAR(cell.value, score, 1e-9) << "no mean over both";
+    }
+  }
+  int64_t tables = 0;
+  for (const Section& section : document.sections) {
+    for (const Table& one : section.tables) {
+      ++tables;
+      const bool is_seen = one.id.ends_with("question-seen");
+      EXPECT_TRUE(is_seen || one.id.ends_with("question-unseen")) << one.id;
+      EXPECT_NE(one.caption.find(is_seen ? "Question seen" : "Question unseen"), std::string::npos) << one.id;
+    }
+  }
+  EXPECT_GT(tables, 4);
+  EXPECT_NE(table(experiment_report(seen), "quality").caption.find("Question seen"), std::string::npos);
+  EXPECT_THROW((void)equal_bytes_report(data, 1), UserError);
 }
 
 TEST_F(ReportTest, ModelledTimesStandUnderANameOfTheirOwn) {
