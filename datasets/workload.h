@@ -86,6 +86,9 @@ struct Sample {
   std::string origin;         // "generated", "project-made sample", or the file's name
   std::string data_sha256;    // hash of the row in the file; of the whole sample when generated
   std::string prompt_sha256;  // see prompt_sha256(); after truncation, before the chat template
+
+  /// Whether it says where its question starts: whether anything is before it.
+  [[nodiscard]] bool has_context() const { return question.message > 0 || question.byte > 0; }
 };
 
 /// SHA-256 of the text of a plain prompt, or of the messages and answer prefix as compact JSON.

@@ -43,8 +43,8 @@ uint64_t seed_of(const OpenTask& open) { return static_cast<uint64_t>(open.confi
 // --- quality and noise floor
 
 Request scored_request(const OpenTask& open) {
-  Request request =
-      open.model.request(sample_of(open), open.config.engine, score_metrics(open.samples.info(), open.config));
+  Request request = open.model.request(sample_of(open), open.config.engine,
+                                       score_metrics(open.samples.info(), open.config), open.question);
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
   request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
   return request;
@@ -68,7 +68,7 @@ std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
 // --- timing
 
 Request timed_request(const OpenTask& open) {
-  return open.model.request(sample_of(open), engine_with(open, open.config.timing->max_new_tokens), {});
+  return open.model.request(sample_of(open), engine_with(open, open.config.timing->max_new_tokens), {}, open.question);
 }
 
 std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
@@ -104,7 +104,8 @@ std::vector<SampleOutcome> serving_cell(const OpenTask& open) {
   const std::vector<datasets::Sample> samples = point_samples(open);
   std::vector<Request> requests;
   for (const datasets::Sample& sample : samples) {
-    requests.push_back(open.model.request(sample, engine, score_metrics(open.samples.info(), open.config)));
+    requests.push_back(
+        open.model.request(sample, engine, score_metrics(open.samples.info(), open.config), open.question));
   }
   return evaluate_serving(open.model.transformer(),
                           {.settings = settings,

@@ -19,6 +19,7 @@ struct OpenTask {
   LoadedModel& model;
   SampleCursor& samples;
   std::span<const EvaluatedMethod> methods;
+  experiment::Question question;          // protocol of the cells
   const std::filesystem::path& hardware;  // folder of the machines that modelled clocks describe
 };
 

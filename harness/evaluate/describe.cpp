@@ -44,7 +44,7 @@ void add_tier_series(results::SampleResult& result, const Session& session) {
 
 void describe_prompt(results::SampleResult& result, const Request& request) {
   result.prompt_sha256 = request.sample->prompt_sha256;
-  result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  result.prompt_tokens = request.asked_tokens();
   result.truncated_tokens = request.sample->truncation.tokens_removed;
 }
 
@@ -135,12 +135,12 @@ void add_activity(results::SampleResult& result, const Activity& activity) {
           .dump();
 }
 
-void add_selections(results::SampleResult& result, const SelectionMeter& meter) {
+void add_selections(results::SampleResult& result, const SelectionMeter& meter, int64_t prompt_tokens) {
   if (meter.steps().empty()) return;
   std::vector<float> hits, attended, overlaps, loaded;
   for (const SelectionStep& step : meter.steps()) {
     hits.push_back(static_cast<float>(step.hit_rate));
-    const auto entries = static_cast<double>(result.prompt_tokens + std::ssize(attended) + 1);
+    const auto entries = static_cast<double>(prompt_tokens + std::ssize(attended) + 1);
     attended.push_back(static_cast<float>(step.attended / entries));
     overlaps.push_back(static_cast<float>(step.overlap));
     loaded.push_back(static_cast<float>(step.loaded_bytes));

@@ -37,7 +37,8 @@ void add_reuse(results::SampleResult& result, const Session& session);
 void add_activity(results::SampleResult& result, const Activity& activity);
 
 /// Adds attention_hit_rate and attended_share, a number a step and their mean; the first by layer; of methods that
-/// select selection_overlap and loaded_bytes. Adds nothing of a meter that saw no step.
-void add_selections(results::SampleResult& result, const SelectionMeter& meter);
+/// select selection_overlap and loaded_bytes. The first step follows `prompt_tokens`. Adds nothing of a meter that saw
+/// no step.
+void add_selections(results::SampleResult& result, const SelectionMeter& meter, int64_t prompt_tokens);
 
 }  // namespace kvarena::evaluate

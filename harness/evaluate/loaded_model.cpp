@@ -12,6 +12,8 @@
 namespace kvarena::evaluate {
 namespace {
 
+constexpr const char* kBlanks = " \t\n\r\f\v";
+
 OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesystem::path& home) {
   OpenedModel opened = open_model(entry.file(home));
   if (entry.window) opened.config.max_position = std::min(opened.config.max_position, *entry.window);
@@ -29,28 +31,50 @@ kernels::DType parse_dtype(const std::string& name) {
   return kernels::DType::bf16;
 }
 
-/// Divides the rendered `text` into the part before the first user's turn, the context and the question. A template
-/// that changes messages leaves this open.
-PromptLayout layout_of(const datasets::Sample& sample, const std::string& text, std::vector<TextRange> ranges) {
-  PromptLayout layout{.text = text, .ranges = std::move(ranges)};
-  const auto token_at = [&](size_t byte) {
-    const auto at = static_cast<int64_t>(byte);
-    const auto it = std::ranges::find_if(layout.ranges, [&](const TextRange& range) { return range.end > at; });
-    return static_cast<int64_t>(it - layout.ranges.begin());
-  };
+/// Bytes of a rendered text where the first user's turn and the question begin. A template that changes messages
+/// leaves them open, unless it takes away no more than the blanks around them.
+struct PartStarts {
+  std::optional<size_t> user;
+  std::optional<size_t> question;
+};
+
+PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
+  PartStarts starts;
   size_t begin = 0;
-  bool prefixed = false;
   for (size_t i = 0; i < sample.messages.size(); ++i) {
-    begin = text.find(sample.messages[i].content, begin);
-    if (begin == std::string::npos) break;
-    if (!prefixed && sample.messages[i].role == "user") {
-      layout.prefix = token_at(begin);
-      prefixed = true;
+    std::string content = sample.messages[i].content;
+    size_t question = sample.question.byte;
+    size_t found = text.find(content, begin);
+    if (found == std::string::npos) {
+      const size_t blanks = std::min(content.find_first_not_of(kBlanks), content.size());
+      content = content.substr(blanks, content.find_last_not_of(kBlanks) + 1 - blanks);
+      question = std::clamp(question, blanks, blanks + content.size()) - blanks;
+      found = text.find(content, begin);
     }
-    if (i == sample.question.message) layout.question = token_at(begin + sample.question.byte);
-    begin += sample.messages[i].content.size();
+    if (found == std::string::npos) break;
+    if (!starts.user && sample.messages[i].role == "user") starts.user = found;
+    if (i == sample.question.message) starts.question = found + question;
+    begin = found + content.size();
   }
-  return layout;
+  return starts;
+}
+
+/// The first token that ends behind the byte.
+int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
+  const auto at = static_cast<int64_t>(byte);
+  return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
+}
+
+/// Where in the rendered text an unseen question starts.
+size_t unseen_from(const datasets::Sample& sample, const PartStarts& starts, const std::string& text) {
+  if (starts.question && sample.has_context() && *starts.question > 0 && *starts.question < text.size()) {
+    return *starts.question;
+  }
+  fail({.place = fmt::format("sample {}", sample.id),
+        .found = sample.has_context() ? "a chat template that changes messages, so that the question is not found in it"
+                                      : "a prompt that does not say where its question starts",
+        .expected = "a context with a question after it, for a question that methods have not seen",
+        .action = "give the workload \"question\": \"seen\""});
 }
 
 }  // namespace
@@ -101,28 +125,38 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
 }
 
 Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                             std::vector<std::string> metrics) {
+                             std::vector<std::string> metrics, experiment::Question question) {
   Request request{
       .sample = &sample, .tokenizer = opened_.tokenizer.get(), .facts = facts(), .metrics = std::move(metrics)};
   std::string text;
-  if (sample.chat_template && entry_.chat_template != "none") {
+  const bool templated = sample.chat_template && entry_.chat_template != "none";
+  if (templated) {
     std::vector<ChatMessage> messages;
     for (const datasets::Message& message : sample.messages) messages.push_back({message.role, message.content});
     text = template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
-    request.prompt = opened_.tokenizer->encode(text, {.add_special = false});
   } else {
     for (const datasets::Message& message : sample.messages) text += message.content;
     text += sample.answer_prefix;
-    request.prompt = opened_.tokenizer->encode(text);
   }
+  const PartStarts starts = starts_of(sample, text);
+  if (question == experiment::Question::unseen) {
+    const size_t from = unseen_from(sample, starts, text);
+    request.question = opened_.tokenizer->encode(text.substr(from), {.add_special = false});
+    text.resize(from);
+  }
+  request.prompt = opened_.tokenizer->encode(text, {.add_special = !templated});
   const bool behind = engine.chunk_tier != "device";
   if (behind) request.chunk_tier = engine.chunk_tier == "host" ? Tier::host : Tier::disk;
-  request.layout = layout_of(sample, text, token_ranges(*opened_.tokenizer, request.prompt, text));
+  request.layout = {.text = text, .ranges = token_ranges(*opened_.tokenizer, request.prompt, text)};
+  if (starts.user) request.layout.prefix = token_at(request.layout.ranges, *starts.user);
+  if (starts.question && question == experiment::Question::seen) {
+    request.layout.question = token_at(request.layout.ranges, *starts.question);
+  }
 
   const int64_t new_tokens = engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
-  const auto needed = static_cast<int64_t>(request.prompt.size()) + new_tokens;
+  const int64_t needed = request.asked_tokens() + new_tokens;
   if (needed > opened_.config.max_position) {
-    fail({.found = fmt::format("{} prompt tokens and room for {} new ones", request.prompt.size(), new_tokens),
+    fail({.found = fmt::format("{} prompt tokens and room for {} new ones", request.asked_tokens(), new_tokens),
           .expected = fmt::format("at most {} together, the window of {}", opened_.config.max_position, entry_.name),
           .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
   }

@@ -46,10 +46,13 @@ class LoadedModel {
   /// Facts that methods may know of the model; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
-  /// The sample as a request, with template, answer prefix, stop rule and facts(). Throws UserError when prompt and
-  /// answer do not fit the window.
+  /// The sample as a request, with template, answer prefix, stop rule and facts(). A question that is not seen is
+  /// tokenised apart from what is before it, as kvpress does: no token has a part in both. Throws UserError when prompt
+  /// and answer do not fit the window, and when the question is to be unseen and the rendered prompt does not tell
+  /// where it starts.
   [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                                std::vector<std::string> metrics);
+                                std::vector<std::string> metrics,
+                                experiment::Question question = experiment::Question::seen);
 
  private:
   experiment::ModelEntry entry_;

@@ -181,8 +181,29 @@ results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const Comp
   return slot->second;
 }
 
+experiment::Question ModelEvaluator::question_of(const ModelEntry& model, const ComponentEntry& workload) {
+  using experiment::Question;
+  const auto [slot, fresh] = questions_.try_emplace(model.label + "\n" + workload.label);
+  if (!fresh) return slot->second;
+  std::optional<Question> only;  // protocol of an experiment that knows one
+  if (config_.contexts) only = Question::unseen;
+  if (config_.remote_prefix) only = Question::seen;
+  if (only && workload.question.value_or(*only) != *only) {
+    fail({.place = fmt::format("workload {}: question", workload.label),
+          .found = name(*workload.question),
+          .expected = fmt::format("{}: {}", name(*only),
+                                  config_.contexts ? "contexts are stored without the questions about them"
+                                                   : "a prompt's stored cache holds all of it")});
+  }
+  const datasets::Sample* first = cursor(model, workload).at(0);
+  const bool told = first != nullptr && first->has_context();
+  slot->second = only.value_or(workload.question.value_or(told ? Question::unseen : Question::seen));
+  return slot->second;
+}
+
 experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, const ComponentEntry& workload,
                                                     int64_t most) {
+  const experiment::Question question = question_of(model, workload);
   SampleCursor& cursor = this->cursor(model, workload);
   const int64_t own_answer = cursor.info().generation.max_new_tokens;
   experiment::WorkloadSamples samples{.answer_tokens =
@@ -191,6 +212,12 @@ experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, con
   for (int64_t i = 0; i < std::min(workload.limit.value_or(kAnyLength), most); ++i) {
     const datasets::Sample* sample = cursor.at(i);
     if (sample == nullptr) break;
+    if (question == experiment::Question::unseen && !sample->has_context()) {
+      fail({.place = fmt::format("workload {}: sample {}", workload.label, sample->id),
+            .found = "a prompt that does not say where its question starts",
+            .expected = "a context in front of it, as the question is to be unseen",
+            .action = "give the workload \"question\": \"seen\""});
+    }
     samples.ids.push_back(sample->id);
     for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
   }
@@ -226,7 +253,7 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
             {"max_new_tokens", config_.engine.max_new_tokens.value_or(info.generation.max_new_tokens)},
             {"truncation", limit ? fmt::format("{}, above {} tokens", cut, *limit) : cut},
             {"window", opened.config().max_position},
-            {"question", "inside the compressed prompt"},
+            {"question", name(question_of(model, workload))},
             {"dtype", model.dtype},
             {"kv_dtype", model.kv_dtype.empty() ? model.dtype : model.kv_dtype},
             {"temperature", config_.engine.temperature},
@@ -316,6 +343,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
                                            .model = loaded(task.model),
                                            .samples = cursor(task.model, task.workload),
                                            .methods = methods,
+                                           .question = question_of(task.model, task.workload),
                                            .hardware = paths_.hardware});
 }
 

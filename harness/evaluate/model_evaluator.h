@@ -53,6 +53,9 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   /// Data files of the metrics that score the workload.
   std::vector<results::RunInput> metric_inputs(const experiment::ModelEntry& model,
                                                const experiment::ComponentEntry& workload);
+  /// Whether methods see the workload's questions: as its entry says, else not where its first sample says where its
+  /// question starts. Throws UserError where the entry asks for what the experiment cannot do.
+  experiment::Question question_of(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
 
@@ -65,6 +68,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;           // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;         // by model and workload label
   std::map<std::string, results::RunInput> data_inputs_;                 // in the same way
+  std::map<std::string, experiment::Question> questions_;                // in the same way
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
 };
 

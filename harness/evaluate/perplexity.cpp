@@ -107,7 +107,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   add(result, metrics::kPerplexityWord, total.word_perplexity);
   add_series(result, metrics::kNllNats, {nll.begin(), nll.end()});
   add_divergence(result, steps);
-  if (meter) add_selections(result, *meter);
+  if (meter) add_selections(result, *meter, result.prompt_tokens);
   add_bytes(result, *session, prompt.cache.bytes());
   add_traffic(result, *session, request);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -22,6 +22,12 @@ namespace {
 using experiment::SampleOutcome;
 using nlohmann::json;
 
+/// Keeps everything and takes no part in any pass.
+class FullKv final : public Method {
+ public:
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
+};
+
 /// Full KV's answer, with the logits of every step.
 struct Reference {
   std::vector<int32_t> tokens;
@@ -46,8 +52,8 @@ void run_alone(Transformer& model, Session& session) {
 
 Reference run_reference(Transformer& model, const Prefill& prompt, const Request& request) {
   Reference reference;
-  const Method full;  // the base keeps everything
-  SessionOptions options{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer};
+  const FullKv full;
+  SessionOptions options = session_options(request);
   options.on_logits = [&](int64_t, std::span<const float> row) {
     reference.logits.emplace_back(row.begin(), row.end());
   };
@@ -69,7 +75,7 @@ void compare_step(Candidate& candidate, const Reference& reference, int64_t step
 /// Starts a candidate; `forced` feeds the reference's tokens.
 void start(Candidate& candidate, Transformer& model, const Prefill& prompt, const Request& request,
            const Reference& reference, bool forced) {
-  SessionOptions options{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer};
+  SessionOptions options = session_options(request);
   if (forced) options.forced = reference.tokens;
   options.on_logits = [&candidate, &reference, forced](int64_t step, std::span<const float> row) {
     const bool same_prefix =
@@ -97,7 +103,7 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
   const auto begin = std::chrono::steady_clock::now();
   try {
     std::vector<Session*> sessions;
-    const Method full;
+    const FullKv full;
     std::unique_ptr<Session> beside;
     if (neighbour != nullptr) {
       beside = start_session(model, *neighbour, full, {.stop = {.max_new_tokens = request.stop.max_new_tokens}});
@@ -208,7 +214,9 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
     add_divergence(outcomes[i].result, candidates[i].steps);
     add_departure(outcomes[i].result, answers[i], reference);
     // Along the full-KV continuation too: the last session followed it.
-    if (candidates[i].meter) add_selections(outcomes[i].result, *candidates[i].meter);
+    if (candidates[i].meter) {
+      add_selections(outcomes[i].result, *candidates[i].meter, static_cast<int64_t>(request.prompt.size()));
+    }
     if (request.token_overlaps) overlaps.add_to(outcomes[i].result, methods[i]);
     outcomes[i].result.wall_s = candidates[i].seconds;
   }

@@ -24,6 +24,14 @@ std::shared_ptr<ReuseMemory> reuse_memory(const Request& request) {
   return memory;
 }
 
+SessionOptions session_options(const Request& request) {
+  return {.stop = request.stop,
+          .sampling = request.sampling,
+          .forced = std::nullopt,
+          .question = request.question,
+          .tokenizer = request.tokenizer};
+}
+
 std::string answer_text(const Request& request, std::span<const int32_t> tokens) {
   std::string text = request.tokenizer->decode(tokens);
   const size_t cut = first_stop(text, request.sample->generation.stop);

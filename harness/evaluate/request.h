@@ -15,15 +15,24 @@ struct Request {
   const datasets::Sample* sample = nullptr;
   const Tokenizer* tokenizer = nullptr;
   std::shared_ptr<const ModelFacts> facts;  // what methods may know of the model
-  std::vector<int32_t> prompt;              // with chat template and answer prefix
-  PromptLayout layout;                      // what of it is prefix, context and question
-  Tier chunk_tier = Tier::device;           // where chunks lie whose entries are reused
+  /// Tokens that methods compress, with chat template, question and answer prefix; a question that they have not seen,
+  /// and what follows it, is in `question`.
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> question;
+  PromptLayout layout;             // what of the prompt is prefix, context and question
+  Tier chunk_tier = Tier::device;  // where chunks lie whose entries are reused
   StopRule stop;
   SamplingSettings sampling;
   std::vector<std::string> metrics;  // ids of metrics that score a prediction
   bool selections = false;           // measure what decoding attends to (metric attention_hit_rate)
   bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
+
+  /// Tokens of prompt and question.
+  [[nodiscard]] int64_t asked_tokens() const { return static_cast<int64_t>(prompt.size() + question.size()); }
 };
+
+/// The request's part of a session's options.
+[[nodiscard]] SessionOptions session_options(const Request& request);
 
 /// An empty memory for requests to one model, with chunks on the request's tier. Throws UserError when the request's
 /// machine has no such tier.

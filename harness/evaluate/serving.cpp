@@ -47,7 +47,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
   for (const Request& request : task.requests) {
     requests.push_back({.prompt = request.prompt,
                         .method = &method,
-                        .options = {.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer},
+                        .options = session_options(request),
                         .layout = request.layout,
                         .memory = memory});
     if (const Reuser* reuser = method.reuser()) prime(model, request.prompt, request.layout, *reuser, *memory);
@@ -65,7 +65,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
     const Request& request = task.requests[i];
     served.answers.push_back(engine.answer(static_cast<int64_t>(i)));
     served.scores.push_back(served.answers.back() ? score_of(request, *served.answers.back()) : 0);
-    served.prompt_tokens.push_back(static_cast<int64_t>(request.prompt.size()));
+    served.prompt_tokens.push_back(request.asked_tokens());
     served.full_bytes.push_back(engine.full_bytes(static_cast<int64_t>(request.prompt.size())));
   }
   return served;
@@ -89,9 +89,10 @@ serving::ModelledExecutor modelled_executor(const Transformer& model, const Serv
       static_cast<double>(model.weight_bytes()) / static_cast<double>(kernels::size_of(model.options().weights));
   std::vector<serving::ModelledRequest> requests;
   for (size_t i = 0; i < task.requests.size(); ++i) {
-    const auto prompt = static_cast<int64_t>(task.requests[i].prompt.size());
+    const int64_t prompt = task.requests[i].asked_tokens();
     const auto full = static_cast<double>(served.full_bytes[i]);
-    serving::ModelledRequest request{.prompt_tokens = prompt, .bytes_per_token = full / static_cast<double>(prompt)};
+    serving::ModelledRequest request{.prompt_tokens = prompt,
+                                     .bytes_per_token = full / static_cast<double>(task.requests[i].prompt.size())};
     if (const auto& answer = served.answers[i]) {
       request.output_tokens = static_cast<int64_t>(answer->tokens.size());
       request.scheme.keep = static_cast<double>(answer->resident_bytes) / full;
@@ -121,7 +122,7 @@ void describe_point(results::SampleResult& result, const ServingTask& task, cons
   std::string prompts;
   for (const Request& request : task.requests) {
     prompts += request.sample->prompt_sha256;
-    result.prompt_tokens += static_cast<int64_t>(request.prompt.size());
+    result.prompt_tokens += request.asked_tokens();
     result.truncated_tokens += request.sample->truncation.tokens_removed;
   }
   for (const auto& answer : served.answers) {

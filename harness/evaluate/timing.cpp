@@ -55,8 +55,7 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
   repeat.observe_ms = prompt.observe_seconds * kMilliseconds;
   double waited_s = 0;  // since the first request's last token
   size_t seen = 1;
-  repeat.run = run_batch(model, prompt, *evaluated.method,
-                         {.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer}, batch,
+  repeat.run = run_batch(model, prompt, *evaluated.method, session_options(request), batch,
                          {.started = [&] { repeat.first_token_ms = ms_since(start); },
                           .passed =
                               [&](const Session& first, double seconds) {

@@ -88,6 +88,7 @@ std::string canonical(const ExperimentConfig& config) {
       entry["name"] = component.name;
       entry["label"] = component.label;
       if (component.limit) entry["limit"] = *component.limit;
+      if (component.question) entry["question"] = name(*component.question);
       if (component.baseline) entry["baseline"] = true;
       whole[key].push_back(std::move(entry));
     }
@@ -115,6 +116,8 @@ std::string canonical(const ExperimentConfig& config) {
 }
 
 }  // namespace
+
+const char* name(Question question) { return question == Question::seen ? "seen" : "unseen"; }
 
 void ModelEntry::parameters(ParameterVisitor& p) {
   p("path", path).doc("checkpoint file (.gguf) or folder; relative to KVARENA_HOME");

@@ -40,12 +40,18 @@ struct ModelEntry {
   [[nodiscard]] std::string how_to_get(const std::filesystem::path& home) const;
 };
 
+/// Whether a method compresses a prompt with its question inside, or the context alone, of which the question is asked
+/// afterwards (the protocol of kvpress and SCBench).
+enum class Question { seen, unseen };
+[[nodiscard]] const char* name(Question question);
+
 /// A workload, method or metric by its registered name with the settings written beside it.
 struct ComponentEntry {
   std::string name;
   std::string label;                 // unique in its list; "kivi bits=2" unless given
-  std::string settings_json = "{}";  // canonical JSON object, without name, label, limit, matrix, baseline
+  std::string settings_json = "{}";  // canonical JSON object, without name, label, limit, question, matrix, baseline
   std::optional<int64_t> limit;      // workloads: at most so many samples
+  std::optional<Question> question;  // workloads: absent = unseen where samples say where their question starts
   bool baseline = false;             // methods: the one others are paired with; exactly one is
 };
 

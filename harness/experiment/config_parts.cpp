@@ -156,6 +156,15 @@ std::optional<int64_t> take_limit(json& entry, const std::string& key, Problems&
   return std::nullopt;
 }
 
+std::optional<Question> take_question(json& entry, const std::string& key, Problems& problems) {
+  const json question = take(entry, "question");
+  for (const Question known : {Question::seen, Question::unseen}) {
+    if (question == name(known)) return known;
+  }
+  if (!question.is_null()) problems.add(key + ".question", brief(question), "seen or unseen");
+  return std::nullopt;
+}
+
 bool take_baseline(json& entry, const std::string& key, Problems& problems) {
   const json baseline = take(entry, "baseline");
   if (!baseline.is_null() && !baseline.is_boolean()) problems.add(key + ".baseline", brief(baseline), "true or false");
@@ -168,12 +177,14 @@ ComponentEntry read_component(json entry, ComponentKind kind, const std::string&
   ComponentEntry component;
   component.name = take(entry, "name").get<std::string>();
   const std::string label = take_label(entry, key, problems);
+  const json written = entry;  // what a label may name
   if (kind == ComponentKind::workloads) component.limit = take_limit(entry, key, problems);
+  if (kind == ComponentKind::workloads) component.question = take_question(entry, key, problems);
   if (kind == ComponentKind::methods) component.baseline = take_baseline(entry, key, problems);
   if (validator) problems.append(validator(component.name, entry, problems.at(key)));
   std::vector<std::string> label_problems;
   component.label = label.empty() ? automatic_label(component.name, entry)
-                                  : fill_label(label, entry, problems.at(key), label_problems);
+                                  : fill_label(label, written, problems.at(key), label_problems);
   problems.append(label_problems);
   component.settings_json = entry.dump();
   return component;

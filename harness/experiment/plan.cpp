@@ -271,8 +271,10 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
     const auto samples = static_cast<int64_t>(group.sample_ids.size());
     const std::string part = group.asked_samples() == samples ? "" : fmt::format("{} of ", group.asked_samples());
     const std::string mark = results::invented_mark(results::invented_data({&group.data, 1}));
-    body += fmt::format("\n{}, {}, {}: {}{} samples{}{}\n", group.model->label, group.workload->label,
-                        results::name(group.kind), part, samples, mark.empty() ? "" : "; ", mark);
+    const std::string question = json::parse(group.cells.front().record.protocol_json).value("question", "");
+    body += fmt::format("\n{}, {}, {}: {}{} samples{}{}{}{}\n", group.model->label, group.workload->label,
+                        results::name(group.kind), part, samples, mark.empty() ? "" : "; ", mark,
+                        question.empty() ? "" : "; question ", question);
     for (const PlannedCell& cell : group.cells) {
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
       if (!row) {

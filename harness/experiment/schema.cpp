@@ -169,6 +169,10 @@ json config_schema(const Components& components) {
   shared["matrix"]["description"] = "settings with lists of values: one entry for each combination";
   json of_workloads = shared;
   of_workloads["limit"] = {{"type", "integer"}, {"minimum", 1}, {"description", "at most so many samples"}};
+  of_workloads["question"] = {{"enum", {name(Question::seen), name(Question::unseen)}},
+                              {"description",
+                               "whether methods compress the prompt with its question, or the context alone, of which "
+                               "it is asked then; absent = unseen where samples say where their question starts"}};
   json of_methods = shared;
   of_methods["baseline"] = {{"type", "boolean"}, {"description", "what the others are paired with; else the first"}};
 
