@@ -106,7 +106,8 @@ TEST(Parameters, EveryProblemIsReportedWithItsPlace) {
       "m[0].window: found 0, expected an integer at least 1",
       "m[0].windw: found an unknown key, expected one of: deferred, window, keep, pool, layers, depths, tokens, bytes, "
       "scorer; did you mean \"window\"?",
-      "m[0].scorer: found nothing, expected a name, or an object with a \"name\"; write {\"name\": METHOD, ...} in a config, "
+      "m[0].scorer: found nothing, expected a name, or an object with a \"name\"; write {\"name\": METHOD, ...} in a "
+      "config, "
       "(METHOD:setting=value) on a command line",
   };
   EXPECT_EQ(problems, expected);
