@@ -46,7 +46,7 @@ class ServingEvaluation : public ::testing::Test {
   }
 
   static EvaluatedMethod evaluated(const json& spec) {
-    return {.method = make_method(spec, "test"), .reference = spec["name"] == "full"};
+    return {.method = make_method(spec, "test"), .reference = spec.value("name", "") == "full"};
   }
 
   std::vector<SampleOutcome> evaluate(const ServingSettings& settings, const std::vector<Request>& list,
