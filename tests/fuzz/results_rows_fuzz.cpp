@@ -143,7 +143,7 @@ KVARENA_FUZZ(results_rows, data) {
   static const kvarena::testing::TemporaryFolder folder;
   static const std::string sound = sound_database(folder.path() / "sound.db");
   static const reports::ExperimentData before =
-      reports::read_experiment(results::ResultsReader(folder.path() / "sound.db"), "e");
+      reports::read_run(results::ResultsReader(folder.path() / "sound.db"), "e");
   const fs::path path = folder.path() / "changed.db";
   for (const char* end : {"", "-wal", "-shm"}) fs::remove(path.string() + end);
   kvarena::write_file(path, sound);
@@ -158,7 +158,7 @@ KVARENA_FUZZ(results_rows, data) {
     constexpr int64_t kNow = 1'800'000'000;
     try_to([&] { (void)kvarena::experiment::experiment_status(reader, kNow); });
     for (const auto& record : reader.experiments()) {
-      try_to([&] { report_on(reports::read_experiment(reader, record.experiment), before); });
+      try_to([&] { report_on(reports::read_run(reader, record.experiment), before); });
       try_to([&] { (void)reader.runs(record.experiment); });
     }
     for (const results::CellRow& row : reader.cells("e", /*superseded=*/true)) {

@@ -76,8 +76,9 @@ class QuestionProtocol : public ::testing::Test {
 TEST_F(QuestionProtocol, UnseenIsTheDefaultWhereSamplesSayWhereTheirQuestionStarts) {
   json facts = facts_;
   EXPECT_EQ(card_of(facts), "unseen");
-  EXPECT_EQ(card_of("longbench/qasper"), "unseen");
-  EXPECT_EQ(card_of("longbench-write-en"), "seen");
+  const json templated = {{{"name", "tiny"}, {"path", (folder_ / "tiny").string()}, {"template", "plain"}}};
+  EXPECT_EQ(card_of("longbench/qasper", {{"models", templated}}), "unseen");
+  EXPECT_EQ(card_of("longbench-write-en", {{"models", templated}}), "seen");
   for (const char* question : {"seen", "unseen"}) {
     facts["question"] = question;
     EXPECT_EQ(card_of(facts), question);
