@@ -78,7 +78,8 @@ TEST(Papers, WhatIsMissingIsFetchedOnce) {
   };
   EXPECT_EQ(count("curl "), 1) << finished.out;
   EXPECT_EQ(count("hf download meta-llama/Llama-2-7b-chat-hf"), 1) << finished.out;
-  EXPECT_FALSE(contains(run_kvarena({"papers", "specontext/figure5"}, without).out, "published")) << "it has no numbers";
+  EXPECT_FALSE(contains(run_kvarena({"papers", "specontext/figure5"}, without).out, "published"))
+      << "it has no numbers";
 }
 
 TEST(Papers, APaperAloneListsItsItems) {
