@@ -56,8 +56,7 @@ ExperimentData part_of(const ExperimentData& whole, const auto& wanted) {
                       .invented = whole.invented,
                       .definitions = whole.definitions,
                       .cells = {}};
-  std::ranges::copy_if(whole.cells, std::back_inserter(part.cells),
-                       [&](const CellData& cell) { return wanted(cell.row.cell); });
+  std::ranges::copy_if(whole.cells, std::back_inserter(part.cells), wanted);
   return part;
 }
 
@@ -109,12 +108,12 @@ bool CellData::counts() const {
 }
 
 ExperimentData ExperimentData::of_model(const std::string& model) const {
-  return part_of(*this, [&](const results::CellRecord& cell) { return cell.model == model; });
+  return part_of(*this, [&](const CellData& cell) { return cell.row.cell.model == model; });
 }
 
 ExperimentData ExperimentData::of_methods(const std::vector<std::string>& methods) const {
   return part_of(
-      *this, [&](const results::CellRecord& cell) { return std::ranges::find(methods, cell.method) != methods.end(); });
+      *this, [&](const CellData& cell) { return std::ranges::find(methods, cell.row.cell.method) != methods.end(); });
 }
 
 std::vector<std::string> ExperimentData::questions() const {
@@ -128,8 +127,7 @@ std::vector<std::string> ExperimentData::questions() const {
 }
 
 ExperimentData ExperimentData::of_question(const std::string& question) const {
-  ExperimentData part = *this;
-  std::erase_if(part.cells, [&](const CellData& cell) { return cell.question() != question; });
+  ExperimentData part = part_of(*this, [&](const CellData& cell) { return cell.question() == question; });
   const std::vector<std::string> all = workloads(), own = part.workloads();
   const auto holds = [](const auto& list, const std::string& label) {
     return std::ranges::find(list, label) != list.end();

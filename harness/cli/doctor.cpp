@@ -95,7 +95,7 @@ std::string model_summary(const std::string& model) {
                      opened.config.max_position, opened.tokenizer->vocab_size(), opened.chat_template.name());
 }
 
-/// Where the workloads' samples come from.
+/// Counts the workloads by where their samples come from.
 std::string data_summary() {
   std::map<std::string, int64_t> workloads;  // by status
   for (const datasets::WorkloadListing& listing : datasets::list_workloads({})) ++workloads[listing.status];

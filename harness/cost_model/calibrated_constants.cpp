@@ -82,7 +82,8 @@ void substitute(json& node, const std::map<std::string, double>& values, const s
   }
 }
 
-ComparedFigure* cell_of(Figures& figures, const std::string& cell) {
+/// The published figure "ROW: QUANTITY"; null where there is none.
+auto* cell_of(auto& figures, const std::string& cell) {
   const auto found = std::ranges::find_if(
       figures, [&](const ComparedFigure& figure) { return figure.row + ": " + figure.quantity == cell; });
   return found == figures.end() || !found->published ? nullptr : &*found;
@@ -185,7 +186,7 @@ void CalibratedConstants::find_group(const Group& group, const Model& model) {
   };
   set(least_squares(start, [&](const std::vector<double>& values) {
     set(values);
-    Figures now = figures(model, &CalibratedConstant::value);
+    const Figures now = figures(model, &CalibratedConstant::value);
     std::vector<double> residuals;
     for (const std::string& cell : group.cells) {
       const ComparedFigure* figure = cell_of(now, cell);
@@ -199,8 +200,7 @@ Figures CalibratedConstants::find(const Model& model) {
   const Figures assumed = figures(model, &CalibratedConstant::assumed);
   for (const Group& group : groups_) {
     for (const std::string& cell : group.cells) {
-      Figures copy = assumed;
-      if (cell_of(copy, cell) != nullptr) continue;
+      if (cell_of(assumed, cell) != nullptr) continue;
       fail({.place = place_ + "." + kKey,
             .found = fmt::format("the cell \"{}\"", cell),
             .expected = "\"ROW: QUANTITY\" of a published figure of this file"});

@@ -325,9 +325,10 @@ std::string comparison_page(const std::vector<Comparison>& comparisons) {
       "# Published and modelled\n\nFigures of the papers beside what `harness/cost_model` models from the inputs that "
       "the papers state; nothing here was measured.\nOf {} distinct printed figures {} are within {:.0f}%; for {} the "
       "paper leaves an input open, which is named. {} more are spent:\na constant or an input was found from them, so "
-      "that they count nowhere. {} are drawn in the papers and printed nowhere.\nShares of peaks are the assumptions "
-      "of "
-      "`harness/cost_model/hardware.h` unless a file says otherwise. Where constants are\ncalibrated, the column "
+      "that they count nowhere. {} are drawn in the papers and printed nowhere.\nShares of peaks are the "
+      "assumptions of `harness/cost_model/hardware.h` unless a file says otherwise. Where constants are\ncalibrated, "
+      "the "
+      "column "
       "\"assumed\" is the model before any figure of the paper was looked at.\nInputs are files, `configs/modelled`, "
       "`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this\npage, and a test compares "
       "it.\n",

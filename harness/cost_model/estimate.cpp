@@ -22,8 +22,9 @@ std::vector<EstimateRow> estimate_rows(const Hardware& hardware, const ModelShap
   std::vector<EstimateRow> rows;
   for (const EstimateCase& of : cases) {
     const auto full = estimate_run(hardware, shape, CacheScheme{}, of.workload, batch);
-    EstimateRow row{.of = of, .run = estimate_run(hardware, shape, of.scheme, of.workload, batch)};
-    if (batch > largest_batch(hardware, shape, of.scheme, of.workload)) row.run.reset();
+    EstimateRow row{.of = of};
+    if (batch <= largest_batch(hardware, shape, of.scheme, of.workload))
+      row.run = estimate_run(hardware, shape, of.scheme, of.workload, batch);
     if (row.run && full) row.speedup = row.run->tokens_per_second / full->tokens_per_second;
     rows.push_back(std::move(row));
   }

@@ -65,7 +65,7 @@ int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
   return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
 }
 
-/// Where in the rendered text an unseen question starts.
+/// Finds the place in the rendered text at which an unseen question starts.
 size_t unseen_from(const datasets::Sample& sample, const PartStarts& starts, const std::string& text) {
   if (starts.question && sample.has_context() && *starts.question > 0 && *starts.question < text.size()) {
     return *starts.question;

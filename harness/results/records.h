@@ -121,9 +121,8 @@ struct MetricDefinition {
   double table_scale = 1;  // papers print the stored value times this
 };
 
-/// A value printed in a paper.
-/// What a printed value says of a metric's values: their mean; the least of them; the mean over the baseline's mean, or
-/// the baseline's over it; the median over samples of the share of the baseline's value that is lost.
+/// Statistic of a metric's values that a paper prints: their mean; the least of them; the mean over the baseline's
+/// mean, or the baseline's over it; the median over samples of the share of the baseline's value that is lost.
 enum class Statistic { mean, minimum, relative, reduction, median_drop };
 inline constexpr std::array kStatistics = {Statistic::mean, Statistic::minimum, Statistic::relative,
                                            Statistic::reduction, Statistic::median_drop};
@@ -137,6 +136,7 @@ inline constexpr std::string_view kAllWorkloads = "all";
 /// The metric of a published value of all workloads that are each scored by a metric of their own.
 inline constexpr std::string_view kAnyScore = "score";
 
+/// A value printed in a paper.
 struct PublishedValue {
   std::string model, workload, method, metric;  // labels as in the config
   double value = 0;

@@ -32,6 +32,17 @@ json full_budget_settings(const MethodEntry& entry) {
   return spec;
 }
 
+/// The cache that a verifier's verifications attend to, alone: full KV unless it names another.
+json verified_alone(const json& verifier) {
+  const std::string cache = make_method(verifier, "test")->verifier()->verified_cache().settings();
+  return cache.empty() ? json{{"name", "full"}} : json::parse(cache);
+}
+
+void expect_equal(const Decoded& some, const Decoded& others) {
+  EXPECT_EQ(some.tokens, others.tokens);
+  EXPECT_EQ(some.logits, others.logits);
+}
+
 class Conformance : public testing::RegisteredMethod {
  protected:
   [[nodiscard]] Decoded run(const Prefill& prompt, const json& spec, int64_t new_tokens = 24) {
@@ -60,8 +71,7 @@ TEST_P(Conformance, AFullBudgetChangesNothingBitForBit) {
   const Prefill start = prompt(300);
   const Decoded full = run(start, {{"name", "full"}});
   const Decoded same = run(start, spec);
-  EXPECT_EQ(same.tokens, full.tokens);
-  EXPECT_EQ(same.logits, full.logits);
+  expect_equal(same, full);
 }
 
 TEST_P(Conformance, ARetrieverWithABudgetOfEveryEntryChangesNothingBitForBit) {
@@ -73,8 +83,7 @@ TEST_P(Conformance, ARetrieverWithABudgetOfEveryEntryChangesNothingBitForBit) {
   const Prefill start = prompt(300);
   const Decoded full = run(start, {{"name", "full"}});
   const Decoded same = run(start, spec);
-  EXPECT_EQ(same.tokens, full.tokens);
-  EXPECT_EQ(same.logits, full.logits);
+  expect_equal(same, full);
 }
 
 TEST_P(Conformance, TheSameRequestGivesTheSameBitsAgainAfterAnother) {
@@ -84,8 +93,7 @@ TEST_P(Conformance, TheSameRequestGivesTheSameBitsAgainAfterAnother) {
   const Prefill a = prompt(270, 20);
   (void)run(a, spec);
   const Decoded after = run(b, spec);
-  EXPECT_EQ(after.tokens, alone.tokens);
-  EXPECT_EQ(after.logits, alone.logits);
+  expect_equal(after, alone);
   EXPECT_EQ(after.resident_bytes, alone.resident_bytes);
 }
 
@@ -152,8 +160,7 @@ TEST_P(Conformance, DraftsLosslesslyForAVerifier) {
   const Decoded full = run(start, {{"name", "full"}}, 60);
   const json spec = {{"name", "vericache"}, {"draft_length", 7}, {"drafter", active_settings(entry())}};
   const Decoded verified = run(start, spec, 60);
-  EXPECT_EQ(verified.tokens, full.tokens);
-  EXPECT_EQ(verified.logits, full.logits);
+  expect_equal(verified, full);
 }
 
 TEST_P(Conformance, DraftsLosslesslyWhereItIsDraftedFor) {
@@ -165,19 +172,15 @@ TEST_P(Conformance, DraftsLosslesslyWhereItIsDraftedFor) {
                      {"drafter", active_settings(entry())},
                      {"aux", {{"name", "ngram"}, {"draft_length", 3}}}};
   const Decoded verified = run(start, spec, 60);
-  EXPECT_EQ(verified.tokens, full.tokens);
-  EXPECT_EQ(verified.logits, full.logits);
+  expect_equal(verified, full);
 }
 
 TEST_P(Conformance, VerifiersEmitWhatTheCacheTheyVerifyOnWould) {
   if (entry().family != Family::verification) GTEST_SKIP() << GetParam() << " does not verify";
   const Prefill start = prompt(260);
-  // The cache that verifications attend to, alone: full KV unless the verifier names another.
-  const std::string cache = make_method(active_settings(entry()), "test")->verifier()->verified_cache().settings();
-  const Decoded plain = run(start, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
+  const Decoded plain = run(start, verified_alone(active_settings(entry())), 60);
   const Decoded verified = run(start, active_settings(entry()), 60);
-  EXPECT_EQ(verified.tokens, plain.tokens);
-  EXPECT_EQ(verified.logits, plain.logits);
+  expect_equal(verified, plain);
 }
 
 TEST_P(Conformance, AnswersAQuestionThatItHasNotSeenTheSameInABatch) {
@@ -202,20 +205,17 @@ TEST_P(Conformance, AFullBudgetAnswersAQuestionThatItHasNotSeenAsFullKv) {
   const Prefill context = prompt(300);
   const Decoded full = ask(context, {{"name", "full"}});
   const Decoded same = ask(context, spec);
-  EXPECT_EQ(same.tokens, full.tokens);
-  EXPECT_EQ(same.logits, full.logits);
+  expect_equal(same, full);
 }
 
 TEST_P(Conformance, StaysLosslessThroughAQuestionThatItHasNotSeen) {
   const bool verifies = entry().family == Family::verification;
   const json spec = verifies ? active_settings(entry())
                              : json{{"name", "vericache"}, {"draft_length", 7}, {"drafter", active_settings(entry())}};
-  const std::string cache = make_method(spec, "test")->verifier()->verified_cache().settings();
   const Prefill context = prompt(260);
-  const Decoded plain = ask(context, cache.empty() ? json{{"name", "full"}} : json::parse(cache), 60);
+  const Decoded plain = ask(context, verified_alone(spec), 60);
   const Decoded verified = ask(context, spec, 60);
-  EXPECT_EQ(verified.tokens, plain.tokens);
-  EXPECT_EQ(verified.logits, plain.logits);
+  expect_equal(verified, plain);
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(testing::method_names()),

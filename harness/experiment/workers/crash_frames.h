@@ -1,5 +1,5 @@
 #pragma once
-// Where a process was when it crashed.
+// Frames of a process that crashes.
 
 namespace kvarena::experiment {
 
