@@ -37,6 +37,12 @@ function(kvarena_flags target)
   endif()
 endfunction()
 
+# Optimises kernels and emulated hardware in debug builds as well: tests over them would take hours at -O0. Everything
+# that calls them keeps -O0.
+function(kvarena_kernel_flags target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # kvarena_library(core SOURCES a.cpp b.cpp PUBLIC dep PRIVATE dep) -> target kvarena_core, alias kvarena::core
 function(kvarena_library name)
   cmake_parse_arguments(ARG "OBJECT" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
