@@ -219,7 +219,7 @@ std::optional<Section> verification_section(const ExperimentData& data) {
     if (!each->rows.empty()) section.tables.push_back(std::move(*each));
   }
   if (section.tables.empty()) return std::nullopt;
-  section.charts = acceptance_charts(data);
+  section.charts = drafting_charts(data);
   return section;
 }
 

@@ -9,45 +9,16 @@
 
 #include "reports/chart_specs.h"
 #include "reports/escape.h"
+#include "reports/method_settings.h"
 #include "reports/metric_look.h"
 #include "reports/pooled.h"
+#include "reports/timing.h"
 #include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
 
 using nlohmann::json;
-
-/// One method of the experiment as it was asked for.
-struct Asked {
-  std::string label;
-  json settings;
-};
-
-/// The experiment's methods by the name they are registered under, in their order.
-std::map<std::string, std::vector<Asked>> by_name(const ExperimentData& data) {
-  std::map<std::string, std::vector<Asked>> methods;
-  for (const std::string& label : data.methods()) {
-    const auto cell =
-        std::ranges::find_if(data.cells, [&](const CellData& each) { return each.row.cell.method == label; });
-    if (cell == data.cells.end()) continue;
-    json settings = json::parse(cell->row.cell.settings_json, nullptr, /*allow_exceptions=*/false);
-    if (settings.is_object()) methods[cell->row.cell.method_name].push_back({label, std::move(settings)});
-  }
-  return methods;
-}
-
-/// The beginning that labels share: "KIVI, x = 5" and "KIVI, x = 10" are "KIVI".
-std::string common_label(const std::vector<std::string>& labels, const std::string& otherwise) {
-  std::string common = labels.front();
-  for (const std::string& label : labels) {
-    const auto [end, rest] = std::ranges::mismatch(common, label);
-    common.erase(end, common.end());
-  }
-  if (const size_t last = common.find_last_of(",("); last != std::string::npos) common.erase(last);
-  while (!common.empty() && (common.back() == ' ' || common.back() == '=')) common.pop_back();
-  return common.empty() ? otherwise : common;
-}
 
 /// The numeric settings that are not the same in all of them, with their values; nothing when any other setting varies.
 std::optional<std::map<std::string, std::set<double>>> varying(const std::vector<Asked>& methods) {
@@ -98,48 +69,53 @@ std::optional<Chart> grid_of(const ExperimentData& data, const std::string& name
   return chart;
 }
 
+/// A line for each group of drafting methods of which two lengths have values: their means.
+template <typename ValuesOf>
+std::vector<LineSeries> along_lengths(const ExperimentData& data, const ValuesOf& values_of) {
+  std::vector<LineSeries> lines;
+  for (const DraftingMethods& group : drafting_methods(data)) {
+    LineSeries line{.label = group.label};
+    for (const auto& [length, method] : group.lengths) {
+      const std::vector<double> values = values_of(method);
+      if (values.empty()) continue;
+      const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
+      line.points.push_back({.x = static_cast<double>(length), .y = estimate.mean});
+      if (values.size() > 1) line.points.back().interval = estimate.interval;
+    }
+    if (line.points.size() > 1) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 }  // namespace
 
-std::vector<Chart> acceptance_charts(const ExperimentData& data) {
-  constexpr const char* kLength = "draft_length";
-  std::vector<LineSeries> lines;
-  for (const auto& [name, methods] : by_name(data)) {
-    std::map<std::string, std::vector<Asked>> alike;  // by all other settings
-    for (const Asked& method : methods) {
-      if (!method.settings.contains(kLength) || !method.settings[kLength].is_number()) continue;
-      json others = method.settings;
-      others.erase(kLength);
-      alike[others.dump()].push_back(method);
-    }
-    for (const auto& [settings, group] : alike) {
-      LineSeries line;
-      std::vector<std::string> labels;
-      for (const Asked& method : group) {
-        const std::vector<double> lengths =
-            pool_of(data, method.label, results::CellKind::quality, metrics::kAcceptanceLength.name).values;
-        if (lengths.empty()) continue;
-        const metrics::MeanEstimate estimate = metrics::bootstrap_mean(lengths, resampling_for(lengths.size()));
-        line.points.push_back({.x = method.settings[kLength].get<double>(), .y = estimate.mean});
-        if (lengths.size() > 1) line.points.back().interval = estimate.interval;
-        labels.push_back(method.label);
-      }
-      if (line.points.size() < 2) continue;
-      std::ranges::sort(line.points, {}, &LinePoint::x);
-      line.label = common_label(labels, name);
-      lines.push_back(std::move(line));
-    }
+std::vector<Chart> drafting_charts(const ExperimentData& data) {
+  std::vector<Chart> charts;
+  const auto accepted = along_lengths(data, [&](const std::string& method) {
+    return pool_of(data, method, results::CellKind::quality, metrics::kAcceptanceLength.name).values;
+  });
+  if (!accepted.empty()) {
+    charts.push_back(line_chart("acceptance", "Accepted tokens by draft length", {.title = "tokens drafted a round"},
+                                {.title = "accepted of them, mean over samples", .zero = true}, accepted));
+    charts.back().caption =
+        "Measured. The correction or bonus token of a round does not count. Bands are 95% intervals over samples.";
   }
-  if (lines.empty()) return {};
-  Chart chart = line_chart("acceptance", "Accepted tokens by draft length", {.title = "tokens drafted a round"},
-                           {.title = "accepted of them, mean over samples", .zero = true}, lines);
-  chart.caption =
-      "Measured. The correction or bonus token of a round does not count. Bands are 95% intervals over samples.";
-  return {chart};
+  const auto faster = along_lengths(data, [&](const std::string& method) {
+    const auto test = time_test(data, method, metrics::kThroughputTokensPerS.name);
+    return test ? std::vector<double>{test->ratio} : std::vector<double>{};
+  });
+  if (!faster.empty()) {
+    charts.push_back(line_chart("draft-speedup", "Speed-up by draft length", {.title = "tokens drafted a round"},
+                                {.title = fmt::format("tokens/s over those of {}", data.baseline()), .zero = true},
+                                faster));
+    charts.back().caption = "Measured. Medians of repeats over the baseline's, geometric mean over timed samples.";
+  }
+  return charts;
 }
 
 std::vector<Chart> settings_grids(const ExperimentData& data) {
   std::vector<Chart> charts;
-  for (const auto& [name, methods] : by_name(data)) {
+  for (const auto& [name, methods] : methods_by_name(data)) {
     for (const std::string& workload : data.workloads()) {
       if (auto chart = grid_of(data, name, methods, workload)) charts.push_back(std::move(*chart));
     }

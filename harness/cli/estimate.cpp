@@ -9,6 +9,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "harness/cli/acceptance_of_run.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/estimate_method.h"
 #include "harness/cli/estimate_model.h"
@@ -68,7 +69,9 @@ struct Options {
     o.option("measure-on", "NAME|PATH", measured_on.model).help("the model that --method is measured on");
     o.option("batch", "N", batch).help("requests").default_text("as many as fit");
     o.option("acceptance", "FILE", acceptance)
-        .help("acceptance curves: also plan drafting on a compressed cache, verified over the host link");
+        .help(
+            "results database of a run that drafted, or JSON of acceptance curves: also plan drafting on a compressed "
+            "cache, verified over the host link, and run its schedules on the modelled clock");
     o.option("calibrate", "FILE", calibration)
         .help("JSON of kvarena-backend-bench: take shares of peaks from it, and show how far the model is from it");
     o.option("calibrate-model", "SHAPE", benchmarked).help("the model that was benchmarked");
@@ -221,7 +224,7 @@ int run(const Options& options) {
   std::vector<cost_model::PlanRow> plans;
   std::string acceptance_source;
   if (options.acceptance) {
-    const cost_model::AcceptanceFile acceptance = cost_model::read_acceptance(*options.acceptance);
+    const cost_model::AcceptanceFile acceptance = acceptance_of(*options.acceptance);
     acceptance_source = acceptance.source;
     plans = cost_model::plan_rows(hardware, shape, acceptance, workloads, cost_model::LinkModel::strict);
   }
@@ -265,6 +268,8 @@ Command estimate_command() {
                     {fmt::format("kvarena estimate --model llama-3.1-8b --hardware h100-80gb --method {}",
                                  example_method()),
                      "a method as it is, measured on the default model and modelled on described hardware"},
+                    {"kvarena estimate --model llama-3.1-8b --hardware h100-80gb --acceptance acceptance.db",
+                     "the best draft length and share kept, from the acceptance that a run measured"},
                     {"kvarena estimate --model smollm2-135m --hardware this --calibrate bench.json",
                      "the model held to what was measured here"}}},
       run);

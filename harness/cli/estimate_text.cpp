@@ -14,6 +14,29 @@ using cost_model::ModelShape;
 
 std::string optional_ratio(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
 
+void print_schedules(const std::vector<cost_model::PlanRow>& rows) {
+  std::vector<std::vector<std::string>> table = {
+      {"context", "schedule", "batch", "tokens/s", "peak GB", "link in use", "late verifications"}};
+  for (const cost_model::PlanRow& row : rows) {
+    for (const cost_model::ScheduleRow& schedule : row.schedules) {
+      std::vector<std::string> line = {std::to_string(row.workload.context), schedule.schedule,
+                                       std::to_string(schedule.requests)};
+      if (!schedule.run) {
+        line.insert(line.end(), {"-", "does not fit", "-", "-"});
+      } else {
+        line.insert(line.end(),
+                    {fmt::format("{:.1f}", schedule.run->tokens_per_second()),
+                     fmt::format("{:.1f}{}", 1e-9 * schedule.run->peak_bytes, schedule.fits ? "" : ", does not fit"),
+                     fmt::format("{:.0f}%", 100 * schedule.run->link_busy_seconds / schedule.run->seconds),
+                     std::to_string(schedule.run->late_verifies)});
+      }
+      table.push_back(std::move(line));
+    }
+  }
+  if (table.size() == 1) return;
+  print(Page().text("\n").bold("The plan's requests, all offloaded, iteration by iteration").text("\n").columns(table));
+}
+
 }  // namespace
 
 void print_estimates(const std::vector<cost_model::EstimateRow>& rows) {
@@ -54,9 +77,9 @@ void print_plans(const std::vector<cost_model::PlanRow>& rows, const std::string
   print(Page().text("\n").bold("Drafting on a compressed cache, verified over the host link").text("\n"));
   if (!source.empty()) print(fmt::format("  acceptance: {}\n", source));
   std::vector<std::vector<std::string>> table = {
-      {"context", "keep", "drafts", "accepted", "resident", "offloaded", "ms/pass", "tokens/s", "speed-up"}};
+      {"context", "drafter", "keep", "drafts", "accepted", "resident", "offloaded", "ms/pass", "tokens/s", "speed-up"}};
   for (const cost_model::PlanRow& row : rows) {
-    std::vector<std::string> line = {std::to_string(row.workload.context)};
+    std::vector<std::string> line = {std::to_string(row.workload.context), row.drafter.empty() ? "-" : row.drafter};
     if (!row.best) {
       line.insert(line.end(), {"-", "-", "-", "-", "-", "-", "no plan fits", "-"});
     } else {
@@ -70,6 +93,7 @@ void print_plans(const std::vector<cost_model::PlanRow>& rows, const std::string
     table.push_back(std::move(line));
   }
   print(Page().columns(table));
+  print_schedules(rows);
 }
 
 void print_validation(const Calibration& calibration) {

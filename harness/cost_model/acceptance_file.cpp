@@ -15,11 +15,13 @@ using nlohmann::json;
 
 struct CurvePart {
   double keep = 0;
+  std::string drafter;
   std::optional<double> independent;
   int64_t max_draft_length = 64;
 
   void parameters(ParameterVisitor& p) {
     p("keep", keep).above(0).max(1).required().doc("share of the cache that drafts are made on");
+    p("drafter", drafter).doc("name of the compressor");
     p("independent", independent).min(0).max(1).doc("probability of each token, instead of points");
     p("max_draft_length", max_draft_length).min(1).max(4096).doc("how far an independent curve is drawn");
   }
@@ -58,20 +60,20 @@ DecodingChoices AcceptanceFile::choices() const {
   DecodingChoices found;
   int64_t longest = 0;
   for (const Curve& curve : curves) {
-    found.kept.push_back(curve.keep);
+    if (std::ranges::find(found.kept, curve.keep) == found.kept.end()) found.kept.push_back(curve.keep);
     longest = std::max(longest, curve.acceptance.max_draft_length());
   }
   for (int64_t length = 1; length <= longest; ++length) found.draft_lengths.push_back(length);
   return found;
 }
 
-double AcceptanceFile::rate(int64_t draft_length, double kept) const {
+const AcceptanceFile::Curve* AcceptanceFile::best(int64_t draft_length, double kept) const {
+  const Curve* found = nullptr;
   for (const Curve& curve : curves) {
-    if (curve.keep == kept) {
-      return draft_length <= curve.acceptance.max_draft_length() ? curve.acceptance.rate(draft_length) : 0;
-    }
+    if (curve.keep != kept || draft_length > curve.acceptance.max_draft_length()) continue;
+    if (!found || curve.acceptance.rate(draft_length) > found->acceptance.rate(draft_length)) found = &curve;
   }
-  return 0;
+  return found;
 }
 
 AcceptanceFile parse_acceptance(const std::string& text, const std::string& place) {
@@ -85,7 +87,7 @@ AcceptanceFile parse_acceptance(const std::string& text, const std::string& plac
     const std::string where = fmt::format("{}.curves[{}]", place, i);
     CurvePart part;
     throw_problems(read_parameters(list[i], where, [&](ParameterVisitor& p) { part.parameters(p); }, {"points"}));
-    file.curves.push_back({.keep = part.keep, .acceptance = read_curve(list[i], part, where)});
+    file.curves.push_back({.keep = part.keep, .drafter = part.drafter, .acceptance = read_curve(list[i], part, where)});
   }
   return file;
 }

@@ -1,5 +1,8 @@
 #include "harness/cost_model/estimate.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "harness/core/json_text.h"
 
 namespace kvarena::cost_model {
@@ -31,6 +34,43 @@ std::vector<EstimateRow> estimate_rows(const Hardware& hardware, const ModelShap
   return rows;
 }
 
+namespace {
+
+/// Requests that verify one after the other: compressed caches and one full one beside the weights.
+int64_t requests_that_fit(const DecodingMachine& machine, const DecodingLoad& load, double kept) {
+  const double free = machine.memory_bytes - load.weight_bytes - load.cache_bytes;
+  return std::max<int64_t>(0, static_cast<int64_t>(std::floor(free / (kept * load.cache_bytes))));
+}
+
+/// The most iterations that go by while a full cache is reloaded.
+int64_t reload_iterations(const DecodingMachine& machine, const DecodingLoad& load) {
+  return static_cast<int64_t>(
+      std::ceil(load.cache_bytes / machine.link_bandwidth * machine.memory_bandwidth / load.weight_bytes));
+}
+
+std::vector<ScheduleRow> schedule_rows(const DecodingMachine& machine, const DecodingLoad& load,
+                                       const DecodingPlan& plan, int64_t output, const AcceptanceCurve& acceptance) {
+  std::vector<ScheduleRow> rows;
+  const int64_t requests = std::min(plan.resident + plan.offloaded, requests_that_fit(machine, load, plan.kept));
+  for (const char* name : {"staggered", "lock_step", "sequential"}) {
+    ScheduleRow row{.schedule = name, .requests = requests};
+    ModelledSettings settings{.machine = machine,
+                              .load = load,
+                              .kept = plan.kept,
+                              .requests = requests,
+                              .draft_length = plan.draft_length,
+                              .output_tokens = output,
+                              .kind = schedule_named(name)};
+    settings.windows = std::max(settings.windows, plan.draft_length + reload_iterations(machine, load) + 1);
+    if (requests > 0) row.run = run_modelled(settings, acceptance);
+    row.fits = row.run && row.run->peak_bytes <= machine.memory_bytes;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
 std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape, const AcceptanceFile& acceptance,
                                const std::vector<Workload>& workloads, LinkModel link) {
   const Efficiency& reached = hardware.efficiency;
@@ -38,7 +78,10 @@ std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape
                                 .memory_bandwidth = hardware.memory_bytes_per_second() * reached.memory,
                                 .link_bandwidth = hardware.link("host").bytes_per_second() *
                                                   static_cast<double>(hardware.accelerators) * reached.link};
-  const auto gamma = [&](int64_t draft_length, double kept) { return acceptance.rate(draft_length, kept); };
+  const auto gamma = [&](int64_t draft_length, double kept) {
+    const AcceptanceFile::Curve* curve = acceptance.best(draft_length, kept);
+    return curve ? curve->acceptance.rate(draft_length) : 0;
+  };
   std::vector<PlanRow> rows;
   for (const Workload& workload : workloads) {
     const double entries = static_cast<double>(workload.context) + static_cast<double>(workload.output) / 2;
@@ -47,6 +90,15 @@ std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape
     rows.push_back({.workload = workload,
                     .best = best_plan(machine, load, acceptance.choices(), gamma, link),
                     .full = full_cache_estimate(machine, load)});
+    PlanRow& row = rows.back();
+    if (!row.best) continue;
+    const DecodingPlan& plan = row.best->plan;
+    row.short_iteration_seconds =
+        short_iteration_seconds(machine, load, plan.resident + plan.offloaded, plan.draft_length, plan.kept);
+    if (const AcceptanceFile::Curve* curve = acceptance.best(plan.draft_length, plan.kept)) {
+      row.drafter = curve->drafter;
+      row.schedules = schedule_rows(machine, load, plan, workload.output, curve->acceptance);
+    }
   }
   return rows;
 }
@@ -93,6 +145,20 @@ json estimate_json(const EstimateRow& row) {
   return out;
 }
 
+namespace {
+
+json schedule_json(const ScheduleRow& row) {
+  json out = {{"schedule", row.schedule}, {"batch", row.requests}, {"fits", row.fits}};
+  if (!row.run) return out;
+  out["throughput_tokens_per_s"] = row.run->tokens_per_second();
+  out["peak_gb"] = 1e-9 * row.run->peak_bytes;
+  out["link_in_use"] = row.run->link_busy_seconds / row.run->seconds;
+  out["late_verifications"] = row.run->late_verifies;
+  return out;
+}
+
+}  // namespace
+
 json plan_json(const PlanRow& row) {
   json out = {{"context", row.workload.context}, {"output", row.workload.output}, {"fits", row.best.has_value()}};
   if (row.full) {
@@ -104,11 +170,14 @@ json plan_json(const PlanRow& row) {
   out["offloaded"] = plan.offloaded;
   out["draft_length"] = plan.draft_length;
   out["keep"] = plan.kept;
+  if (!row.drafter.empty()) out["drafter"] = row.drafter;
   out["acceptance_rate"] = plan.acceptance;
   out["reload_iterations"] = plan.reload_iterations;
   out["iteration_ms"] = 1000 * row.best->estimate.iteration_seconds;
   out["throughput_tokens_per_s"] = row.best->estimate.tokens_per_second;
   out["speedup"] = row.best->speedup > 0 ? json(row.best->speedup) : json();
+  out["equation_3_ms"] = 1000 * row.short_iteration_seconds;
+  for (const ScheduleRow& schedule : row.schedules) out["schedules"].push_back(schedule_json(schedule));
   return out;
 }
 

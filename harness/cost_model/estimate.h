@@ -11,6 +11,7 @@
 #include "harness/cost_model/calibration.h"
 #include "harness/cost_model/hardware.h"
 #include "harness/cost_model/model_shape.h"
+#include "harness/cost_model/modelled_run.h"
 #include "harness/cost_model/roofline.h"
 
 namespace kvarena::cost_model {
@@ -32,12 +33,23 @@ struct EstimateRow {
                                                      const std::vector<EstimateCase>& cases,
                                                      std::optional<int64_t> batch = std::nullopt);
 
+/// A verification schedule run on the modelled clock, with as many of the plan's requests as fit.
+struct ScheduleRow {
+  std::string schedule;  // "staggered", "lock_step", "sequential"
+  int64_t requests = 0;
+  std::optional<ModelledRun> run;  // nothing when no request fits
+  bool fits = false;               // whether the run's peak does
+};
+
 /// The best draft-and-verify plan over the host link (Yao et al. 2026, arXiv:2605.17613, Eq. 11), at the entries that
 /// requests have on average.
 struct PlanRow {
   Workload workload;
   std::optional<DecodingOptimum> best;  // nothing when no plan fits
   std::optional<FullCacheEstimate> full;
+  std::string drafter;                 // of the curve that the plan drafts by
+  double short_iteration_seconds = 0;  // by Eq. 3, where all of the plan's requests reload
+  std::vector<ScheduleRow> schedules;
 };
 [[nodiscard]] std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape,
                                              const AcceptanceFile& acceptance, const std::vector<Workload>& workloads,

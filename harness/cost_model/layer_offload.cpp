@@ -22,12 +22,11 @@ double needed_bytes(const OffloadLoad& load, int64_t length, int64_t offloaded) 
   return model_bytes(load) + kPairBytes * entry_numbers(load) * (whole + cut);
 }
 
-std::vector<int64_t> length_thresholds(const OffloadLoad& load, ThresholdForm form) {
+std::vector<int64_t> length_thresholds(const OffloadLoad& load) {
   const double room = static_cast<double>(load.memory_bytes) - model_bytes(load);
-  const double budget_bytes = form == ThresholdForm::balance ? kPairBytes : 1.0;
   std::vector<int64_t> thresholds;
   for (int64_t i = 0; i <= load.layers; ++i) {
-    const double buffers = budget_bytes * static_cast<double>(i * load.budget) * entry_numbers(load);
+    const double buffers = kPairBytes * static_cast<double>(i * load.budget) * entry_numbers(load);
     const double entry = kPairBytes * static_cast<double>(load.layers + 1 + load.repeat - i) * entry_numbers(load);
     thresholds.push_back(static_cast<int64_t>(std::floor((room - buffers) / entry)));
   }

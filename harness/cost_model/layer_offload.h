@@ -24,19 +24,13 @@ struct OffloadLoad {
   int64_t budget = 0;  // B, entries of an offloaded layer that lie on the accelerator
 };
 
-/// How Algorithm 1 charges the budget of offloaded layers.
-enum class ThresholdForm {
-  balance,  // 4 i B R H D: solves Eq. 7
-  printed,  // i B R H D, as Algorithm 1 is printed: a quarter of what Eq. 7 says, so more is placed than fits
-};
-
 /// Eq. 7, and Eq. 6 with offloaded = 0: 1.3 weights + 4 R H D ((L - offloaded + 1 + alpha) S + offloaded B), in bytes.
 [[nodiscard]] double needed_bytes(const OffloadLoad& load, int64_t length, int64_t offloaded);
 
 /// Algorithm 1: S_0 .. S_L, the longest sequences with 0 .. L layers offloaded (the last layers); below 0 where not
-/// even the weights fit.
-[[nodiscard]] std::vector<int64_t> length_thresholds(const OffloadLoad& load,
-                                                     ThresholdForm form = ThresholdForm::balance);
+/// even the weights fit. The budgets of offloaded layers cost 4 i B R H D, which solves Eq. 7; Algorithm 1 as printed
+/// charges a quarter of that, so more is placed than fits.
+[[nodiscard]] std::vector<int64_t> length_thresholds(const OffloadLoad& load);
 
 /// Algorithm 2: offloads layers as the sequence grows.
 class LayerOffload {

@@ -116,7 +116,8 @@ class Simulation {
   int64_t draw_accepted(int64_t request, int64_t drafted) {
     const double u = random_.uniform(static_cast<uint64_t>(request) * 1'000'000 + rounds_[request]++);
     int64_t accepted = 0;
-    while (accepted < drafted && u < acceptance_.accepted(accepted + 1) - acceptance_.accepted(accepted)) ++accepted;
+    const int64_t most = std::min(drafted, acceptance_.max_draft_length());
+    while (accepted < most && u < acceptance_.accepted(accepted + 1) - acceptance_.accepted(accepted)) ++accepted;
     return accepted;
   }
 

@@ -36,8 +36,8 @@ struct ModelledRun {
 
 /// Runs until every request has its output tokens. An iteration reads the weights, the compressed cache of each
 /// drafting request and the full cache of each verifying one; one with nothing to do waits for the link. How many
-/// drafts a verification accepts is drawn from `acceptance`, which must reach as far as requests draft (windows at
-/// most). Throws UserError when the requests' compressed caches and one full cache do not fit beside the weights.
+/// drafts a verification accepts is drawn from `acceptance`; drafts beyond its reach are not accepted. Throws UserError
+/// when the requests' compressed caches and one full cache do not fit beside the weights.
 [[nodiscard]] ModelledRun run_modelled(const ModelledSettings& settings, const AcceptanceCurve& acceptance);
 
 }  // namespace kvarena::cost_model

@@ -182,12 +182,4 @@ std::vector<Path> share_out(const RemotePrefixRates& rates, int64_t requests) {
   return shared;
 }
 
-double remote_request_seconds(const RemotePrefixSetting& setting, double decode_seconds, double verify_seconds) {
-  const double startup = setting.kept * setting.cache_bytes / setting.remote_link_bandwidth;
-  const auto x = static_cast<double>(setting.draft_length);
-  const double cycle =
-      std::max(x * decode_seconds, setting.cache_bytes / setting.local_link_bandwidth) + verify_seconds;
-  return startup + static_cast<double>(setting.output_tokens) / (x * setting.acceptance) * cycle;
-}
-
 }  // namespace kvarena::cost_model

@@ -101,9 +101,4 @@ struct RemotePrefixRates {
 /// rates. Throws UserError when no path serves any.
 [[nodiscard]] std::vector<Path> share_out(const RemotePrefixRates& rates, int64_t requests);
 
-/// Eq. 4: seconds from the request to its last token, drafting remotely and verifying locally, when an iteration takes
-/// `decode_seconds` and a verification's pass `verify_seconds`.
-[[nodiscard]] double remote_request_seconds(const RemotePrefixSetting& setting, double decode_seconds,
-                                            double verify_seconds);
-
 }  // namespace kvarena::cost_model

@@ -94,10 +94,4 @@ double short_iteration_seconds(const DecodingMachine& machine, const DecodingLoa
                   caches / (x * machine.link_bandwidth));
 }
 
-double composed_accepted(double acceptance, int64_t draft_length, double auxiliary_acceptance,
-                         int64_t auxiliary_length) {
-  return acceptance * static_cast<double>(draft_length) *
-         (1 + auxiliary_acceptance * static_cast<double>(auxiliary_length - 1));
-}
-
 }  // namespace kvarena::cost_model

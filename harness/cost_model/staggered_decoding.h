@@ -88,10 +88,4 @@ using Acceptance = std::function<double(int64_t draft_length, double kept)>;
 [[nodiscard]] double short_iteration_seconds(const DecodingMachine& machine, const DecodingLoad& load, int64_t requests,
                                              int64_t draft_length, double kept);
 
-/// Accepted tokens of a cycle in which an auxiliary drafter adds `auxiliary_length` - 1 tokens at each of
-/// `draft_length` outer positions, of which it gets the share `auxiliary_acceptance` right (Appendix C; the two
-/// drafters' successes are taken as independent).
-[[nodiscard]] double composed_accepted(double acceptance, int64_t draft_length, double auxiliary_acceptance,
-                                       int64_t auxiliary_length);
-
 }  // namespace kvarena::cost_model

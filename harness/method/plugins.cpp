@@ -86,11 +86,17 @@ void check_mark(const fs::path& path, const PluginMark& mark) {
         .action = "build it against this kvarena"});
 }
 
+/// dlopen, without its declaration that nothing is thrown: what a library throws while it is loaded passes through, and
+/// a caller that trusts the declaration ends the program.
+void* open_that_may_throw(const fs::path& path) {
+  void* (*volatile open)(const char*, int) = ::dlopen;
+  return open(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // RTLD_NOW: a missing symbol is noticed here, not in a sample
+}
+
 /// Runs the library's registration lines. Returns the names that they add.
 std::vector<std::string> open_library(const fs::path& path) {
   const size_t before = detail::registered_methods().size();
-  // RTLD_NOW: a missing symbol is noticed here, not in the middle of a sample.
-  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+  if (open_that_may_throw(path) == nullptr) {
     const std::string reason = ::dlerror();  // "file: undefined symbol: ..."
     const std::string prefix = path.string() + ": ";
     fail({.place = path.string(),
@@ -144,7 +150,7 @@ std::string message_of(const fs::path& path, const std::function<void()>& work) 
     return "";
   } catch (const UserError& error) {
     return error.what();
-  } catch (const std::exception& error) {  // passes through dlopen, which declares that nothing does
+  } catch (const std::exception& error) {
     return thrown(error.what());
   } catch (...) {
     return thrown("something that is no std::exception");

@@ -245,7 +245,7 @@ TEST_F(ReportTest, DrawsAcceptanceByDraftLength) {
   methods.push_back({"alone", scores(4, 0.9)});  // one length makes no curve
   methods.back().settings = R"({"draft_length": 5})";
   methods.back().accepted = 3;
-  const std::vector<Chart> charts = acceptance_charts(experiment("a.db", methods));
+  const std::vector<Chart> charts = drafting_charts(experiment("a.db", methods));
   ASSERT_EQ(charts.size(), 1U);
   const nlohmann::json spec = nlohmann::json::parse(charts[0].spec);
   const std::string text = spec.dump();
@@ -455,18 +455,38 @@ TEST_F(ReportTest, LabelsWithCommasAreQuotedInTheSummary) {
   EXPECT_NE(text.find("“H2O, half” and b cannot be told apart"), std::string::npos) << text;
 }
 
+/// A cell of timed repeats, sample by sample; "full" is the baseline.
+CellData timed_cell(const std::string& method, const std::string& metric,
+                    const std::vector<std::vector<float>>& repeats) {
+  CellData data;
+  data.row.state = results::CellState::done;
+  data.row.cell.method = method;
+  data.row.cell.workload = "w";
+  data.row.cell.kind = results::CellKind::timing;
+  data.row.cell.baseline = method == "full";
+  for (size_t i = 0; i < repeats.size(); ++i)
+    data.series[metric].push_back({.sample_id = std::to_string(i), .series = {.name = metric, .values = repeats[i]}});
+  return data;
+}
+
+TEST(DraftingCharts, SpeedUpsByDraftLengthAreOverTheBaseline) {
+  const auto drafting = [](int length, float rate) {
+    CellData cell = timed_cell(fmt::format("x = {}", length), "throughput_tokens_per_s", {{rate, rate}});
+    cell.row.cell.settings_json = fmt::format(R"({{"draft_length": {}}})", length);
+    return cell;
+  };
+  ExperimentData data;
+  data.cells = {timed_cell("full", "throughput_tokens_per_s", {{10, 10}}), drafting(5, 25), drafting(10, 30)};
+  const std::vector<Chart> charts = drafting_charts(data);
+  ASSERT_EQ(charts.size(), 1U);
+  EXPECT_EQ(charts[0].id, "draft-speedup");
+  for (const char* point : {R"("x":5.0,"y":2.5)", R"("x":10.0,"y":3.0)"})
+    EXPECT_NE(charts[0].spec.find(point), std::string::npos) << charts[0].spec;
+}
+
 TEST(TimeTest, ADifferenceIsTheMedianOverSamples) {
   const auto cell = [](const std::string& method, const std::vector<std::vector<float>>& repeats) {
-    CellData data;
-    data.row.state = results::CellState::done;
-    data.row.cell.method = method;
-    data.row.cell.workload = "w";
-    data.row.cell.kind = results::CellKind::timing;
-    data.row.cell.baseline = method == "full";
-    for (size_t i = 0; i < repeats.size(); ++i)
-      data.series["inter_token_latency_ms"].push_back(
-          {.sample_id = std::to_string(i), .series = {.name = "inter_token_latency_ms", .values = repeats[i]}});
-    return data;
+    return timed_cell(method, "inter_token_latency_ms", repeats);
   };
   ExperimentData data;
   data.cells = {cell("full", {{10, 10}, {10, 10}, {10, 10}}), cell("slow", {{12, 12}, {13, 13}, {400, 400}})};

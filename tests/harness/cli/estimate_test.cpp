@@ -44,6 +44,38 @@ TEST(EstimateCommand, PlansDraftingFromAcceptance) {
   EXPECT_TRUE(contains(finished.out, "offloaded"));
 }
 
+TEST(EstimateCommand, PlansFromTheDraftsOfARun) {
+  const ScratchFolder scratch;
+  const TinyModelFolder folder;
+  const json drafter = {{"name", "streaming_llm"}, {"keep", 0.5}};
+  std::ofstream(scratch / "drafts.json") << json{
+      {"name", "drafts"},
+      {"models", {folder.path()}},
+      {"workloads", {{{"name", "needle"}, {"words", {16}}, {"limit", 2}}}},
+      {"methods",
+       {"full",
+        drafter,
+        {{"name", "vericache"}, {"draft_length", 4}, {"drafter", drafter}, {"label", "drafts, x = 4"}},
+        {{"name", "vericache"}, {"draft_length", 8}, {"drafter", drafter}, {"label", "drafts, x = 8"}}}},
+      {"engine", {{"max_new_tokens", 24}}},
+      {"output", {{"database", "drafts.db"}}}};
+  const Finished ran = run_kvarena({"run", "drafts.json"}, {.folder = scratch.path()});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto plan = [&](const std::string& file) {
+    return run_kvarena({"estimate", "--model", "mistral-small-24b", "--hardware", "rtx-pro-6000-96gb", "--context",
+                        "32k", "--acceptance", file, "--json"},
+                       {.folder = scratch.path()});
+  };
+  const Finished finished = plan("drafts.db");
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const json row = json::parse(finished.out).at("plans").at(0);
+  EXPECT_EQ(row.at("drafter"), "drafts");
+  EXPECT_NEAR(row.at("keep").get<double>(), 0.5, 0.1) << "as measured, of the method that ran alone";
+  EXPECT_NE(row.at("keep").get<double>(), 0.5);
+  EXPECT_LE(row.at("draft_length").get<int64_t>(), 8);
+  EXPECT_EQ(row.at("schedules").size(), 3U);
+}
+
 TEST(EstimateCommand, ValidatesAgainstABenchmark) {
   const ScratchFolder scratch;
   std::ofstream(scratch / "bench.json") << R"({"benchmarks": [

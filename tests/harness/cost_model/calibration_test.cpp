@@ -85,13 +85,15 @@ TEST(Calibration, WhatIsNoBenchmarkIsRefused) {
 TEST(AcceptanceFile, CurvesBySharesKept) {
   const AcceptanceFile file = parse_acceptance(
       R"({"source": "a run", "curves": [{"keep": 0.25, "points": [{"draft_length": 10, "rate": 0.9}]},
+                                        {"keep": 0.25, "drafter": "b", "independent": 0.99, "max_draft_length": 5},
                                         {"keep": 0.5, "independent": 1, "max_draft_length": 4}]})",
       "a.json");
   EXPECT_EQ(file.choices().kept, (std::vector<double>{0.25, 0.5}));
   EXPECT_EQ(file.choices().draft_lengths.size(), 10u);
-  EXPECT_DOUBLE_EQ(file.rate(10, 0.25), 0.9);
-  EXPECT_DOUBLE_EQ(file.rate(4, 0.5), 1);
-  EXPECT_DOUBLE_EQ(file.rate(5, 0.5), 0);  // beyond the curve
+  EXPECT_DOUBLE_EQ(file.best(10, 0.25)->acceptance.rate(10), 0.9);
+  EXPECT_EQ(file.best(3, 0.25)->drafter, "b") << "which accepts more";
+  EXPECT_DOUBLE_EQ(file.best(4, 0.5)->acceptance.rate(4), 1);
+  EXPECT_EQ(file.best(5, 0.5), nullptr) << "beyond the curve";
 }
 
 TEST(AcceptanceFile, MistakesAreTold) {

@@ -55,16 +55,25 @@ TEST(Plan, IsThePlannersWithTheMachinesReachedRates) {
   const Hardware machine = hardware("rtx-pro-6000-96gb");
   const ModelShape model = shape("mistral-small-24b");
   const std::vector<PlanRow> rows =
-      plan_rows(machine, model, acceptance, {{.context = 32768, .output = 0}}, LinkModel::strict);
+      plan_rows(machine, model, acceptance, {{.context = 32768, .output = 256}}, LinkModel::strict);
   ASSERT_TRUE(rows[0].best && rows[0].full);
   const DecodingMachine reached{
       .memory_bytes = 0.9 * 96 * 1024.0 * 1024 * 1024, .memory_bandwidth = 0.7 * 1792e9, .link_bandwidth = 0.86 * 64e9};
-  const DecodingLoad load{.weight_bytes = 2 * 23'572'403'200.0, .cache_bytes = 32768.0 * 163840};
+  const DecodingLoad load{.weight_bytes = 2 * 23'572'403'200.0, .cache_bytes = (32768.0 + 128) * 163840};
   const DecodingEstimate again = estimate(reached, load, rows[0].best->plan, LinkModel::strict);
   EXPECT_TRUE(again.fits && again.link_serves);
   EXPECT_NEAR(again.tokens_per_second, rows[0].best->estimate.tokens_per_second, 1e-6);
   EXPECT_GT(rows[0].best->speedup, 1.5);
   EXPECT_EQ(plan_json(rows[0]).at("keep"), 0.25);
+  const std::vector<ScheduleRow>& schedules = rows[0].schedules;
+  ASSERT_EQ(schedules.size(), 3U);
+  for (const ScheduleRow& row : schedules) {
+    ASSERT_TRUE(row.run) << row.schedule;
+    EXPECT_EQ(row.run->tokens, 256 * row.requests) << row.schedule;
+    EXPECT_EQ(row.fits, row.run->peak_bytes <= reached.memory_bytes) << row.schedule;
+  }
+  EXPECT_TRUE(schedules[0].fits);
+  EXPECT_GT(schedules[0].run->tokens_per_second(), schedules[1].run->tokens_per_second());
 
   const std::vector<PlanRow> none =
       plan_rows(machine, shape("llama-3.3-70b"), acceptance, {{.context = 32768, .output = 0}}, LinkModel::strict);

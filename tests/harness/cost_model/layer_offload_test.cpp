@@ -33,15 +33,6 @@ TEST(LengthThresholds, AreWhatEquation7Allows) {
   EXPECT_EQ(s[32], 130447);
 }
 
-TEST(LengthThresholds, AsPrintedChargeAQuarterOfTheBudget) {
-  const std::vector<int64_t> s = length_thresholds(edge(), ThresholdForm::printed);
-  EXPECT_EQ(s[0], 19399);
-  EXPECT_EQ(s[1], 19923);
-  EXPECT_EQ(s[31], 116983);
-  EXPECT_EQ(s[32], 140277);
-  EXPECT_GT(needed_bytes(edge(), s[32], 32), 24e9) << "more than there is";
-}
-
 TEST(LengthThresholds, AreTheLongestThatFitWhateverTheLoad) {
   const RandomStream draws(11, "loads");
   for (uint64_t i = 0; i < 200; ++i) {

@@ -155,11 +155,6 @@ TEST(RemotePrefix, RequestsAreSharedOutAsTheRatesSay) {
   EXPECT_THROW((void)path_named("verify_only", "test"), UserError);
 }
 
-TEST(RemotePrefix, ARequestTakesItsStartupAndItsCycles) {
-  // c KV / BW_l + K / (x gamma) (max(x t, KV / BW_h) + verify) = 0.20833 + 8 (max(0.08, 0.025) + 0.01)
-  EXPECT_NEAR(remote_request_seconds(setting(256), 0.002, 0.01), 0.25 / 1.2 + 8 * 0.09, 1e-9);
-}
-
 TEST(RemotePrefix, TooLittleMemoryIsExplained) {
   RemotePrefixSetting s = setting(64);
   s.memory_bytes = 16.5;

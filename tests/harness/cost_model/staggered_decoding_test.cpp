@@ -102,11 +102,5 @@ TEST(StaggeredDecoding, NothingFitsIsNoPlan) {
                          {.draft_lengths = {10}, .kept = {0.25}}, [](int64_t, double) { return 0.9; }));
 }
 
-TEST(StaggeredDecoding, AnAuxiliaryDrafterMultipliesWhatIsAccepted) {
-  EXPECT_DOUBLE_EQ(composed_accepted(0.8, 30, 0.5, 3), 0.8 * 30 * 2);
-  EXPECT_DOUBLE_EQ(composed_accepted(0.8, 30, 0.0, 3), 24);
-  EXPECT_DOUBLE_EQ(composed_accepted(0.8, 30, 0.7, 1), 24);
-}
-
 }  // namespace
 }  // namespace kvarena::cost_model
