@@ -112,6 +112,14 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
   return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 300}});
 }
 
+std::vector<LinePoint> cumulative_points(std::vector<double> values) {
+  std::ranges::sort(values);
+  std::vector<LinePoint> points;
+  for (size_t i = 0; i < values.size(); ++i)
+    points.push_back({.x = values[i], .y = 100 * static_cast<double>(i + 1) / static_cast<double>(values.size())});
+  return points;
+}
+
 void mark_pareto_front(std::vector<ScatterPoint>& points, bool lower_is_better) {
   const double sign = lower_is_better ? -1 : 1;
   for (ScatterPoint& point : points) {

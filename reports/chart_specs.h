@@ -34,6 +34,9 @@ struct LineSeries {
 [[nodiscard]] Chart line_chart(const std::string& id, const std::string& title, const AxisSpec& x, const AxisSpec& y,
                                const std::vector<LineSeries>& series);
 
+/// The share of values that are no larger, in percent, at each value: a cumulative distribution.
+[[nodiscard]] std::vector<LinePoint> cumulative_points(std::vector<double> values);
+
 struct ScatterPoint {
   std::string series;  // decides colour and shape
   std::string label;   // written beside the point

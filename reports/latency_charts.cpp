@@ -27,11 +27,10 @@ struct Part {
   const char* title;
 };
 
-// Methods that reuse entries time what they do in place of a prefill; of the others compressing follows it.
-constexpr Part kReuseParts[] = {{metrics::kLoadMs.name, "load"},
-                                {metrics::kScoreMs.name, "score"},
-                                {metrics::kAlignMs.name, "align"},
-                                {metrics::kPrefillMs.name, "prefill"}};
+// Methods that reuse entries time what they do in place of a prefill; of the others compressing follows it. Entries are
+// loaded while tokens are scored, so of loading only what goes on after scoring has a part.
+constexpr Part kReuseParts[] = {
+    {metrics::kScoreMs.name, "score"}, {metrics::kAlignMs.name, "align"}, {metrics::kPrefillMs.name, "prefill"}};
 constexpr Part kParts[] = {{metrics::kPrefillMs.name, "prefill"}, {metrics::kCompressMs.name, "compress"}};
 
 void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const std::string& method) {
@@ -46,7 +45,10 @@ void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const st
       if (value > 0) bars.push_back({.category = method, .part = part.title, .value = value});
     }
   };
-  if (mean(metrics::kLoadMs.name)) {
+  if (const auto load = mean(metrics::kLoadMs.name)) {
+    const double rest = *load - mean(metrics::kScoreMs.name).value_or(0);
+    told += std::max(rest, 0.0);
+    if (rest > 0) bars.push_back({.category = method, .part = "load not hidden", .value = rest});
     add(kReuseParts);
   } else {
     add(kParts);
@@ -83,9 +85,7 @@ std::vector<double> waits(const CellData& cell, const std::string& point) {
   for (const results::SeriesRow& row : series->second) {
     if (row.sample_id == point) all.insert(all.end(), row.series.values.begin(), row.series.values.end());
   }
-  all = finite(std::move(all));
-  std::ranges::sort(all);
-  return all;
+  return finite(std::move(all));
 }
 
 }  // namespace
@@ -134,12 +134,11 @@ std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
     const auto series = cell.series.find(metrics::kTimeToFirstTokenMs.name);
     if (series == cell.series.end()) continue;
     for (const results::SeriesRow& row : series->second) {
-      const std::vector<double> sorted = waits(cell, row.sample_id);
-      if (sorted.size() < 2) continue;
-      LineSeries line{.label = cell.row.cell.method, .baseline = cell.row.cell.method == data.baseline()};
-      for (size_t i = 0; i < sorted.size(); ++i)
-        line.points.push_back(
-            {.x = sorted[i], .y = 100 * static_cast<double>(i + 1) / static_cast<double>(sorted.size())});
+      std::vector<double> times = waits(cell, row.sample_id);
+      if (times.size() < 2) continue;
+      LineSeries line{.label = cell.row.cell.method,
+                      .points = cumulative_points(std::move(times)),
+                      .baseline = cell.row.cell.method == data.baseline()};
       lines[{cell.row.cell.workload, row.sample_id}].push_back(std::move(line));
     }
   }

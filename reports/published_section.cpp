@@ -50,18 +50,6 @@ double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The share of the baseline's value that each sample lost, in order; samples of which the baseline has nothing are
-/// left out.
-std::vector<double> drops(const CellData& method, const CellData& baseline, const std::string& metric) {
-  std::vector<double> lost;
-  const auto pairs = sample_pairs(method, baseline, metric);
-  for (size_t i = 0; pairs && i < pairs->method.size(); ++i) {
-    if (pairs->baseline[i] != 0) lost.push_back(1 - pairs->method[i] / pairs->baseline[i]);
-  }
-  std::ranges::sort(lost);
-  return lost;
-}
-
 /// Sets what stands beside the baseline's values of the workload.
 void compare_with_baseline(const ExperimentData& data, results::Statistic statistic, const std::string& metric,
                            Ours& ours) {
@@ -69,13 +57,13 @@ void compare_with_baseline(const ExperimentData& data, results::Statistic statis
   const std::vector<double> theirs = base.values == nullptr ? std::vector<double>() : numbers_of(*base.values);
   const bool median = statistic == results::Statistic::median_drop;
   const std::vector<double> lost =
-      theirs.empty() || !median ? std::vector<double>() : drops(*ours.cell, *base.cell, metric);
+      theirs.empty() || !median ? std::vector<double>() : sample_drops(*ours.cell, *base.cell, metric);
   const double over = theirs.empty() ? 0 : mean_of(theirs);
   const double mean = mean_of(numbers_of(*ours.values));
   if (median ? lost.empty() : over == 0 || (mean == 0 && statistic == results::Statistic::reduction)) {
     ours.missing = fmt::format("no value of {} to hold it against", data.baseline());
   } else if (median) {
-    ours.value = (lost[(lost.size() - 1) / 2] + lost[lost.size() / 2]) / 2;
+    ours.value = metrics::percentile(lost, 50);
   } else {
     ours.value = statistic == results::Statistic::relative ? mean / over : over / mean;
   }

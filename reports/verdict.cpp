@@ -91,6 +91,15 @@ std::optional<SamplePairs> sample_pairs(const CellData& method, const CellData& 
   return pairs;
 }
 
+std::vector<double> sample_drops(const CellData& method, const CellData& baseline, const std::string& metric) {
+  std::vector<double> lost;
+  const auto pairs = sample_pairs(method, baseline, metric);
+  for (size_t i = 0; pairs && i < pairs->method.size(); ++i) {
+    if (pairs->baseline[i] != 0) lost.push_back(1 - pairs->method[i] / pairs->baseline[i]);
+  }
+  return lost;
+}
+
 std::optional<metrics::PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
                                                     const std::string& metric) {
   const auto pairs = sample_pairs(method, baseline, metric);

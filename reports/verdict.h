@@ -34,6 +34,10 @@ struct SamplePairs {
 [[nodiscard]] std::optional<SamplePairs> sample_pairs(const CellData& method, const CellData& baseline,
                                                       const std::string& metric);
 
+/// The share of the baseline's value that each sample lost; samples of which the baseline has nothing are left out.
+[[nodiscard]] std::vector<double> sample_drops(const CellData& method, const CellData& baseline,
+                                               const std::string& metric);
+
 /// The paired test over sample_pairs().
 [[nodiscard]] std::optional<metrics::PairedDifference> pair_cells(const CellData& method, const CellData& baseline,
                                                                   const std::string& metric);

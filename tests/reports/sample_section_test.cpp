@@ -1,0 +1,120 @@
+// Samples one by one: drops, the best method and the best share kept of each.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "reports/latency_charts.h"
+#include "reports/sections.h"
+
+namespace kvarena::reports {
+namespace {
+
+/// Values of one cell: similarity, resident share and prompt length of each sample.
+struct Measured {
+  std::string method;
+  std::vector<double> similarity;
+  double share = 1;
+};
+
+results::ValueColumn column(const std::string& metric, const std::vector<double>& values) {
+  results::ValueColumn column{.metric = metric, .unit = "fraction"};
+  for (size_t i = 0; i < values.size(); ++i)
+    column.rows.push_back(
+        {.sample_id = "s" + std::to_string(i), .sample_index = static_cast<int64_t>(i), .value = values[i]});
+  return column;
+}
+
+ExperimentData experiment(const std::vector<Measured>& methods) {
+  ExperimentData data;
+  for (const Measured& method : methods) {
+    CellData cell;
+    cell.row.state = results::CellState::done;
+    cell.row.cell.method = cell.row.cell.method_name = method.method;
+    cell.row.cell.workload = "w";
+    cell.row.cell.baseline = method.method == "full";
+    cell.values["embedding_similarity"] = column("embedding_similarity", method.similarity);
+    cell.values["kept_bytes_fraction"] =
+        column("kept_bytes_fraction", std::vector<double>(method.similarity.size(), method.share));
+    std::vector<double> lengths;
+    for (size_t i = 0; i < method.similarity.size(); ++i) lengths.push_back(100.0 * static_cast<double>(i + 1));
+    cell.prompt_lengths = column("prompt_length", lengths);
+    for (size_t i = 0; i < method.similarity.size(); ++i) cell.prompts["s" + std::to_string(i)] = "p";
+    data.cells.push_back(std::move(cell));
+  }
+  return data;
+}
+
+const Table& table(const Section& section, const std::string& id) {
+  for (const Table& each : section.tables) {
+    if (each.id == id) return each;
+  }
+  throw std::runtime_error("no table " + id);
+}
+
+TEST(SampleSection, DropsHaveTheirMedianQuartilesAndVariation) {
+  const auto section = sample_section(experiment({{"full", {1, 1, 0.5, 1}}, {"half", {0.9, 0.8, 0.35, 0.6}, 0.5}}));
+  ASSERT_TRUE(section);
+  const TableRow& row = table(*section, "sample-drops").rows.at(0);  // drops of 10, 20, 30 and 40%
+  EXPECT_NEAR(row.cells[3].value, 17.5, 1e-9);
+  EXPECT_NEAR(row.cells[4].value, 25, 1e-9);
+  EXPECT_NEAR(row.cells[5].value, 32.5, 1e-9);
+  EXPECT_NEAR(row.cells[6].value, 12.909944 / 25, 1e-6);
+  EXPECT_NE(section->charts.at(0).spec.find(R"("x":40.0)"), std::string::npos);
+}
+
+TEST(SampleSection, MethodsOfEqualBytesShareTheSamplesTheyAreBestFor) {
+  const auto section = sample_section(experiment({{"full", {1, 1, 1, 1}},
+                                                  {"a", {0.9, 0.9, 0.5, 0.7}, 0.25},
+                                                  {"b", {0.8, 0.8, 0.9, 0.7}, 0.25},
+                                                  {"other", {1, 1, 1, 1}, 0.6}}));
+  ASSERT_TRUE(section);
+  const Table& best = table(*section, "best-methods");
+  ASSERT_EQ(best.rows.size(), 2U) << "a method alone at its bytes has no rival";
+  EXPECT_NEAR(best.rows[0].cells[2].value, 62.5, 1e-9) << "two of four, and half of a tie";
+  EXPECT_NEAR(best.rows[1].cells[2].value, 37.5, 1e-9);
+  EXPECT_NEAR(best.rows[0].cells[3].value, 150, 1e-9) << "of the first and second prompt";
+  EXPECT_NEAR(best.rows[1].cells[3].value, 300, 1e-9);
+}
+
+TEST(SampleSection, TheBestShareIsQualityLessBytes) {
+  // Sample 0 is worth 0.9 - 0.5 against 0.6 - 0.25, sample 1 0.7 - 0.25 against 0.8 - 0.5; full KV is worth nothing.
+  const auto section =
+      sample_section(experiment({{"full", {1, 1}}, {"half", {0.9, 0.8}, 0.5}, {"fourth", {0.6, 0.7}, 0.25}}));
+  ASSERT_TRUE(section);
+  const TableRow& row = table(*section, "best-shares").rows.at(0);
+  EXPECT_NEAR(row.cells[2].value, 37.5, 1e-9);
+  EXPECT_NEAR(row.cells[3].value, 17.677670, 1e-6);
+}
+
+TEST(SampleSection, NothingWithoutSimilarity) {
+  ExperimentData data = experiment({{"full", {1}}, {"half", {0.9}, 0.5}});
+  for (CellData& cell : data.cells) cell.values.erase("embedding_similarity");
+  EXPECT_FALSE(sample_section(data));
+}
+
+TEST(FirstTokenCharts, LoadingThatGoesOnBesideScoringIsNoPart) {
+  CellData cell;
+  cell.row.state = results::CellState::done;
+  cell.row.cell.method = "reuse";
+  cell.row.cell.workload = "w";
+  cell.row.cell.kind = results::CellKind::timing;
+  for (const auto& [metric, value] : {std::pair{"load_ms", 7.0},
+                                      {"score_ms", 5.0},
+                                      {"align_ms", 1.0},
+                                      {"prefill_ms", 10.0},
+                                      {"time_to_first_token_ms", 20.0}})
+    cell.values[metric] = column(metric, {value});
+  ExperimentData data;
+  data.cells = {cell};
+  const std::vector<Chart> charts = first_token_charts(data);
+  ASSERT_EQ(charts.size(), 1U);
+  const nlohmann::json spec = nlohmann::json::parse(charts[0].spec);
+  std::map<std::string, double> parts;
+  for (const nlohmann::json& row : spec["data"]["values"]) parts[row["part"]] = row["value"];
+  EXPECT_EQ(parts, (std::map<std::string, double>{
+                       {"load not hidden", 2}, {"score", 5}, {"align", 1}, {"prefill", 10}, {"rest", 2}}));
+}
+
+}  // namespace
+}  // namespace kvarena::reports
