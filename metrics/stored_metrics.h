@@ -165,7 +165,10 @@ inline constexpr StoredSeries kDraftedTokens{"drafted", "tokens"};
 inline constexpr StoredSeries kAcceptedTokens{"accepted", "tokens"};
 inline constexpr StoredSeries kQueueingMs{"queueing_ms", "ms"};
 inline constexpr StoredSeries kAnswerSimilarity{"answer_similarity", "fraction"};
-inline constexpr StoredSeries kContextKeep{"context_keep", "fraction"};
-inline constexpr StoredSeries kContextTier{"context_tier", "tier"};
+inline constexpr StoredSeries kAnsweredMs{"answered_ms", "ms"};
+
+// Events of a sample, with members of their data.
+inline constexpr const char* kContextStored = "context_stored";      // context, form, keep, tier: as a run ended
+inline constexpr const char* kContextProfiled = "context_profiled";  // context: profiled anew, at the time of the run
 
 }  // namespace kvarena::metrics

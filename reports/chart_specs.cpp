@@ -109,6 +109,13 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
                       {"tooltip",
                        {tip("series", "series", false), tip("x", x.title), tip("y", y.title), tip("low", "low"),
                         tip("high", "high")}}}}});
+  if (!x.marks.empty()) {
+    json marks = json::array();
+    for (const double mark : x.marks) marks.push_back({{"x", mark}});
+    layers.push_back({{"mark", {{"type", "rule"}, {"strokeWidth", 1}, {"opacity", 0.4}}},
+                      {"data", {{"values", marks}}},
+                      {"encoding", {{"x", axis_channel("x", x)}}}});
+  }
   return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 300}});
 }
 

@@ -15,7 +15,8 @@ struct AxisSpec {
   std::string title;
   bool log = false;
   bool zero = false;
-  bool whole = false;  // counts, with ticks at whole numbers
+  bool whole = false;              // counts, with ticks at whole numbers
+  std::vector<double> marks = {};  // where something happened: rules across the plot
 };
 
 struct LinePoint {

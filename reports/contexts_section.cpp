@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
 
 #include "reports/chart_specs.h"
+#include "reports/escape.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
 #include "reports/serving_points.h"
 
 namespace kvarena::reports {
 namespace {
+
+using nlohmann::json;
 
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 
@@ -70,40 +76,130 @@ std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, c
   return charts;
 }
 
+constexpr size_t kWindow = 10;  // requests of a running mean
+
+/// Values by the time of their request's answer, in seconds, in the order of time; those of no answer are left out.
+using Timed = std::vector<std::pair<double, double>>;
+
+Timed in_time(const CellData& cell, const metrics::StoredSeries& what) {
+  Timed timed;
+  const std::vector<std::string> points = points_of(cell);
+  if (points.empty()) return timed;
+  const std::vector<float> at = series_of(cell, metrics::kAnsweredMs.name, points.back());
+  std::vector<float> values = series_of(cell, what.name, points.back());
+  size_t next = 0;  // a series of answered requests alone is shorter than that of times
+  const bool answered_alone = values.size() < at.size();
+  for (size_t r = 0; r < at.size() && next < values.size(); ++r) {
+    if (std::isfinite(at[r])) timed.emplace_back(at[r] / 1e3, values[next]);
+    if (std::isfinite(at[r]) || !answered_alone) ++next;
+  }
+  std::ranges::stable_sort(timed, {}, &Timed::value_type::first);
+  return timed;
+}
+
 /// The mean over the newest `window` values, at each from the window's end on.
-std::vector<LinePoint> running_mean(const std::vector<float>& values, size_t window) {
+std::vector<LinePoint> running_mean(const Timed& values, size_t window) {
   std::vector<LinePoint> points;
   double sum = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    sum += values[i];
-    if (i >= window) sum -= values[i - window];
-    if (i + 1 >= window) points.push_back({.x = static_cast<double>(i + 1), .y = sum / static_cast<double>(window)});
+    sum += values[i].second;
+    if (i >= window) sum -= values[i - window].second;
+    if (i + 1 >= window) points.push_back({.x = values[i].first, .y = sum / static_cast<double>(window)});
   }
   return points;
 }
 
-/// Similarity of answers as requests came, a line a method at the last load: the paper's Figure 10. Methods whose every
-/// answer is full KV's are left out.
-std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
-  static constexpr size_t kWindow = 10;  // requests
-  const auto line = [](const CellData& cell) {
-    LineSeries answers{.label = cell.row.cell.method};
-    const std::vector<std::string> points = points_of(cell);
-    if (points.empty()) return answers;
-    const std::vector<float> similarity = series_of(cell, metrics::kAnswerSimilarity.name, points.back());
-    const bool full = std::ranges::all_of(similarity, [](float value) { return value >= 1; });
-    if (!full) answers.points = running_mean(similarity, kWindow);
-    return answers;
+/// Seconds at which a method profiled contexts anew at the last load.
+std::vector<double> profilings(std::span<const CellData* const> cells, const std::string& workload) {
+  std::vector<double> times;
+  for (const CellData* cell : cells) {
+    const std::vector<std::string> points = points_of(*cell);
+    for (const results::EventRow& row : cell->events) {
+      if (cell->row.cell.workload == workload && row.sample_id == points.back() && row.event.at_ms &&
+          row.event.event == metrics::kContextProfiled)
+        times.push_back(*row.event.at_ms / 1e3);
+    }
+  }
+  return times;
+}
+
+/// A quantity by the time of the run, a line a method at the last load, with rules where contexts were profiled anew:
+/// the paper's Figure 10. Methods whose every answer is full KV's are left out of similarity.
+std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, const ExperimentData& data,
+                                    const metrics::StoredSeries& what, const std::string& title,
+                                    const std::string& axis) {
+  const bool similarity = what.name == std::string_view(metrics::kAnswerSimilarity.name);
+  const auto line = [&](const CellData& cell) {
+    LineSeries one{.label = cell.row.cell.method};
+    const Timed values = in_time(cell, what);
+    if (!similarity || std::ranges::any_of(values, [](const auto& each) { return each.second < 1; }))
+      one.points = running_mean(values, kWindow);
+    return one;
   };
   return charts_by_workload(
-      data, cells, line, [](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
+      data, cells, line, [&](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
         Chart chart =
-            line_chart(fmt::format("answers-{}", number), fmt::format("Answers over time, {}", workload),
-                       {.title = "requests so far"},
-                       {.title = fmt::format("similarity to full KV's, mean of {} requests", kWindow)}, lines);
-        chart.caption = "A policy that profiles anew recovers what its first profile did not know.";
+            line_chart(fmt::format("{}-{}", slug(title), number), fmt::format("{} over time, {}", title, workload),
+                       {.title = "seconds of the run", .marks = profilings(cells, workload)},
+                       {.title = fmt::format("{}, mean of {} requests", axis, kWindow)}, lines);
+        chart.caption = "Measured, at each answer. Rules: a context was profiled anew.";
         return chart;
       });
+}
+
+/// What the last of exactly two placing methods has over the first, request by request at the last load: Figure 10's
+/// gain.
+std::vector<Chart> gain_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
+  std::vector<Chart> charts;
+  for (const std::string& workload : data.workloads()) {
+    std::vector<const CellData*> placing;
+    for (const CellData* cell : cells) {
+      if (cell->row.cell.workload == workload && cell->values.contains(metrics::kMemoryHits.name))
+        placing.push_back(cell);
+    }
+    if (placing.size() != 2 || points_of(*placing[0]).empty() || points_of(*placing[1]).empty()) continue;
+    const std::string point = points_of(*placing[1]).back();
+    const std::vector<float> less = series_of(*placing[0], metrics::kAnswerSimilarity.name, point);
+    const std::vector<float> more = series_of(*placing[1], metrics::kAnswerSimilarity.name, point);
+    const std::vector<float> at = series_of(*placing[1], metrics::kAnsweredMs.name, point);
+    Timed gains;
+    for (size_t r = 0; r < std::min({less.size(), more.size(), at.size()}); ++r) {
+      if (std::isfinite(at[r])) gains.emplace_back(at[r] / 1e3, more[r] - less[r]);
+    }
+    std::ranges::stable_sort(gains, {}, &Timed::value_type::first);
+    LineSeries line{.label = fmt::format("{} over {}", placing[1]->row.cell.method, placing[0]->row.cell.method),
+                    .points = running_mean(gains, kWindow)};
+    if (line.points.size() < 2) continue;
+    charts.push_back(line_chart(fmt::format("gain-{}", charts.size() + 1), fmt::format("Gain over time, {}", workload),
+                                {.title = "seconds of the run", .marks = profilings(placing, workload)},
+                                {.title = fmt::format("similarity gained, mean of {} requests", kWindow)}, {line}));
+    charts.back().caption = "Measured, of the same request under both. Rules: a context was profiled anew.";
+  }
+  return charts;
+}
+
+/// Contexts by the form and tier in which they lie in the end: Figure 11.
+std::vector<Chart> placement_charts(const std::vector<const CellData*>& cells) {
+  std::vector<Chart> charts;
+  for (const CellData* cell : cells) {
+    const std::vector<std::string> points = points_of(*cell);
+    std::map<std::pair<std::string, std::string>, double> counts;  // by form and tier
+    for (const results::EventRow& row : cell->events) {
+      if (row.sample_id != points.back() || row.event.event != metrics::kContextStored) continue;
+      const json stored = json::parse(row.event.data_json, nullptr, /*allow_exceptions=*/false);
+      if (stored.is_object()) ++counts[{stored.value("form", ""), stored.value("tier", "")}];
+    }
+    std::vector<BarValue> bars;
+    for (const auto& [place, count] : counts)
+      bars.push_back({.category = place.first, .part = place.second, .value = count});
+    if (bars.size() < 2) continue;
+    charts.push_back(bar_chart(
+        fmt::format("placement-{}", charts.size() + 1),
+        fmt::format("Where contexts lie and in which form: {}, {}", cell->row.cell.method, cell->row.cell.workload),
+        {.title = "contexts", .zero = true, .whole = true}, bars, BarLayout::stacked));
+    charts.back().caption = "As the run at the highest load ended.";
+  }
+  return charts;
 }
 
 }  // namespace
@@ -134,7 +230,10 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
     for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, looks));
   }
   std::vector<Chart> charts = trade_off_charts(cells, data);
-  std::ranges::move(over_time_charts(cells, data), std::back_inserter(charts));
+  for (auto& more : {over_time_charts(cells, data, metrics::kAnswerSimilarity, "Answers", "similarity to full KV's"),
+                     over_time_charts(cells, data, metrics::kEndToEndMs, "End to end", "ms from arrival to last token"),
+                     gain_charts(cells, data), placement_charts(cells)})
+    charts.insert(charts.end(), more.begin(), more.end());
   return Section{
       .id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}, .charts = std::move(charts)};
 }

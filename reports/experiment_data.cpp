@@ -187,6 +187,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     }
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
+    if (cell.row.cell.kind == results::CellKind::serving) cell.events = reader.events(id);
     cell.prompt_lengths = reader.prompt_lengths(id);
     cell.prompts = reader.prompts(id);
     cell.card = read_card(cell.row.cell.protocol_json);

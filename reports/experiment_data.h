@@ -19,6 +19,7 @@ struct CellData {
   /// By metric, samples by index. Modelled values stand under modelled(metric), so that no table mixes clocks.
   std::map<std::string, results::ValueColumn> values;
   std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
+  std::vector<results::EventRow> events;                          // of cells of kind serving
   results::ValueColumn prompt_lengths;                            // tokens of each sample's whole prompt
   std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
   /// Hash of each sample's predicted text; nothing unless read_run() read it.

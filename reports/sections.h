@@ -24,7 +24,7 @@ namespace kvarena::reports {
 /// Printed values beside ours, in the unit they were printed in.
 [[nodiscard]] std::optional<Section> published_section(const ExperimentData& data);
 
-/// What single samples lose, and what is best for each; nothing unless similarity to full KV's answers was measured.
+/// Losses of single samples, and what is best for each; nothing unless similarity to full KV's answers was measured.
 [[nodiscard]] std::optional<Section> sample_section(const ExperimentData& data);
 
 /// Nothing when no cell holds a distance, as when texts are scored and nothing is answered.

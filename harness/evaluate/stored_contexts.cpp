@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "harness/core/error.h"
@@ -20,6 +22,7 @@ namespace kvarena::evaluate {
 namespace {
 
 using experiment::SampleOutcome;
+using nlohmann::json;
 using results::Clock;
 using serving::ServingRun;
 using stored::CacheForm;
@@ -66,42 +69,59 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
   add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
+constexpr const char* kTierNames[] = {"memory", "disk", "remote"};
+
 /// Adds the peaks of the tiers, and the final tier and form of every context.
-void add_placement(results::SampleResult& result, const ContextLibrary& library) {
+void add_placement(results::SampleResult& result, const StoredContextsTask& task, const ContextLibrary& library) {
   const storage::TieredContexts& books = library.store().books();
   add(result, metrics::kPeakMemoryBytes, static_cast<double>(books.peak(0)));
   add(result, metrics::kPeakDiskBytes, static_cast<double>(books.peak(1)));
   std::vector<double> keeps[3];
-  std::vector<float> keep, tier;
-  for (const storage::Context& context : books.contexts()) {
-    const double share = context.form(context.at).keep;
-    keeps[context.at.tier].push_back(share);
-    keep.push_back(static_cast<float>(share));
-    tier.push_back(static_cast<float>(context.at.tier));
+  for (const ContextWithQueries& context : task.asked) {
+    const std::optional<storage::Choice> at = library.store().lookup(context.id);
+    if (!at) continue;  // no tier had room for it
+    const CacheForm& form = library.forms()[static_cast<size_t>(at->form)];
+    keeps[at->tier].push_back(form.keep);
+    const json data = {{"context", context.id},
+                       {"form", form.label.empty() ? "uncompressed" : form.label},
+                       {"keep", form.keep},
+                       {"tier", std::string(kTierNames[at->tier])}};
+    result.events.push_back({.event = metrics::kContextStored, .data_json = data.dump()});
   }
   if (!keeps[0].empty()) add(result, metrics::kKeepInMemory, metrics::mean_of(keeps[0]));
   if (!keeps[1].empty()) add(result, metrics::kKeepOnDisk, metrics::mean_of(keeps[1]));
-  add_series(result, metrics::kContextKeep, std::move(keep));
-  add_series(result, metrics::kContextTier, std::move(tier));
+}
+
+/// Adds an event for each context that was profiled anew, at the time of the answer that told of its drift.
+void add_profilings(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
+                    const StoredExecutor& executor, const ServingRun& run) {
+  add(result, metrics::kReprofiledContexts, static_cast<double>(executor.reprofiled().size()));
+  for (const size_t request : executor.reprofiled()) {
+    result.events.push_back({.event = metrics::kContextProfiled,
+                             .at_ms = run.requests[request].token_s.back() * kMilliseconds,
+                             .data_json = json{{"context", task.asked[point.asks[request].context].id}}.dump()});
+  }
 }
 
 /// Describes the point's requests as one sample of the cell; returns the score of each answer.
 std::vector<double> describe_answers(results::SampleResult& result, const StoredContextsTask& task,
                                      const StoredPoint& point, const ServingEngine& engine, const ServingRun& run) {
   std::string prompts;
-  std::vector<double> scores, end_to_end;
+  std::vector<double> scores, answered, end_to_end;
   for (size_t r = 0; r < point.asks.size(); ++r) {
     const Request& request = request_of(task, point.asks[r]);
     const auto& answer = engine.answer(static_cast<int64_t>(r));
     prompts += request.sample->prompt_sha256;
     result.prompt_tokens += point.prompt_tokens[r];
     scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
+    answered.push_back(answer ? run.requests[r].token_s.back() : NAN);
     if (!answer) continue;
     result.output_tokens += static_cast<int64_t>(answer->tokens.size());
     end_to_end.push_back(run.requests[r].token_s.back() - run.requests[r].arrival_s);
   }
   describe_requests(result, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
+  add_series(result, metrics::kAnsweredMs, in_milliseconds(answered), {.clock = Clock::measured});
   add_series(result, metrics::kEndToEndMs, in_milliseconds(end_to_end), {.clock = Clock::measured});
   return scores;
 }
@@ -150,8 +170,8 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   if (!outcome.failure.empty()) return outcome;
   describe_run(outcome.result, task, point, executor.engine(), run, rate);
   add_begun(outcome.result, executor.begun());
-  add_placement(outcome.result, library);
-  add(outcome.result, metrics::kReprofiledContexts, static_cast<double>(executor.reprofiled()));
+  add_placement(outcome.result, task, library);
+  add_profilings(outcome.result, task, point, executor, run);
   outcome.result.active = true;
   return outcome;
 }

@@ -74,7 +74,7 @@ double StoredExecutor::watch(size_t request) {
   const double seconds = std::chrono::duration<double>(SteadyClock::now() - start).count();
   library_->rearrange();
   drift_.forget(context.id);
-  ++reprofiled_;
+  reprofiled_.push_back(request);
   return seconds;
 }
 

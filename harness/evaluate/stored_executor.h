@@ -35,7 +35,8 @@ class StoredExecutor final : public serving::Executor {
 
   [[nodiscard]] const ServingEngine& engine() const { return engine_; }
   [[nodiscard]] const std::vector<Begun>& begun() const { return begun_; }
-  [[nodiscard]] int64_t reprofiled() const { return reprofiled_; }
+  /// Requests after whose answer their context was profiled anew, in that order.
+  [[nodiscard]] const std::vector<size_t>& reprofiled() const { return reprofiled_; }
 
  private:
   [[nodiscard]] std::vector<ServedRequest> requests();
@@ -54,7 +55,7 @@ class StoredExecutor final : public serving::Executor {
   std::deque<size_t> loaded_;                        // contexts used in the pass under way
   std::vector<std::vector<const Request*>> recent_;  // by context, the newest last
   int64_t uses_;                                     // clock of the store: contexts that came, then their uses
-  int64_t reprofiled_ = 0;
+  std::vector<size_t> reprofiled_;
   ServingEngine engine_;
 };
 

@@ -55,7 +55,8 @@ class StoredContexts : public ::testing::Test {
   std::vector<SampleOutcome> evaluate(const std::vector<json>& specs) {
     std::vector<EvaluatedMethod> methods;
     for (const json& spec : specs)
-      methods.push_back({.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
+      methods.push_back(
+          {.method = make_method(spec, "test"), .reference = spec.at("name").get<std::string>() == "full"});
     return evaluate_stored_contexts(model_,
                                     {.serving = serving_,
                                      .contexts = settings_,
@@ -155,6 +156,26 @@ TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewA
   const auto similarity = std::ranges::find(series, "answer_similarity", &results::Series::name);
   ASSERT_NE(similarity, series.end());
   EXPECT_EQ(similarity->values.size(), 30U);
+  const auto answered = std::ranges::find(series, "answered_ms", &results::Series::name);
+  ASSERT_NE(answered, series.end());
+  EXPECT_EQ(answered->values.size(), 30U);
+  const double last = std::ranges::max(answered->values);
+  int64_t profiled = 0, stored = 0;
+  for (const results::Event& event : outcomes[1].result.events) {
+    const json about = json::parse(event.data_json);
+    EXPECT_TRUE(about.at("context").get<std::string>().starts_with("context "));
+    if (event.event == "context_profiled") {
+      ++profiled;
+      EXPECT_GT(event.at_ms.value(), 0);
+      EXPECT_LE(event.at_ms.value(), last + 1e-3);
+    } else {
+      ++stored;
+      EXPECT_TRUE((std::set<std::string>{"uncompressed", "Knorm 0.5", "SnapKV 0.25"}.contains(about.at("form"))));
+      EXPECT_TRUE((std::set<std::string>{"memory", "disk", "remote"}.contains(about.at("tier"))));
+    }
+  }
+  EXPECT_EQ(profiled, value(outcomes[1], "reprofiled_contexts"));
+  EXPECT_EQ(stored, static_cast<int64_t>(asked_.size()));
 }
 
 TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
