@@ -10,6 +10,7 @@
 #include <span>
 
 #include "reports/chart_specs.h"
+#include "reports/equal_quality.h"
 #include "reports/escape.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
@@ -50,8 +51,8 @@ TableRow row_of(const ExperimentData& data, const CellData& cell, const std::str
 }
 
 /// Similarity over time to first token of every point, a chart a workload: the paper's Figure 7.
-std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
-  std::vector<Chart> charts;
+void add_trade_offs(const std::vector<const CellData*>& cells, const ExperimentData& data, Section& section) {
+  size_t number = 0;
   for (const std::string& workload : data.workloads()) {
     std::vector<ScatterPoint> points;
     for (const CellData* cell : cells) {
@@ -68,12 +69,17 @@ std::vector<Chart> trade_off_charts(const std::vector<const CellData*>& cells, c
       }
     }
     if (points.size() < 2) continue;
+    ++number;
+    constexpr const char* kTime = "mean time to first token, ms";
+    if (auto table = equal_quality_table(fmt::format("contexts-equal-{}", number), kTime, "Similarity", points)) {
+      table->title += ", " + workload;
+      section.tables.push_back(std::move(*table));
+    }
     mark_pareto_front(points);
-    charts.push_back(scatter_chart(
-        fmt::format("contexts-{}", charts.size() + 1), fmt::format("Answers against time to first token, {}", workload),
-        {.title = "mean time to first token, ms"}, {.title = "similarity to full KV's answers"}, points));
+    section.charts.push_back(scatter_chart(fmt::format("contexts-{}", number),
+                                           fmt::format("Answers against time to first token, {}", workload),
+                                           {.title = kTime}, {.title = "similarity to full KV's answers"}, points));
   }
-  return charts;
 }
 
 constexpr size_t kWindow = 10;  // requests of a running mean
@@ -147,8 +153,8 @@ std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, c
       });
 }
 
-/// What the last of exactly two placing methods has over the first, request by request at the last load: Figure 10's
-/// gain.
+/// Similarity that the last of exactly two placing methods has over the first, request by request at the last load:
+/// Figure 10's gain.
 std::vector<Chart> gain_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
   std::vector<Chart> charts;
   for (const std::string& workload : data.workloads()) {
@@ -229,13 +235,13 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   for (const CellData* cell : cells) {
     for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, looks));
   }
-  std::vector<Chart> charts = trade_off_charts(cells, data);
+  Section section{.id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}};
+  add_trade_offs(cells, data, section);
   for (auto& more : {over_time_charts(cells, data, metrics::kAnswerSimilarity, "Answers", "similarity to full KV's"),
                      over_time_charts(cells, data, metrics::kEndToEndMs, "End to end", "ms from arrival to last token"),
                      gain_charts(cells, data), placement_charts(cells)})
-    charts.insert(charts.end(), more.begin(), more.end());
-  return Section{
-      .id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}, .charts = std::move(charts)};
+    section.charts.insert(section.charts.end(), more.begin(), more.end());
+  return section;
 }
 
 }  // namespace kvarena::reports

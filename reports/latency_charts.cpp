@@ -8,6 +8,7 @@
 #include <span>
 
 #include "reports/chart_specs.h"
+#include "reports/equal_quality.h"
 #include "reports/metric_look.h"
 #include "reports/pooled.h"
 #include "reports/verdict.h"
@@ -100,12 +101,13 @@ std::vector<Chart> first_token_charts(const ExperimentData& data) {
   return {chart};
 }
 
-std::vector<Chart> quality_speed_charts(const ExperimentData& data, bool first_token) {
-  if (!workloads_read_alike(data)) return {};
+void add_quality_speed(const ExperimentData& data, bool first_token, Section& section) {
+  if (!workloads_read_alike(data)) return;
   const MetricLook look = look_of(data, primary_metric(data, data.workloads().front()));
+  const std::string quality = "mean of scores" + (look.unit.empty() ? "" : ", " + look.unit);
   const Part axes[] = {{metrics::kTimeToFirstTokenMs.name, "time to the first token, ms"},
                        {metrics::kInterTokenLatencyMs.name, "time of a token, ms"}};
-  std::vector<Chart> charts;
+  size_t number = 0;
   for (const Part& axis : std::span(axes).subspan(first_token ? 0 : 1)) {
     std::vector<ScatterPoint> points;
     for (const std::string& method : data.methods()) {
@@ -119,12 +121,16 @@ std::vector<Chart> quality_speed_charts(const ExperimentData& data, bool first_t
                         .baseline = method == data.baseline()});
     }
     if (points.size() < 2) continue;
-    charts.push_back(scatter_chart(fmt::format("trade-off-{}", charts.size() + 1),
-                                   fmt::format("Quality against {}", axis.title), {.title = axis.title},
-                                   {.title = "mean of scores" + (look.unit.empty() ? "" : ", " + look.unit)}, points));
-    charts.back().caption = "Measured, medians over repeats; the table says which times differ beyond their spread.";
+    ++number;
+    section.charts.push_back(scatter_chart(fmt::format("trade-off-{}", number),
+                                           fmt::format("Quality against {}", axis.title), {.title = axis.title},
+                                           {.title = quality}, points));
+    section.charts.back().caption =
+        "Measured, medians over repeats; the table says which times differ beyond their spread.";
+    if (look.better == Better::lower) continue;
+    if (auto table = equal_quality_table(fmt::format("equal-quality-{}", number), axis.title, quality, points))
+      section.tables.push_back(std::move(*table));
   }
-  return charts;
 }
 
 std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {

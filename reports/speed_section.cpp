@@ -107,10 +107,10 @@ std::optional<Section> speed_section(const ExperimentData& data) {
     }
   }
   if (table.rows.empty()) return std::nullopt;
-  std::vector<Chart> charts;
-  if (!shared) charts = first_token_charts(data);
-  std::ranges::move(quality_speed_charts(data, !shared), std::back_inserter(charts));
-  return Section{.id = "speed", .title = "Speed", .tables = {std::move(table)}, .charts = std::move(charts)};
+  Section section{.id = "speed", .title = "Speed", .tables = {std::move(table)}};
+  if (!shared) section.charts = first_token_charts(data);
+  add_quality_speed(data, !shared, section);
+  return section;
 }
 
 }  // namespace kvarena::reports

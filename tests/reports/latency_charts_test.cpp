@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+
+#include "reports/equal_quality.h"
 
 namespace kvarena::reports {
 namespace {
@@ -37,7 +40,7 @@ TEST(FirstToken, PartsAddUpToTheWholeAndReuseHasItsOwn) {
                 cell("drop", results::CellKind::timing,
                      {{"prefill_ms", 80}, {"compress_ms", 15}, {"time_to_first_token_ms", 100}}),
                 cell("reuse", results::CellKind::timing,
-                     {{"load_ms", 1},
+                     {{"load_ms", 4},
                       {"score_ms", 2},
                       {"align_ms", 3},
                       {"prefill_ms", 20},
@@ -50,9 +53,12 @@ TEST(FirstToken, PartsAddUpToTheWholeAndReuseHasItsOwn) {
   for (const nlohmann::json& value : values_of(charts[0])) {
     totals[value["category"]] += value["value"].get<double>();
     ++parts[value["part"]];
+    if (value["part"] != "load not hidden") continue;
+    EXPECT_EQ(value["value"], 2) << "beside scoring 2 ms were hidden";
   }
   EXPECT_EQ(totals, (std::map<std::string, double>{{"full", 100}, {"drop", 100}, {"reuse", 30}}));
   EXPECT_EQ(parts["compress"], 1) << "of a method that reuses, what compresses is in the other parts";
+  EXPECT_EQ(parts["load not hidden"], 1);
   EXPECT_EQ(parts["rest"], 3);
   EXPECT_TRUE(first_token_charts({.cells = {cell("full", results::CellKind::quality, {{"qa_f1", 1}})}}).empty());
 }
@@ -65,13 +71,36 @@ TEST(QualitySpeed, HasAPointAMethodThatWasTimedAndScored) {
           cell("untimed", results::CellKind::quality, {{"qa_f1", 0.9}}),
           cell("full", results::CellKind::timing, {{"time_to_first_token_ms", 100}, {"inter_token_latency_ms", 9}}),
           cell("drop", results::CellKind::timing, {{"time_to_first_token_ms", 110}, {"inter_token_latency_ms", 5}})}};
-  const std::vector<Chart> charts = quality_speed_charts(data, true);
+  Section both, tokens;
+  add_quality_speed(data, true, both);
+  add_quality_speed(data, false, tokens);
+  const std::vector<Chart>& charts = both.charts;
   ASSERT_EQ(charts.size(), 2U);
   EXPECT_EQ(charts[0].spec.find("untimed"), std::string::npos);
   EXPECT_NE(charts[1].spec.find("drop"), std::string::npos);
-  ASSERT_EQ(quality_speed_charts(data, false).size(), 1U);
-  EXPECT_EQ(quality_speed_charts(data, false)[0].title, charts[1].title);
+  ASSERT_EQ(tokens.charts.size(), 1U);
+  EXPECT_EQ(tokens.charts[0].title, charts[1].title);
+  EXPECT_TRUE(both.tables.empty()) << "neither reaches the other's quality";
   for (const Chart& chart : charts) EXPECT_EQ(chart.spec.find("step-after"), std::string::npos) << "no front of noise";
+}
+
+TEST(EqualQuality, TimesAreReadBetweenTheSettingsOfAMethod) {
+  // The setting of "sweep" at 40 ms is beaten by the one at 30. Between 10 and 30 ms quality goes from 50 to 90.
+  const std::vector<ScatterPoint> points = {{.series = "full", .label = "full", .x = 100, .y = 90},
+                                            {.series = "sweep", .label = "sweep 0.5", .x = 30, .y = 90},
+                                            {.series = "sweep", .label = "sweep 0.4", .x = 40, .y = 80},
+                                            {.series = "sweep", .label = "sweep 0.1", .x = 10, .y = 50},
+                                            {.series = "one", .label = "one, alone", .x = 50, .y = 70}};
+  EXPECT_EQ(x_at_quality(points, "sweep", 70), 20);
+  EXPECT_EQ(x_at_quality(points, "sweep", 95), std::nullopt) << "never reached";
+  EXPECT_EQ(x_at_quality(points, "sweep", 40), std::nullopt) << "below what was run";
+  EXPECT_EQ(x_at_quality(points, "full", 90), 100);
+  const auto table = equal_quality_table("e", "ms", "score", points);
+  ASSERT_TRUE(table);
+  std::map<std::string, double> ratios;
+  for (const TableRow& row : table->rows) ratios[row.cells[0].text + " / " + row.cells[3].text] = row.cells[5].value;
+  EXPECT_EQ(ratios, (std::map<std::string, double>{
+                        {"full / sweep", 0.3}, {"one, alone / sweep", 0.4}, {"sweep 0.5 / full", 100.0 / 30}}));
 }
 
 TEST(LatencyDistribution, RisesToAllRequests) {

@@ -1,10 +1,8 @@
 // Samples one by one: drops, the best method and the best share kept of each.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "reports/latency_charts.h"
 #include "reports/sections.h"
 
 namespace kvarena::reports {
@@ -21,7 +19,7 @@ results::ValueColumn column(const std::string& metric, const std::vector<double>
   results::ValueColumn column{.metric = metric, .unit = "fraction"};
   for (size_t i = 0; i < values.size(); ++i)
     column.rows.push_back(
-        {.sample_id = "s" + std::to_string(i), .sample_index = static_cast<int64_t>(i), .value = values[i]});
+        {.sample_id = fmt::format("s{}", i), .sample_index = static_cast<int64_t>(i), .value = values[i]});
   return column;
 }
 
@@ -30,16 +28,17 @@ ExperimentData experiment(const std::vector<Measured>& methods) {
   for (const Measured& method : methods) {
     CellData cell;
     cell.row.state = results::CellState::done;
-    cell.row.cell.method = cell.row.cell.method_name = method.method;
-    cell.row.cell.workload = "w";
-    cell.row.cell.baseline = method.method == "full";
+    cell.row.cell = {.workload = "samples",
+                     .method = method.method,
+                     .method_name = method.method,
+                     .baseline = method.method == "full"};
     cell.values["embedding_similarity"] = column("embedding_similarity", method.similarity);
     cell.values["kept_bytes_fraction"] =
         column("kept_bytes_fraction", std::vector<double>(method.similarity.size(), method.share));
     std::vector<double> lengths;
     for (size_t i = 0; i < method.similarity.size(); ++i) lengths.push_back(100.0 * static_cast<double>(i + 1));
     cell.prompt_lengths = column("prompt_length", lengths);
-    for (size_t i = 0; i < method.similarity.size(); ++i) cell.prompts["s" + std::to_string(i)] = "p";
+    for (size_t i = 0; i < method.similarity.size(); ++i) cell.prompts.emplace(fmt::format("s{}", i), "p");
     data.cells.push_back(std::move(cell));
   }
   return data;
@@ -91,29 +90,6 @@ TEST(SampleSection, NothingWithoutSimilarity) {
   ExperimentData data = experiment({{"full", {1}}, {"half", {0.9}, 0.5}});
   for (CellData& cell : data.cells) cell.values.erase("embedding_similarity");
   EXPECT_FALSE(sample_section(data));
-}
-
-TEST(FirstTokenCharts, LoadingThatGoesOnBesideScoringIsNoPart) {
-  CellData cell;
-  cell.row.state = results::CellState::done;
-  cell.row.cell.method = "reuse";
-  cell.row.cell.workload = "w";
-  cell.row.cell.kind = results::CellKind::timing;
-  for (const auto& [metric, value] : {std::pair{"load_ms", 7.0},
-                                      {"score_ms", 5.0},
-                                      {"align_ms", 1.0},
-                                      {"prefill_ms", 10.0},
-                                      {"time_to_first_token_ms", 20.0}})
-    cell.values[metric] = column(metric, {value});
-  ExperimentData data;
-  data.cells = {cell};
-  const std::vector<Chart> charts = first_token_charts(data);
-  ASSERT_EQ(charts.size(), 1U);
-  const nlohmann::json spec = nlohmann::json::parse(charts[0].spec);
-  std::map<std::string, double> parts;
-  for (const nlohmann::json& row : spec["data"]["values"]) parts[row["part"]] = row["value"];
-  EXPECT_EQ(parts, (std::map<std::string, double>{
-                       {"load not hidden", 2}, {"score", 5}, {"align", 1}, {"prefill", 10}, {"rest", 2}}));
 }
 
 }  // namespace
