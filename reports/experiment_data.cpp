@@ -48,18 +48,6 @@ void mark_labels(ExperimentData& data) {
   }
 }
 
-/// The experiment with the wanted cells.
-ExperimentData part_of(const ExperimentData& whole, const auto& wanted) {
-  ExperimentData part{.experiment = whole.experiment,
-                      .runs = whole.runs,
-                      .inputs = whole.inputs,
-                      .invented = whole.invented,
-                      .definitions = whole.definitions,
-                      .cells = {}};
-  std::ranges::copy_if(whole.cells, std::back_inserter(part.cells), wanted);
-  return part;
-}
-
 results::ExperimentRecord choose(const results::ResultsReader& reader, const std::string& name) {
   std::vector<results::ExperimentRecord> all = reader.experiments();
   std::vector<std::string> names;
@@ -107,13 +95,24 @@ bool CellData::counts() const {
   return row.state == results::CellState::done || row.state == results::CellState::running;
 }
 
+ExperimentData ExperimentData::of_cells(const std::function<bool(const CellData&)>& wanted) const {
+  ExperimentData part{.experiment = experiment,
+                      .runs = runs,
+                      .inputs = inputs,
+                      .invented = invented,
+                      .definitions = definitions,
+                      .cells = {}};
+  std::ranges::copy_if(cells, std::back_inserter(part.cells), wanted);
+  return part;
+}
+
 ExperimentData ExperimentData::of_model(const std::string& model) const {
-  return part_of(*this, [&](const CellData& cell) { return cell.row.cell.model == model; });
+  return of_cells([&](const CellData& cell) { return cell.row.cell.model == model; });
 }
 
 ExperimentData ExperimentData::of_methods(const std::vector<std::string>& methods) const {
-  return part_of(
-      *this, [&](const CellData& cell) { return std::ranges::find(methods, cell.row.cell.method) != methods.end(); });
+  return of_cells(
+      [&](const CellData& cell) { return std::ranges::find(methods, cell.row.cell.method) != methods.end(); });
 }
 
 std::vector<std::string> ExperimentData::questions() const {
@@ -127,7 +126,7 @@ std::vector<std::string> ExperimentData::questions() const {
 }
 
 ExperimentData ExperimentData::of_question(const std::string& question) const {
-  ExperimentData part = part_of(*this, [&](const CellData& cell) { return cell.question() == question; });
+  ExperimentData part = of_cells([&](const CellData& cell) { return cell.question() == question; });
   const std::vector<std::string> all = workloads(), own = part.workloads();
   const auto holds = [](const auto& list, const std::string& label) {
     return std::ranges::find(list, label) != list.end();

@@ -1,6 +1,7 @@
 #pragma once
 // One experiment as reports need it: cells with their values, series and cards, read once.
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -52,6 +53,8 @@ struct ExperimentData {
   [[nodiscard]] std::vector<std::string> models() const;
   [[nodiscard]] std::vector<std::string> workloads() const;
   [[nodiscard]] std::vector<std::string> methods() const;
+  /// This experiment with the wanted cells alone.
+  [[nodiscard]] ExperimentData of_cells(const std::function<bool(const CellData& cell)>& wanted) const;
   /// This experiment with the cells of one model alone: labels of methods and workloads are unique only there.
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
   /// This experiment with the cells of some methods alone.

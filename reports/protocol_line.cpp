@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "harness/results/left_out.h"
+
 namespace kvarena::reports {
 namespace {
 
@@ -15,6 +17,10 @@ namespace {
 bool is_shown(const std::string& key) {
   const std::set<std::string> unsaid = {"kind", "metrics", "stop_tokens"};
   return !key.ends_with("_sha256") && !unsaid.contains(key);
+}
+
+void add_to_captions(Section& section, const std::string& sentence) {
+  for (Table& table : section.tables) table.caption += (table.caption.empty() ? "" : " ") + sentence;
 }
 
 std::string words(std::string key) {
@@ -55,7 +61,24 @@ void caption_question(Section& section, const std::string& question) {
   std::string sentence = fmt::format("Question {}.", question);
   if (question == "seen") sentence = "Question seen: prompts are compressed with the question inside.";
   if (question == "unseen") sentence = "Question unseen: contexts are compressed alone and asked afterwards.";
-  for (Table& table : section.tables) table.caption += (table.caption.empty() ? "" : " ") + sentence;
+  add_to_captions(section, sentence);
+}
+
+void caption_left_out(Section& section, const ExperimentData& data) {
+  const bool several = data.models().size() > 1;
+  std::set<std::string> said;
+  for (const CellData& each : data.cells) {
+    const results::CellRecord& cell = each.row.cell;
+    const std::string left_out = results::left_out_text(cell);
+    if (left_out.empty() || cell.kind == results::CellKind::noise_floor) continue;
+    const std::string place = several ? fmt::format("{}, {}", cell.model, cell.workload) : cell.workload;
+    const bool scored = cell.kind == results::CellKind::quality;
+    const std::string sentence =
+        scored ? fmt::format("{}: {} of {} samples; {}.", place, cell.planned_samples,
+                             cell.planned_samples + cell.left_out_samples, left_out)
+               : fmt::format("{}, {}: samples left out: {}.", place, results::name(cell.kind), left_out);
+    if (said.insert(sentence).second) add_to_captions(section, sentence);
+  }
 }
 
 }  // namespace kvarena::reports

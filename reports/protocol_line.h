@@ -15,4 +15,7 @@ namespace kvarena::reports {
 /// Says in the caption of every table whether methods saw the question (ExperimentData::questions()).
 void caption_question(Section& section, const std::string& question);
 
+/// Says in the caption of every table how many samples of which workloads were left out, as beyond the model's window.
+void caption_left_out(Section& section, const ExperimentData& data);
+
 }  // namespace kvarena::reports

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
+#include "reports/escape.h"
 #include "reports/latency_charts.h"
 #include "reports/pooled.h"
 #include "reports/sections.h"
@@ -58,15 +61,14 @@ void judge(const ExperimentData& data, const std::string& method, const std::str
                                .detectable = {}};
 }
 
-}  // namespace
-
-std::optional<Section> speed_section(const ExperimentData& data) {
-  const bool shared = share_prefill(data);
+/// Times of the methods over all workloads of the data.
+Table speed_table(const ExperimentData& data, bool shared) {
   const std::vector<MetricColumn> columns = {
       {metrics::kTimeToFirstTokenMs, kFixed1},
       {metrics::kCompressMs, kFixed1, "of it compressing"},
       {metrics::kCompressionOverhead, kFixed1, "Observing and compressing, of the prefill"},
       {metrics::kInterTokenLatencyMs, kFixed2},
+      {metrics::kEndToEndMs, kFixed1},
       {metrics::kThroughputTokensPerS, kFixed1}};
   Table table{
       .id = "speed",
@@ -106,8 +108,32 @@ std::optional<Section> speed_section(const ExperimentData& data) {
       if (any) table.rows.push_back(std::move(row));
     }
   }
-  if (table.rows.empty()) return std::nullopt;
-  Section section{.id = "speed", .title = "Speed", .tables = {std::move(table)}};
+  return table;
+}
+
+/// A workload whose requests have a length of their own: no median over it and others means anything.
+bool has_length(const CellData& cell) {
+  return nlohmann::json::parse(cell.row.cell.workload_json).contains("request_tokens");
+}
+
+}  // namespace
+
+std::optional<Section> speed_section(const ExperimentData& data) {
+  const bool shared = share_prefill(data);
+  std::vector<Table> tables;
+  const auto add = [&](Table table) {
+    if (!table.rows.empty()) tables.push_back(std::move(table));
+  };
+  add(speed_table(data.of_cells(std::not_fn(has_length)), shared));
+  for (const std::string& workload : data.of_cells(has_length).workloads()) {
+    Table table =
+        speed_table(data.of_cells([&](const CellData& cell) { return cell.row.cell.workload == workload; }), shared);
+    table.id += fmt::format("-{}", slug(workload));
+    table.title += fmt::format(", {}", workload);
+    add(std::move(table));
+  }
+  if (tables.empty()) return std::nullopt;
+  Section section{.id = "speed", .title = "Speed", .tables = std::move(tables)};
   if (!shared) section.charts = first_token_charts(data);
   add_quality_speed(data, !shared, section);
   return section;

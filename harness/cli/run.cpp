@@ -20,6 +20,7 @@
 #include "harness/experiment/runner.h"
 #include "harness/experiment/workers/worker_evaluator.h"
 #include "harness/method/plugins.h"
+#include "harness/results/left_out.h"
 #include "reports/experiment_report.h"
 
 namespace kvarena::cli {
@@ -99,6 +100,16 @@ void warn_of_invented_data(const Plan& plan) {
              "warning: {}; `kvarena workloads NAME` says how to fetch the official file, $KVARENA_DATA or --data where "
              "it lies\n",
              invented_text(invented));
+}
+
+/// Says which cells lack samples that their model cannot read.
+void warn_of_left_out_samples(const Plan& plan) {
+  for (const experiment::CellGroup& group : plan.groups) {
+    const std::string left_out = results::left_out_text(group.cells.front().record);
+    if (left_out.empty()) continue;
+    fmt::print(stderr, "warning: {}, {}, {}: samples left out: {}\n", group.model->label, group.workload->label,
+               results::name(group.kind), left_out);
+  }
 }
 
 int show_plan(const Plan& plan) {
@@ -190,6 +201,7 @@ int run(const Options& options) {
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
   warn_of_invented_data(plan);
+  warn_of_left_out_samples(plan);
   if (options.dry_run) return show_plan(plan);
 
   results::ResultsStore results = results::ResultsStore::open_or_create(config.output.database);

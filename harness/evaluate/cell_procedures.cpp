@@ -31,13 +31,6 @@ const datasets::Sample& sample_of(const OpenTask& open) {
   return *sample;
 }
 
-/// The config's engine, with answers of `max_new_tokens` where a kind of cell has its own limit.
-EngineSettings engine_with(const OpenTask& open, std::optional<int64_t> max_new_tokens) {
-  EngineSettings engine = open.config.engine;
-  if (max_new_tokens) engine.max_new_tokens = max_new_tokens;
-  return engine;
-}
-
 uint64_t seed_of(const OpenTask& open) { return static_cast<uint64_t>(open.config.engine.seed); }
 
 // --- quality and noise floor
@@ -68,7 +61,11 @@ std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
 // --- timing
 
 Request timed_request(const OpenTask& open) {
-  return open.model.request(sample_of(open), engine_with(open, open.config.timing->max_new_tokens), {}, open.question);
+  const std::optional<experiment::RequestTokens>& tokens = open.task.workload.request_tokens;
+  Request request = open.model.request(sample_of(open), engine_of(open.config, open.task.workload, open.task.kind), {},
+                                       open.question, tokens);
+  if (tokens || open.config.timing->ignore_eos) request.stop = {.max_new_tokens = request.stop.max_new_tokens};
+  return request;
 }
 
 std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
@@ -100,7 +97,7 @@ std::vector<datasets::Sample> point_samples(const OpenTask& open) {
 
 std::vector<SampleOutcome> serving_cell(const OpenTask& open) {
   const experiment::ServingSettings& settings = *open.config.serving;
-  const EngineSettings engine = engine_with(open, settings.max_new_tokens);
+  const EngineSettings engine = engine_of(open.config, open.task.workload, open.task.kind);
   const std::vector<datasets::Sample> samples = point_samples(open);
   std::vector<Request> requests;
   for (const datasets::Sample& sample : samples) {
@@ -147,7 +144,7 @@ AnswerSimilarity similarity_by(const std::string& metric) {
 }
 
 std::vector<SampleOutcome> stored_contexts_cell(const OpenTask& open) {
-  const EngineSettings engine = engine_with(open, open.config.serving->max_new_tokens);
+  const EngineSettings engine = engine_of(open.config, open.task.workload, open.task.kind);
   const std::vector<datasets::Sample> samples = point_samples(open);
   const std::vector<ContextWithQueries> asked = contexts_of(open, samples, engine);
   return evaluate_stored_contexts(
@@ -174,6 +171,17 @@ CellProcedure procedure_of(results::CellKind kind, const experiment::ExperimentC
   }
   KVARENA_ASSERT(false, "a cell of no kind");
   return nullptr;
+}
+
+EngineSettings engine_of(const experiment::ExperimentConfig& config, const experiment::ComponentEntry& workload,
+                         results::CellKind kind) {
+  EngineSettings engine = config.engine;
+  std::optional<int64_t> own;
+  if (kind == results::CellKind::timing) own = config.timing->max_new_tokens;
+  if (kind == results::CellKind::serving) own = config.serving->max_new_tokens;
+  if (workload.request_tokens) own = workload.request_tokens->answer;
+  if (own) engine.max_new_tokens = own;
+  return engine;
 }
 
 std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,

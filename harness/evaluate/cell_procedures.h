@@ -28,6 +28,10 @@ using CellProcedure = std::vector<experiment::SampleOutcome> (*)(const OpenTask&
 
 [[nodiscard]] CellProcedure procedure_of(results::CellKind kind, const experiment::ExperimentConfig& config);
 
+/// The config's engine, with answers as long as cells of this kind have them.
+[[nodiscard]] experiment::EngineSettings engine_of(const experiment::ExperimentConfig& config,
+                                                   const experiment::ComponentEntry& workload, results::CellKind kind);
+
 /// Ids of the metrics that score a prediction: the workload's own, then those of the config.
 [[nodiscard]] std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,
                                                      const experiment::ExperimentConfig& config);

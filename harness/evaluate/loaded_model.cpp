@@ -65,11 +65,15 @@ int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
   return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
 }
 
-/// Finds the place in the rendered text at which an unseen question starts.
+/// The place in the rendered text at which an unseen question starts, if it tells.
+std::optional<size_t> question_start(const datasets::Sample& sample, const PartStarts& starts,
+                                     const std::string& text) {
+  const bool told = starts.question && sample.has_context() && *starts.question > 0 && *starts.question < text.size();
+  return told ? starts.question : std::nullopt;
+}
+
 size_t unseen_from(const datasets::Sample& sample, const PartStarts& starts, const std::string& text) {
-  if (starts.question && sample.has_context() && *starts.question > 0 && *starts.question < text.size()) {
-    return *starts.question;
-  }
+  if (const auto from = question_start(sample, starts, text)) return *from;
   fail({.place = fmt::format("sample {}", sample.id),
         .found = sample.has_context() ? "a chat template that changes messages, so that the question is not found in it"
                                       : "a prompt that does not say where its question starts",
@@ -124,27 +128,50 @@ std::shared_ptr<const ModelFacts> LoadedModel::facts() {
   return facts_;
 }
 
-Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
-                             std::vector<std::string> metrics, experiment::Question question) {
-  Request request{
-      .sample = &sample, .tokenizer = opened_.tokenizer.get(), .facts = facts(), .metrics = std::move(metrics)};
-  std::string text;
-  const bool templated = sample.chat_template && entry_.chat_template != "none";
-  if (templated) {
+bool LoadedModel::templated(const datasets::Sample& sample) const {
+  return sample.chat_template && entry_.chat_template != "none";
+}
+
+std::string LoadedModel::render(const datasets::Sample& sample) const {
+  if (templated(sample)) {
     std::vector<ChatMessage> messages;
     for (const datasets::Message& message : sample.messages) messages.push_back({message.role, message.content});
-    text = template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
-  } else {
-    for (const datasets::Message& message : sample.messages) text += message.content;
-    text += sample.answer_prefix;
+    return template_.render(messages, /*add_generation_prompt=*/true) + sample.answer_prefix;
   }
+  std::string text;
+  for (const datasets::Message& message : sample.messages) text += message.content;
+  return text + sample.answer_prefix;
+}
+
+bool LoadedModel::fits(const datasets::Sample& sample, const experiment::EngineSettings& engine,
+                       experiment::Question question) const {
+  const int64_t room = opened_.config.max_position - engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
+  std::string text = render(sample);
+  constexpr int64_t kAddedTokens = 8;  // by the tokenizer; no token is shorter than a byte
+  if (std::ssize(text) + kAddedTokens <= room) return true;
+  int64_t tokens = 0;
+  if (question == experiment::Question::unseen) {
+    const size_t from = question_start(sample, starts_of(sample, text), text).value_or(text.size());
+    tokens += std::ssize(opened_.tokenizer->encode(text.substr(from), {.add_special = false}));
+    text.resize(from);
+  }
+  tokens += std::ssize(opened_.tokenizer->encode(text, {.add_special = !templated(sample)}));
+  return tokens <= room;
+}
+
+Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
+                             std::vector<std::string> metrics, experiment::Question question,
+                             const std::optional<experiment::RequestTokens>& tokens) {
+  Request request{
+      .sample = &sample, .tokenizer = opened_.tokenizer.get(), .facts = facts(), .metrics = std::move(metrics)};
+  std::string text = render(sample);
   const PartStarts starts = starts_of(sample, text);
   if (question == experiment::Question::unseen) {
     const size_t from = unseen_from(sample, starts, text);
     request.question = opened_.tokenizer->encode(text.substr(from), {.add_special = false});
     text.resize(from);
   }
-  request.prompt = opened_.tokenizer->encode(text, {.add_special = !templated});
+  request.prompt = opened_.tokenizer->encode(text, {.add_special = !templated(sample)});
   const bool behind = engine.chunk_tier != "device";
   if (behind) request.chunk_tier = engine.chunk_tier == "host" ? Tier::host : Tier::disk;
   request.layout = {.text = text, .ranges = token_ranges(*opened_.tokenizer, request.prompt, text)};
@@ -152,6 +179,8 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
   if (starts.question && question == experiment::Question::seen) {
     request.layout.question = token_at(request.layout.ranges, *starts.question);
   }
+
+  if (tokens) resize_prompt(request, tokens->prompt);
 
   const int64_t new_tokens = engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
   const int64_t needed = request.asked_tokens() + new_tokens;
@@ -161,9 +190,7 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
           .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
   }
   request.stop = stop_rule(sample, *opened_.tokenizer, opened_.config.eos, new_tokens);
-  request.sampling = {.temperature = engine.temperature > 0 ? engine.temperature : sample.generation.temperature,
-                      .top_p = engine.temperature > 0 ? engine.top_p : sample.generation.top_p,
-                      .seed = static_cast<uint64_t>(engine.seed)};
+  request.sampling = sampling_of(engine, sample.generation);
   return request;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "datasets/token_counter.h"
@@ -46,15 +47,25 @@ class LoadedModel {
   /// Facts that methods may know of the model; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
+  /// Whether prompt and answer fit the window.
+  [[nodiscard]] bool fits(const datasets::Sample& sample, const experiment::EngineSettings& engine,
+                          experiment::Question question) const;
+
   /// The sample as a request, with template, answer prefix, stop rule and facts(). A question that is not seen is
-  /// tokenised apart from what is before it, as kvpress does: no token has a part in both. Throws UserError when prompt
-  /// and answer do not fit the window, and when the question is to be unseen and the rendered prompt does not tell
-  /// where it starts.
+  /// tokenised apart from what is before it, as kvpress does: no token has a part in both. With `tokens` the prompt is
+  /// brought to their length. Throws UserError when prompt and answer do not fit the window, and when the question is
+  /// to be unseen and the rendered prompt does not tell where it starts.
   [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                                 std::vector<std::string> metrics,
-                                experiment::Question question = experiment::Question::seen);
+                                experiment::Question question = experiment::Question::seen,
+                                const std::optional<experiment::RequestTokens>& tokens = {});
 
  private:
+  /// The sample as text, with template and answer prefix.
+  [[nodiscard]] std::string render(const datasets::Sample& sample) const;
+  /// Whether the model's chat template is put around the sample's messages.
+  [[nodiscard]] bool templated(const datasets::Sample& sample) const;
+
   experiment::ModelEntry entry_;
   std::filesystem::path file_;
   OpenedModel opened_;

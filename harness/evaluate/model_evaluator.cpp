@@ -32,6 +32,7 @@ namespace {
 using experiment::ComponentEntry;
 using experiment::ModelEntry;
 using nlohmann::json;
+using results::CellKind;
 
 /// {"name": ..., settings}: how registries take a component.
 json spec_of(const std::string& name, const std::string& settings_json) {
@@ -56,6 +57,15 @@ int64_t prompt_room(int64_t window, int64_t answer, const ComponentEntry& worklo
         .found = fmt::format("answers of up to {} tokens in a window of {}", answer, window),
         .expected = "room for a prompt before the answer",
         .action = "give a smaller engine.max_new_tokens, or a model with a longer window"});
+}
+
+/// Refuses a sample whose question cannot be unseen.
+void require_context(const ComponentEntry& workload, const datasets::Sample& sample) {
+  if (sample.has_context()) return;
+  fail({.place = fmt::format("workload {}: sample {}", workload.label, sample.id),
+        .found = "a prompt that does not say where its question starts",
+        .expected = "a context in front of it, as the question is to be unseen",
+        .action = "give the workload \"question\": \"seen\""});
 }
 
 const char* truncation_name(datasets::TruncationRule rule) {
@@ -97,18 +107,24 @@ LoadedModel& ModelEvaluator::loaded(const ModelEntry& model) {
   return *(models_[model.label] = std::move(opened));
 }
 
-SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEntry& workload) {
-  auto& slot = cursors_[model.label + "\n" + workload.label];
+SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEntry& workload, CellKind kind) {
+  if (kind == CellKind::noise_floor) kind = CellKind::quality;
+  auto& slot = cursors_[fmt::format("{}\n{}\n{}", model.label, workload.label, results::name(kind))];
   if (!slot) {
     LoadedModel& opened = loaded(model);
+    const int64_t window = opened.config().max_position;
+    const experiment::EngineSettings engine = engine_of(config_, workload, kind);
     auto made = datasets::make_workload(workload.name, workload.settings_json, workload.label);
-    const int64_t answer = config_.engine.max_new_tokens.value_or(made->info().generation.max_new_tokens);
-    slot = std::make_unique<SampleCursor>(
-        std::move(made), datasets::OpenSettings{
-                             .data_dir = paths_.data_dir,
-                             .tokens = &opened.tokens(),
-                             .max_prompt_tokens = std::min(prompt_room(opened.config().max_position, answer, workload),
-                                                           config_.engine.max_prompt_tokens.value_or(kAnyLength))});
+    const int64_t answer = engine.max_new_tokens.value_or(made->info().generation.max_new_tokens);
+    const datasets::OpenSettings settings{.data_dir = paths_.data_dir,
+                                          .tokens = &opened.tokens(),
+                                          .max_prompt_tokens = std::min(prompt_room(window, answer, workload),
+                                                                        engine.max_prompt_tokens.value_or(kAnyLength))};
+    const auto fits = [this, &opened, model, workload, engine, window](const datasets::Sample& sample) {
+      if (const auto& tokens = workload.request_tokens) return tokens->prompt + tokens->answer <= window;
+      return opened.fits(sample, engine, question_of(model, workload));
+    };
+    slot = std::make_unique<SampleCursor>(std::move(made), settings, workload.limit.value_or(kAnyLength), fits);
   }
   return *slot;
 }
@@ -161,7 +177,7 @@ results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const Comp
   const auto [slot, fresh] = data_inputs_.try_emplace(model.label + "\n" + workload.label);
   if (fresh) {
     SampleCursor& samples = cursor(model, workload);
-    const datasets::Sample* first = samples.at(0);
+    const datasets::Sample* first = samples.first();
     const auto file = datasets::find_data_file(samples.info(), paths_.data_dir);
     const bool official = file && first != nullptr && first->origin == file->path.filename().string();
     const std::string origin = first == nullptr ? "" : first->origin;
@@ -195,32 +211,30 @@ experiment::Question ModelEvaluator::question_of(const ModelEntry& model, const 
                                   config_.contexts ? "contexts are stored without the questions about them"
                                                    : "a prompt's stored cache holds all of it")});
   }
-  const datasets::Sample* first = cursor(model, workload).at(0);
+  const datasets::Sample* first = cursor(model, workload).first();
   const bool told = first != nullptr && first->has_context();
   slot->second = only.value_or(workload.question.value_or(told ? Question::unseen : Question::seen));
   return slot->second;
 }
 
 experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, const ComponentEntry& workload,
-                                                    int64_t most) {
+                                                    CellKind kind, int64_t most) {
   const experiment::Question question = question_of(model, workload);
-  SampleCursor& cursor = this->cursor(model, workload);
-  const int64_t own_answer = cursor.info().generation.max_new_tokens;
-  experiment::WorkloadSamples samples{.answer_tokens =
-                                          static_cast<double>(config_.engine.max_new_tokens.value_or(own_answer))};
+  SampleCursor& cursor = this->cursor(model, workload, kind);
+  const datasets::Sample* first = cursor.first();
+  if (question == experiment::Question::unseen && first != nullptr) require_context(workload, *first);
+  const int64_t answer =
+      engine_of(config_, workload, kind).max_new_tokens.value_or(cursor.info().generation.max_new_tokens);
+  experiment::WorkloadSamples samples{.answer_tokens = static_cast<double>(answer)};
   double bytes = 0;
-  for (int64_t i = 0; i < std::min(workload.limit.value_or(kAnyLength), most); ++i) {
+  for (int64_t i = 0; i < most; ++i) {
     const datasets::Sample* sample = cursor.at(i);
     if (sample == nullptr) break;
-    if (question == experiment::Question::unseen && !sample->has_context()) {
-      fail({.place = fmt::format("workload {}: sample {}", workload.label, sample->id),
-            .found = "a prompt that does not say where its question starts",
-            .expected = "a context in front of it, as the question is to be unseen",
-            .action = "give the workload \"question\": \"seen\""});
-    }
+    if (question == experiment::Question::unseen) require_context(workload, *sample);
     samples.ids.push_back(sample->id);
     for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
   }
+  samples.left_out = cursor.left_out();
   constexpr double kBytesOfAToken = 4;
   samples.prompt_tokens = bytes / kBytesOfAToken / std::max(1.0, static_cast<double>(samples.ids.size()));
   return samples;
@@ -245,23 +259,27 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
   for (const results::RunInput& input : metric_inputs(model, workload)) {
     metric_files += fmt::format("{} {}\n", input.name, input.sha256);
   }
+  const experiment::EngineSettings engine = engine_of(config_, workload, kind);
+  const SamplingSettings sampling = sampling_of(engine, info.generation);
   const std::string cut = truncation_name(info.truncation);
   const auto limit = config_.engine.max_prompt_tokens;
   json card{{"template", templated ? opened.chat_template().name() : "none"},
             {"template_sha256", templated ? opened.chat_template().hash() : ""},
             {"stop_tokens", fmt::format("{}", fmt::join(opened.config().eos, " "))},
-            {"max_new_tokens", config_.engine.max_new_tokens.value_or(info.generation.max_new_tokens)},
+            {"max_new_tokens", engine.max_new_tokens.value_or(info.generation.max_new_tokens)},
             {"truncation", limit ? fmt::format("{}, above {} tokens", cut, *limit) : cut},
             {"window", opened.config().max_position},
             {"question", name(question_of(model, workload))},
             {"dtype", model.dtype},
             {"kv_dtype", model.kv_dtype.empty() ? model.dtype : model.kv_dtype},
-            {"temperature", config_.engine.temperature},
+            {"temperature", sampling.temperature},
+            {"kl_temperature", kl_temperature(sampling)},
             {"seed", config_.engine.seed},
             {"metrics", versions},
             {"model_sha256", model_hash(model)},
             {"data_sha256", data_input(model, workload).sha256},
             {"kind", std::string(results::name(kind))}};
+  if (!sampling.greedy()) card["top_p"] = sampling.top_p;
   if (!metric_files.empty()) card["metric_data_sha256"] = sha256(metric_files);
   return card.dump();
 }
@@ -341,7 +359,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
   return procedure_of(task.kind, config_)({.config = config_,
                                            .task = task,
                                            .model = loaded(task.model),
-                                           .samples = cursor(task.model, task.workload),
+                                           .samples = cursor(task.model, task.workload, task.kind),
                                            .methods = methods,
                                            .question = question_of(task.model, task.workload),
                                            .hardware = paths_.hardware});

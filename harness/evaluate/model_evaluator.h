@@ -29,7 +29,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   ModelEvaluator(const experiment::ExperimentConfig& config, Paths paths);
 
   experiment::WorkloadSamples samples(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
-                                      int64_t most) override;
+                                      results::CellKind kind, int64_t most) override;
   /// The official file and its hash; the first sample's when samples are generated or come with the source.
   results::RunInput data_input(const experiment::ModelEntry& model,
                                const experiment::ComponentEntry& workload) override;
@@ -49,7 +49,9 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
 
  private:
   LoadedModel& loaded(const experiment::ModelEntry& model);
-  SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
+  /// The workload's samples as cells of this kind have them; what all kinds share is that of kind quality.
+  SampleCursor& cursor(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
+                       results::CellKind kind = results::CellKind::quality);
   /// Data files of the metrics that score the workload.
   std::vector<results::RunInput> metric_inputs(const experiment::ModelEntry& model,
                                                const experiment::ComponentEntry& workload);
@@ -66,8 +68,8 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   FileHashes hashes_;
   std::string lost_;                                                     // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;           // by label
-  std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;         // by model and workload label
-  std::map<std::string, results::RunInput> data_inputs_;                 // in the same way
+  std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;         // by model, workload label and kind
+  std::map<std::string, results::RunInput> data_inputs_;                 // by model and workload label
   std::map<std::string, experiment::Question> questions_;                // in the same way
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
 };

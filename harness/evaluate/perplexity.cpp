@@ -82,7 +82,8 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   const auto compare = [&] {  // after the pass: the full cache's own passes use the model's buffers
     for (const std::vector<float>& row : rows) {
       const auto step = static_cast<int64_t>(steps.size());
-      steps.push_back(metrics::step_divergence(full.logits(step), row, rest[steps.size()]));
+      steps.push_back(
+          metrics::step_divergence(full.logits(step), row, rest[steps.size()], kl_temperature(request.sampling)));
     }
     rows.clear();
   };

@@ -65,11 +65,12 @@ Reference run_reference(Transformer& model, const Prefill& prompt, const Request
 }
 
 /// Compares a step with the reference when it continues what is known so far.
-void compare_step(Candidate& candidate, const Reference& reference, int64_t step, std::span<const float> row) {
+void compare_step(Candidate& candidate, const Reference& reference, const Request& request, int64_t step,
+                  std::span<const float> row) {
   if (step != static_cast<int64_t>(candidate.steps.size()) || step >= static_cast<int64_t>(reference.tokens.size()))
     return;
-  candidate.steps.push_back(
-      metrics::step_divergence(std::span<const float>(reference.logits[step]), row, reference.tokens[step]));
+  candidate.steps.push_back(metrics::step_divergence(std::span<const float>(reference.logits[step]), row,
+                                                     reference.tokens[step], kl_temperature(request.sampling)));
 }
 
 /// Starts a candidate; `forced` feeds the reference's tokens.
@@ -77,13 +78,13 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
            const Reference& reference, bool forced) {
   SessionOptions options = session_options(request);
   if (forced) options.forced = reference.tokens;
-  options.on_logits = [&candidate, &reference, forced](int64_t step, std::span<const float> row) {
+  options.on_logits = [&candidate, &reference, &request, forced](int64_t step, std::span<const float> row) {
     const bool same_prefix =
         forced || step == 0 ||
         (candidate.session != nullptr &&
          std::equal(candidate.session->tokens.begin(), candidate.session->tokens.end(), reference.tokens.begin(),
                     reference.tokens.begin() + std::min<size_t>(step, reference.tokens.size())));
-    if (same_prefix) compare_step(candidate, reference, step, row);
+    if (same_prefix) compare_step(candidate, reference, request, step, row);
   };
   candidate.session.reset();  // its passes read the meter
   candidate.meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;

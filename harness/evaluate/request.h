@@ -7,6 +7,7 @@
 
 #include "datasets/workload.h"
 #include "harness/engine/session/session.h"
+#include "harness/experiment/config.h"
 #include "harness/model/tokenizer/tokenizer.h"
 
 namespace kvarena::evaluate {
@@ -30,6 +31,18 @@ struct Request {
   /// Tokens of prompt and question.
   [[nodiscard]] int64_t asked_tokens() const { return static_cast<int64_t>(prompt.size() + question.size()); }
 };
+
+/// The engine's sampling, where it says nothing the workload's own.
+[[nodiscard]] SamplingSettings sampling_of(const experiment::EngineSettings& engine,
+                                           const datasets::Generation& generation);
+
+/// The temperature of the distributions that KL compares: that of sampling, 1 where it is greedy.
+[[nodiscard]] double kl_temperature(const SamplingSettings& sampling);
+
+/// Brings the request to so many tokens, prompt and question together: tokens are cut from the middle of the context,
+/// or the context is repeated from its start. What is before it and the question stay. The layout no longer has a text.
+/// Throws UserError when these alone are longer, and when there is no context to repeat.
+void resize_prompt(Request& request, int64_t tokens);
 
 /// The request's part of a session's options.
 [[nodiscard]] SessionOptions session_options(const Request& request);

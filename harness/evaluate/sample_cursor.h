@@ -2,6 +2,7 @@
 // Samples of one workload by index, without keeping a data set in memory.
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,22 +11,33 @@
 
 namespace kvarena::evaluate {
 
-/// Moves forward over a workload; asking for an earlier sample reopens it. Workloads are deterministic, so that
-/// index i always means the same sample.
+/// Moves forward over the samples of a workload that are asked for; asking for an earlier one reopens it. Workloads are
+/// deterministic, so that index i always means the same sample.
 class SampleCursor {
  public:
-  SampleCursor(std::unique_ptr<datasets::Workload> workload, datasets::OpenSettings settings);
+  using Fits = std::function<bool(const datasets::Sample& sample)>;
 
-  /// Sample `index`, counted from 0; nothing past the end. Throws UserError from the workload's files.
+  /// Over those of the workload's first `limit` samples that fit.
+  SampleCursor(std::unique_ptr<datasets::Workload> workload, datasets::OpenSettings settings, int64_t limit, Fits fits);
+
+  /// The workload's first sample, whether it fits or not; null when there is none.
+  [[nodiscard]] const datasets::Sample* first();
+  /// Sample `index` of those that fit, counted from 0; null past the end. Throws UserError from the workload's files.
   [[nodiscard]] const datasets::Sample* at(int64_t index);
+  /// Samples before the one that at() returned last, or before the end, that do not fit.
+  [[nodiscard]] int64_t left_out() const { return left_out_; }
   [[nodiscard]] const datasets::WorkloadInfo& info() const { return workload_->info(); }
 
  private:
   std::unique_ptr<datasets::Workload> workload_;
   datasets::OpenSettings settings_;
+  int64_t limit_;
+  Fits fits_;
+  std::optional<datasets::Sample> first_;
   std::optional<datasets::SampleReader> reader_;
   std::optional<datasets::Sample> sample_;  // the one at next_ - 1
   int64_t next_ = 0;
+  int64_t left_out_ = 0;
 };
 
 }  // namespace kvarena::evaluate

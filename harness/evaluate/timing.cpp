@@ -1,6 +1,7 @@
 #include "harness/evaluate/timing.h"
 
 #include <chrono>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/engine/serving/batch_run.h"
@@ -22,6 +23,7 @@ struct Repeat {
   std::vector<double> gaps_ms;  // between successive output tokens
   BatchRun run;
 
+  [[nodiscard]] double end_to_end_ms() const { return std::accumulate(gaps_ms.begin(), gaps_ms.end(), first_token_ms); }
   [[nodiscard]] const Session& first() const { return *run.sessions.front(); }
 };
 
@@ -128,6 +130,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
   std::vector<double> score_ms;
   std::vector<double> align_ms;
   std::vector<double> first_token_ms;
+  std::vector<double> end_to_end_ms;
   std::vector<double> gap_ms;
   std::vector<double> throughput;
   Repeat repeat;
@@ -145,6 +148,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
       overhead.push_back((repeat.observe_ms + repeat.compress_ms) / (repeat.prefill_ms - repeat.observe_ms));
     }
     first_token_ms.push_back(repeat.first_token_ms);
+    end_to_end_ms.push_back(repeat.end_to_end_ms());
     if (repeat.gaps_ms.empty()) continue;  // the answer was a single token
     gap_ms.push_back(metrics::percentile(repeat.gaps_ms, 50));
     throughput.push_back(static_cast<double>(repeat.gaps_ms.size()) * static_cast<double>(settings.batch) /
@@ -171,6 +175,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
   add_repeats(result, metrics::kScoreMs, score_ms, measured);
   add_repeats(result, metrics::kAlignMs, align_ms, measured);
   add_repeats(result, metrics::kTimeToFirstTokenMs, first_token_ms, measured);
+  add_repeats(result, metrics::kEndToEndMs, end_to_end_ms, measured);
   add_repeats(result, metrics::kInterTokenLatencyMs, gap_ms, measured);
   add_repeats(result, metrics::kThroughputTokensPerS, throughput, measured);
   if (settings.device_mib) add_batch(result, repeat.run, storage);

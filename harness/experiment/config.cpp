@@ -89,6 +89,7 @@ std::string canonical(const ExperimentConfig& config) {
       entry["label"] = component.label;
       if (component.limit) entry["limit"] = *component.limit;
       if (component.question) entry["question"] = name(*component.question);
+      if (component.request_tokens) entry["request_tokens"] = request_tokens_json(*component.request_tokens);
       if (component.baseline) entry["baseline"] = true;
       whole[key].push_back(std::move(entry));
     }
@@ -174,8 +175,12 @@ void EngineSettings::parameters(ParameterVisitor& p) {
           "longer prompts are cut as the workload says (LongBench: 3500, 7500 or 31500 by model); absent = at what the "
           "window leaves beside the answer");
   p("seed", seed).min(0).doc("of sampling and of generated workloads");
-  p("temperature", temperature).min(0).doc("0 = greedy");
-  p("top_p", top_p).above(0).max(1).doc("probability mass that is sampled from");
+  p("temperature", temperature)
+      .min(0)
+      .doc(
+          "of answers, and of the distributions that KL compares (1 where greedy); 0 = greedy; absent = the workload's "
+          "own");
+  p("top_p", top_p).above(0).max(1).doc("probability mass that is sampled from; absent = the workload's own");
   p("noise_floor", noise_floor)
       .min(0)
       .doc("samples of each workload that the baseline answers a second time, in chunks and batches of another shape");
@@ -197,6 +202,8 @@ void TimingSettings::parameters(ParameterVisitor& p) {
       .above(0)
       .doc("device memory for the batch's caches, MiB: requests that do not fit wait for others to end; absent = any");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
+  p("ignore_eos", ignore_eos)
+      .doc("answers of exactly max_new_tokens: neither an end of sequence nor a stop string ends one");
 }
 
 void RemotePrefixSettings::parameters(ParameterVisitor& p) {
@@ -325,6 +332,12 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
     read_group(whole["remote_prefix"], "remote_prefix", config.remote_prefix.emplace(), problems);
     if (!config.timing)
       problems.add("remote_prefix", "no \"timing\" beside it", "how many requests come, and how often");
+  }
+  const auto of_length = std::ranges::find_if(
+      config.workloads, [](const ComponentEntry& entry) { return entry.request_tokens.has_value(); });
+  if (of_length != config.workloads.end() && !config.timing) {
+    problems.add("workloads", fmt::format("\"request_tokens\" of {} and no \"timing\" beside them", of_length->label),
+                 "a group \"timing\", which times requests of this length");
   }
   if (whole.contains("serving")) {
     read_group(whole["serving"], "serving", config.serving.emplace(), problems);

@@ -45,14 +45,21 @@ struct ModelEntry {
 enum class Question { seen, unseen };
 [[nodiscard]] const char* name(Question question);
 
+/// Tokens of a timed request, prompt and answer, exactly.
+struct RequestTokens {
+  int64_t prompt = 0;
+  int64_t answer = 0;
+};
+
 /// A workload, method or metric by its registered name with the settings written beside it.
 struct ComponentEntry {
   std::string name;
   std::string label;                 // unique in its list; "kivi bits=2" unless given
-  std::string settings_json = "{}";  // canonical JSON object, without name, label, limit, question, matrix, baseline
+  std::string settings_json = "{}";  // canonical JSON object, without the keys of the members below
   std::optional<int64_t> limit;      // workloads: at most so many samples
   std::optional<Question> question;  // workloads: absent = unseen where samples say where their question starts
-  bool baseline = false;             // methods: the one others are paired with; exactly one is
+  std::optional<RequestTokens> request_tokens;  // workloads: timed at this length, and nothing else
+  bool baseline = false;                        // methods: the one others are paired with; exactly one is
 };
 
 struct EngineSettings {
@@ -60,8 +67,8 @@ struct EngineSettings {
   std::optional<int64_t> max_new_tokens;     // absent = the workload's own
   std::optional<int64_t> max_prompt_tokens;  // longer prompts are cut as the workload says; absent = what fits
   int64_t seed = 0;
-  double temperature = 0;  // 0 = greedy
-  double top_p = 1;
+  std::optional<double> temperature;    // 0 = greedy; absent = the workload's own
+  std::optional<double> top_p;          // absent = the workload's own
   int64_t noise_floor = 4;              // samples of each workload that the baseline answers a second time; 0 = none
   std::string host_link = "pcie4_x16";  // between the device and host memory, by name; "real" emulates nothing
   std::optional<double> host_link_bytes_per_s;  // another rate for that link
@@ -80,6 +87,7 @@ struct TimingSettings {
   int64_t batch = 1;                      // equal requests that are decoded together
   std::optional<double> device_mib;       // for their caches; absent = any
   std::optional<int64_t> max_new_tokens;  // absent = the engine's
+  bool ignore_eos = false;                // answers have max_new_tokens, whatever ends them otherwise
 
   void parameters(ParameterVisitor& p);
 };

@@ -165,6 +165,17 @@ std::optional<Question> take_question(json& entry, const std::string& key, Probl
   return std::nullopt;
 }
 
+std::optional<RequestTokens> take_request_tokens(json& entry, const std::string& key, Problems& problems) {
+  const json tokens = take(entry, "request_tokens");
+  if (tokens.is_null()) return std::nullopt;
+  const auto length = [](const json& number) { return number.is_number_integer() && number.get<double>() >= 1; };
+  if (tokens.is_array() && tokens.size() == 2 && std::ranges::all_of(tokens, length)) {
+    return RequestTokens{.prompt = tokens[0].get<int64_t>(), .answer = tokens[1].get<int64_t>()};
+  }
+  problems.add(key + ".request_tokens", brief(tokens), "[tokens of the prompt, tokens of the answer], each at least 1");
+  return std::nullopt;
+}
+
 bool take_baseline(json& entry, const std::string& key, Problems& problems) {
   const json baseline = take(entry, "baseline");
   if (!baseline.is_null() && !baseline.is_boolean()) problems.add(key + ".baseline", brief(baseline), "true or false");
@@ -181,9 +192,11 @@ ComponentEntry read_component(json entry, ComponentKind kind, const std::string&
   if (kind == ComponentKind::workloads) component.limit = take_limit(entry, key, problems);
   if (kind == ComponentKind::workloads) component.question = take_question(entry, key, problems);
   if (kind == ComponentKind::methods) component.baseline = take_baseline(entry, key, problems);
+  const json told = entry;  // by an automatic label
+  if (kind == ComponentKind::workloads) component.request_tokens = take_request_tokens(entry, key, problems);
   if (validator) problems.append(validator(component.name, entry, problems.at(key)));
   std::vector<std::string> label_problems;
-  component.label = label.empty() ? automatic_label(component.name, entry)
+  component.label = label.empty() ? automatic_label(component.name, told)
                                   : fill_label(label, written, problems.at(key), label_problems);
   problems.append(label_problems);
   component.settings_json = entry.dump();
@@ -337,6 +350,8 @@ std::vector<ComponentEntry> read_components(const json& list, ComponentKind kind
   check_labels(components, list_key, problems);
   return components;
 }
+
+json request_tokens_json(const RequestTokens& tokens) { return {tokens.prompt, tokens.answer}; }
 
 ContextSettings read_contexts(const json& value, const Validators& validators, Problems& problems) {
   ContextSettings contexts;

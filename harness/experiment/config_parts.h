@@ -39,6 +39,8 @@ enum class ComponentKind { workloads, methods, metrics, forms };
                                                   const std::filesystem::path& models_folder, Problems& problems);
 [[nodiscard]] std::vector<ComponentEntry> read_components(const nlohmann::json& list, ComponentKind kind,
                                                           const Validator& validator, Problems& problems);
+/// [prompt, answer], as a config writes it.
+[[nodiscard]] nlohmann::json request_tokens_json(const RequestTokens& tokens);
 /// The group "contexts" with its "forms".
 [[nodiscard]] ContextSettings read_contexts(const nlohmann::json& value, const Validators& validators,
                                             Problems& problems);

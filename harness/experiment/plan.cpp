@@ -10,6 +10,7 @@
 #include "harness/core/files.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/config_parts.h"
+#include "harness/results/left_out.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -62,6 +63,7 @@ std::string model_identity(const ModelEntry& model, CellKind kind) {
 std::string workload_identity(const ComponentEntry& workload) {
   json identity = json::parse(workload.settings_json);
   identity["name"] = workload.name;
+  if (workload.request_tokens) identity["request_tokens"] = request_tokens_json(*workload.request_tokens);
   return identity.dump();
 }
 
@@ -97,6 +99,7 @@ PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, co
   cell.protocol_sha256 = sha256(cell.protocol_json);
   cell.baseline = method.baseline;
   cell.planned_samples = static_cast<int64_t>(group.sample_ids.size());
+  cell.left_out_samples = group.left_out;
   cell.cell_id = id_of(cell);
   return {.record = std::move(cell), .model = group.model, .workload = group.workload, .method = &method};
 }
@@ -106,7 +109,7 @@ void check_sample_ids(const CellGroup& group) {
   std::ranges::sort(sorted);
   const bool unique = std::ranges::adjacent_find(sorted) == sorted.end();
   KVARENA_ASSERT(unique, fmt::format("workload {} names two samples alike", group.workload->label));
-  if (sorted.empty()) {
+  if (sorted.empty() && group.left_out == 0) {
     fail({.place = fmt::format("workload {}", group.workload->label),
           .found = fmt::format("no sample for model {}", group.model->label),
           .expected = "at least one"});
@@ -136,8 +139,7 @@ double expected_cost(const ExperimentConfig& config, const CellGroup& group, con
     case CellKind::noise_floor: return prefill + answer;
     case CellKind::timing: {
       const TimingSettings& timing = *config.timing;
-      const double tokens = timing.max_new_tokens ? static_cast<double>(*timing.max_new_tokens) : answer;
-      return static_cast<double>(timing.warmup + timing.repeats) * (prefill + tokens);
+      return static_cast<double>(timing.warmup + timing.repeats) * (prefill + answer);
     }
     case CellKind::serving: return static_cast<double>(group.requests) * (prefill + answer);
   }
@@ -152,14 +154,21 @@ int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const resu
 constexpr int64_t kMostSamples = 200'000;  // of all workloads together: many times what any paper asks
 
 /// The workload's samples, taken from `room`, which is what is left for the workloads to come.
-WorkloadSamples take_samples(Catalog& catalog, const ModelEntry& model, const ComponentEntry& workload, int64_t& room) {
-  WorkloadSamples samples = catalog.samples(model, workload, room + 1);
+WorkloadSamples take_samples(Catalog& catalog, const ModelEntry& model, const ComponentEntry& workload, CellKind kind,
+                             int64_t& room) {
+  WorkloadSamples samples = catalog.samples(model, workload, kind, room + 1);
   room -= std::ssize(samples.ids);
   if (room >= 0) return samples;
   fail({.place = fmt::format("workload {}", workload.label),
         .found = fmt::format("more than {} samples with those of the workloads before it", kMostSamples),
         .expected = "fewer",
         .action = R"(give it a "limit" or a smaller "samples", or divide the experiment into several)"});
+}
+
+/// Whether answers are scored: not where prompts' caches are stored, for then they are evaluated as requests get them,
+/// nor where prompts are brought to a length.
+bool evaluates_answers(const ExperimentConfig& config, const ComponentEntry& workload) {
+  return !config.contexts && !config.remote_prefix && !workload.request_tokens;
 }
 
 /// A larger plan is a slip of a matrix: it would take more memory than the results.
@@ -212,6 +221,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
                     .workload = &workload,
                     .kind = kind,
                     .sample_ids = samples.ids,
+                    .left_out = samples.left_out,
                     .requests = requests,
                     .data = catalog.data_input(model, workload),
                     .cells = {},
@@ -233,25 +243,27 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   };
   for (const ModelEntry& model : plan.config->models) {
     for (const ComponentEntry& workload : plan.config->workloads) {
-      const WorkloadSamples all = take_samples(catalog, model, workload, room);
-      const auto with_ids = [&](std::vector<std::string> ids) {
-        return WorkloadSamples{
-            .ids = std::move(ids), .prompt_tokens = all.prompt_tokens, .answer_tokens = all.answer_tokens};
-      };
-      const auto first = [&](int64_t samples) {
-        const auto count = std::min(std::ssize(all.ids), static_cast<std::ptrdiff_t>(samples));
-        return with_ids({all.ids.begin(), all.ids.begin() + count});
-      };
-      // Where prompts' caches are stored, answers are evaluated as requests get them.
-      const bool answers = !plan.config->contexts && !plan.config->remote_prefix;
-      if (answers) add_group(model, workload, CellKind::quality, all);
-      if (const int64_t again = plan.config->engine.noise_floor; again > 0 && answers) {
-        add_group(model, workload, CellKind::noise_floor, first(again));
+      const bool answers = evaluates_answers(*plan.config, workload);
+      const bool served = plan.config->serving && !workload.request_tokens;
+      if (answers) {
+        WorkloadSamples samples = take_samples(catalog, model, workload, CellKind::quality, room);
+        add_group(model, workload, CellKind::quality, samples);
+        const auto again =
+            std::min(std::ssize(samples.ids), static_cast<std::ptrdiff_t>(plan.config->engine.noise_floor));
+        samples.ids.resize(static_cast<size_t>(again));
+        samples.left_out = 0;  // of the first that fit
+        if (again > 0) add_group(model, workload, CellKind::noise_floor, samples);
       }
-      if (plan.config->timing) add_group(model, workload, CellKind::timing, first(plan.config->timing->samples));
-      if (const auto& serving = plan.config->serving) {
-        const int64_t requests = samples_of_a_point(*plan.config, workload, std::ssize(all.ids));
-        add_group(model, workload, CellKind::serving, with_ids(serving->points()), requests);
+      if (const auto& timing = plan.config->timing) {
+        add_group(model, workload, CellKind::timing,
+                  catalog.samples(model, workload, CellKind::timing, timing->samples));
+      }
+      if (served) {
+        WorkloadSamples samples = take_samples(catalog, model, workload, CellKind::serving, room);
+        const bool none_fits = samples.ids.empty() && samples.left_out > 0;
+        const int64_t requests = none_fits ? 0 : samples_of_a_point(*plan.config, workload, std::ssize(samples.ids));
+        if (!none_fits) samples.ids = plan.config->serving->points();
+        add_group(model, workload, CellKind::serving, samples, requests);
       }
     }
   }
@@ -272,9 +284,13 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
     const std::string part = group.asked_samples() == samples ? "" : fmt::format("{} of ", group.asked_samples());
     const std::string mark = results::invented_mark(results::invented_data({&group.data, 1}));
     const std::string question = json::parse(group.cells.front().record.protocol_json).value("question", "");
-    body += fmt::format("\n{}, {}, {}: {}{} samples{}{}{}{}\n", group.model->label, group.workload->label,
-                        results::name(group.kind), part, samples, mark.empty() ? "" : "; ", mark,
-                        question.empty() ? "" : "; question ", question);
+    body += fmt::format("\n{}, {}, {}: {}{} samples", group.model->label, group.workload->label,
+                        results::name(group.kind), part, samples);
+    for (const std::string& said :
+         {results::left_out_text(group.cells.front().record), mark, question.empty() ? "" : "question " + question}) {
+      if (!said.empty()) body += "; " + said;
+    }
+    body += '\n';
     for (const PlannedCell& cell : group.cells) {
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
       if (!row) {

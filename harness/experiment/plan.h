@@ -14,7 +14,8 @@ namespace kvarena::experiment {
 
 /// A workload's samples for a model, and their size, from which it is guessed how long they take.
 struct WorkloadSamples {
-  std::vector<std::string> ids;  // in order
+  std::vector<std::string> ids;  // in order, of those that fit the model's window
+  int64_t left_out = 0;          // among and before these: beyond the window
   double prompt_tokens = 0;      // mean, from the characters of the text
   double answer_tokens = 0;      // at most
 };
@@ -24,8 +25,10 @@ class Catalog {
  public:
   virtual ~Catalog() = default;
 
-  /// The workload's samples for this model, at most `workload.limit` and `most`. Deterministic.
-  virtual WorkloadSamples samples(const ModelEntry& model, const ComponentEntry& workload, int64_t most) = 0;
+  /// The workload's samples for cells of this model and kind: of its first `workload.limit` the first `most` that fit
+  /// the window together with an answer. Deterministic.
+  virtual WorkloadSamples samples(const ModelEntry& model, const ComponentEntry& workload, results::CellKind kind,
+                                  int64_t most) = 0;
   /// The file or generator that the samples come from, as a run records it.
   virtual results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) = 0;
 
@@ -63,6 +66,7 @@ struct CellGroup {
   const ComponentEntry* workload = nullptr;
   results::CellKind kind = results::CellKind::quality;
   std::vector<std::string> sample_ids;  // for kind serving: the points of its load
+  int64_t left_out = 0;                 // samples beyond the model's window
   int64_t requests = 0;                 // for kind serving: samples of the workload that each point takes
   results::RunInput data;               // what the samples come from
   std::vector<PlannedCell> cells;       // in the order of the config's methods

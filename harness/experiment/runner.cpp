@@ -11,6 +11,7 @@
 #include "harness/core/failure.h"
 #include "harness/experiment/config_parts.h"
 #include "harness/experiment/provenance.h"
+#include "harness/results/left_out.h"
 #include "harness/results/soundness.h"
 
 namespace kvarena::experiment {
@@ -146,6 +147,10 @@ class Runner {
         work_left = work_left || lacks_any(cells.back(), group);
         if (cells.back().failed) skip(cells.back(), group);
       }
+      if (group.sample_ids.empty()) {
+        give_up(cells, group, no_sample_fits(group));
+        continue;
+      }
       if (work_left && !loaded && failure.empty()) {
         failure = load(model);
         loaded = failure.empty();
@@ -171,11 +176,17 @@ class Runner {
     return failure;
   }
 
-  /// Fails every cell of the group that lacks something.
+  static std::string no_sample_fits(const CellGroup& group) {
+    return describe({.found = fmt::format("no sample: {}", results::left_out_text(group.cells.front().record)),
+                     .expected = "at least one that fits it together with its answer",
+                     .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
+  }
+
+  /// Fails every cell of the group that lacks something, as all do that have no sample.
   void give_up(std::vector<OpenCell>& cells, const CellGroup& group, const std::string& reason) {
     std::vector<CellFailure> failures;
     for (OpenCell& open : cells) {
-      if (!lacks_any(open, group)) continue;
+      if (open.failed || (!group.sample_ids.empty() && !lacks_any(open, group))) continue;
       failures.push_back({.cell_id = open.cell->record.cell_id, .sample_id = "", .reason = reason});
       fail_cell(open, group, reason);
     }

@@ -173,6 +173,13 @@ json config_schema(const Components& components) {
                               {"description",
                                "whether methods compress the prompt with its question, or the context alone, of which "
                                "it is asked then; absent = unseen where samples say where their question starts"}};
+  of_workloads["request_tokens"] = {{"type", "array"},
+                                    {"items", {{"type", "integer"}, {"minimum", 1}}},
+                                    {"minItems", 2},
+                                    {"maxItems", 2},
+                                    {"description",
+                                     "[prompt, answer]: timed requests of exactly so many tokens, whatever the "
+                                     "samples' own; nothing else is evaluated"}};
   json of_methods = shared;
   of_methods["baseline"] = {{"type", "boolean"}, {"description", "what the others are paired with; else the first"}};
 

@@ -19,7 +19,8 @@ constexpr std::array kContent = {
     "bound, upper FROM published ORDER BY 2, 3, 4, 5, 6, 7",
     "SELECT 'metrics', metric, title, unit, better, table_scale FROM metrics ORDER BY 2",
     "SELECT 'cells', cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, "
-    "settings_json, engine_json, protocol_json, baseline, position, planned_samples, state, reason, superseded "
+    "settings_json, engine_json, protocol_json, baseline, position, planned_samples, left_out_samples, state, reason, "
+    "superseded "
     "FROM cells ORDER BY 2",
     "SELECT 'cell_peaks', cell_id, tier, peak_bytes FROM cell_peaks ORDER BY 2, 3",
     "SELECT 'samples', cell_id, sample_id, sample_index, prompt_sha256, prompt_tokens, truncated_tokens, "

@@ -70,6 +70,7 @@ constexpr std::array kAdditions = {
     "INSERT OR IGNORE INTO main.run_inputs SELECT * FROM part.run_inputs",
     "INSERT INTO main.cells SELECT * FROM part.cells WHERE true ON CONFLICT DO UPDATE SET "
     "position = min(position, excluded.position), planned_samples = max(planned_samples, excluded.planned_samples), "
+    "left_out_samples = max(left_out_samples, excluded.left_out_samples), "
     "baseline = max(baseline, excluded.baseline), superseded = min(superseded, excluded.superseded), "
     "state = CASE WHEN 'failed' IN (state, excluded.state) THEN 'failed' "
     "WHEN excluded.state IN ('done', 'inactive') THEN excluded.state ELSE state END, "

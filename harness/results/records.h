@@ -110,6 +110,7 @@ struct CellRecord {
   bool baseline = false;
   int64_t position = 0;
   int64_t planned_samples = 0;
+  int64_t left_out_samples = 0;  // beyond the model's window, so no method of the workload has them
 };
 
 /// Unit, direction and title of a metric.

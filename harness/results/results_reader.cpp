@@ -90,7 +90,8 @@ std::vector<Row> select(SQLite::Database& database, const char* sql, const std::
 
 constexpr const char* kCellColumns =
     "SELECT cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, settings_json, "
-    "engine_json, protocol_json, protocol_sha256, baseline, position, planned_samples, state, reason, failure_log, "
+    "engine_json, protocol_json, protocol_sha256, baseline, position, planned_samples, left_out_samples, state, "
+    "reason, failure_log, "
     "superseded, "
     "wall_s, (SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id), "
     "(SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id AND s.active = 1) FROM cells ";
@@ -112,6 +113,7 @@ std::vector<CellRow> select_cells(SQLite::Database& database, const std::string&
     cell.baseline = next.flag();
     cell.position = next.integer();
     cell.planned_samples = next.integer();
+    cell.left_out_samples = next.integer();
     row.state = next.one_of(
         std::array{CellState::pending, CellState::running, CellState::done, CellState::failed, CellState::inactive});
     row.reason = next.text();

@@ -210,11 +210,11 @@ void ResultsStore::upsert_cells(std::span<const CellRecord> cells) {
     // A cell that is to have more samples than it had when it ended goes on.
     Writer insert(
         database,
-        "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', '', 0, 0.0, '') "
+        "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', '', 0, 0.0, '', ?) "
         "ON CONFLICT DO UPDATE SET baseline = excluded.baseline, position = excluded.position, "
         "superseded = 0, state = CASE WHEN state IN ('done', 'inactive') AND "
         "planned_samples < excluded.planned_samples THEN 'running' ELSE state END, "
-        "planned_samples = excluded.planned_samples");
+        "planned_samples = excluded.planned_samples, left_out_samples = excluded.left_out_samples");
     Writer supersede(database,
                      "UPDATE cells SET superseded = 1 WHERE experiment = ? AND kind = ? AND model = ? AND "
                      "workload = ? AND method = ? AND cell_id <> ?");
@@ -223,7 +223,7 @@ void ResultsStore::upsert_cells(std::span<const CellRecord> cells) {
       insert.put(canonical(cell.model_json)).put(cell.workload).put(canonical(cell.workload_json)).put(cell.method);
       insert.put(cell.method_name).put(canonical(cell.settings_json)).put(canonical(cell.engine_json));
       insert.put(canonical(cell.protocol_json)).put(cell.protocol_sha256).put(cell.baseline).put(cell.position);
-      insert.put(cell.planned_samples).run();
+      insert.put(cell.planned_samples).put(cell.left_out_samples).run();
       supersede.put(cell.experiment).put(name(cell.kind)).put(cell.model).put(cell.workload).put(cell.method);
       supersede.put(cell.cell_id).run();
     }

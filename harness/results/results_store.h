@@ -40,7 +40,7 @@ class ResultsStore {
   void add_input(const std::string& run_id, const RunInput& input);
   void finish_run(const std::string& run_id, RunState state);
 
-  /// Adds cells that are new, updates position, baseline and planned_samples of those that are known, and marks as
+  /// Adds cells that are new, updates position, baseline and numbers of samples of those that are known, and marks as
   /// superseded the cells that hold the same labels with other settings. A known cell keeps its samples and state.
   void upsert_cells(std::span<const CellRecord> cells);
   /// Makes a failed cell pending again and forgets nothing it has done.

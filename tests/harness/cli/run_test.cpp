@@ -83,6 +83,18 @@ TEST(Run, DryRunShowsEveryCellAndWritesNothing) {
   EXPECT_TRUE(scratch.content().empty());
 }
 
+TEST(Run, SaysWhichSamplesDoNotFitTheWindow) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  write_config(scratch, R"({
+    "name": "small", "models": [{"name": "smollm2-135m", "window": 700}], "methods": ["full"],
+    "workloads": [{"name": "needle", "limit": 4}], "engine": {"max_new_tokens": 2, "noise_floor": 0}})");
+  const Finished plan = run_kvarena({"run", "config.json", "--dry-run"}, {.folder = scratch.path()});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_TRUE(contains(plan.out, "quality: 2 samples; 2 beyond the window of 700")) << plan.out;
+  EXPECT_TRUE(contains(plan.err, "needle, quality: samples left out: 2 beyond the window of 700")) << plan.err;
+}
+
 TEST(Run, WritesTheReportThatItsConfigAsksForAndReportKnowsThePlace) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;

@@ -29,9 +29,10 @@ class PerplexityEvaluation : public ::testing::Test {
     sample_.extras = json{{"score_prompt", true}, {"scored_tokens", kScored}, {"words", 200}}.dump();
   }
 
-  SampleOutcome evaluate(const json& spec, int64_t chunk = 64) {
+  SampleOutcome evaluate(const json& spec, int64_t chunk = 64, double temperature = 0) {
     const EvaluatedMethod method{.method = make_method(spec, "test"), .reference = spec["name"] == "full"};
-    const Request request{.sample = &sample_, .facts = facts_, .prompt = text_};
+    const Request request{
+        .sample = &sample_, .facts = facts_, .prompt = text_, .sampling = {.temperature = temperature}};
     SampleOutcome outcome = evaluate_perplexity(model_, request, std::span(&method, 1), chunk).front();
     EXPECT_EQ(outcome.failure, "");
     return outcome;
@@ -82,20 +83,23 @@ TEST_F(PerplexityEvaluation, TheFullCacheIsNowhereAwayFromItself) {
 
 TEST_F(PerplexityEvaluation, EachStepIsComparedWithTheFullCachesOnTheSameText) {
   const json spec = {{"name", "streaming_llm"}, {"keep", 0.3}};
-  const SampleOutcome outcome = evaluate(spec);
   const auto full = logits_of({{"name", "full"}});
   const auto lossy = logits_of(spec);
   ASSERT_EQ(lossy.size(), static_cast<size_t>(kScored));
-  const std::vector<float> kl = series(outcome, "kl_nats");
-  ASSERT_EQ(kl.size(), lossy.size());
-  double sum = 0;
-  for (size_t i = 0; i < kl.size(); ++i) {
-    const double expected = metrics::kl_nats(std::span<const float>(full[i]), lossy[i]);
-    EXPECT_EQ(kl[i], static_cast<float>(expected)) << "step " << i;
-    sum += expected;
+  for (const double temperature : {0.0, 0.5}) {  // greedy answers are compared at 1
+    const SampleOutcome outcome = evaluate(spec, 64, temperature);
+    const std::vector<float> kl = series(outcome, "kl_nats");
+    ASSERT_EQ(kl.size(), lossy.size());
+    double sum = 0;
+    for (size_t i = 0; i < kl.size(); ++i) {
+      const double expected =
+          metrics::kl_nats(std::span<const float>(full[i]), lossy[i], temperature > 0 ? temperature : 1);
+      EXPECT_EQ(kl[i], static_cast<float>(expected)) << "step " << i;
+      sum += expected;
+    }
+    EXPECT_GT(sum, 0);
+    EXPECT_NEAR(value(outcome, "kl_nats_sum"), sum, 1e-9 * sum);
   }
-  EXPECT_GT(sum, 0);
-  EXPECT_NEAR(value(outcome, "kl_nats_sum"), sum, 1e-9 * sum);
 }
 
 TEST_F(PerplexityEvaluation, AVerifierThatTakesSeveralTokensAPassIsComparedAtEach) {

@@ -63,7 +63,8 @@ class QuestionProtocol : public ::testing::Test {
   [[nodiscard]] std::string refusal_of(const json& workload, const json& more = json::object()) const {
     const ExperimentConfig tiny = config(workload, more);
     ModelEvaluator opened = evaluator(tiny);
-    return failure_of([&] { (void)opened.samples(tiny.models.front(), tiny.workloads.front(), 100); });
+    return failure_of(
+        [&] { (void)opened.samples(tiny.models.front(), tiny.workloads.front(), CellKind::quality, 100); });
   }
   [[nodiscard]] LoadedModel model(const std::string& chat_template = "none") const {
     return {{.name = "tiny", .path = (folder_ / "tiny").string(), .chat_template = chat_template}, folder_.path(), {}};

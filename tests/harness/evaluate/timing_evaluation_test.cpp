@@ -93,6 +93,14 @@ TEST_F(TimingEvaluation, PlainRequestsSayHowManyRanAtATime) {
   const SampleOutcome outcome = evaluate({{"name", "full"}}, settings);
   EXPECT_EQ(value(outcome, "concurrent_requests"), 2);
   EXPECT_TRUE(std::isnan(value(outcome, "link_utilisation")));
+  const results::Series* gaps = nullptr;
+  for (const results::Series& series : outcome.result.series) {
+    if (series.name == "inter_token_latency_ms") gaps = &series;
+  }
+  ASSERT_NE(gaps, nullptr);
+  EXPECT_GT(value(outcome, "end_to_end_ms"), value(outcome, "time_to_first_token_ms") +
+                                                 0.5 * (kNewTokens - 1) * value(outcome, "inter_token_latency_ms"))
+      << "from the prompt to the last of all tokens";
   EXPECT_TRUE(
       std::isnan(value(evaluate({{"name", "full"}}, {.repeats = 1, .warmup = 0, .batch = 2}), "concurrent_requests")));
 }

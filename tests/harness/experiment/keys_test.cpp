@@ -88,15 +88,11 @@ json another_value(const json& schema) {
 /// Changes that the schema alone cannot make: other keys that belong to them, values that are checked.
 json changed(json config, const std::string& group, const std::string& key, const json& schema) {
   const std::map<std::string, json> special = {
-      {"engine.host_link", "ethernet_10g"},
-      {"serving.load", {0.5, 0.9}},
-      {"serving.requests", 1},
-      {"contexts.quality", "exact_match"},
-      {"contexts.forms", {{{"name", "kivi"}, {"bits", 2}}}},
-      {"table.rows", {"workload"}},
-      {"table.columns", {"metric"}},
-      {"table.cell", "{mean} of {n}"},
-      {"timing.samples", 2},
+      {"engine.host_link", "ethernet_10g"}, {"engine.top_p", 0.5},
+      {"serving.load", {0.5, 0.9}},         {"serving.requests", 1},
+      {"contexts.quality", "exact_match"},  {"contexts.forms", {{{"name", "kivi"}, {"bits", 2}}}},
+      {"table.rows", {"workload"}},         {"table.columns", {"metric"}},
+      {"table.cell", "{mean} of {n}"},      {"timing.samples", 2},
   };
   const auto found = special.find(group + "." + key);
   config[group][key] = found == special.end() ? another_value(schema) : found->second;
@@ -155,6 +151,7 @@ TEST(ConfigKeys, OfComponentsEachChangeSomething) {
                                                              {"/workloads/0/label", "another"},
                                                              {"/workloads/0/limit", 2},
                                                              {"/workloads/1/length", 65},
+                                                             {"/workloads/1/request_tokens", {16, 17}},
                                                              {"/workloads/1/matrix", {{"length", {16, 17}}}},
                                                              {"/methods/3/name", "snapkv"},
                                                              {"/methods/3/label", "another"},
@@ -170,6 +167,7 @@ TEST(ConfigKeys, OfComponentsEachChangeSomething) {
       other["workloads"][1].erase("length");
       other["workloads"][1].erase("label");
     }
+    if (path == "/workloads/1/request_tokens") other["timing"] = json::object();
     if (path == "/methods/3/name") other["methods"][3].erase("bits");
     if (path == "/metrics/0") other["table"]["columns"] = {"metric"};
     EXPECT_TRUE(observable(other.dump()) != before) << path;

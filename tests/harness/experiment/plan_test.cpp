@@ -136,10 +136,43 @@ TEST(Plan, SaysWhichWorkloadsAreOfProjectMadeSamples) {
   EXPECT_NE(text.find("needle, quality: 6 samples\n"), std::string::npos) << text;
 }
 
+TEST(Plan, SamplesBeyondTheWindowAreCountedInEveryCell) {
+  FakeCatalog catalog;
+  catalog.too_long = {"qasper-0", "qasper-2"};
+  const Plan plan = make_plan(parse(kSmallConfig, {.set = {"timing={}", R"(serving={"load": [1]})"}}), catalog);
+  const std::vector<std::string> fitting = {"qasper-1", "qasper-3"};
+  EXPECT_EQ(plan.groups[0].sample_ids, fitting);
+  EXPECT_EQ(plan.groups[1].sample_ids, std::vector<std::string>{"qasper-1"}) << "timed is the first that fits";
+  EXPECT_EQ(plan.groups[2].requests, 2);
+  for (size_t group = 0; group < 3; ++group) {
+    for (const PlannedCell& cell : plan.groups[group].cells) EXPECT_EQ(cell.record.left_out_samples, 2);
+  }
+  EXPECT_EQ(plan.groups[3].left_out, 0);
+  const std::string text = describe_plan(plan, nullptr);
+  EXPECT_NE(text.find("qasper, quality: 2 samples; 2 beyond the window\n"), std::string::npos) << text;
+  const Plan all = plan_of(kSmallConfig);
+  EXPECT_EQ(plan.groups[0].cells[0].record.cell_id, all.groups[0].cells[0].record.cell_id) << "as with a limit";
+}
+
+TEST(Plan, RequestsOfALengthAreTimedAndNothingElse) {
+  const auto planned = [](const std::string& tokens) {
+    return plan_of(kSmallConfig, {.set = {"timing={}", R"(serving={"load": [1]})", "engine.noise_floor=1",
+                                          "workloads[1].request_tokens=" + tokens}});
+  };
+  const Plan plan = planned("[2048, 16]");
+  ASSERT_EQ(plan.groups.size(), 5U);
+  EXPECT_EQ(plan.groups[4].kind, results::CellKind::timing);
+  EXPECT_EQ(plan.groups[4].workload->name, "needle");
+  EXPECT_NE(planned("[2048, 17]").groups[4].cells[0].record.cell_id, plan.groups[4].cells[0].record.cell_id);
+  EXPECT_EQ(planned("[2048, 17]").groups[0].cells[0].record.cell_id, plan.groups[0].cells[0].record.cell_id);
+}
+
 TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
   class Empty final : public Catalog {
    public:
-    WorkloadSamples samples(const ModelEntry&, const ComponentEntry&, int64_t) override { return {}; }
+    WorkloadSamples samples(const ModelEntry&, const ComponentEntry&, results::CellKind, int64_t) override {
+      return {};
+    }
     results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
     std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
                               results::CellKind) override {
@@ -165,7 +198,8 @@ TEST(Plan, APlanBeyondMeasureIsRefusedAtOnce) {
                               results::CellKind) override {
       return "{}";
     }
-    WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, int64_t most) override {
+    WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, results::CellKind,
+                            int64_t most) override {
       WorkloadSamples samples;
       for (int64_t i = 0; i < std::min(workload.limit.value_or(most), most); ++i) {
         samples.ids.push_back(std::to_string(i));

@@ -141,6 +141,22 @@ TEST_F(RunnerTest, AResultThatCannotBeStoredCostsItsCellOnly) {
   EXPECT_EQ(states()["done"], 6);
 }
 
+TEST_F(RunnerTest, ASampleThatDoesNotFitCostsItselfAndAllOfThemTheirCells) {
+  rig_.catalog.too_long = {"qasper-1", "needle-0", "needle-1", "needle-2", "needle-3", "needle-4", "needle-5"};
+  for (int again = 0; again < 2; ++again) {
+    const RunSummary summary = rig_.run({.retry_failed = again == 1});
+    EXPECT_EQ(summary.failed_cells, 4);
+    EXPECT_EQ(summary.evaluated, again == 1 ? 0 : 3 * 4);
+    for (const results::CellRow& row : results::ResultsReader(rig_.path).cells("small")) {
+      const bool fits = row.cell.workload == "qasper";
+      EXPECT_EQ(row.state, fits ? results::CellState::done : results::CellState::failed);
+      EXPECT_EQ(row.cell.planned_samples, fits ? 3 : 0);
+      EXPECT_EQ(row.cell.left_out_samples, fits ? 1 : 6);
+      EXPECT_EQ(row.reason.find("no sample: 6 beyond the window") == std::string::npos, fits) << row.reason;
+    }
+  }
+}
+
 TEST_F(RunnerTest, AModelThatDoesNotLoadFailsItsCellsAndNoOthers) {
   const std::string two_models = R"({"name": "small", "models": [{"name": "bad", "path": "bad.gguf"}, "smollm2-135m"],
     "workloads": ["qasper"], "methods": ["full", "snapkv"], "engine": {"noise_floor": 0}})";

@@ -129,10 +129,15 @@ constexpr const char* kSmallConfig = R"({
 /// Six samples for every workload, and a card that can be changed.
 class FakeCatalog final : public Catalog {
  public:
-  WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, int64_t most) override {
+  WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, results::CellKind, int64_t most) override {
     WorkloadSamples samples{.prompt_tokens = prompt_tokens, .answer_tokens = answer_tokens};
-    for (int64_t i = 0; i < std::min({workload.limit.value_or(6), int64_t{6}, most}); ++i) {
-      samples.ids.push_back(fmt::format("{}-{}", workload.name, i));
+    for (int64_t i = 0; i < std::min(workload.limit.value_or(6), int64_t{6}); ++i) {
+      std::string id = fmt::format("{}-{}", workload.name, i);
+      if (too_long.contains(id)) {
+        ++samples.left_out;
+      } else if (std::ssize(samples.ids) < most) {
+        samples.ids.push_back(std::move(id));
+      }
     }
     return samples;
   }
@@ -149,6 +154,7 @@ class FakeCatalog final : public Catalog {
   }
 
   std::string card = "auto";
+  std::set<std::string> too_long;  // samples beyond the window
   double prompt_tokens = 0, answer_tokens = 0;
   std::string metrics = "token_f1 v1";
   std::function<std::string(const std::string& workload)> origin;

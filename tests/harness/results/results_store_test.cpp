@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "harness/core/error.h"
+#include "harness/results/left_out.h"
 #include "tests/harness/results/support.h"
 
 namespace kvarena::results {
@@ -62,6 +63,21 @@ TEST_F(ResultsStoreTest, GivesBackEverythingOfASample) {
   EXPECT_EQ(event.at_ms, 4.5);
   EXPECT_EQ(event.data_json, R"({"accepted":3})");
   EXPECT_EQ(row("a").peak_bytes.at(0), std::pair(std::string("device"), int64_t{1001}));
+}
+
+TEST_F(ResultsStoreTest, SamplesLeftOutAreCountedAndTold) {
+  CellRecord cell = small_cell("a", "full");
+  cell.left_out_samples = 2;
+  cell.protocol_json = R"({"window": 2048})";
+  plan({cell, small_cell("b", "other", 1)});
+  EXPECT_EQ(row("a").cell.left_out_samples, 2);
+  EXPECT_EQ(left_out_text(row("a").cell), "2 beyond the window of 2048");
+  EXPECT_EQ(left_out_text(row("b").cell), "");
+  const std::string before = store_.read().content_digest();
+  cell.left_out_samples = 3;
+  plan({cell});
+  EXPECT_EQ(row("a").cell.left_out_samples, 3) << "a larger limit met another";
+  EXPECT_NE(store_.read().content_digest(), before);
 }
 
 TEST_F(ResultsStoreTest, AllValuesOfACellComeAtOnceWithTheLeastRealStorage) {
