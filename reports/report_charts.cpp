@@ -15,9 +15,10 @@
 namespace kvarena::reports {
 namespace {
 
-/// Values of the series `name` at each step or layer, over all samples of all workloads of a method.
-std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::string& method,
-                                         const std::string& name) {
+/// Values of the series `name` at each step or layer, or their sums up to there, over all samples of all workloads of a
+/// method.
+std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::string& method, const std::string& name,
+                                         bool summed = false) {
   std::vector<std::vector<double>> steps;
   for (const CellData& cell : data.cells) {
     const auto series = cell.series.find(name);
@@ -26,8 +27,11 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
       continue;
     for (const results::SeriesRow& row : series->second) {
       if (steps.size() < row.series.values.size()) steps.resize(row.series.values.size());
+      double sum = 0;
       for (size_t i = 0; i < row.series.values.size(); ++i) {
-        if (std::isfinite(row.series.values[i])) steps[i].push_back(row.series.values[i]);
+        const double value = row.series.values[i];
+        sum += value;
+        if (std::isfinite(summed ? sum : value)) steps[i].push_back(summed ? sum : value);
       }
     }
   }
@@ -37,6 +41,19 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
 constexpr size_t kFewest = 5;  // samples that still run; fewer make a jumpy tail
 constexpr double kMebibyte = 1024 * 1024;
 constexpr const char* kBytes = metrics::kKeptBytesFraction.name;
+
+/// Mean KL of a method by step, or summed up to it, as far as enough samples go.
+LineSeries kl_line(const ExperimentData& data, const std::string& method, bool summed) {
+  LineSeries line{.label = method, .baseline = method == data.baseline()};
+  const auto steps = by_step(data, method, metrics::kKlNats.name, summed);
+  const size_t enough = steps.empty() ? 0 : std::min(kFewest, steps.front().size());
+  for (size_t step = 0; step < steps.size() && steps[step].size() >= std::max<size_t>(enough, 1); ++step) {
+    const metrics::MeanEstimate estimate = metrics::bootstrap_mean(
+        steps[step], {.resamples = std::min<int64_t>(1000, resampling_for(steps[step].size()).resamples)});
+    line.points.push_back({.x = static_cast<double>(step), .y = estimate.mean, .interval = estimate.interval});
+  }
+  return line;
+}
 
 /// The workloads whose metric is printed and read like the first one's, so that a mean over them is one.
 std::vector<std::string> workloads_alike(const ExperimentData& data) {
@@ -67,28 +84,27 @@ std::string origin_sentence(const std::vector<std::string>& unreal) {
 }  // namespace
 
 std::vector<Chart> kl_charts(const ExperimentData& data) {
-  std::vector<LineSeries> lines;
-  for (const std::string& method : data.methods()) {
-    LineSeries line{.label = method, .baseline = method == data.baseline()};
-    const auto steps = by_step(data, method, metrics::kKlNats.name);
-    double largest = 0;
-    for (size_t step = 0; step < steps.size() && steps[step].size() >= kFewest; ++step) {
-      const metrics::MeanEstimate estimate = metrics::bootstrap_mean(
-          steps[step], {.resamples = std::min<int64_t>(1000, resampling_for(steps[step].size()).resamples)});
-      line.points.push_back({.x = static_cast<double>(step), .y = estimate.mean, .interval = estimate.interval});
-      largest = std::max(largest, estimate.mean);
+  std::vector<Chart> charts;
+  for (const bool summed : {false, true}) {
+    std::vector<LineSeries> lines;
+    for (const std::string& method : data.methods()) {
+      LineSeries line = kl_line(data, method, summed);
+      // Exact methods lie on zero and would only hide under each other.
+      const bool above = std::ranges::any_of(line.points, [](const auto& point) { return point.y > 0; });
+      if (above) lines.push_back(std::move(line));
     }
-    // Exact methods lie on zero and would only hide under each other.
-    if (largest > 0) lines.push_back(std::move(line));
+    if (lines.empty()) return {};
+    const AxisSpec steps{.title = "step of the full-KV continuation", .whole = true};
+    charts.push_back(summed ? line_chart("kl-sum", "KL from full KV, summed up to the step", steps,
+                                         {.title = "sum of KL in nats, mean over samples", .zero = true}, lines)
+                            : line_chart("kl-growth", "KL from full KV by step", steps,
+                                         {.title = "KL in nats, mean over samples", .log = true}, lines));
+    charts.back().caption = fmt::format(
+        "Measured. Bands are 95% intervals over samples. Steps that fewer than five samples reach, or not all where "
+        "there are fewer, are left out{}.",
+        summed ? "" : ", and so are those where KL is zero");
   }
-  if (lines.empty()) return {};
-  Chart chart =
-      line_chart("kl-growth", "KL from full KV by step", {.title = "step of the full-KV continuation", .whole = true},
-                 {.title = "KL in nats, mean over samples", .log = true}, lines);
-  chart.caption =
-      "Measured. Bands are 95% intervals over samples. Steps that fewer than five samples reach are left out, and so "
-      "are those where KL is zero.";
-  return {chart};
+  return charts;
 }
 
 std::vector<Chart> tier_charts(const ExperimentData& data) {

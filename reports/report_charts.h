@@ -11,7 +11,7 @@
 
 namespace kvarena::reports {
 
-/// Mean KL by step, a line a method; nothing when no cell has the series.
+/// Mean KL by step, and summed up to each step, a line a method; nothing when no cell has the series.
 [[nodiscard]] std::vector<Chart> kl_charts(const ExperimentData& data);
 
 /// Mean bytes of each tier by pass, a line a method and tier; nothing when no method uses a tier behind the device.

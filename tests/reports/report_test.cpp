@@ -210,8 +210,56 @@ TEST_F(ReportTest, DrawsKlByStepAndTheTradeOff) {
   const auto data = experiment("a.db", {{"full", scores(6, 0.9)}, {"lossy", scores(6, 0.6)}});
   const std::string html = render(experiment_report(data), Format::html);
   EXPECT_NE(html.find("id=\"kl-growth\""), std::string::npos);
+  EXPECT_NE(html.find("id=\"kl-sum\""), std::string::npos);
   EXPECT_NE(html.find("id=\"trade-off\""), std::string::npos);
   EXPECT_EQ(html.find("<i>answer</i>"), std::string::npos);
+}
+
+TEST_F(ReportTest, SumsKlUpToEachStepOfFewSamplesToo) {
+  for (const int samples : {2, 6}) {
+    const auto data = experiment(fmt::format("{}.db", samples), {{"full", scores(samples, 0.9)}});
+    const std::vector<Chart> charts = kl_charts(data);
+    ASSERT_EQ(charts.size(), 2U) << samples;
+    const nlohmann::json points = nlohmann::json::parse(charts[1].spec).at("data").at("values");
+    ASSERT_EQ(points.size(), 3U);
+    EXPECT_NEAR(points.back().at("y").get<double>(), 0.3, 1e-6) << "0 + 0.1 + 0.2";
+  }
+}
+
+TEST_F(ReportTest, CaptionsSayHowManySamplesWereLeftOut) {
+  auto data = experiment("a.db", {{"full", scores(18, 0.9)}, {"lossy", scores(18, 0.7)}});
+  EXPECT_EQ(table(experiment_report(data), "quality").caption.find("beyond"), std::string::npos);
+  for (CellData& cell : data.cells) {
+    cell.row.cell.left_out_samples = 2;
+    cell.row.cell.protocol_json = R"({"window": 2048})";
+  }
+  const std::string said = "facts: 18 of 20 samples; 2 beyond the window of 2048.";
+  for (const char* id : {"quality", "memory"}) {
+    const std::string caption = table(experiment_report(data), id).caption;
+    EXPECT_NE(caption.find(said), std::string::npos) << caption;
+    EXPECT_EQ(caption.find(said), caption.rfind(said)) << "once, not for each method";
+  }
+}
+
+TEST_F(ReportTest, RequestsOfALengthHaveATableOfTimesOfTheirOwn) {
+  MethodScores full{"full", scores(2, 0)}, fast{"fast", scores(2, 0)};
+  full.kind = fast.kind = results::CellKind::timing;
+  full.itl = {20, 20, 20};
+  fast.itl = {10, 10, 10};
+  auto data = experiment("a.db", {full, fast});
+  std::vector<CellData> longer = data.cells;
+  for (CellData& cell : longer) {
+    cell.row.cell.workload = "[2k,16k]";
+    cell.row.cell.workload_json = R"({"name": "needle", "request_tokens": [2048, 16384]})";
+    for (results::SeriesRow& row : cell.series["inter_token_latency_ms"]) {
+      for (float& value : row.series.values) value *= 3;
+    }
+  }
+  std::ranges::move(longer, std::back_inserter(data.cells));
+  const Document document = experiment_report(data);
+  const auto latency = [&](const std::string& id) { return table(document, id).rows[0].cells[5].value; };
+  EXPECT_NEAR(latency("speed"), 20, 1e-6);
+  EXPECT_NEAR(latency("speed-2k-16k"), 60, 1e-6);
 }
 
 TEST_F(ReportTest, DrawsBytesByTierWhereATierBehindTheDeviceIsUsed) {
