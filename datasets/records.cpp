@@ -149,6 +149,12 @@ std::optional<Record> RecordReader::next_element() {
   }
 }
 
+int64_t count_records(const std::filesystem::path& path) {
+  int64_t rows = 0;
+  for (RecordReader reader(path); reader.next();) ++rows;
+  return rows;
+}
+
 Row parse_object(const Record& record) {
   require_shallow(record.text, record.place);
   Row row;

@@ -52,6 +52,9 @@ class RecordReader {
   int64_t line_ = 1;
 };
 
+/// Rows of a file, read to its end. Throws as RecordReader does.
+[[nodiscard]] int64_t count_records(const std::filesystem::path& path);
+
 /// The row as a JSON object. Throws UserError "place: found text that is not JSON at column 7 ...".
 [[nodiscard]] Row parse_object(const Record& record);
 

@@ -51,6 +51,10 @@ inline constexpr StoredMetric kTop1Agreement{"top1_agreement", "Same most likely
 inline constexpr StoredMetric kFirstDivergence{"first_divergence", "First differing token", "tokens"};
 inline constexpr StoredMetric kExactMatchFull{"exact_match_full", "Same answer as full KV"};
 
+// Function calls asked for.
+inline constexpr StoredMetric kExactCallAccuracy{"exact_call_accuracy", "Exact function-call accuracy"};
+inline constexpr StoredMetric kGoldenCalls{"golden_calls", "Golden calls", "calls"};
+
 // Texts that are scored.
 inline constexpr StoredMetric kPerplexity{"perplexity", "Perplexity", "perplexity", Better::lower};
 inline constexpr StoredMetric kPerplexityWord{"perplexity_word", "Perplexity a word", "perplexity", Better::lower};

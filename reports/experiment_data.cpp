@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "metrics/stored_metrics.h"
 
 namespace kvarena::reports {
 namespace {
@@ -45,6 +46,23 @@ void mark_labels(ExperimentData& data) {
     for (results::PublishedValue& value : data.experiment.published) {
       if (value.workload == made.workload) value.workload = marked;
     }
+  }
+}
+
+/// Weighs the share of right calls of each sample by its golden calls, so that a mean is of all calls of the cell, as a
+/// data set's call accuracy is.
+void pool_calls(CellData& cell) {
+  const auto shares = cell.values.find(metrics::kExactCallAccuracy.name);
+  const auto calls = cell.values.find(metrics::kGoldenCalls.name);
+  if (shares == cell.values.end() || calls == cell.values.end()) return;
+  std::map<std::string, double> wanted;  // by sample
+  double all = 0;
+  for (const results::ValueRow& row : calls->second.rows) all += wanted[row.sample_id] = row.value;
+  if (all == 0) return;  // no sample wants a call: each counts once
+  const double mean = all / static_cast<double>(wanted.size());
+  for (results::ValueRow& row : shares->second.rows) {
+    const auto weight = wanted.find(row.sample_id);
+    if (weight != wanted.end()) row.value *= weight->second / mean;
   }
 }
 
@@ -184,6 +202,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
       std::string name = clocked(column.metric, column.clock);
       cell.values.emplace(std::move(name), std::move(column));
     }
+    pool_calls(cell);
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     if (cell.row.cell.kind == results::CellKind::serving) cell.events = reader.events(id);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -40,14 +41,19 @@ std::string calls_text(const Row& calls, const std::string& place) {
 
 class ComplexFuncBenchSource final : public SampleSource {
  public:
-  explicit ComplexFuncBenchSource(const DataFile& file) : origin_(file.origin), rows_(file.path) {}
+  /// `wanted` dialogues, spread over the file: 0 = all.
+  ComplexFuncBenchSource(const DataFile& file, int64_t wanted)
+      : origin_(file.origin), rows_(file.path), dialogues_(wanted > 0 ? count_records(file.path) : 0) {
+    wanted_ = wanted > 0 ? std::min(wanted, dialogues_) : 0;
+  }
 
   bool next(Sample& sample) override {
     while (true) {
       if (!find_step()) {
         const std::optional<Record> record = rows_.next();
         if (!record) return false;
-        open_dialogue(*record);
+        const int64_t row = row_++;
+        if (wanted_ == 0 || (row + 1) * wanted_ / dialogues_ > row * wanted_ / dialogues_) open_dialogue(*record);
         continue;
       }
       const Row& turn = conversation()[turn_];
@@ -107,6 +113,9 @@ class ComplexFuncBenchSource final : public SampleSource {
 
   std::string origin_;
   RecordReader rows_;
+  int64_t dialogues_;  // in the file; 0 where all are wanted
+  int64_t wanted_ = 0;
+  int64_t row_ = 0;
   Row dialogue_;
   std::string place_;
   std::string data_sha256_;
@@ -118,10 +127,22 @@ class ComplexFuncBenchSource final : public SampleSource {
 };
 
 class ComplexFuncBench final : public Workload {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("dialogues", dialogues_)
+        .min(0)
+        .doc(
+            "dialogues to run, each with all its steps, taken evenly from the file, whose domains follow one another; "
+            "0 = all");
+  }
+
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return std::make_unique<ComplexFuncBenchSource>(require_data_file(info(), settings.data_dir));
+    return std::make_unique<ComplexFuncBenchSource>(require_data_file(info(), settings.data_dir), dialogues_);
   }
+
+ private:
+  int64_t dialogues_ = 0;
 };
 
 KVARENA_WORKLOAD(

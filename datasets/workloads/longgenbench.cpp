@@ -42,7 +42,7 @@ class LongGenBench final : public Workload {
                               "https://raw.githubusercontent.com/mozhu621/LongGenBench/main/Dataset/Dataset_{0}.json",
                               name),
                           .licence = "CC BY-ND 4.0",
-                          .metrics = {"completion_rate"},
+                          .metrics = {"completion_rate", "constraint_accuracy"},
                           .folder = "longgenbench",
                           .files = {fmt::format("Dataset_{}.json", name), fmt::format("Dataset_{}.sample.json", name)},
                           .samples = 400,

@@ -51,7 +51,7 @@ struct NiahParameters {
   std::string period_rule = "after_word";
   std::string haystack;
   std::string needle = kNeedle;
-  std::string question = kQuestion;
+  std::string query = kQuestion;
   std::string answer = kAnswer;
   int64_t seed = 1;
 
@@ -77,7 +77,7 @@ struct NiahParameters {
     p("haystack", haystack).doc("folder of *.txt files, joined by name; empty = the project's own essays");
     if (!multi) {
       p("needle", needle).doc("sentence to hide");
-      p("question", question).doc("what is asked");
+      p("query", query).doc("what is asked");
       p("answer", answer).doc("phrase whose occurrence in the response is right");
     }
     p("seed", seed).min(0).doc("seed of the essays");
@@ -144,7 +144,7 @@ class NiahSource final : public SampleSource {
     bool walked_to_start = false;
     const std::string context = hide(length, depth, walked_to_start);
     sample.id = fmt::format("length-{}-depth-{}", length, depth);
-    const std::string question = multi_ ? kMultiQuestion : parameters_.question;
+    const std::string question = multi_ ? kMultiQuestion : parameters_.query;
     if (parameters_.style == "completion") {
       Rendered prompt = render(kCompletion, {{"context", context}, {"question", question}});
       sample.chat_template = false;

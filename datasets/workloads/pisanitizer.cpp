@@ -137,7 +137,7 @@ class PiSanitizer final : public Workload {
              "https://raw.githubusercontent.com/sleeepeer/PISanitizer/main/data/LongBench_incorrect_answer/{0}.json",
              task.name),
          .licence = "MIT",
-         .metrics = {"attack_success"},
+         .metrics = {"defense_success", "attack_success"},
          .folder = "pisanitizer",
          .files = {fmt::format("{}.json", task.name), fmt::format("{}.jsonl", task.name)},
          .samples = 100,

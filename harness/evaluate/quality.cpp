@@ -136,6 +136,10 @@ void add_scores(results::SampleResult& result, const Request& request, const std
     const metrics::MetricScore score = metrics::score_sample(
         metric, {result.prediction, metric.against_full_cache ? full : request.sample->references, extras});
     result.values.push_back({.metric = id, .value = score.score, .unit = metric.unit});
+    for (const metrics::StoredMetric& beside : metric.stored) {
+      if (const auto value = score.values.find(beside.name); value != score.values.end())
+        add(result, beside, value->second);
+    }
   }
 }
 

@@ -161,7 +161,7 @@ MetricScore exact_call_accuracy(const MetricInput& input) {
   const auto wanted = static_cast<double>(golden.size());
   score.score = golden.empty() ? (predicted.empty() ? 1.0 : 0.0) : static_cast<double>(correct) / wanted;
   score.values = {{"correct_calls", static_cast<double>(correct)},
-                  {"golden_calls", wanted},
+                  {kGoldenCalls.name, wanted},
                   {"predicted_calls", static_cast<double>(predicted.size())},
                   {"all_calls_correct", score.score == 1.0 && predicted.size() == golden.size()}};
   return score;
@@ -235,14 +235,15 @@ std::vector<CallPair> pair_calls(std::span<const FunctionCall> predicted, std::s
 }
 
 KVARENA_METRIC(
-    {.id = "exact_call_accuracy",
-     .title = "Exact function-call accuracy",
+    {.id = kExactCallAccuracy.name,
+     .title = kExactCallAccuracy.title,
      .kind = MetricKind::functional,
      .summary = "Golden calls that a predicted call equals (name, set of argument names, every value) over "
                 "golden calls. Golden calls: extras.golden_calls, or references as JSON. No judge and no live "
-                "API. Sum correct_calls and golden_calls for a data set's call accuracy.",
+                "API. Reports weigh a sample by its golden calls, so that means are of all calls of a data set.",
      .source = "VeriCache, exactly matching arguments; THUDM/ComplexFuncBench @c37b284e "
                "utils/compare_method.py rule_based",
-     .score = exact_call_accuracy});
+     .score = exact_call_accuracy,
+     .stored = {kGoldenCalls}});
 
 }  // namespace kvarena::metrics

@@ -138,8 +138,8 @@ KVARENA_METRIC(
     {.id = "completion_rate",
      .title = "LongGenBench completion rate",
      .summary = "Share of the plan's numbered entries that the text reaches. Needs type, number and, where the "
-                "prompt ended in it, prefix. Constraint accuracy needs a judge: longgenbench_questions() gives "
-                "the questions.",
+                "prompt ended in it, prefix. The constraints are "
+                "scored by constraint_accuracy.",
      .source = "mozhu621/LongGenBench @62c0e869 Evalution/eval.py",
      .score = completion_rate,
      .vectors = {{"longgenbench", recompute}}});

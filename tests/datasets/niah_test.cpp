@@ -106,6 +106,13 @@ TEST(Niah, TheCompletionFormIsAPlainPromptThatEndsInAnswer) {
             "Francisco?\nAnswer:");
 }
 
+TEST(Niah, AsksWhatItIsTold) {
+  const WordTokens tokens;
+  const auto samples =
+      all_samples("niah", R"({"lengths": [500], "depths": [50], "query": "Where?"})", {.tokens = &tokens});
+  EXPECT_TRUE(samples.at(0).messages.at(2).content.starts_with("Where? Don't")) << samples[0].messages[2].content;
+}
+
 TEST(NiahMulti, HidesThreeNeedlesInOrderBehindTheDepth) {
   const WordTokens tokens;
   const auto samples = all_samples("niah_multi", R"({"lengths": [1200], "depths": [40]})", {.tokens = &tokens});

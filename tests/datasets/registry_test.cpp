@@ -40,6 +40,8 @@ TEST(Registry, EveryParameterIsDocumentedAndItsDefaultIsAccepted) {
     nlohmann::json defaults = nlohmann::json::object();
     for (const ParameterInfo& info : workload_parameters(entry)) {
       EXPECT_FALSE(info.doc.empty()) << entry.info.name << " " << info.name;
+      EXPECT_FALSE(std::set<std::string>({"name", "label", "limit", "question", "matrix"}).contains(info.name))
+          << entry.info.name << " " << info.name << ": configs say something else by it";
       const auto value = nlohmann::json::parse(info.default_json);
       if (!value.is_null()) defaults[info.name] = value;
     }

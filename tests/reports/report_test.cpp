@@ -45,6 +45,7 @@ struct MethodScores {
   std::vector<float> itl;  // repeats of the time of a token
   double accepted = 0;     // accepted tokens of every sample's rounds; 0: no value
   std::string answer = "<i>answer</i>";
+  std::vector<double> calls = {};  // golden calls of every sample; none: no value
 };
 
 const std::vector<results::MetricDefinition> kDefinitions = {
@@ -130,6 +131,8 @@ class ReportTest : public ::testing::Test {
                                              .unit = "ms",
                                              .clock = results::Clock::measured});
           }
+          if (!method.calls.empty())
+            results.back().values.push_back({.metric = "golden_calls", .value = method.calls[i], .unit = "calls"});
           if (method.accepted > 0) {
             results.back().values.push_back({.metric = "acceptance_rate", .value = 0.5, .unit = "fraction"});
             results.back().values.push_back({.metric = "acceptance_length",
@@ -326,6 +329,15 @@ TEST_F(ReportTest, DrawsAGridOfTwoSettings) {
   EXPECT_TRUE(settings_grids(experiment("hole.db", methods)).empty()) << "a grid with a hole is none";
   methods.back().settings = R"({"cover": 0.9, "share": 0.3, "smooth": 0.1})";
   EXPECT_TRUE(settings_grids(experiment("three.db", methods)).empty()) << "three settings are no grid";
+}
+
+TEST_F(ReportTest, CallAccuracyIsOfAllCallsTogether) {
+  const ExperimentData data = experiment(
+      "calls.db",
+      {{.label = "Full KV", .scores = {1.0, 0.5, 0.0}, .metric = "exact_call_accuracy", .calls = {1, 2, 5}}});
+  const std::vector<double> weighed = data.cells.front().numbers("exact_call_accuracy");
+  ASSERT_EQ(weighed.size(), 3U);
+  EXPECT_NEAR((weighed[0] + weighed[1] + weighed[2]) / 3, 2.0 / 8, 1e-12) << "two of eight calls";
 }
 
 TEST_F(ReportTest, NamesTheExperimentsThereAre) {

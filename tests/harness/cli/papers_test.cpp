@@ -55,7 +55,7 @@ TEST(Papers, OneItemSaysWhatItNeedsAndHowToRunIt) {
   ASSERT_EQ(finished.code, 0) << finished.err;
   for (const char* part :
        {"vericache/figure4", "kvarena run configs/papers/vericache/figure4.json --model smollm2-135m",
-        "TurboQuant k4v3", "agent-trace"}) {
+        "TurboQuant k4v3", "agentic-traces"}) {
     EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
   }
 }
