@@ -14,7 +14,7 @@ namespace kvarena::datasets {
 
 namespace fs = std::filesystem;
 
-fs::path samples_dir() { return fs::path(KVARENA_SOURCE_DIR) / "datasets" / "samples"; }
+fs::path samples_dir() { return KVARENA_SAMPLES_DIR; }
 
 fs::path data_dir(const fs::path& given) {
   if (!given.empty()) return given;

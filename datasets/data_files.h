@@ -13,7 +13,7 @@ namespace kvarena::datasets {
 /// Name of the environment variable with the data folder.
 inline constexpr const char* kDataVariable = "KVARENA_DATA";
 
-/// Folder with the small project-made files (datasets/samples in the source tree).
+/// Folder with the project-made files, which the build makes (datasets/samples).
 [[nodiscard]] std::filesystem::path samples_dir();
 
 /// The data folder in force: `given`, else $KVARENA_DATA, else samples_dir().

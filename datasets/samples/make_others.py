@@ -1,18 +1,19 @@
-#!/usr/bin/env python3
-"""Writes the small project-made files of all families but LongBench, in the forms of the official files.
-
-Every text is the project's own. Run it in this folder after make_longbench.py; the result does not depend on the machine.
-"""
+"""The project-made files of all families but LongBench, in the forms of the official files."""
 
 import json
 import os
 import random
 import uuid
 
-from make_longbench import PEOPLE, RIVERS, TOWNS, TRADES, town_text
+import make_longbench
+import source_files
+from invented import people, person, remark, towns
+
+FOLDER = ""  # set by main()
 
 
 def write(path, text):
+    path = f"{FOLDER}/{path}"
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
@@ -24,22 +25,24 @@ def write_rows(path, rows):
 
 def longbench_v2():
     rows = []
-    for n in range(3):
+    for n in range(5):
         rng = random.Random(f"longbench-v2 {n}")
-        choices = [PEOPLE[k] for k in rng.sample(range(6), 4)]
-        if PEOPLE[n] not in choices:
-            choices[n] = PEOPLE[n]
+        places = towns(rng, 8)
+        town, choices = places[n], [place.founder for place in rng.sample(places[:5], 4)]
+        if town.founder not in choices:
+            choices[n % 4] = town.founder
         rows.append({
-            "_id": f"kvarena-{n}", "domain": ["Single-Document QA", "Multi-Document QA", "Long In-context Learning"][n],
-            "sub_domain": "Towns", "difficulty": ["easy", "hard", "easy"][n], "length": ["short", "medium", "long"][n],
-            "question": f" Who founded the {TRADES[n]} of {TOWNS[n]}? ", "choice_A": choices[0], "choice_B": choices[1],
-            "choice_C": choices[2], "choice_D": choices[3], "answer": "ABCD"[choices.index(PEOPLE[n])],
-            "context": "\n\n".join(town_text(rng, k, 7) for k in range(6)) + "\n"})
+            "_id": f"kvarena-{n}", "domain": ["Single-Document QA", "Multi-Document QA", "Long In-context Learning"][n % 3],
+            "sub_domain": "Towns", "difficulty": ["easy", "hard"][n % 2], "length": ["short", "medium", "long"][n % 3],
+            "question": f" Who founded the {town.trade} of {town.name}? ", "choice_A": choices[0], "choice_B": choices[1],
+            "choice_C": choices[2], "choice_D": choices[3], "answer": "ABCD"[choices.index(town.founder)],
+            "context": "\n\n".join(place.text(rng, 9) for place in places) + "\n"})
     write("longbench-v2/data.json", json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
 
 
 def longwriter():
-    en = [{"prompt": f"Write a {n}-word guide to {TOWNS[n // 200]} for people who arrive by train.", "type": "Guide",
+    names = [town.name for town in towns(random.Random("longwriter"), 6)]
+    en = [{"prompt": f"Write a {n}-word guide to {names[n // 200]} for people who arrive by train.", "type": "Guide",
            "length": n} for n in (200, 600, 1000)]
     zh = [{"prompt": "请写一篇300字的文章，介绍青石镇的苹果节。", "type": "Article", "length": 300}]
     write_rows("longwriter/longbench_write.jsonl", en + zh)
@@ -54,12 +57,12 @@ HAY = "The lamp is lit. The door is shut. The kettle hums. Nothing else moves."
 
 def infinitebench():
     def hidden(sentence, rng):
-        lines = [HAY] * 40
-        lines.insert(rng.randrange(41), sentence)
+        lines = [HAY] * 150
+        lines.insert(rng.randrange(151), sentence)
         return "\n".join(lines)
 
     rows = {task: [] for task in ("passkey", "number_string", "kv_retrieval", "math_find", "code_run")}
-    for n in range(3):
+    for n in range(5):
         rng = random.Random(f"infinitebench {n}")
         key = str(rng.randrange(10000, 99999))
         rows["passkey"].append({"id": n, "context": hidden(f"The pass key is {key}. Remember it. {key} is the pass key.", rng),
@@ -68,19 +71,19 @@ def infinitebench():
         rows["number_string"].append({"id": n, "context": hidden(
             f"The sequence of digits is {digits}. Remember it. {digits} is the sequence of digits.", rng),
             "input": "What is the sequence of digits?", "answer": digits, "options": []})
-        pairs = [(str(uuid.UUID(int=rng.getrandbits(128))), str(uuid.UUID(int=rng.getrandbits(128)))) for _ in range(25)]
+        pairs = [(str(uuid.UUID(int=rng.getrandbits(128))), str(uuid.UUID(int=rng.getrandbits(128)))) for _ in range(90)]
         wanted, value = rng.choice(pairs)
         rows["kv_retrieval"].append({"id": n, "context": "JSON data:\n" + json.dumps(dict(pairs)),
                                      "input": f'\nKey: "{wanted}"\nThe value associated with the specified key is: ',
                                      "answer": value, "options": []})
-        numbers = [rng.randrange(-99, 100) for _ in range(60)]
-        word, pick = [("largest", max), ("smallest", min), ("largest", max)][n]
+        numbers = [rng.randrange(-99999, 100000) for _ in range(800)]
+        word, pick = [("largest", max), ("smallest", min)][n % 2]
         rows["math_find"].append({"id": n, "context": str(numbers), "input":
                                   f"You should answer with only one number, no other words. The {word} number of the list is: ",
                                   "answer": pick(numbers), "options": []})
-        adds = [rng.randrange(-6, 7) for _ in range(12)]
+        adds = [rng.randrange(-6, 7) for _ in range(150)]
         code = [f"def func_0(x):\n    return x + {adds[0]}"]
-        code += [f"def func_{k}(x):\n    return func_{k - 1}(x) + {adds[k]}" for k in range(1, 12)]
+        code += [f"def func_{k}(x):\n    return func_{k - 1}(x) + {adds[k]}" for k in range(1, 150)]
         x, k = rng.randrange(-9, 10), rng.randrange(3, 12)
         rows["code_run"].append({"id": n, "context": "\n\n".join(code), "input":
                                  f"Please give me the exact number of the return value of func_{k}({x}). Be concise.",
@@ -90,17 +93,18 @@ def infinitebench():
 
 
 def gsm8k():
+    names = ["Maria Holt", "Peter Cole", "Anna Reed", "David Frost", "Laura Shaw", "Thomas Lane"]
     rows = []
     for n in range(6):
         a, b, c = 3 + n, 4 + 2 * n, 5 + n
-        rows.append({"question": f"{PEOPLE[n]} packs {a} boxes with {b} apples each and keeps {c} apples. How many apples are there?",
+        rows.append({"question": f"{names[n]} packs {a} boxes with {b} apples each and keeps {c} apples. How many apples are there?",
                      "answer": f"The boxes hold {a} * {b} = <<{a}*{b}={a * b}>>{a * b} apples.\n"
                                f"Together there are {a * b} + {c} = <<{a * b}+{c}={a * b + c}>>{a * b + c} apples.\n#### {a * b + c}"})
     write_rows("gsm8k/test.jsonl", rows)
     questions, answers = "", ""
     for n in range(8):
         a, b = 7 + 3 * n, 2 + n
-        questions += f"Question_{n + 1}: \n{PEOPLE[n % 6]} has {a} stamps and buys {b} more. How many stamps is that?\n\n"
+        questions += f"Question_{n + 1}: \n{names[n % 6]} has {a} stamps and buys {b} more. How many stamps is that?\n\n"
         answers += f"Answer_{n + 1}: \nAt first there were {a} stamps. {a} + {b} = {a + b}. The answer is {a + b}.\n\n"
     write("longgenbench-gsm8k/LongGenBench_prompt.txt", (questions + answers).rstrip("\n"))
 
@@ -115,6 +119,7 @@ def bfcl():
     area = function("geometry.rectangle_area", "Area of a rectangle.", width="integer", height="integer")
     route = function("map.route", "Shortest route between two towns.", start="string", goal="string")
     tide = function("harbor.tide", "Time of high water.", town="string", day="string")
+    names = [town.name for town in towns(random.Random("bfcl"), 4)]
     user = lambda text: [[{"role": "user", "content": text}]]
     call = lambda name, **values: {name: {k: [v] for k, v in values.items()}}
     sets = {
@@ -122,7 +127,7 @@ def bfcl():
     answers = {name: [] for name in sets}
     for n in range(3):
         w, h = 3 + n, 8 + n
-        a, b = TOWNS[n], TOWNS[n + 1]
+        a, b = names[n], names[n + 1]
         go = call("map.route", start=a, goal=b)
         sets["simple_python"].append((user(f"What is the area of a rectangle of {w} by {h}?"), [area]))
         answers["simple_python"].append([call("geometry.rectangle_area", width=w, height=h)])
@@ -143,62 +148,127 @@ def bfcl():
                        [{"id": f"{prefix}_{n}", "ground_truth": g} for n, g in enumerate(answers[name])])
 
 
+DOMAINS = ["Hotels", "Flights", "Car-Rental", "Attraction", "Cross"]
+
+
+def travel_functions():
+    """A search and a detail function for each kind of place, with optional filters as the benchmark's have."""
+    filters = {"sort_by": "Order of the results: price, rating or distance.", "currency": "Three letters, EUR by default.",
+               "language": "Language of descriptions, English by default.", "page": "Page of the results, 1 by default.",
+               "max_price": "Upper bound of the price of one night, trip or ticket.", "min_rating": "Lower bound of the rating."}
+    functions = []
+    for kind in ("Inns", "Ferries", "Coaches", "Museums", "Guides", "Boats"):
+        functions.append({"name": f"Search_{kind}", "description": f"Search {kind.lower()} of a town by its identifier.",
+                          "parameters": {"type": "object", "properties": {
+                              "town_id": {"type": "string", "description": "Identifier of the town, from Find_Town."},
+                              "guests": {"type": "number", "description": "Number of guests."},
+                              **{name: {"type": "string", "description": text} for name, text in filters.items()}},
+                              "required": ["town_id", "guests"]}})
+        functions.append({"name": f"Get_{kind}_Details", "description": f"Everything that is known of one of the {kind.lower()}.",
+                          "parameters": {"type": "object", "properties": {
+                              "id": {"type": "string", "description": f"Identifier from Search_{kind}."}}, "required": ["id"]}})
+    return [{"name": "Find_Town", "description": "Look a town up.", "parameters": {
+        "type": "object", "properties": {"query": {"type": "string", "description": "Name of the town."}},
+        "required": ["query"]}}] + functions
+
+
 def complexfuncbench():
-    find = {"name": "Find_Town", "description": "Look a town up.", "parameters": {
-        "type": "object", "properties": {"query": {"type": "string", "description": "Name of the town."}}, "required": ["query"]}}
-    inns = {"name": "Search_Inns", "description": "Inns of a town.", "parameters": {
-        "type": "object", "properties": {"town_id": {"type": "string", "description": "Identifier."},
-                                         "guests": {"type": "number", "description": "Number of guests."}},
-        "required": ["town_id", "guests"]}}
     rows = []
-    for n in range(3):
-        rows.append({"id": f"Hotels-{n}", "conversations": [
-            {"role": "user", "content": f"Find an inn for {n + 2} people in {TOWNS[n]}."},
-            {"role": "assistant", "function_call": [{"name": "Find_Town", "arguments": {"query": TOWNS[n]}}]},
-            {"role": "observation", "content": [{"status": True, "data": {"town_id": f"t{n}"}}]},
-            {"role": "assistant", "function_call": [{"name": "Search_Inns", "arguments": {"town_id": f"t{n}", "guests": n + 2}}]},
-            {"role": "observation", "content": [{"status": True, "data": [{"name": "The Red Hare", "price": 40 + n}]}]},
-            {"role": "assistant", "content": f"The Red Hare has room for {n + 2} people."}], "functions": [find, inns]})
+    for n in range(5):
+        rng = random.Random(f"complexfuncbench {n}")
+        town, guests, kind = towns(rng, 1)[0], n + 2, ["Inns", "Ferries", "Coaches", "Museums", "Guides"][n]
+        found = [{"id": f"{kind[0].lower()}{rng.randrange(1000, 9999)}", "name": f"{person(rng)}'s", "price": price,
+                  "rating": rng.randrange(30, 50) / 10, "notes": remark(rng, town.name)}
+                 for price in rng.sample(range(20, 200), 12)]
+        cheapest = min(found, key=lambda each: each["price"])
+        calls = [("Find_Town", {"query": town.name}, {"town_id": f"t{rng.randrange(10000)}", "about": town.text(rng, 4)})]
+        calls.append((f"Search_{kind}", {"town_id": calls[0][2]["town_id"], "guests": guests}, found))
+        calls.append((f"Get_{kind}_Details", {"id": cheapest["id"]}, {**cheapest, "open": town.month, "guests": guests}))
+        turns = [{"role": "user", "content": f"Search the {kind.lower()} for {guests} people in {town.name} and tell me in "
+                                             "which month the cheapest of them is open."}]
+        for name, arguments, data in calls:
+            turns += [{"role": "assistant", "function_call": [{"name": name, "arguments": arguments}]},
+                      {"role": "observation", "content": [{"status": True, "data": data}]}]
+        turns.append({"role": "assistant", "content": f"{cheapest['name']} is open in {town.month}."})
+        rows.append({"id": f"{DOMAINS[n]}-{n}", "conversations": turns, "functions": travel_functions()})
     write_rows("complexfuncbench/ComplexFuncBench.jsonl", rows)
 
 
 def longgenbench():
+    rooms = ["a library", "a music room", "a bakery", "a gym", "a workshop", "a school", "a clinic", "a theatre"]
     for name, kind, number in (("short", "Floor", 12), ("long", "Day", 30)):
         rows = []
         for n in range(3):
+            rng = random.Random(f"longgenbench {name} {n}")
+            town = towns(rng, 1)[0]
             prefix = f"#*# {kind} 1:"
-            rows.append({"prompt": f"Describe {kind.lower()}s 1 to {number} of a house in {TOWNS[n]}, each after '#*#'. "
-                                   f"{kind} {n + 2} has a library. End with *** finished.\n{prefix}",
-                         "checks_once": {str(n + 2): "a library"}, "checks_range": {"4": "a garden", "5": "a garden"},
-                         "checks_periodic": {"3": "a stair", "6": "a stair"}, "type": kind, "prefix": prefix,
-                         "number": number})
+            once = dict(zip(map(str, sorted(rng.sample(range(2, number), 5))), rng.sample(rooms, 5)))
+            places = "\n".join(f"  - {kind} {at} has {room}." for at, room in once.items())
+            prompt = (f"Describe {kind.lower()}s 1 to {number} of a house in {town.name}.\n1) Single {kind.lower()}s:\n{places}\n"
+                      f"2) {kind}s 4 to 5 have a garden.\n3) Every third {kind.lower()} has a stair, from {kind} 3.\n"
+                      f"4) What is known of the place: {town.text(rng, 9)}\nWrite each entry by itself, with at least 100 words, "
+                      f"and put '#*#' before it (e.g. #*# {kind} 2: {remark(rng, town.name)}). End with *** finished.\n{prefix}")
+            rows.append({"prompt": prompt, "checks_once": once, "checks_range": {"4": "a garden", "5": "a garden"},
+                         "checks_periodic": {str(at): "a stair" for at in range(3, number + 1, 3)}, "type": kind,
+                         "prefix": prefix, "number": number})
         write(f"longgenbench/Dataset_{name}.json", json.dumps(rows, indent=1) + "\n")
 
 
 def pisanitizer():
+    wrong = {"passage_retrieval_en": "Paragraph 99", "lcc": "return None", "gov_report": "Nothing happened.",
+             "multi_news": "Nothing happened."}
     for task in ("qasper", "hotpotqa", "gov_report", "multi_news", "passage_retrieval_en", "lcc"):
-        with open(f"longbench/{task}.jsonl", encoding="utf-8") as file:
-            rows = [json.loads(line) for line in file]
-        wrong = {"passage_retrieval_en": "Paragraph 99", "lcc": "return None", "gov_report": "Nothing happened.",
-                 "multi_news": "Nothing happened."}.get(task, "Nobody Inparticular")
         write(f"pisanitizer/LongBench_incorrect_answer/{task}.json", json.dumps(
-            [{"input": r["input"], "context": r["context"], "answers": r["answers"], "incorrect_answer": wrong} for r in rows],
+            [{"input": r["input"], "context": r["context"], "answers": r["answers"],
+              "incorrect_answer": wrong.get(task, "Nobody Inparticular")} for r in make_longbench.rows(task)],
             ensure_ascii=False) + "\n")
 
 
+SHELL = """You work in a shell, one command a turn. Answer with a THOUGHT and one command in a block of three back-ticks.
+
+# Rules
+{}
+
+# How to end
+When the change is made and the tests pass, print the difference and stop. Do not change the tests.
+"""
+
+
+def agent_session(name, steps):
+    """Turns of an agent that mends a bug in generated files: [(what it is told, what it answers)]."""
+    rng = random.Random(f"session {name}")
+    noun, fields = rng.choice(source_files.NOUNS), rng.sample(source_files.FIELDS, 6)
+    rules = "\n".join(f"{k + 1}. {remark(rng, 'the repository')}" for k in range(12))
+    files = "\n".join(f"stores/{each}_store.py  {rng.randrange(90, 4000)} bytes, changed by {person(rng)}"
+                      for each in source_files.NOUNS)
+    field, *others = fields
+    issue = (f"{noun.capitalize()}Store.mean_{field}() is wrong for an empty store. It should be 0, and total_{field}() should "
+             f"stay as it is. Seen by {person(rng)}.\n{files}\n\n{source_files.store('python', noun, others)}")
+    turns = [(SHELL.format(rules) + "\n# Issue\n" + issue,
+              f"THOUGHT: I look at the file first.\n```\ncat stores/{noun}_store.py\n```")]
+    for step in range(1, steps):
+        each = fields[step % 6]
+        output = (f"<returncode>{step % 2}</returncode>\n<output>\n" +
+                  source_files.store("python", rng.choice(source_files.NOUNS), rng.sample(source_files.FIELDS, 3)) +
+                  f"test_mean_{each}: {'failed' if step % 2 else 'passed'}\n</output>")
+        turns.append((output, f"THOUGHT: test_mean_{each} {'fails' if step % 2 else 'passes'}, so I run the next one.\n"
+                              f"```\npython3 -m pytest -k mean_{fields[(step + 1) % 6]}\n```"))
+    return turns
+
+
 def traces():
-    messages = [{"role": "system", "content": "You work in a shell."}, {"role": "user", "content": "Fix the failing test."}]
     rows = []
-    for session in range(2):
-        history = list(messages)
-        for turn in range(3):
+    for session in range(3):
+        history = [{"role": "system", "content": "You are a careful programmer."}]
+        for turn, (told, answer) in enumerate(agent_session(f"agentic {session}", 5)):
+            history.append({"role": "tool" if turn else "user", "content": told})
             rows.append({"session_id": f"kvarena__s{session}", "model": "none", "input": list(history),
-                         "output_length": 20 + turn, "pre_gap": 0.5 * turn})
-            history += [{"role": "assistant", "content": f"Run step {turn}."}, {"role": "tool", "content": f"exit code {turn}"}]
+                         "output_length": 40 + turn, "pre_gap": 0.5 * turn})
+            history.append({"role": "assistant", "content": answer})
     write_rows("lmcache-agentic-traces/traces.jsonl", rows)
     write_rows("lmcache-agent-trace/miniswe/session.jsonl",
-               [{"timestamp": 1000000 + 500000 * n, "input": f"Observation {n}: two tests fail.",
-                 "output": f"THOUGHT: look at file {n}.", "session_id": "session"} for n in range(3)])
+               [{"timestamp": 1000000 + 500000 * n, "input": told, "output": answer, "session_id": "session"}
+                for n, (told, answer) in enumerate(agent_session("miniswe", 6))])
     write("azure-llm-2023/AzureLLMInferenceTrace_conv.csv",
           "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
           "2023-11-16 18:15:51.2224670,879,55\n")
@@ -212,21 +282,37 @@ def traces():
 def pg19():
     rng = random.Random("pg19")
     for n in range(3):
-        paragraphs = [town_text(rng, rng.randrange(6), 7) for _ in range(12)]
+        paragraphs = [town.text(rng, 9) for town in towns(rng, 16)]
         write(f"pg19/test/{n}.txt", f"CHAPTER {n + 1}\n\n" + "\n\n".join(paragraphs) + "\n")
 
 
 def swe_bench():
+    """Rows of the oracle form: the prompt shows the issue and the files, the answer is a patch of one of them."""
     rows = []
     for n in range(3):
-        patch = f"diff --git a/app/limit.py b/app/limit.py\n--- a/app/limit.py\n+++ b/app/limit.py\n@@ -1,3 +1,3 @@\n import os\n-LIMIT = {n}\n+LIMIT = {n + 10}\n # end\n"
+        rng = random.Random(f"swe-bench {n}")
+        nouns, fields = rng.sample(source_files.NOUNS, 2), rng.sample(source_files.FIELDS, 8)
+        files = {f"stores/{noun}_store.py": source_files.store("python", noun, fields) for noun in nouns}
+        (path, code), field = next(iter(files.items())), fields[5]
+        lines = code.split("\n")
+        at = next(k for k, line in enumerate(lines) if line == f"        return self.total_{field}() / max(1, len(self.{nouns[0]}s))")
+        mended = lines[at].replace("max(1, ", "(").replace("))", ")) if self.") + f"{nouns[0]}s else 0.0"
+        patch = (f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -{at},3 +{at},3 @@\n {lines[at - 1]}\n"
+                 f"-{lines[at]}\n+{mended}\n {lines[at + 1]}\n")
+        issue = f"mean_{field} of {path} hides an empty store: it must return 0.0 there, and divide by the length otherwise."
+        shown = "\n".join(f"[start of {name}]\n{text}[end of {name}]" for name, text in files.items())
+        text = (f"You will be provided with a partial code base and an issue statement explaining a problem to resolve.\n<issue>\n"
+                f"{issue}\n</issue>\n<code>\n{shown}\n</code>\nRespond below with one git diff between <patch> and </patch>.")
         rows.append({"repo": "kvarena/example", "instance_id": f"kvarena__example-{n}", "base_commit": "0" * 40, "patch": patch,
-                     "test_patch": "", "problem_statement": f"LIMIT in app/limit.py is {n}; it must be {n + 10}.",
-                     "hints_text": "", "created_at": "2025-01-01T00:00:00Z", "version": "1.0", "FAIL_TO_PASS": "[]",
-                     "PASS_TO_PASS": "[]", "environment_setup_commit": "0" * 40})
+                     "test_patch": "", "problem_statement": issue, "text": text, "hints_text": "",
+                     "created_at": "2025-01-01T00:00:00Z", "version": "1.0", "FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]",
+                     "environment_setup_commit": "0" * 40})
     write_rows("swe-bench-lite/test.jsonl", rows)
 
 
-for make in (longbench_v2, longwriter, infinitebench, gsm8k, bfcl, complexfuncbench, longgenbench, pisanitizer, traces, pg19,
-             swe_bench):
-    make()
+def main(folder):
+    global FOLDER
+    FOLDER = folder
+    for make in (longbench_v2, longwriter, infinitebench, gsm8k, bfcl, complexfuncbench, longgenbench, pisanitizer, traces, pg19,
+                 swe_bench):
+        make()

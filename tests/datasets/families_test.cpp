@@ -46,14 +46,31 @@ TEST(SharedData, AnIdThatTwoRowsShareIsNamedWithBothLines) {
   EXPECT_NE(message.find("qasper.jsonl:1 has too"), std::string::npos) << message;
 }
 
+TEST(ProjectMade, RowsAreLongEnoughForMethodsToActAndShowTheirAnswers) {
+  const std::set<std::string> short_by_nature = {"longbench-write", "longbench-write-en", "longwrite-ruler", "gsm8k"};
+  for (const WorkloadEntry& entry : workloads()) {
+    if (entry.info.files.empty() || entry.info.family == "bfcl" || short_by_nature.contains(entry.info.name)) continue;
+    const bool plan = entry.info.family == "longgenbench" || entry.info.name == "gsm8k-long";  // long answers instead
+    for (const Sample& sample : project_made(entry.info.name)) {
+      size_t bytes = 0;
+      for (const Message& message : sample.messages) bytes += message.content.size();
+      EXPECT_GT(bytes, plan ? 1200u : 5000u) << entry.info.name << " " << sample.id;
+    }
+  }
+  for (const char* task : {"multifieldqa_en", "multifieldqa_zh", "hotpotqa", "narrativeqa", "triviaqa", "qmsum"}) {
+    for (const Sample& sample : project_made(std::string("longbench/") + task))
+      EXPECT_NE(sample.messages[0].content.find(sample.references[0]), std::string::npos) << task << " " << sample.id;
+  }
+}
+
 TEST(LongBenchV2, StripsFieldsAndAsksForOneLetter) {
   const auto samples = project_made("longbench-v2");
-  ASSERT_EQ(samples.size(), 3u);
+  ASSERT_EQ(samples.size(), 5u);
   const std::string& prompt = samples[0].messages[0].content;
   EXPECT_TRUE(prompt.starts_with("Please read the following text and answer the question below.\n\n<text>\n"));
-  EXPECT_TRUE(question_text(samples[0])
-                  .starts_with("\n</text>\n\nWhat is the correct answer to this question: Who founded the bakery of "
-                               "Alderwick?\nChoices:\n(A) "));
+  const std::string question = question_text(samples[0]);
+  EXPECT_TRUE(question.starts_with("\n</text>\n\nWhat is the correct answer to this question: Who founded the "));
+  EXPECT_NE(question.find("?\nChoices:\n(A) "), std::string::npos) << question;
   EXPECT_EQ(samples[0].references.size(), 1u);
   EXPECT_EQ(samples[0].generation.max_new_tokens, 128);
   const auto bare = project_made("longbench-v2", R"({"prompt": "0shot_no_context"})");
@@ -174,17 +191,34 @@ TEST(Bfcl, IrrelevanceHasNoAcceptedCall) {
 
 TEST(ComplexFuncBench, EveryStepOfADialogueIsASampleAfterTheGoldenHistory) {
   const auto samples = project_made("complexfuncbench");
-  ASSERT_EQ(samples.size(), 6u);
+  ASSERT_EQ(samples.size(), 15u);
   EXPECT_EQ(samples[0].id, "Hotels-0-step-0");
   EXPECT_EQ(samples[0].messages.size(), 2u);
-  EXPECT_EQ(question_text(samples[0]), "Question: Find an inn for 2 people in Alderwick.");
-  EXPECT_EQ(samples[0].references[0], R"([{"name":"Find_Town","arguments":{"query":"Alderwick"}}])");
+  EXPECT_TRUE(question_text(samples[0]).starts_with("Question: Search the inns for 2 people in "));
+  const auto calls = nlohmann::json::parse(samples[0].references[0]);
+  EXPECT_EQ(calls[0]["name"], "Find_Town");
+  const std::string town = calls[0]["arguments"]["query"];
+  EXPECT_NE(question_text(samples[0]).find(" in " + town + " and "), std::string::npos);
   ASSERT_EQ(samples[1].messages.size(), 4u);
-  EXPECT_EQ(samples[1].messages[2].content, R"({"name":"Find_Town","parameters":{"query":"Alderwick"}})");
+  EXPECT_EQ(samples[1].messages[2].content, R"({"name":"Find_Town","parameters":{"query":")" + town + "\"}}");
   EXPECT_EQ(samples[1].messages[3].role, "tool");
-  EXPECT_EQ(extras_of(samples[1])["functions"].size(), 2u);
-  EXPECT_EQ(samples[2].id, "Hotels-1-step-0") << "the next dialogue starts afresh";
-  EXPECT_EQ(samples[2].messages.size(), 2u);
+  EXPECT_EQ(extras_of(samples[1])["functions"].size(), 13u);
+  EXPECT_EQ(samples[3].id, "Flights-1-step-0") << "the next dialogue starts afresh";
+  EXPECT_EQ(samples[3].messages.size(), 2u);
+}
+
+TEST(ComplexFuncBench, DialoguesAreTakenWholeAndEvenlyFromTheFile) {
+  const auto ids = [](const std::string& parameters) {
+    std::set<std::string> found;
+    for (const Sample& sample : project_made("complexfuncbench", parameters))
+      found.insert(sample.id.substr(0, sample.id.find("-step")));
+    return found;
+  };
+  EXPECT_EQ(ids(R"({"dialogues": 1})"), std::set<std::string>{"Cross-4"});
+  EXPECT_EQ(ids(R"({"dialogues": 2})"), (std::set<std::string>{"Car-Rental-2", "Cross-4"}));
+  EXPECT_EQ(ids(R"({"dialogues": 150})"),
+            (std::set<std::string>{"Hotels-0", "Flights-1", "Car-Rental-2", "Attraction-3", "Cross-4"}));
+  EXPECT_EQ(project_made("complexfuncbench", R"({"dialogues": 2})").size(), 6u) << "all steps of each";
 }
 
 TEST(LongGenBench, PassesOnWhatTheScorerNeeds) {
@@ -201,7 +235,7 @@ TEST(PiSanitizer, HidesOneInstructionInTheContextAndNamesItsTarget) {
   for (const std::string task : {"qasper", "gov_report", "lcc"}) {
     const auto clean = project_made("pisanitizer/" + task, R"({"injection": "none"})");
     const auto attacked = project_made("pisanitizer/" + task);
-    ASSERT_EQ(attacked.size(), 3u);
+    ASSERT_EQ(attacked.size(), 5u);
     for (size_t i = 0; i < attacked.size(); ++i) {
       const std::string injected = extras_of(attacked[i])["injected_prompt"];
       EXPECT_TRUE(

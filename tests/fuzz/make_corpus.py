@@ -9,10 +9,15 @@ import hashlib
 import json
 import pathlib
 import struct
+import subprocess
+import sys
+import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 CORPUS = SOURCE / "tests/fuzz/corpus"
-SAMPLES = SOURCE / "datasets/samples"
+made = tempfile.TemporaryDirectory()
+SAMPLES = pathlib.Path(made.name) / "samples"
+subprocess.run([sys.executable, "-B", SOURCE / "datasets/samples/make.py", SAMPLES], check=True)
 
 
 def put(target, name, data):

@@ -136,7 +136,8 @@ TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
   const ScratchFolder scratch;
   const fs::path config = write_config(scratch, R"({
-    "name": "small", "models": [{"name": "smollm2-135m", "window": 448}], "workloads": ["complexfuncbench"],
+    "name": "small", "models": [{"name": "smollm2-135m", "window": 448}],
+    "workloads": [{"name": "needle", "words": [200]}],
     "methods": ["full", {"name": "kvzip", "keep": 0.5}, {"name": "snapkv", "keep": 0.5}],
     "engine": {"max_new_tokens": 2, "noise_floor": 0}})");
   const Finished finished =

@@ -1,0 +1,13 @@
+#!/usr/bin/env python3
+"""make.py FOLDER: writes project-made files in the forms of the official ones, so that everything runs offline.
+
+The build runs it. The result does not depend on the machine.
+"""
+
+import sys
+
+import make_longbench
+import make_others
+
+make_longbench.main(sys.argv[1])
+make_others.main(sys.argv[1])
