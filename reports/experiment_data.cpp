@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -178,6 +179,17 @@ const CellData* ExperimentData::find(const std::string& method, const std::strin
     return cell.row.cell.method == method && cell.row.cell.workload == workload && cell.row.cell.kind == kind;
   });
   return it == cells.end() ? nullptr : &*it;
+}
+
+std::vector<std::pair<std::string, ExperimentData>> ExperimentData::by_request_length() const {
+  const auto has_length = [](const CellData& cell) {
+    return nlohmann::json::parse(cell.row.cell.workload_json).contains("request_tokens");
+  };
+  std::vector<std::pair<std::string, ExperimentData>> parts = {{"", of_cells(std::not_fn(has_length))}};
+  for (const std::string& label : of_cells(has_length).workloads()) {
+    parts.emplace_back(label, of_cells([&](const CellData& cell) { return cell.row.cell.workload == label; }));
+  }
+  return parts;
 }
 
 std::string ExperimentData::baseline() const {

@@ -69,6 +69,9 @@ struct ExperimentData {
   /// The cell of a method, workload and kind, or null; of the first model when there are several.
   [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,
                                      results::CellKind kind) const;
+  /// The experiment divided where requests have a length of their own, for no mean over lengths says anything: the
+  /// cells of the others under "", then those of each such workload under its label.
+  [[nodiscard]] std::vector<std::pair<std::string, ExperimentData>> by_request_length() const;
   /// The label of the baseline method, empty when there is none.
   [[nodiscard]] std::string baseline() const;
 };

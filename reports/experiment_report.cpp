@@ -41,9 +41,9 @@ std::vector<Section> model_sections(const ModelCells& model, bool unlike, bool s
   }
   const auto remote = remote_prefix_section(data);
   for (auto& section : {needle_section(data), published_section(data), sample_section(data), distance_section(data),
-                        std::optional(memory_section(data)), selection_section(data), link_section(data),
-                        verification_section(data), reuse_section(data), remote ? remote : speed_section(data),
-                        contexts_section(data), serving_section(data), outcome_section(data)}) {
+                        memory_section(data), selection_section(data), link_section(data), verification_section(data),
+                        reuse_section(data), remote ? remote : speed_section(data), contexts_section(data),
+                        serving_section(data), outcome_section(data)}) {
     if (section) sections.push_back(*section);
   }
   return sections;
@@ -63,7 +63,10 @@ std::vector<Section> asked_sections(const ExperimentData& data, bool unlike, boo
   std::vector<ModelCells> parts;
   for (const std::string& model : models) parts.emplace_back(data.of_model(model), unlike);
   std::vector<Section> sections;
-  if (joint) sections.push_back(quality_section(data, parts));
+  if (joint) {
+    Section quality = quality_section(data, parts);
+    if (!quality.tables.empty()) sections.push_back(std::move(quality));
+  }
   for (size_t at = 0; at < models.size(); ++at) {
     for (Section& section : model_sections(parts[at], unlike, !joint)) {
       if (models.size() > 1) name_after(section, models[at]);

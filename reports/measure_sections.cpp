@@ -7,6 +7,7 @@
 #include <map>
 
 #include "reports/byte_classes.h"
+#include "reports/escape.h"
 #include "reports/pooled.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
@@ -100,6 +101,23 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
   return metric_table(data, std::move(table), columns, quality_rows(data));
 }
 
+/// Equal requests in limited device memory.
+Table runtime_table(const ExperimentData& data) {
+  return metric_table(
+      data,
+      {.id = "verification-runtime",
+       .title = "In limited device memory",
+       .caption = "Equal requests that share the device's memory for caches. Where full caches lie behind the device: "
+                  "how much of the time their link was occupied, how much went by in passes that verify, and how often "
+                  "a verification had to wait for its cache."},
+      {{metrics::kConcurrentRequests, kFixed1},
+       {metrics::kThroughputTokensPerS, kFixed1},
+       {metrics::kLinkUtilisation},
+       {metrics::kVerifyShare},
+       {metrics::kLateVerifies, kFixed1, "Verifications that waited"}},
+      timing_rows(data));
+}
+
 }  // namespace
 
 std::optional<TableCell> state_cell(const CellData* cell) {
@@ -134,7 +152,7 @@ std::optional<Section> distance_section(const ExperimentData& data) {
       .id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)};
 }
 
-Section memory_section(const ExperimentData& data) {
+std::optional<Section> memory_section(const ExperimentData& data) {
   Table table = metric_table(
       data,
       {.id = "memory",
@@ -151,7 +169,8 @@ Section memory_section(const ExperimentData& data) {
   for (TableRow& row : table.rows) {
     for (TableCell& cell : row.cells) cell.best = false;  // bytes are what makes rows peers
   }
-  return {.id = "memory", .title = "Memory", .tables = {std::move(table)}};
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "memory", .title = "Memory", .tables = {std::move(table)}};
 }
 
 std::optional<Section> selection_section(const ExperimentData& data) {
@@ -191,6 +210,12 @@ std::optional<Section> link_section(const ExperimentData& data) {
   return Section{.id = "links", .title = "Links", .tables = {std::move(table)}, .charts = tier_charts(data)};
 }
 
+void name_after_length(Table& table, const std::string& length) {
+  if (length.empty()) return;
+  table.id += fmt::format("-{}", slug(length));
+  table.title += fmt::format(", {}", length);
+}
+
 std::optional<Section> verification_section(const ExperimentData& data) {
   Table table = metric_table(data,
                              {.id = "verification",
@@ -200,24 +225,15 @@ std::optional<Section> verification_section(const ExperimentData& data) {
                               {metrics::kAcceptanceLength, kFixed2},
                               {metrics::kTokensPerVerify, kFixed2},
                               {metrics::kExactMatchFull}});
-  Table runtime = metric_table(
-      data,
-      {.id = "verification-runtime",
-       .title = "In limited device memory",
-       .caption = "Equal requests that share the device's memory for caches. Where full caches lie behind the device: "
-                  "how much of the time their link was occupied, how much went by in passes that verify, and how often "
-                  "a verification had to wait for its cache."},
-      {{metrics::kConcurrentRequests, kFixed1},
-       {metrics::kThroughputTokensPerS, kFixed1},
-       {metrics::kLinkUtilisation},
-       {metrics::kVerifyShare},
-       {metrics::kLateVerifies, kFixed1, "Verifications that waited"}},
-      timing_rows(data));
   Section section{.id = "verification", .title = "Verification"};
-  for (Table* each : {&table, &runtime}) {
-    std::erase_if(each->rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
-    if (!each->rows.empty()) section.tables.push_back(std::move(*each));
-  }
+  const auto add = [&](Table one, const std::string& length) {
+    std::erase_if(one.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
+    if (one.rows.empty()) return;
+    name_after_length(one, length);
+    section.tables.push_back(std::move(one));
+  };
+  add(std::move(table), "");
+  for (const auto& [length, part] : data.by_request_length()) add(runtime_table(part), length);
   if (section.tables.empty()) return std::nullopt;
   section.charts = drafting_charts(data);
   return section;

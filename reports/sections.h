@@ -29,7 +29,8 @@ namespace kvarena::reports {
 
 /// Nothing when no cell holds a distance, as when texts are scored and nothing is answered.
 [[nodiscard]] std::optional<Section> distance_section(const ExperimentData& data);
-[[nodiscard]] Section memory_section(const ExperimentData& data);
+/// Nothing when no cell's bytes were counted after its prompt, as when requests are timed alone.
+[[nodiscard]] std::optional<Section> memory_section(const ExperimentData& data);
 /// Entries that decoding attended to, where they were measured.
 [[nodiscard]] std::optional<Section> selection_section(const ExperimentData& data);
 /// Bytes over links, where a method keeps entries behind the device.
@@ -53,6 +54,8 @@ namespace kvarena::reports {
 
 /// The table cell of a cell that failed or never acted; nothing when it may have a number.
 [[nodiscard]] std::optional<TableCell> state_cell(const CellData* cell);
+/// Gives a table of requests of this length (ExperimentData::by_request_length()) an id and a title of its own.
+void name_after_length(Table& table, const std::string& length);
 /// Sets the marks of a number that comes from these values: simulated, emulated, modelled.
 void mark_origin(TableCell& cell, const results::ValueColumn& values);
 

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
-#include "reports/escape.h"
 #include "reports/latency_charts.h"
 #include "reports/pooled.h"
 #include "reports/sections.h"
@@ -111,26 +108,16 @@ Table speed_table(const ExperimentData& data, bool shared) {
   return table;
 }
 
-/// A workload whose requests have a length of their own: no median over it and others means anything.
-bool has_length(const CellData& cell) {
-  return nlohmann::json::parse(cell.row.cell.workload_json).contains("request_tokens");
-}
-
 }  // namespace
 
 std::optional<Section> speed_section(const ExperimentData& data) {
   const bool shared = share_prefill(data);
   std::vector<Table> tables;
-  const auto add = [&](Table table) {
-    if (!table.rows.empty()) tables.push_back(std::move(table));
-  };
-  add(speed_table(data.of_cells(std::not_fn(has_length)), shared));
-  for (const std::string& workload : data.of_cells(has_length).workloads()) {
-    Table table =
-        speed_table(data.of_cells([&](const CellData& cell) { return cell.row.cell.workload == workload; }), shared);
-    table.id += fmt::format("-{}", slug(workload));
-    table.title += fmt::format(", {}", workload);
-    add(std::move(table));
+  for (const auto& [length, part] : data.by_request_length()) {
+    Table table = speed_table(part, shared);
+    if (table.rows.empty()) continue;
+    name_after_length(table, length);
+    tables.push_back(std::move(table));
   }
   if (tables.empty()) return std::nullopt;
   Section section{.id = "speed", .title = "Speed", .tables = std::move(tables)};

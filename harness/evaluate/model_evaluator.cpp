@@ -116,10 +116,12 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
     const experiment::EngineSettings engine = engine_of(config_, workload, kind);
     auto made = datasets::make_workload(workload.name, workload.settings_json, workload.label);
     const int64_t answer = engine.max_new_tokens.value_or(made->info().generation.max_new_tokens);
-    const datasets::OpenSettings settings{.data_dir = paths_.data_dir,
-                                          .tokens = &opened.tokens(),
-                                          .max_prompt_tokens = std::min(prompt_room(window, answer, workload),
-                                                                        engine.max_prompt_tokens.value_or(kAnyLength))};
+    // Prompts that are brought to a length are cut then, whatever the workload's own way.
+    const int64_t room = workload.request_tokens ? kAnyLength : prompt_room(window, answer, workload);
+    const datasets::OpenSettings settings{
+        .data_dir = paths_.data_dir,
+        .tokens = &opened.tokens(),
+        .max_prompt_tokens = std::min(room, engine.max_prompt_tokens.value_or(kAnyLength))};
     const auto fits = [this, &opened, model, workload, engine, window](const datasets::Sample& sample) {
       if (const auto& tokens = workload.request_tokens) return tokens->prompt + tokens->answer <= window;
       return opened.fits(sample, engine, question_of(model, workload));

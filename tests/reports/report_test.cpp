@@ -263,6 +263,9 @@ TEST_F(ReportTest, RequestsOfALengthHaveATableOfTimesOfTheirOwn) {
   const auto latency = [&](const std::string& id) { return table(document, id).rows[0].cells[5].value; };
   EXPECT_NEAR(latency("speed"), 20, 1e-6);
   EXPECT_NEAR(latency("speed-2k-16k"), 60, 1e-6);
+  const bool remembered =
+      std::ranges::any_of(document.sections, [](const Section& section) { return section.id == "memory"; });
+  EXPECT_FALSE(remembered) << "a table of no rows";
 }
 
 TEST_F(ReportTest, DrawsBytesByTierWhereATierBehindTheDeviceIsUsed) {
