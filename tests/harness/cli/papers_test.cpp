@@ -61,9 +61,9 @@ TEST(Papers, OneItemSaysWhatItNeedsAndHowToRunIt) {
 }
 
 TEST(Papers, AnItemThatIsCoveredInPartSaysHowMuch) {
-  const Finished finished = run_kvarena({"papers", "specontext/table3"});
+  const Finished finished = run_kvarena({"papers", "vericache/figure13"});
   ASSERT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(contains(finished.out, "4 of 5 columns, runnable here")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "3 of 4 panels, runnable here")) << finished.out;
 }
 
 TEST(Papers, WhatIsMissingIsFetchedOnce) {
