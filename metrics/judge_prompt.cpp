@@ -1,7 +1,13 @@
 #include "metrics/judge_prompt.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "harness/core/error.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -70,6 +76,29 @@ const JudgeQuestion kNeedleQuestion = {.text = kOneMark,
                                        .temperature = 0,
                                        .request = "question",
                                        .reference = "needle"};
+
+std::string judge_request(const JudgeQuestion& question, const nlohmann::json& row) {
+  const std::array kFields = {question.request, "instruction", "prompt", "input", "question", "query"};
+  for (const char* field : kFields) {
+    const auto found = row.find(field);
+    if (found != row.end() && found->is_string()) return found->get<std::string>();
+  }
+  fail({.place = "request",
+        .found = "no text of it in the row",
+        .expected = fmt::format("one of {}", fmt::join(kFields.begin() + 1, kFields.end(), ", "))});
+}
+
+std::string judge_reference(const JudgeQuestion& question, const nlohmann::json& row,
+                            std::span<const std::string> references) {
+  const auto found = row.find(question.reference);
+  if (found != row.end() && found->is_string()) return found->get<std::string>();
+  if (!references.empty()) return references.front();
+  fail({.place = "reference",
+        .found = "none in the row",
+        .expected = fmt::format("\"{}\" or references, which the judge is shown", question.reference)});
+}
+
+bool shows_reference(std::string_view question) { return question.find("$REFERENCE$") != std::string_view::npos; }
 
 std::string judge_prompt(std::string_view question, const JudgedAnswer& answer) {
   const std::array<std::pair<std::string_view, std::string_view>, 3> slots = {

@@ -1,6 +1,8 @@
 #pragma once
 // Prompts that ask a judge model about an answer.
 
+#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,16 @@ extern const JudgeQuestion kQualityQuestion;
 /// One mark of 1, 3, 5, 7 or 10: the rubric of gkamradt/LLMTest_NeedleInAHaystack (needlehaystack/evaluators/openai.py)
 /// in LangChain's template labeled_score_string, word for word, as the two programs put them together.
 extern const JudgeQuestion kNeedleQuestion;
+
+/// The request that a row's answer is to, under the question's own name or another of its names. Throws UserError.
+[[nodiscard]] std::string judge_request(const JudgeQuestion& question, const nlohmann::json& row);
+
+/// The right answer: the row's member of the question's name, or the first of `references`. Throws UserError.
+[[nodiscard]] std::string judge_reference(const JudgeQuestion& question, const nlohmann::json& row,
+                                          std::span<const std::string> references);
+
+/// Whether a question's text shows the right answer.
+[[nodiscard]] bool shows_reference(std::string_view question);
 
 /// Texts for a question's slots.
 struct JudgedAnswer {

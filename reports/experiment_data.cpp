@@ -1,11 +1,13 @@
 #include "reports/experiment_data.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -35,6 +37,16 @@ std::vector<std::pair<std::string, std::string>> read_card(const std::string& te
     card.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
   }
   return card;
+}
+
+/// "gpt-4o (question 1a2b3c4d)": the judges whose marks an experiment holds, each once.
+std::string judge_text(const std::vector<results::JudgeRecord>& judges) {
+  constexpr size_t kShownDigits = 8;
+  std::set<std::string> all;
+  for (const results::JudgeRecord& judge : judges) {
+    all.insert(fmt::format("{} (question {})", judge.model, judge.question_sha256.substr(0, kShownDigits)));
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
 }
 
 void mark_labels(ExperimentData& data) {
@@ -120,6 +132,7 @@ ExperimentData ExperimentData::of_cells(const std::function<bool(const CellData&
                       .inputs = inputs,
                       .invented = invented,
                       .definitions = definitions,
+                      .judges = judges,
                       .cells = {}};
   std::ranges::copy_if(cells, std::back_inserter(part.cells), wanted);
   return part;
@@ -207,6 +220,12 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     std::string name = metric.metric;
     data.definitions.emplace(std::move(name), std::move(metric));
   }
+  data.judges = reader.judges(data.experiment.experiment);
+  const std::string judge = judge_text(data.judges);
+  std::map<std::string, std::map<std::string, int64_t>> unjudged;  // by cell and metric
+  for (const results::JudgeRequest& waits : reader.unjudged(data.experiment.experiment)) {
+    ++unjudged[waits.cell_id][waits.metric];
+  }
   for (results::CellRow& row : reader.cells(data.experiment.experiment)) {
     CellData cell{.row = std::move(row)};
     const std::string& id = cell.row.cell.cell_id;
@@ -221,6 +240,8 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     cell.prompt_lengths = reader.prompt_lengths(id);
     cell.prompts = reader.prompts(id);
     cell.card = read_card(cell.row.cell.protocol_json);
+    if (!judge.empty()) cell.card.emplace_back("judge", judge);
+    cell.unjudged = unjudged[id];
     data.cells.push_back(std::move(cell));
   }
   mark_labels(data);

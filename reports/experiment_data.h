@@ -25,7 +25,8 @@ struct CellData {
   std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
   /// Hash of each sample's predicted text; nothing unless read_run() read it.
   std::optional<std::map<std::string, std::string>> answers;
-  std::vector<std::pair<std::string, std::string>> card;  // protocol, name and value
+  std::vector<std::pair<std::string, std::string>> card;  // protocol, name and value; judges of marks too
+  std::map<std::string, int64_t> unjudged;                // answers that wait for a judge, by metric
 
   /// False for cells that failed or never acted: what they hold is no result and enters no table or chart.
   [[nodiscard]] bool counts() const;
@@ -47,6 +48,7 @@ struct ExperimentData {
   std::vector<results::RunInput> inputs;                         // read last, of all runs
   std::vector<results::InventedData> invented;                   // those that this project made up
   std::map<std::string, results::MetricDefinition> definitions;  // by metric
+  std::vector<results::JudgeRecord> judges;                      // whose marks there are, by metric
   std::vector<CellData> cells;                                   // in force, by plan position
 
   /// Labels in the order of the plan, each once.

@@ -123,6 +123,7 @@ Table runtime_table(const ExperimentData& data) {
 std::optional<TableCell> state_cell(const CellData* cell) {
   if (cell == nullptr) return TableCell{};
   if (cell->row.state == CellState::failed) return failed_cell(cell->row.reason);
+  if (cell->row.state == CellState::missing) return missing_cell(cell->row.reason);
   if (cell->row.state == CellState::inactive) return inactive_cell("the method never acted on these samples");
   return std::nullopt;
 }
@@ -308,20 +309,21 @@ std::optional<Section> reuse_section(const ExperimentData& data) {
 std::optional<Section> outcome_section(const ExperimentData& data) {
   Table table{.id = "outcomes",
               .title = "Cells without numbers",
-              .caption = "Failures and methods that never acted are outcomes, not gaps.",
+              .caption =
+                  "Failures, methods that never acted and methods whose weights are missing are outcomes, not "
+                  "gaps.",
               .columns = {{.title = "Method", .numeric = false},
                           {.title = "Workload", .numeric = false},
                           {.title = "Kind", .numeric = false},
                           {.title = "Outcome", .numeric = false}}};
   for (const CellData& cell : data.cells) {
-    const bool failed = cell.row.state == CellState::failed;
-    if (!failed && cell.row.state != CellState::inactive) continue;
-    table.rows.push_back({.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload),
-                                    text_cell(std::string(results::name(cell.row.cell.kind))),
-                                    failed ? failed_cell(cell.row.reason) : inactive_cell("never acted")}});
+    if (const auto outcome = state_cell(&cell)) {
+      table.rows.push_back({.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload),
+                                      text_cell(std::string(results::name(cell.row.cell.kind))), *outcome}});
+    }
   }
   if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "outcomes", .title = "Failed and inactive", .tables = {std::move(table)}};
+  return Section{.id = "outcomes", .title = "Failed, inactive and missing", .tables = {std::move(table)}};
 }
 
 }  // namespace kvarena::reports

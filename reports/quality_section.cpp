@@ -88,8 +88,8 @@ std::optional<double> published_value(const ExperimentData& data, const results:
   return std::nullopt;
 }
 
-/// Scores that a table with metrics among its dimensions shows of a workload: those of its card, then what the config
-/// lists; a listed name stands for all that begin with it.
+/// Scores that a table with metrics among its dimensions shows of a workload: those of its card, a judge's marks, then
+/// what the config lists; a listed name stands for all that begin with it.
 std::vector<std::string> shown_metrics(const ExperimentData& data, const std::string& workload) {
   std::vector<std::string> shown;
   const auto add = [&](const std::string& name) {
@@ -100,6 +100,9 @@ std::vector<std::string> shown_metrics(const ExperimentData& data, const std::st
     if (key != "metrics") continue;
     std::istringstream list(value);
     for (std::string entry; std::getline(list >> std::ws, entry, ',');) add(entry.substr(0, entry.find(' ')));
+  }
+  for (const results::JudgeRecord& judge : data.judges) {
+    if (cell != nullptr && cell->values.contains(judge.metric)) add(judge.metric);
   }
   const json config = json::parse(data.experiment.config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return shown;

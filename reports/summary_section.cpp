@@ -105,7 +105,7 @@ class Summary {
       std::string text = members.front().share < kWhole ? of_budget(members) : of_whole(members);
       if (!text.empty()) said.push_back(std::move(text));
     }
-    for (const std::string& text : {times(), power(), outcomes()}) {
+    for (const std::string& text : {times(), power(), outcomes(), unjudged()}) {
       if (!text.empty()) said.push_back(text);
     }
     return said;
@@ -231,10 +231,29 @@ class Summary {
     const auto count = [&](results::CellState state) {
       return std::ranges::count_if(data_.cells, [&](const CellData& cell) { return cell.row.state == state; });
     };
-    const int64_t failed = count(results::CellState::failed), idle = count(results::CellState::inactive);
-    if (failed + idle == 0) return "";
-    return fmt::format("Without numbers: {} cells that failed, {} whose method never acted; they are listed below.",
-                       failed, idle);
+    std::vector<std::string> without;
+    if (const int64_t failed = count(results::CellState::failed); failed > 0)
+      without.push_back(fmt::format("{} cells that failed", failed));
+    if (const int64_t idle = count(results::CellState::inactive); idle > 0)
+      without.push_back(fmt::format("{} cells whose method never acted", idle));
+    if (const int64_t missing = count(results::CellState::missing); missing > 0)
+      without.push_back(fmt::format("{} cells whose method's weights are missing", missing));
+    if (without.empty()) return "";
+    return fmt::format("Without numbers: {}; they are listed below.", fmt::join(without, ", "));
+  }
+
+  /// Answers that a judge model has yet to mark.
+  [[nodiscard]] std::string unjudged() const {
+    std::map<std::string, int64_t> waiting;
+    for (const CellData& cell : data_.cells) {
+      for (const auto& [metric, answers] : cell.unjudged) waiting[metric] += answers;
+    }
+    std::vector<std::string> each;
+    for (const auto& [metric, answers] : waiting) each.push_back(fmt::format("{} answers for {}", answers, metric));
+    if (each.empty()) return "";
+    return fmt::format(
+        "A judge model has yet to mark {}: `kvarena judge DATABASE --judge-url URL --judge-model NAME` asks one.",
+        listed(each));
   }
 
   const ExperimentData& data_;

@@ -74,6 +74,13 @@ TableCell inactive_cell(std::string reason) {
   return cell;
 }
 
+TableCell missing_cell(std::string reason) {
+  TableCell cell;
+  cell.kind = CellKind::missing;
+  cell.reason = std::move(reason);
+  return cell;
+}
+
 TableCell not_comparable_cell(double value, std::string reason) {
   TableCell cell;
   cell.kind = CellKind::not_comparable;
@@ -134,6 +141,7 @@ std::string cell_remark(const TableCell& cell) {
   switch (cell.kind) {
     case CellKind::failed: remarks.push_back("failed: " + cell.reason); break;
     case CellKind::inactive: remarks.push_back("inactive: " + cell.reason); break;
+    case CellKind::missing: remarks.push_back("missing: " + cell.reason); break;
     case CellKind::not_comparable: remarks.push_back("not comparable: " + cell.reason); break;
     case CellKind::empty:
     case CellKind::text:

@@ -33,6 +33,7 @@ enum class CellKind {
   number,          // `value`
   failed,          // ran and ended with `reason`
   inactive,        // the method never acted, for `reason`
+  missing,         // not evaluated: the method lacks the weights that `reason` names
   not_comparable,  // a number exists but may not stand beside the others, for `reason`
 };
 
@@ -50,7 +51,7 @@ struct TableCell {
   bool emulated = false;               // storage or link that was not there
   bool modelled = false;               // virtual clock
   bool is_signed = false;              // printed with its sign: a difference standing in a column of its own
-  std::string reason;                  // of failed, inactive, not_comparable
+  std::string reason;                  // of failed, inactive, missing, not_comparable
   std::string detail;                  // more about the cell: "200 samples"; a tooltip in HTML
   std::vector<size_t> notes;           // indices into Table::footnotes
 
@@ -61,6 +62,7 @@ struct TableCell {
 [[nodiscard]] TableCell number_cell(double value, std::optional<metrics::Interval> interval = std::nullopt);
 [[nodiscard]] TableCell failed_cell(std::string reason);
 [[nodiscard]] TableCell inactive_cell(std::string reason);
+[[nodiscard]] TableCell missing_cell(std::string reason);
 [[nodiscard]] TableCell not_comparable_cell(double value, std::string reason);
 
 struct Column {

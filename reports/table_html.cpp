@@ -77,6 +77,7 @@ std::string content(const TableCell& cell, const Column& column, const std::stri
     case CellKind::number: return number_html(cell, column, format);
     case CellKind::failed: return state("failed");
     case CellKind::inactive: return state("inactive");
+    case CellKind::missing: return state("missing");
     case CellKind::not_comparable:
       return number_html(cell, column, format) +
              fmt::format("<span class=\"state unlike\" title=\"{}\">not comparable</span>", escape_html(cell.reason));

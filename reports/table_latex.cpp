@@ -52,6 +52,7 @@ std::vector<Line> lines_of(const TableCell& cell, const Column& column, const st
     case CellKind::text: return {{escape_latex(cell.text), cell.text}};
     case CellKind::failed: return {{"\\textit{failed}", "failed"}};
     case CellKind::inactive: return {{"\\textit{inactive}", "inactive"}};
+    case CellKind::missing: return {{"\\textit{missing}", "missing"}};
     case CellKind::number:
     case CellKind::not_comparable: return number_lines(cell, column, format);
   }

@@ -34,6 +34,7 @@ std::string markdown_cell(const TableCell& cell, const Column& column, const std
     case CellKind::text: return escape_markdown(cell.text);
     case CellKind::failed: return "failed: " + escape_markdown(cell.reason);
     case CellKind::inactive: return "inactive: " + escape_markdown(cell.reason);
+    case CellKind::missing: return "missing: " + escape_markdown(cell.reason);
     case CellKind::number:
     case CellKind::not_comparable: return markdown_number(cell, column, format);
   }

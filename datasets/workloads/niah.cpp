@@ -162,6 +162,7 @@ class NiahSource final : public SampleSource {
     }
     sample.extras = nlohmann::json{{"context_length", length},
                                    {"depth_percent", depth},
+                                   {"question", question},
                                    {"needle", multi_ ? std::string(kMultiNeedles[0]) : parameters_.needle},
                                    {"walked_to_start", walked_to_start}}
                         .dump();

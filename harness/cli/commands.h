@@ -14,6 +14,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command fit_command();
 [[nodiscard]] Command history_command();
 [[nodiscard]] Command inspect_command();
+[[nodiscard]] Command judge_command();
 [[nodiscard]] Command merge_command();
 [[nodiscard]] Command methods_command();
 [[nodiscard]] Command metrics_command();

@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/judge_options.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
 #include "harness/core/page.h"
-#include "harness/evaluate/chat_endpoint.h"
+#include "harness/evaluate/judge.h"
 #include "harness/evaluate/local_embedder.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
@@ -32,8 +31,7 @@ struct Options {
   std::vector<std::filesystem::path> vectors;
   std::filesystem::path data_folder;
   double tolerance = 1e-6;
-  evaluate::EndpointSettings judge{.cache = kvarena_home() / "judge-cache"};
-  std::optional<std::string> judge_url;
+  JudgeOptions judge;
   std::filesystem::path judge_question;
 
   void declare(OptionSet& o) {
@@ -47,18 +45,10 @@ struct Options {
     o.option("references", "FILE", references).help("take references from this JSON Lines file, by id or by order");
     o.option("extras", "JSON", extras).help("an object added to what the metric sees of each row");
     o.flag("mean", mean).help("write the mean with its 95% interval instead of a line for each");
-    o.option("judge-url", "URL", judge_url)
-        .help(
-            "ask a judge model about each prediction, and score what it says: an OpenAI-compatible endpoint, up to "
-            "the version (http://127.0.0.1:8000/v1); its key, if it needs one, is $KVARENA_JUDGE_KEY");
-    o.option("judge-model", "NAME", judge.model).help("the judge, as the endpoint names it");
+    judge.declare(o);
     o.option("judge-question", "FILE", judge_question)
         .help("what to ask, with $INST$, $RESPONSE$ and $REFERENCE$ in it")
         .default_text("the metric's own question");
-    o.option("judge-tries", "N", judge.tries).help("tries of one question when the endpoint fails");
-    o.option("judge-price-in", "X", judge.price_in).help("price of a million prompt tokens, for the cost shown");
-    o.option("judge-price-out", "X", judge.price_out).help("price of a million answer tokens");
-    o.option("judge-cache", "FOLDER", judge.cache).help("where answers are kept").default_text("in $KVARENA_HOME");
     o.option("vectors", "FILE", vectors)
         .help("recompute a file of test vectors instead; exit code 1 on any difference");
     o.option("data-folder", "FOLDER", data_folder)
@@ -76,44 +66,6 @@ json sample_json(const metrics::ScoredSample& sample) {
   return result;
 }
 
-/// Endpoint of the judge, with the metric's settings of the question.
-evaluate::EndpointSettings endpoint_of(const Options& options, const metrics::JudgeQuestion* question) {
-  evaluate::EndpointSettings settings = options.judge;
-  settings.url = *options.judge_url;
-  settings.on_retry = [](const std::string& why) { fmt::print(stderr, "{}\n", why); };
-  if (question != nullptr) {
-    settings.system = question->system;
-    settings.temperature = question->temperature;
-  }
-  if (settings.model.empty()) {
-    fail({.place = "--judge-model", .found = "nothing", .expected = "the judge's name at the endpoint"});
-  }
-  if (const char* key = std::getenv("KVARENA_JUDGE_KEY")) settings.key = key;
-  return settings;
-}
-
-/// The request that a prediction answers, under `first` or another of its names.
-std::string instruction_of(const json& row, const char* first) {
-  const std::array kFields = {first, "instruction", "prompt", "input", "question", "query"};
-  for (const char* field : kFields) {
-    const auto found = row.find(field);
-    if (found != row.end() && found->is_string()) return found->get<std::string>();
-  }
-  fail({.place = "request",
-        .found = "no text of it in the row",
-        .expected = fmt::format("one of {}", fmt::join(kFields.begin() + 1, kFields.end(), ", "))});
-}
-
-/// The right answer: the member `name` of the row, or its first reference.
-std::string reference_of(const json& row, const metrics::PredictionRow& sample, std::string_view name) {
-  const auto found = row.find(name);
-  if (found != row.end() && found->is_string()) return found->get<std::string>();
-  if (!sample.references.empty()) return sample.references.front();
-  fail({.place = "reference",
-        .found = "none in the row",
-        .expected = fmt::format("\"{}\" or references, which the judge is shown", name)});
-}
-
 /// Makes the judge's prompt of each row: with the user's question, or the metric's own.
 std::function<std::string(const json&, const metrics::PredictionRow&)> question_for(
     const Options& options, const metrics::MetricEntry& metric) {
@@ -124,31 +76,13 @@ std::function<std::string(const json&, const metrics::PredictionRow&)> question_
   }
   const std::string question = options.judge_question.empty() ? metric.judge->text : read_file(options.judge_question);
   const metrics::JudgeQuestion& how = metric.judge != nullptr ? *metric.judge : metrics::kQualityQuestion;
-  const bool asks_reference = question.find("$REFERENCE$") != std::string::npos;
-  return [question, &how, asks_reference](const json& row, const metrics::PredictionRow& sample) {
+  return [question, &how](const json& row, const metrics::PredictionRow& sample) {
+    const bool told = metrics::shows_reference(question);
     return metrics::judge_prompt(question,
-                                 {.instruction = instruction_of(row, how.request),
+                                 {.instruction = metrics::judge_request(how, row),
                                   .response = sample.prediction,
-                                  .reference = asks_reference ? reference_of(row, sample, how.reference) : ""});
+                                  .reference = told ? metrics::judge_reference(how, row, sample.references) : ""});
   };
-}
-
-/// Asks until the metric can read what the judge says, as the official script does.
-std::string judged(evaluate::ChatEndpoint& endpoint, const metrics::MetricEntry& metric, const std::string& prompt) {
-  constexpr int64_t kDraws = 5;
-  std::string words;
-  for (int64_t draw = 0; draw < kDraws; ++draw) {
-    words = endpoint.ask(prompt, draw);
-    const metrics::MetricScore score = metrics::score_sample(metric, {words, {}, json::object()});
-    const auto parsed = score.values.find("parsed");
-    if (parsed == score.values.end() || parsed->second != 0) break;
-  }
-  return words;
-}
-
-void print_use(const evaluate::EndpointUse& use, const std::string& model) {
-  fmt::print(stderr, "judge {}: {} answers, {} of them from the cache, {} retries; {} + {} tokens, cost {:.4f}\n",
-             model, use.answers, use.cached, use.retries, use.prompt_tokens, use.answer_tokens, use.cost);
 }
 
 int score_predictions(const Options& options) {
@@ -166,14 +100,15 @@ int score_predictions(const Options& options) {
   };
   metrics::ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
   std::optional<evaluate::ChatEndpoint> endpoint;
-  if (options.judge_url) {
-    endpoint.emplace(endpoint_of(options, metric.judge));
+  if (options.judge.url) {
+    const evaluate::EndpointSettings judge = options.judge.settings();
+    endpoint.emplace(metric.judge != nullptr ? evaluate::with_question(judge, *metric.judge) : judge);
     how.rewrite = [&, question = question_for(options, metric)](const json& row, const metrics::PredictionRow& sample) {
-      return judged(*endpoint, metric, question(row, sample));
+      return evaluate::ask_judge(*endpoint, metric, question(row, sample));
     };
   }
   const metrics::FileScore all = metrics::score_file(input, metric, how, write);
-  if (endpoint) print_use(endpoint->use(), options.judge.model);
+  if (endpoint) print_use(endpoint->use(), options.judge.endpoint.model);
   if (all.samples == 0) fail({.place = input.string(), .found = "no row", .expected = "at least one"});
   if (all.unread > 0) {
     fmt::print(stderr, "warning: {} of {} texts hold no marks that can be read; the mean leaves them out\n", all.unread,
@@ -192,7 +127,7 @@ int score_predictions(const Options& options) {
                {"low", all.interval.low},
                {"high", all.interval.high},
                {"table_value", all.table_value}};
-  if (endpoint) summary["judge"] = options.judge.model;
+  if (endpoint) summary["judge"] = options.judge.endpoint.model;
   if (options.mean) {
     print(fmt::format("{}\n", summary.dump()));
   } else {

@@ -63,6 +63,7 @@ json status_json(const ExperimentStatus& status, const Runner& runner) {
                         {"workload", row.cell.workload},
                         {"method", row.cell.method},
                         {"kind", results::name(row.cell.kind)},
+                        {"state", results::name(row.state)},
                         {"reason", row.reason}});
   }
   json invented = json::array();
@@ -104,7 +105,8 @@ Page status_page(const ExperimentStatus& status, const Runner& runner) {
     text += '\n';
   }
   for (const results::CellRow& row : status.failures) {
-    text += fmt::format("  failed: {}, {}, {}: {}\n", row.cell.model, row.cell.workload, row.cell.method, row.reason);
+    text += fmt::format("  {}: {}, {}, {}: {}\n", results::name(row.state), row.cell.model, row.cell.workload,
+                        row.cell.method, row.reason);
   }
   return Page().bold(status.experiment).text(text);
 }

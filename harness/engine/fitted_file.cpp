@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/model/safetensors.h"
 #include "kernels/common/dtype.h"
 
@@ -173,7 +174,9 @@ std::optional<fs::path> own_fitted(const FittedRequest& request, const std::stri
 
 FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint,
                           const std::vector<fs::path>& folders) {
-  if (!request.path.empty()) return read_fitted(request.path, request.wanted);
+  if (!request.path.empty()) {
+    return read_fitted(fs::exists(request.path) ? fs::path(request.path) : find_model(request.path), request.wanted);
+  }
   if (const auto own = own_fitted(request, fingerprint, folders)) return read_fitted(*own);
   const std::string stem = request.stem();
   const size_t files = candidates(stem, folders).size();

@@ -38,6 +38,7 @@ uint64_t seed_of(const OpenTask& open) { return static_cast<uint64_t>(open.confi
 Request scored_request(const OpenTask& open) {
   Request request = open.model.request(sample_of(open), open.config.engine,
                                        score_metrics(open.samples.info(), open.config), open.question);
+  request.judged = judge_metrics(open.samples.info(), open.config);
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
   request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
   return request;
@@ -184,15 +185,32 @@ EngineSettings engine_of(const experiment::ExperimentConfig& config, const exper
   return engine;
 }
 
-std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,
-                                       const experiment::ExperimentConfig& config) {
+namespace {
+
+/// Metrics of a workload, then of the config, each once: those that score a prediction, of a judge's words or not.
+std::vector<std::string> scoring(const datasets::WorkloadInfo& workload, const experiment::ExperimentConfig& config,
+                                 bool judged) {
   std::vector<std::string> ids;
   const auto add = [&](const std::string& id) {
-    if (metrics::find_metric(id).score != nullptr && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+    const metrics::MetricEntry& metric = metrics::find_metric(id);
+    const bool wanted = metric.score != nullptr && (metric.judge != nullptr) == judged;
+    if (wanted && std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   };
   std::ranges::for_each(workload.metrics, add);
   std::ranges::for_each(config.metrics, add, &experiment::ComponentEntry::name);
   return ids;
+}
+
+}  // namespace
+
+std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,
+                                       const experiment::ExperimentConfig& config) {
+  return scoring(workload, config, /*judged=*/false);
+}
+
+std::vector<std::string> judge_metrics(const datasets::WorkloadInfo& workload,
+                                       const experiment::ExperimentConfig& config) {
+  return scoring(workload, config, /*judged=*/true);
 }
 
 bool lists_metric(const experiment::ExperimentConfig& config, const std::string& metric) {

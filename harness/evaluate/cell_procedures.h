@@ -32,8 +32,13 @@ using CellProcedure = std::vector<experiment::SampleOutcome> (*)(const OpenTask&
 [[nodiscard]] experiment::EngineSettings engine_of(const experiment::ExperimentConfig& config,
                                                    const experiment::ComponentEntry& workload, results::CellKind kind);
 
-/// Ids of the metrics that score a prediction: the workload's own, then those of the config.
+/// Ids of the metrics that score a prediction: the workload's own, then those of the config. None that reads a judge's
+/// words.
 [[nodiscard]] std::vector<std::string> score_metrics(const datasets::WorkloadInfo& workload,
+                                                     const experiment::ExperimentConfig& config);
+
+/// Ids of the metrics for which a judge is asked, in the same order.
+[[nodiscard]] std::vector<std::string> judge_metrics(const datasets::WorkloadInfo& workload,
                                                      const experiment::ExperimentConfig& config);
 
 /// Whether the config lists the metric, beside the workloads' own.

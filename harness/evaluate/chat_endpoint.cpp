@@ -165,6 +165,16 @@ std::string request_json(const EndpointSettings& settings, const std::string& pr
 
 }  // namespace
 
+EndpointUse& EndpointUse::operator+=(const EndpointUse& other) {
+  answers += other.answers;
+  cached += other.cached;
+  retries += other.retries;
+  prompt_tokens += other.prompt_tokens;
+  answer_tokens += other.answer_tokens;
+  cost += other.cost;
+  return *this;
+}
+
 ChatEndpoint::ChatEndpoint(EndpointSettings settings) : settings_(std::move(settings)) {
   if (settings_.url.empty()) fail({.place = "the judge's address", .found = "nothing", .expected = "a URL"});
   if (std::ranges::any_of(settings_.key, is_control)) {

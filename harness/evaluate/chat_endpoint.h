@@ -34,6 +34,8 @@ struct EndpointUse {
   int64_t prompt_tokens = 0;
   int64_t answer_tokens = 0;
   double cost = 0;  // of what was not cached
+
+  EndpointUse& operator+=(const EndpointUse& other);
 };
 
 /// A client of one endpoint, for one thread.

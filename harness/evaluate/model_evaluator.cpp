@@ -13,7 +13,6 @@
 #include "harness/core/data_origin.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/engine/fitted_file.h"
 #include "harness/evaluate/cell_procedures.h"
 #include "harness/evaluate/local_embedder.h"
 #include "harness/evaluate/method_files.h"
@@ -133,20 +132,25 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
 
 std::string ModelEvaluator::model_hash(const ModelEntry& model) { return hashes_.of_all(loaded(model).opened().files); }
 
+const std::vector<MethodFile>& ModelEvaluator::files_of(const ModelEntry& model, const ComponentEntry& method) {
+  const auto [slot, fresh] = method_files_.try_emplace(model.label + "\n" + method.label);
+  if (fresh) slot->second = method_files(spec_of(method.name, method.settings_json), file_sources(model, paths_.home));
+  return slot->second;
+}
+
 std::vector<results::RunInput> ModelEvaluator::method_inputs(const ModelEntry& model, const ComponentEntry& method) {
   const std::string place = model.label + "\n" + method.label;
   if (const auto known = method_inputs_.find(place); known != method_inputs_.end()) return known->second;
-  const FileSources sources{.fingerprint = fingerprint_of(*loaded(model).opened().checkpoint),
-                            .models = paths_.home / "models",
-                            .fitted = {paths_.home / "fitted", project_fitted_folder()}};
-  std::vector<MethodFile> files = method_files(spec_of(method.name, method.settings_json), sources);
+  std::vector<MethodFile> files = files_of(model, method);
   if (config_.contexts) {
-    for (MethodFile& file : method_files(json::parse(experiment::contexts_json(*config_.contexts)), sources)) {
+    const json contexts = json::parse(experiment::contexts_json(*config_.contexts));
+    for (MethodFile& file : method_files(contexts, file_sources(model, paths_.home))) {
       files.push_back({.setting = "contexts." + file.setting, .path = std::move(file.path)});
     }
   }
   std::vector<results::RunInput> inputs;
   for (const MethodFile& file : files) {
+    if (file.path.empty()) continue;
     inputs.push_back({.kind = "artifact",
                       .name = fmt::format("{}: {}", method.label, file.setting),
                       .sha256 = hashes_.of(file.path),
@@ -154,6 +158,14 @@ std::vector<results::RunInput> ModelEvaluator::method_inputs(const ModelEntry& m
                       .model = model.label});
   }
   return method_inputs_[place] = std::move(inputs);
+}
+
+std::string ModelEvaluator::missing_weights(const ModelEntry& model, const ComponentEntry& method) {
+  std::vector<std::string> missing;
+  for (const MethodFile& file : files_of(model, method)) {
+    if (file.path.empty()) missing.push_back(file.missing);
+  }
+  return fmt::format("{}", fmt::join(missing, "; "));
 }
 
 std::vector<results::RunInput> ModelEvaluator::metric_inputs(const ModelEntry& model, const ComponentEntry& workload) {
@@ -338,7 +350,7 @@ std::string ModelEvaluator::lost() {
   return {};
 }
 
-std::vector<results::MetricDefinition> ModelEvaluator::metric_definitions() const {
+std::vector<results::MetricDefinition> metric_definitions() {
   std::vector<results::MetricDefinition> definitions;
   const auto define = [&](const std::string& name, const auto& metric) {
     const bool higher = metric.better == metrics::Better::higher;

@@ -9,6 +9,7 @@
 
 #include "harness/evaluate/file_hashes.h"
 #include "harness/evaluate/loaded_model.h"
+#include "harness/evaluate/method_files.h"
 #include "harness/evaluate/sample_cursor.h"
 #include "harness/experiment/evaluator.h"
 #include "harness/experiment/plan.h"
@@ -21,6 +22,9 @@ struct Paths {
   std::filesystem::path data_dir;  // official data files; empty = $KVARENA_DATA or the project's own samples
   std::filesystem::path hardware;  // machines for modelled clocks, one file each
 };
+
+/// Definitions of all metrics and of the values that they store.
+[[nodiscard]] std::vector<results::MetricDefinition> metric_definitions();
 
 /// Opens models and workloads for both planning and evaluating. One model's weights are in memory at a time.
 class ModelEvaluator final : public experiment::Evaluator, public experiment::Catalog {
@@ -35,13 +39,16 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
                                const experiment::ComponentEntry& workload) override;
   std::vector<results::RunInput> method_inputs(const experiment::ModelEntry& model,
                                                const experiment::ComponentEntry& method) override;
+  std::string missing_weights(const experiment::ModelEntry& model, const experiment::ComponentEntry& method) override;
   std::string protocol_card(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
                             const experiment::ComponentEntry& method, results::CellKind kind) override;
 
   std::vector<results::RunInput> inputs(const experiment::ModelEntry& model) override;
   void begin_model(const experiment::ModelEntry& model, const experiment::EngineSettings& engine) override;
   void end_model(const experiment::ModelEntry& model) override;
-  [[nodiscard]] std::vector<results::MetricDefinition> metric_definitions() const override;
+  [[nodiscard]] std::vector<results::MetricDefinition> metric_definitions() const override {
+    return evaluate::metric_definitions();
+  }
   std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
   [[nodiscard]] std::string lost() override;
   std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
@@ -58,6 +65,9 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   /// Whether methods see the workload's questions: as its entry says, else not where its first sample says where its
   /// question starts. Throws UserError where the entry asks for what the experiment cannot do.
   experiment::Question question_of(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
+  /// Weights of the method for the model.
+  const std::vector<MethodFile>& files_of(const experiment::ModelEntry& model,
+                                          const experiment::ComponentEntry& method);
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
 
@@ -72,6 +82,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::map<std::string, results::RunInput> data_inputs_;                 // by model and workload label
   std::map<std::string, experiment::Question> questions_;                // in the same way
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
+  std::map<std::string, std::vector<MethodFile>> method_files_;          // in the same way
 };
 
 /// Checks of a config's names and settings against the registries.

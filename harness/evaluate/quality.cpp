@@ -14,6 +14,7 @@
 #include "harness/evaluate/token_overlap.h"
 #include "metrics/distribution/acceptance.h"
 #include "metrics/distribution/divergence.h"
+#include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
 
 namespace kvarena::evaluate {
@@ -143,6 +144,20 @@ void add_scores(results::SampleResult& result, const Request& request, const std
   }
 }
 
+/// Adds what a judge will be told beside the answer, for each metric that needs one.
+void add_judge_requests(results::SampleResult& result, const Request& request) {
+  json row = json::parse(request.sample->extras);
+  if (!row.contains("prompt")) row["prompt"] = request.sample->messages.back().content;
+  for (const std::string& id : request.judged) {
+    const metrics::JudgeQuestion& question = *metrics::find_metric(id).judge;
+    const std::string reference = metrics::shows_reference(question.text)
+                                      ? metrics::judge_reference(question, row, request.sample->references)
+                                      : "";
+    const json told{{"metric", id}, {"request", metrics::judge_request(question, row)}, {"reference", reference}};
+    result.events.push_back({.event = "ask_judge", .data_json = told.dump()});
+  }
+}
+
 void add_departure(results::SampleResult& result, const std::vector<int32_t>& answer, const Reference& reference) {
   const auto differ = std::ranges::mismatch(answer, reference.tokens);
   const bool same = answer == reference.tokens;
@@ -180,6 +195,7 @@ SampleOutcome free_outcome(const Candidate& candidate, const Request& request, c
   result.references_json = json(request.sample->references).dump();
   add_activity(result, session.activity);
   add_scores(result, request, answer_text(request, reference.tokens));
+  add_judge_requests(result, request);
   add_bytes(result, session, reference.bytes);
   add_traffic(result, session, request);
   add_rounds(result, session);

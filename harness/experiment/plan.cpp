@@ -101,7 +101,11 @@ PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, co
   cell.planned_samples = static_cast<int64_t>(group.sample_ids.size());
   cell.left_out_samples = group.left_out;
   cell.cell_id = id_of(cell);
-  return {.record = std::move(cell), .model = group.model, .workload = group.workload, .method = &method};
+  return {.record = std::move(cell),
+          .model = group.model,
+          .workload = group.workload,
+          .method = &method,
+          .missing = catalog.missing_weights(*group.model, method)};
 }
 
 void check_sample_ids(const CellGroup& group) {
@@ -293,8 +297,8 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
     body += '\n';
     for (const PlannedCell& cell : group.cells) {
       const auto row = done == nullptr ? std::nullopt : done->cell(cell.record.cell_id);
-      if (!row) {
-        body += fmt::format("  {}\n", cell.record.method);
+      if (!cell.missing.empty() || !row) {
+        body += fmt::format("  {}{}\n", cell.record.method, cell.missing.empty() ? "" : "  missing: " + cell.missing);
         continue;
       }
       const int64_t there = samples_done(group, cell, *done);

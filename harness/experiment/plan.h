@@ -37,6 +37,9 @@ class Catalog {
     return {};
   }
 
+  /// The weights that a method needs and that are not there, with the command that brings them; "" = all are there.
+  virtual std::string missing_weights(const ModelEntry& /*model*/, const ComponentEntry& /*method*/) { return ""; }
+
   /// Settings that change scores beside the method: template and its hash, stop tokens, truncation, dtype, metric
   /// versions, data hash, layers left dense. A flat JSON object as text; equal settings give equal cards. Cells with
   /// different cards are different cells.
@@ -49,6 +52,7 @@ struct PlannedCell {
   const ModelEntry* model = nullptr;  // these point into the Plan's config
   const ComponentEntry* workload = nullptr;
   const ComponentEntry* method = nullptr;
+  std::string missing = {};  // Catalog::missing_weights()
 };
 
 /// One part of `count` equal ones that are run side by side, each into a database of its own, and merged.

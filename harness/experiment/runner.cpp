@@ -42,11 +42,11 @@ results::RunRecord run_of(const ExperimentConfig& config) {
   return run;
 }
 
-/// A cell on its way: what it lacks, and whether it is given up.
+/// A cell on its way: what it lacks, and whether it is given up, because it failed or its method's weights are missing.
 struct OpenCell {
   const PlannedCell* cell = nullptr;
   std::set<std::string> done;
-  bool failed = false;
+  bool given_up = false;
 };
 
 class Runner {
@@ -84,6 +84,7 @@ class Runner {
                               {"evaluated", summary_.evaluated},
                               {"failed_cells", summary_.failed_cells},
                               {"inactive_cells", summary_.inactive_cells},
+                              {"missing_cells", summary_.missing_cells},
                               {"interrupted", summary_.interrupted},
                               {"seconds", seconds_since(began_)}});
     return summary_;
@@ -96,6 +97,7 @@ class Runner {
       for (const PlannedCell& cell : group.cells) cells.push_back(cell.record);
     }
     results_.upsert_cells(cells);
+    mark_missing();
     double cost_left = 0;
     for (const CellGroup& group : plan_.groups) {
       for (const PlannedCell& cell : group.cells) {
@@ -116,16 +118,29 @@ class Runner {
                               {"total", plan_.evaluations()}});
   }
 
+  /// Records the cells whose methods' weights are not there, and says it once for each method of a model.
+  void mark_missing() {
+    std::set<std::pair<const ModelEntry*, const ComponentEntry*>> told;
+    for (const CellGroup& group : plan_.groups) {
+      for (const PlannedCell& cell : group.cells) {
+        if (cell.missing.empty()) continue;
+        results_.mark_missing(cell.record.cell_id, cell.missing);
+        if (!told.emplace(cell.model, cell.method).second) continue;
+        progress_.message(fmt::format("missing: {}, {}: {}", cell.record.model, cell.record.method, cell.missing));
+      }
+    }
+  }
+
   OpenCell open_cell(const PlannedCell& cell) const {
     const auto row = results_.read().cell(cell.record.cell_id);
     KVARENA_ASSERT(row.has_value(), cell.record.cell_id);
     return {.cell = &cell,
             .done = results_.read().done_samples(cell.record.cell_id),
-            .failed = row->state == CellState::failed};
+            .given_up = row->state == CellState::failed || row->state == CellState::missing};
   }
 
   static bool lacks(const OpenCell& open, const CellGroup& group, size_t sample) {
-    return !open.failed && group.asked[sample] && !open.done.contains(group.sample_ids[sample]);
+    return !open.given_up && group.asked[sample] && !open.done.contains(group.sample_ids[sample]);
   }
 
   static bool lacks_any(const OpenCell& open, const CellGroup& group) {
@@ -145,7 +160,7 @@ class Runner {
       for (const PlannedCell& cell : group.cells) {
         cells.push_back(open_cell(cell));
         work_left = work_left || lacks_any(cells.back(), group);
-        if (cells.back().failed) skip(cells.back(), group);
+        if (cells.back().given_up) skip(cells.back(), group);
       }
       if (group.sample_ids.empty()) {
         give_up(cells, group, no_sample_fits(group));
@@ -290,11 +305,11 @@ class Runner {
     progress_.message(fmt::format("failed: {}, {}, {}: {}", group.model->label, group.workload->label,
                                   open.cell->record.method, reason));
     log_cell("cell_failed", open, reason);
-    open.failed = true;
+    open.given_up = true;
     skip(open, group);
   }
 
-  /// Leaves out the samples that a failed cell lacks.
+  /// Leaves out the samples that a cell lacks which is given up.
   void skip(const OpenCell& open, const CellGroup& group) {
     int64_t lacking = 0;
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
@@ -335,6 +350,7 @@ class Runner {
         const CellState state = results_.read().cell(cell.record.cell_id)->state;
         summary_.failed_cells += state == CellState::failed;
         summary_.inactive_cells += state == CellState::inactive;
+        summary_.missing_cells += state == CellState::missing;
       }
     }
     if (summary_.interrupted) {

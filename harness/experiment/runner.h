@@ -23,6 +23,7 @@ struct RunSummary {
   int64_t already_done = 0;  // found in the database
   int64_t failed_cells = 0;  // in force after this run, also those of earlier runs
   int64_t inactive_cells = 0;
+  int64_t missing_cells = 0;  // whose methods' weights are not there
   bool interrupted = false;
 };
 

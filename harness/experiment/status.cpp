@@ -21,7 +21,7 @@ ExperimentStatus status_of(const results::ResultsReader& results, const std::str
     ++status.cells[std::string(results::name(row.state))];
     status.planned += row.cell.planned_samples;
     status.done += row.done_samples;
-    if (row.state != results::CellState::failed) continue;
+    if (row.state != results::CellState::failed && row.state != results::CellState::missing) continue;
     status.given_up += row.cell.planned_samples - row.done_samples;
     status.failures.push_back(std::move(row));
   }

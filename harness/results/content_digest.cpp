@@ -18,6 +18,7 @@ constexpr std::array kContent = {
     "SELECT 'published', experiment, model, workload, method, metric, source, value, unit, note, statistic, "
     "bound, upper FROM published ORDER BY 2, 3, 4, 5, 6, 7",
     "SELECT 'metrics', metric, title, unit, better, table_scale FROM metrics ORDER BY 2",
+    "SELECT 'judges', experiment, metric, model, question_sha256 FROM judges ORDER BY 2, 3",
     "SELECT 'cells', cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, "
     "settings_json, engine_json, protocol_json, baseline, position, planned_samples, left_out_samples, state, reason, "
     "superseded "

@@ -34,6 +34,9 @@ constexpr std::array kContradictions = {
     Contradiction{"with another meaning",
                   "SELECT 'metric ' || metric FROM part.metrics p JOIN main.metrics m USING (metric) WHERE "
                   "(p.title, p.unit, p.better, p.table_scale) IS NOT (m.title, m.unit, m.better, m.table_scale)"},
+    Contradiction{"marked by another judge",
+                  "SELECT 'experiment ' || experiment || ', metric ' || metric FROM part.judges p JOIN main.judges m "
+                  "USING (experiment, metric) WHERE (p.model, p.question_sha256) IS NOT (m.model, m.question_sha256)"},
     Contradiction{
         "with another answer",
         "SELECT 'cell ' || cell_id || ', sample ' || sample_id FROM part.samples p JOIN main.samples m USING "
@@ -55,7 +58,10 @@ struct Detail {
 };
 
 constexpr std::array kDetails = {
-    Detail{"sample_values", "cell_id, sample_id, metric, clock, value, unit, storage", "clock <> 'measured'"},
+    // One part may be judged before the other.
+    Detail{"sample_values", "cell_id, sample_id, metric, clock, value, unit, storage",
+           "clock <> 'measured' AND metric NOT IN (SELECT metric FROM part.judges UNION SELECT metric FROM "
+           "main.judges)"},
     Detail{"series", "cell_id, sample_id, name, clock, values_json, unit, storage", "clock <> 'measured'"},
     Detail{"events", "cell_id, sample_id, position, event, data_json", "1"},
 };
@@ -79,6 +85,9 @@ constexpr std::array kAdditions = {
     "failure_log LIMIT 1)",
     "INSERT INTO main.samples SELECT * FROM part.samples WHERE (cell_id, sample_id) IN fresh",
     "INSERT INTO main.sample_values SELECT * FROM part.sample_values WHERE (cell_id, sample_id) IN fresh",
+    "INSERT OR IGNORE INTO main.judges SELECT * FROM part.judges",
+    "INSERT OR IGNORE INTO main.sample_values SELECT * FROM part.sample_values WHERE metric IN (SELECT metric FROM "
+    "part.judges)",
     "INSERT INTO main.series SELECT * FROM part.series WHERE (cell_id, sample_id) IN fresh",
     "INSERT INTO main.events SELECT * FROM part.events WHERE (cell_id, sample_id) IN fresh",
     "INSERT OR IGNORE INTO main.cell_values SELECT * FROM part.cell_values",
@@ -93,7 +102,7 @@ constexpr std::array kAdditions = {
     "WHEN (SELECT count(*) FROM main.samples s WHERE s.cell_id = cells.cell_id AND s.sample_index < planned_samples) < "
     "planned_samples OR (kind = 'serving' AND state NOT IN ('done', 'inactive')) THEN 'running' "
     "WHEN EXISTS (SELECT 1 FROM main.samples s WHERE s.cell_id = cells.cell_id AND s.active = 1) THEN 'done' "
-    "ELSE 'inactive' END WHERE state <> 'failed' AND cell_id IN (SELECT cell_id FROM part.cells)",
+    "ELSE 'inactive' END WHERE state NOT IN ('failed', 'missing') AND cell_id IN (SELECT cell_id FROM part.cells)",
     "UPDATE main.cells SET reason = 'the method acted on none of ' || (SELECT count(*) FROM main.samples s WHERE "
     "s.cell_id = cells.cell_id) || ' samples' WHERE state = 'inactive' AND cell_id IN (SELECT cell_id FROM part.cells)",
 };

@@ -76,6 +76,7 @@ std::string_view name(CellState value) {
     case CellState::done: return "done";
     case CellState::failed: return "failed";
     case CellState::inactive: return "inactive";
+    case CellState::missing: return "missing";
   }
   return "";
 }

@@ -23,8 +23,9 @@ enum class Storage { real, emulated, simulated };
 enum class CellKind { quality, timing, noise_floor, serving };
 /// Whether larger or smaller values of a metric are better.
 enum class Direction { neither, higher, lower };
-/// `inactive`: every sample was evaluated and the method acted on none of them.
-enum class CellState { pending, running, done, failed, inactive };
+/// `inactive`: every sample was evaluated and the method acted on none of them. `missing`: the method's weights are not
+/// there; nothing was evaluated.
+enum class CellState { pending, running, done, failed, inactive, missing };
 enum class RunState { running, finished, interrupted, failed };
 
 [[nodiscard]] std::string_view name(Clock value);
@@ -111,6 +112,22 @@ struct CellRecord {
   int64_t position = 0;
   int64_t planned_samples = 0;
   int64_t left_out_samples = 0;  // beyond the model's window, so no method of the workload has them
+};
+
+/// Words that a judge model is told beside an answer, so that it can be asked when the run is over.
+struct JudgeRequest {
+  std::string cell_id;
+  std::string sample_id;
+  std::string metric;     // whose question is asked
+  std::string request;    // what was answered
+  std::string reference;  // the truth; "" where the question shows none
+};
+
+/// The judge whose marks an experiment holds under a metric of sample values.
+struct JudgeRecord {
+  std::string metric;
+  std::string model;            // as its endpoint names it
+  std::string question_sha256;  // of the question, with the judge's system message and temperature
 };
 
 /// Unit, direction and title of a metric.

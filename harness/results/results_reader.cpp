@@ -114,8 +114,8 @@ std::vector<CellRow> select_cells(SQLite::Database& database, const std::string&
     cell.position = next.integer();
     cell.planned_samples = next.integer();
     cell.left_out_samples = next.integer();
-    row.state = next.one_of(
-        std::array{CellState::pending, CellState::running, CellState::done, CellState::failed, CellState::inactive});
+    row.state = next.one_of(std::array{CellState::pending, CellState::running, CellState::done, CellState::failed,
+                                       CellState::inactive, CellState::missing});
     row.reason = next.text();
     row.failure_log = next.text();
     row.superseded = next.flag();
@@ -461,6 +461,36 @@ std::vector<EventRow> ResultsReader::events(const std::string& cell_id) const {
         row.event.data_json = next.text();
         return row;
       });
+}
+
+std::vector<JudgeRequest> ResultsReader::unjudged(const std::string& experiment) const {
+  return select<JudgeRequest>(
+      *database_,
+      "SELECT e.cell_id, e.sample_id, json_extract(e.data_json, '$.metric'), json_extract(e.data_json, '$.request'), "
+      "json_extract(e.data_json, '$.reference') "
+      "FROM events e JOIN samples s USING (cell_id, sample_id) JOIN cells c USING (cell_id) WHERE c.experiment = ? AND "
+      "c.superseded = 0 AND c.kind = 'quality' AND c.state IN ('running', 'done') AND e.event = 'ask_judge' AND NOT "
+      "EXISTS (SELECT 1 FROM sample_values v WHERE v.cell_id = e.cell_id AND v.sample_id = e.sample_id AND v.metric = "
+      "json_extract(e.data_json, '$.metric')) ORDER BY c.position, s.sample_index, e.position",
+      {experiment}, [](Columns& next) {
+        JudgeRequest row;
+        for (std::string* text : {&row.cell_id, &row.sample_id, &row.metric, &row.request, &row.reference}) {
+          *text = next.text();
+        }
+        return row;
+      });
+}
+
+std::vector<JudgeRecord> ResultsReader::judges(const std::string& experiment) const {
+  return select<JudgeRecord>(*database_,
+                             "SELECT metric, model, question_sha256 FROM judges WHERE experiment = ? ORDER BY metric",
+                             {experiment}, [](Columns& next) {
+                               JudgeRecord row;
+                               for (std::string* text : {&row.metric, &row.model, &row.question_sha256}) {
+                                 *text = next.text();
+                               }
+                               return row;
+                             });
 }
 
 }  // namespace kvarena::results

@@ -112,6 +112,10 @@ class ResultsReader {
   [[nodiscard]] std::vector<SeriesRow> series(const std::string& cell_id, const std::string& name,
                                               Clock clock = Clock::none) const;
   [[nodiscard]] std::vector<EventRow> events(const std::string& cell_id) const;
+  /// Answers of an experiment that wait for a judge's marks, in the order of cells, samples and metrics.
+  [[nodiscard]] std::vector<JudgeRequest> unjudged(const std::string& experiment) const;
+  /// Judges of an experiment's marks, by metric.
+  [[nodiscard]] std::vector<JudgeRecord> judges(const std::string& experiment) const;
 
   /// SHA-256 over everything that a repetition of the same experiments must reproduce: no run ids, no times, no host,
   /// no values or series of the measured clock. Equal for a run that was killed and resumed and one that was not.

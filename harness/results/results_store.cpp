@@ -3,10 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <tuple>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -17,6 +19,8 @@ namespace kvarena::results {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kShownDigits = 8;  // of a hash in messages
 
 /// Keys sorted, no blanks. What is not JSON is a mistake of the caller, not of the user.
 std::string canonical(const std::string& text) {
@@ -213,7 +217,8 @@ void ResultsStore::upsert_cells(std::span<const CellRecord> cells) {
         "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', '', 0, 0.0, '', ?) "
         "ON CONFLICT DO UPDATE SET baseline = excluded.baseline, position = excluded.position, "
         "superseded = 0, state = CASE WHEN state IN ('done', 'inactive') AND "
-        "planned_samples < excluded.planned_samples THEN 'running' ELSE state END, "
+        "planned_samples < excluded.planned_samples THEN 'running' WHEN state = 'missing' THEN 'pending' ELSE state "
+        "END, reason = CASE state WHEN 'missing' THEN '' ELSE reason END, "
         "planned_samples = excluded.planned_samples, left_out_samples = excluded.left_out_samples");
     Writer supersede(database,
                      "UPDATE cells SET superseded = 1 WHERE experiment = ? AND kind = ? AND model = ? AND "
@@ -227,6 +232,16 @@ void ResultsStore::upsert_cells(std::span<const CellRecord> cells) {
       supersede.put(cell.experiment).put(name(cell.kind)).put(cell.model).put(cell.workload).put(cell.method);
       supersede.put(cell.cell_id).run();
     }
+  });
+}
+
+void ResultsStore::mark_missing(const std::string& cell_id, const std::string& reason) {
+  transact(*reader_.database_, "record what is missing", [&] {
+    Writer(*reader_.database_,
+           "UPDATE cells SET state = 'missing', reason = ? WHERE cell_id = ? AND state IN ('pending', 'missing')")
+        .put(valid_utf8(reason))
+        .put(cell_id)
+        .run();
   });
 }
 
@@ -278,6 +293,48 @@ void ResultsStore::settle_cell(const std::string& cell_id, std::span<const Metri
            "samples WHERE cell_id = ?1) || ' samples' WHERE cell_id = ?1 AND state <> 'failed'")
         .put(cell_id)
         .run();
+  });
+}
+
+void ResultsStore::set_judges(const std::string& experiment, std::span<const JudgeRecord> judges, bool replace) {
+  SQLite::Database& database = *reader_.database_;
+  transact(database, "record the judge", [&] {
+    for (const JudgeRecord& known : reader_.judges(experiment)) {
+      const auto same = [&](const JudgeRecord& judge) { return judge.metric == known.metric; };
+      const auto judge = std::ranges::find_if(judges, same);
+      if (judge == judges.end()) continue;
+      if (std::tie(judge->model, judge->question_sha256) == std::tie(known.model, known.question_sha256)) continue;
+      if (!replace) {
+        fail({.place = path_.string(),
+              .found = fmt::format("{} of {} by the judge {}, question {}", known.metric, experiment, known.model,
+                                   known.question_sha256.substr(0, kShownDigits)),
+              .expected = fmt::format("marks of one judge, not of {}, question {}, beside them", judge->model,
+                                      judge->question_sha256.substr(0, kShownDigits)),
+              .action = "--replace takes the other's marks away and asks anew"});
+      }
+      Writer(database,
+             "DELETE FROM sample_values WHERE metric = ? AND cell_id IN (SELECT cell_id FROM cells WHERE experiment = "
+             "?)")
+          .put(known.metric)
+          .put(experiment)
+          .run();
+    }
+    Writer insert(database, "INSERT OR REPLACE INTO judges VALUES (?, ?, ?, ?)");
+    for (const JudgeRecord& judge : judges) {
+      insert.put(experiment).put(judge.metric).put(judge.model).put(judge.question_sha256).run();
+    }
+  });
+}
+
+void ResultsStore::add_marks(const JudgeRequest& request, std::span<const MetricValue> marks) {
+  transact(*reader_.database_, "write marks", [&] {
+    Writer insert(*reader_.database_,
+                  "INSERT INTO sample_values (cell_id, sample_id, metric, clock, value, unit, storage) VALUES (?, ?, "
+                  "?, ?, ?, ?, ?)");
+    for (const MetricValue& mark : marks) {
+      insert.put(request.cell_id).put(request.sample_id).put(mark.metric).put(name(mark.clock)).put(mark.value);
+      insert.put(mark.unit).put(name(mark.storage)).run();
+    }
   });
 }
 

@@ -43,6 +43,8 @@ class ResultsStore {
   /// Adds cells that are new, updates position, baseline and numbers of samples of those that are known, and marks as
   /// superseded the cells that hold the same labels with other settings. A known cell keeps its samples and state.
   void upsert_cells(std::span<const CellRecord> cells);
+  /// Says why a cell of which nothing is evaluated cannot be: its method's weights are not there.
+  void mark_missing(const std::string& cell_id, const std::string& reason);
   /// Makes a failed cell pending again and forgets nothing it has done.
   void retry_failed(const std::string& cell_id);
 
@@ -54,6 +56,12 @@ class ResultsStore {
   /// Ends a cell all of whose samples are evaluated: done, or inactive when no sample was active; writes `values`, the
   /// metrics of the whole cell. Repeating it changes nothing.
   void settle_cell(const std::string& cell_id, std::span<const MetricValue> values);
+
+  /// Records whose marks an experiment is to hold, for each metric that they are stored under. Throws UserError where
+  /// marks of another judge or to another question are there; with `replace` takes these away.
+  void set_judges(const std::string& experiment, std::span<const JudgeRecord> judges, bool replace);
+  /// Writes a judge's marks of one answer in one transaction.
+  void add_marks(const JudgeRequest& request, std::span<const MetricValue> marks);
 
   /// Adds what the database `part` holds. Merging again changes nothing, and the content does not depend on the order
   /// in which parts are merged. A cell that failed in one part has failed; of several reasons the first by alphabet

@@ -51,7 +51,7 @@ constexpr std::array kRules = {
          "NOT json_valid(settings_json) OR NOT json_valid(engine_json) OR NOT json_valid(protocol_json)"},
     Rule{"a cell of no known kind or state",
          "SELECT cell_id FROM cells WHERE kind NOT IN ('quality', 'timing', 'noise_floor', 'serving') OR "
-         "state NOT IN ('pending', 'running', 'done', 'failed', 'inactive')"},
+         "state NOT IN ('pending', 'running', 'done', 'failed', 'inactive', 'missing')"},
     Rule{"a number of no known clock or storage",
          "SELECT cell_id || ' ' || name FROM (SELECT cell_id, metric AS name, clock, storage FROM sample_values UNION "
          "ALL "

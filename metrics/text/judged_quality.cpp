@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -31,9 +32,20 @@ JudgeMarks marks_of(const nlohmann::json& object) {
   return marks;
 }
 
-/// The rubric's marks: 1 to 5.
+// The rubric's marks.
+constexpr double kWorst = 1;
+constexpr double kBest = 5;
+
+/// Stored values of kJudgeDimensions, in their order: 0 for the worst mark, 1 for the best.
+constexpr std::array<StoredMetric, 6> kRespects = {{{"judged_relevance", "Judged relevance"},
+                                                    {"judged_accuracy", "Judged accuracy"},
+                                                    {"judged_coherence", "Judged coherence"},
+                                                    {"judged_clarity", "Judged clarity"},
+                                                    {"judged_breadth_and_depth", "Judged breadth and depth"},
+                                                    {"judged_reading_experience", "Judged reading experience"}}};
+
 bool in_range(const JudgeMarks& marks) {
-  return std::ranges::all_of(marks, [](const auto& mark) { return mark.second >= 1 && mark.second <= 5; });
+  return std::ranges::all_of(marks, [](const auto& mark) { return mark.second >= kWorst && mark.second <= kBest; });
 }
 
 // The prediction is the judge's output about a response, not the response.
@@ -45,7 +57,9 @@ MetricScore score(const MetricInput& input) {
   if (!marks) return result;
   const std::vector<JudgeMarks> rows = {*marks};
   result.score = std::clamp(longwriter_quality_score(rows).at("total") / 100, 0.0, 1.0);
-  for (const auto& [dimension, mark] : *marks) result.values[dimension] = mark;
+  for (size_t i = 0; i < kRespects.size(); ++i) {
+    result.values[kRespects[i].name] = (marks->at(std::string(kJudgeDimensions[i])) - kWorst) / (kBest - kWorst);
+  }
   return result;
 }
 
@@ -103,6 +117,7 @@ KVARENA_METRIC(
      .score = score,
      .needs_references = false,
      .judge = &kQualityQuestion,
+     .stored = {kRespects.begin(), kRespects.end()},
      .vectors = {{"longwriter_judge_parse", recompute_parse}, {"longwriter_quality_score", recompute_score}}});
 
 }  // namespace kvarena::metrics

@@ -1,19 +1,23 @@
-"""`kvarena score` with a judge model, and `kvarena questions` with a writer, behind an OpenAI-compatible endpoint, played by a local server.
+"""`kvarena score` and `kvarena judge` with a judge model, and `kvarena questions` with a writer, behind an
+OpenAI-compatible endpoint, played by a local server.
 
-    python3 tests/end_to_end/judge_endpoint_test.py build/release/bin/kvarena
+    python3 tests/end_to_end/judge_endpoint_test.py build/release/bin/kvarena SOURCE_FOLDER
 """
 
 import http.server
 import json
 import os
 import pathlib
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
-KVARENA = sys.argv[1]
+import tiny_model
+
+KVARENA, SOURCE = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
 KEY = "sk-secret-0123456789"
 MARKS = json.dumps({"Analysis": "fine", "Relevance": 5, "Accuracy": 5, "Coherence": 4, "Clarity": 4,
                     "Breadth and Depth": 3, "Reading Experience": 3})
@@ -179,6 +183,114 @@ class Judge(WithEndpoint):
         for file in pathlib.Path(self.folder.name).rglob("*"):
             if file.is_file():
                 self.assertNotIn(KEY, file.read_text())
+
+
+class AnswersOfARun(WithEndpoint):
+    """`kvarena judge` on the answers of two methods to three requests for a text."""
+
+    def setUp(self):
+        super().setUp()
+        self.home = pathlib.Path(self.folder.name)
+        tiny_model.write(self.home / "model", SOURCE)
+        self.run_config({"name": "writing", "workloads": ["longbench-write-en"]})
+
+    def run_config(self, config):
+        (self.home / "config.json").write_text(json.dumps({
+            "methods": ["full", {"name": "snapkv", "keep": 0.5, "window": 4}],
+            "engine": {"max_new_tokens": 4, "noise_floor": 1},
+            "models": [{"name": "tiny", "path": str(self.home / "model"), "dtype": "f32", "template": "none"}]} | config))
+        run = self.call("run", "config.json", "--quiet", "--database", "r.db")
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def call(self, *words):
+        environment = os.environ | {"KVARENA_HOME": self.folder.name, "KVARENA_DATA": "", "KVARENA_JUDGE_KEY": KEY,
+                                    "OMP_NUM_THREADS": "1"}
+        return subprocess.run([KVARENA, *words], cwd=self.home, env=environment, capture_output=True, text=True,
+                              timeout=100)
+
+    def judge(self, *more, model="judge-1"):
+        url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        return self.call("judge", "r.db", "--judge-url", url, "--judge-model", model, "--quiet", *more)
+
+    def query(self, sql):
+        with sqlite3.connect(self.home / "r.db") as database:
+            return database.execute(sql).fetchall()
+
+    def values(self, metric):
+        return [value for value, in self.query(f"SELECT value FROM v_values WHERE kind = 'quality' AND "
+                                               f"metric = '{metric}' ORDER BY position, sample_index")]
+
+    def report(self):
+        return self.call("report", "--database", "r.db", "--format", "md").stdout.replace("\\", "")
+
+    def test_without_a_judge_the_column_is_absent_and_the_report_says_so(self):
+        self.assertEqual(len(self.values("length_score")), 6)
+        self.assertEqual(self.values("judged_quality"), [])
+        report = self.report()
+        self.assertIn("A judge model has yet to mark 6 answers for judged_quality", report)
+        self.assertIn("kvarena judge DATABASE --judge-url URL", report)
+        self.assertNotIn("Judged quality", report)
+
+    def test_marks_and_the_six_respects_stand_in_the_database(self):
+        self.server.queue = [(200, "Rather good.")] * 5 + [(503, "busy")]
+        done = self.judge()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.server.asked), 5 + 1 + 5)
+        self.assertIn("r.db: 5 answers marked by judge-1", done.stdout)
+        self.assertIn("1 answers have no marks", done.stderr)
+        prompt = self.server.asked[0][2]["messages"][0]["content"]
+        self.assertIn("Write a 200-word guide to Brookford", prompt)
+        (answer,), = self.query("SELECT prediction FROM v_samples WHERE method = 'full' AND sample_index = 0 LIMIT 1")
+        self.assertIn(f"<Response>\n\n{answer}\n\n</Response>", prompt)
+        self.assertEqual(self.values("judged_quality"), [None] + [0.75] * 5)
+        for respect, share in (("relevance", 1), ("accuracy", 1), ("coherence", 0.75), ("clarity", 0.75),
+                               ("breadth_and_depth", 0.5), ("reading_experience", 0.5)):
+            self.assertEqual(self.values("judged_" + respect), [None] + [share] * 5)
+        report = self.report()
+        self.assertNotIn("has yet to mark", report)
+        self.assertIn("judge judge-1 (question ", report)
+        before = len(self.server.asked)
+        self.assertEqual(self.judge().returncode, 0)
+        self.assertEqual(len(self.server.asked), before, "nothing is asked twice")
+        self.assertNotIn(KEY.encode(), (self.home / "r.db").read_bytes())
+
+    def test_an_endpoint_that_dies_costs_the_answer_in_work_alone(self):
+        self.server.queue = [(200, MARKS), (200, MARKS), (400, "no more credit")]
+        cut = self.judge()
+        self.assertEqual(cut.returncode, 2)
+        self.assertIn("HTTP 400: no more credit", cut.stderr)
+        self.assertEqual(len(self.values("judged_quality")), 2)
+        self.assertIn("yet to mark 4 answers", self.report())
+        on = self.judge("--judge-cache", f"{self.folder.name}/another-cache")
+        self.assertEqual(on.returncode, 0, on.stderr)
+        self.assertEqual(len(self.server.asked), 3 + 4)
+        self.assertEqual(self.values("judged_quality"), [0.75] * 6)
+
+    def test_marks_of_two_judges_are_never_in_one_table(self):
+        self.server.queue = [(200, MARKS), (400, "enough")]
+        self.judge()
+        other = self.judge(model="judge-2")
+        self.assertEqual(other.returncode, 2)
+        self.assertIn("of writing by the judge judge-1, question ", other.stderr)
+        self.assertEqual(len(self.values("judged_quality")), 1)
+        other = self.judge("--replace", model="judge-2")
+        self.assertEqual(other.returncode, 0, other.stderr)
+        self.assertEqual(len(self.values("judged_quality")), 6)
+        self.assertIn("judge judge-2 (question ", self.report())
+
+    def test_a_needle_is_asked_about_with_its_own_question_and_truth(self):
+        self.run_config({"name": "needles", "metrics": ["judged_needle"],
+                         "workloads": [{"name": "niah", "lengths": [400], "depths": [50], "buffer": 0}]})
+        self.server.queue = [(200, "Rating: [[7]]")] * 2
+        done = self.judge("--experiment", "needles")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.values("judged_needle"), [0.7, 0.7])
+        system, user = self.server.asked[0][2]["messages"]
+        self.assertEqual(system["content"], "You are a helpful assistant.")
+        self.assertIn("[Question]\nWhat is the best thing to do in San Francisco?\n", user["content"])
+        self.assertIn("sit in Dolores Park on a sunny day.\n", user["content"].split("[Ground truth]")[1])
+        refused = self.judge("--experiment", "needle")
+        self.assertIn('did you mean "needles"?', refused.stderr)
 
 
 class Questions(WithEndpoint):

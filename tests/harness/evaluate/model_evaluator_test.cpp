@@ -1,5 +1,6 @@
 #include "harness/evaluate/model_evaluator.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -146,6 +147,28 @@ TEST_F(ModelEvaluatorTest, WeightsThatAMethodFindsByItselfArePartOfItsCells) {
   fs::rename(file, file.parent_path() / "kvtc-global.safetensors");
   EXPECT_TRUE(json::parse(cells({"full", over}).at("over").engine_json).at("files").contains("over: drafter.fitted"));
   EXPECT_NE(found.cell_id, none);
+}
+
+TEST_F(ModelEvaluatorTest, WeightsThatAMethodLacksAreNamedWithTheCommandThatBringsThem) {
+  const auto missing = [&](json method) {
+    const experiment::ExperimentConfig tiny = config({"full", method});
+    ModelEvaluator evaluator(tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+    return evaluator.missing_weights(tiny.models.front(), tiny.methods.back());
+  };
+  EXPECT_EQ(missing({{"name", "kvzap"}, {"keep", 0.5}, {"kind", "mlp"}}),
+            fmt::format("weights of kvzap-mlp for {0}: `kvarena fit kvzap:kind=mlp --model {0}`", model_.string()));
+  EXPECT_EQ(missing({{"name", "vericache"}, {"drafter", {{"name", "duo_attention"}, {"sparsity", 0.5}}}}),
+            fmt::format("weights of duo_attention for {0}: `kvarena fit duo_attention --model {0}`", model_.string()));
+  EXPECT_EQ(missing({{"name", "eagle3"}, {"weights", "org/EAGLE3"}}), "weights org/EAGLE3: `hf download org/EAGLE3`");
+  EXPECT_EQ(missing({{"name", "spec_decode"}, {"draft_model", "small"}}),
+            "weights small: bring them to " + (folder_ / "models/small").string());
+  testing::write_tiny_model(folder_ / "models/small", 5);
+  for (const json& complete :
+       {json{{"name", "spec_decode"}, {"draft_model", "small"}}, json{{"name", "expected_attention"}, {"keep", 0.5}},
+        json{{"name", "loki"}, {"tokens", 4}, {"basis", "prompt"}}, json{{"name", "speccache"}},
+        json{{"name", "snapkv"}, {"keep", 0.5}}}) {
+    EXPECT_EQ(missing(complete), "") << complete;
+  }
 }
 
 TEST_F(ModelEvaluatorTest, FilesThatAMetricReadsAreOnTheCard) {

@@ -115,6 +115,25 @@ TEST_F(RunnerTest, AMethodThatFailsCostsItsOwnCellOnly) {
   EXPECT_EQ(rig_.digest(), healthy.digest());
 }
 
+TEST_F(RunnerTest, AMethodWithoutItsWeightsIsMissingUntilTheyAreThere) {
+  rig_.catalog.missing = [](const std::string& method) {
+    return method == "kivi bits=2" ? "weights of kivi: `fit`" : "";
+  };
+  const RunSummary without = rig_.run();
+  EXPECT_EQ(without.missing_cells, 2);
+  EXPECT_EQ(without.failed_cells, 0);
+  EXPECT_EQ(without.evaluated, 30);
+  EXPECT_EQ(states(), (std::map<std::string, int>{{"done", 6}, {"missing", 2}}));
+  EXPECT_EQ(results::ResultsReader(rig_.path).cells("small").at(3).reason, "weights of kivi: `fit`");
+  EXPECT_EQ(rig_.run({.retry_failed = true}).evaluated, 0);
+
+  rig_.catalog.missing = nullptr;
+  EXPECT_EQ(rig_.run().evaluated, 10);
+  Rig healthy(folder_ / "h.db");
+  (void)healthy.run();
+  EXPECT_EQ(rig_.digest(), healthy.digest());
+}
+
 TEST_F(RunnerTest, WhateverTheEvaluatorThrowsIsRecorded) {
   rig_.evaluator.before_sample = [](const EvalTask& task) {
     if (task.sample_id == "qasper-1") throw std::bad_alloc();

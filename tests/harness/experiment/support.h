@@ -153,11 +153,16 @@ class FakeCatalog final : public Catalog {
     return nlohmann::json{{"template", card}, {"dtype", model.dtype}, {"metrics", metrics}}.dump();
   }
 
+  std::string missing_weights(const ModelEntry&, const ComponentEntry& method) override {
+    return missing ? missing(method.label) : "";
+  }
+
   std::string card = "auto";
   std::set<std::string> too_long;  // samples beyond the window
   double prompt_tokens = 0, answer_tokens = 0;
   std::string metrics = "token_f1 v1";
   std::function<std::string(const std::string& workload)> origin;
+  std::function<std::string(const std::string& method)> missing;
 };
 
 /// Results that depend on the cell and the sample alone, like a real evaluator's.

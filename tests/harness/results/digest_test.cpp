@@ -29,6 +29,7 @@ void fill(const std::filesystem::path& path) {
   const std::array results = {small_sample("a", 0), small_sample("b", 0), small_sample("b", 1)};
   store.commit(run, results);
   store.settle_cell("b", std::array{MetricValue{.metric = "bleu", .value = 3, .unit = "percent"}});
+  store.set_judges("exp", std::array{JudgeRecord{.metric = "quality", .model = "A", .question_sha256 = "00"}}, false);
   store.finish_run(run, RunState::finished);
 }
 

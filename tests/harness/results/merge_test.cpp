@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "tests/harness/results/support.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::results {
 namespace {
@@ -111,6 +112,42 @@ TEST_F(MergeTest, AFailureInOnePartIsTheCells) {
     EXPECT_EQ(failed.done_samples, 6);
     EXPECT_EQ(into.read().cells("exp").at(0).state, CellState::done);
   }
+}
+
+TEST_F(MergeTest, MarksComeAlongFromAPartThatWasJudgedFirstAndNeverOfTwoJudges) {
+  const auto judged = [&](const std::string& name, const std::string& model, double mark) {
+    const auto path = part(name, 0, 3);
+    auto store = ResultsStore::open_or_create(path);
+    store.set_judges("exp", std::array{JudgeRecord{.metric = "quality", .model = model, .question_sha256 = "q"}},
+                     false);
+    store.add_marks({.cell_id = "a", .sample_id = "s0"}, std::array{MetricValue{.metric = "quality", .value = mark}});
+    return path;
+  };
+  const auto plain = part("plain.db", 0, 3), first = judged("first.db", "A", 0.5);
+  std::set<std::string> digests;
+  for (const bool swapped : {false, true}) {
+    auto into = ResultsStore::open_or_create(folder_ / fmt::format("into{}.db", swapped));
+    (void)into.merge(swapped ? first : plain);
+    (void)into.merge(swapped ? plain : first);
+    EXPECT_EQ(into.read().values("a", "quality").size(), 1U);
+    EXPECT_EQ(into.read().judges("exp").size(), 1U);
+    digests.insert(into.read().content_digest());
+  }
+  EXPECT_EQ(digests.size(), 1U);
+  auto into = ResultsStore::open_or_create(folder_ / "into.db");
+  (void)into.merge(first);
+  EXPECT_NE(testing::error_of([&] { (void)into.merge(judged("second.db", "B", 0.5)); }).find("by another judge"),
+            std::string::npos);
+}
+
+TEST_F(MergeTest, AMethodWhoseWeightsAreMissingStaysSo) {
+  const auto first = part("first.db", 0, 0), second = part("second.db", 0, 0);
+  for (const auto& path : {first, second}) ResultsStore::open_or_create(path).mark_missing("b", "weights of b");
+  auto into = ResultsStore::open_or_create(folder_ / "into.db");
+  (void)into.merge(first);
+  (void)into.merge(second);
+  EXPECT_EQ(into.read().cell("b")->state, CellState::missing);
+  EXPECT_EQ(into.read().cell("b")->reason, "weights of b");
 }
 
 TEST_F(MergeTest, TheSameLabelsUnderOtherConditionsAreRefused) {

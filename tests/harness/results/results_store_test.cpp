@@ -8,7 +8,9 @@
 
 #include "harness/core/error.h"
 #include "harness/results/left_out.h"
+#include "harness/results/soundness.h"
 #include "tests/harness/results/support.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena::results {
 namespace {
@@ -185,6 +187,60 @@ TEST_F(ResultsStoreTest, AFailureCostsItsCellAndKeepsTheReason) {
   EXPECT_EQ(row("b").state, CellState::running);
   EXPECT_EQ(row("b").reason, "");
   EXPECT_EQ(row("b").done_samples, 1);
+}
+
+TEST_F(ResultsStoreTest, MissingWeightsAreNoFailureAndAreForgottenWhenTheyAreThere) {
+  plan({small_cell("a", "full"), small_cell("b", "fitted", 1)});
+  store_.mark_missing("b", "weights of fitted");
+  EXPECT_EQ(row("b").state, CellState::missing);
+  EXPECT_EQ(row("b").reason, "weights of fitted");
+  for (const std::string& fault : find_faults(folder_ / "r.db")) {
+    EXPECT_EQ(fault.find("no known kind or state"), std::string::npos) << fault;
+  }
+  EXPECT_EQ(SQLite::Database((folder_ / "r.db").string()).execAndGet("SELECT state FROM v_failures").getString(),
+            "missing");
+  plan({small_cell("a", "full"), small_cell("b", "fitted", 1)});
+  EXPECT_EQ(row("b").state, CellState::pending);
+  EXPECT_EQ(row("b").reason, "");
+  evaluate({small_sample("b", 0)});
+  store_.mark_missing("b", "weights of fitted");
+  EXPECT_EQ(row("b").state, CellState::running) << "what was evaluated stays";
+}
+
+TEST_F(ResultsStoreTest, MarksAreOfOneJudge) {
+  plan({small_cell("a", "full", 0, 2)});
+  std::vector<SampleResult> samples = {small_sample("a", 0), small_sample("a", 1)};
+  for (SampleResult& sample : samples) {
+    sample.events = {
+        {.event = "ask_judge", .data_json = R"({"metric": "quality", "request": "Write.", "reference": ""})"}};
+  }
+  evaluate(samples);
+  const std::array judge = {JudgeRecord{.metric = "quality", .model = "A", .question_sha256 = "q1"},
+                            JudgeRecord{.metric = "quality_part", .model = "A", .question_sha256 = "q1"}};
+  std::vector<JudgeRequest> waiting = store_.read().unjudged("exp");
+  ASSERT_EQ(waiting.size(), 2U);
+  EXPECT_EQ(waiting[0].sample_id, "s0");
+  EXPECT_EQ(waiting[0].request, "Write.");
+  store_.set_judges("exp", judge, false);
+  store_.add_marks(waiting[0], std::array{MetricValue{.metric = "quality", .value = 0.5, .unit = "fraction"},
+                                          MetricValue{.metric = "quality_part", .value = 0.25, .unit = "fraction"}});
+  store_.add_marks(waiting[1], std::array{MetricValue{.metric = "quality", .value = std::nan(""), .unit = "fraction"}});
+  EXPECT_TRUE(store_.read().unjudged("exp").empty())
+      << "an answer whose marks could not be read is not asked about again";
+  store_.set_judges("exp", judge, false);
+  EXPECT_EQ(store_.read().values("a", "quality").size(), 2U);
+
+  auto other = judge;
+  other[0].model = "B";
+  const std::string refused = testing::error_of([&] { store_.set_judges("exp", other, false); });
+  EXPECT_NE(refused.find("quality of exp by the judge A, question q1"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("--replace"), std::string::npos) << refused;
+  EXPECT_TRUE(store_.read().unjudged("exp").empty());
+  other[1].model = "B";
+  store_.set_judges("exp", other, true);
+  EXPECT_EQ(store_.read().unjudged("exp").size(), 2U);
+  EXPECT_TRUE(store_.read().values("a", "quality_part").empty());
+  EXPECT_EQ(store_.read().judges("exp").at(1).model, "B");
 }
 
 TEST_F(ResultsStoreTest, OtherSettingsUnderTheSameLabelsSupersede) {
