@@ -6,13 +6,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "datasets/data_files.h"
-#include "datasets/workload.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/paper_needs.h"
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
@@ -47,36 +45,6 @@ struct Options {
   }
 };
 
-/// Models and data of an experiment that are absent.
-struct Missing {
-  std::vector<const ModelEntry*> models;
-  std::vector<std::string> data;  // workloads that are there as project-made samples only
-};
-
-/// Models and data that are present, looked up once.
-struct Here {
-  explicit Here(const fs::path& data_dir) : home(kvarena_home()) {
-    for (datasets::WorkloadListing& listing : kvarena::datasets::list_workloads(data_dir))
-      workloads[listing.name] = std::move(listing);
-  }
-
-  [[nodiscard]] Missing missing(const ExperimentConfig& config) const {
-    Missing missing;
-    for (const ModelEntry& model : config.models) {
-      if (!fs::exists(model.file(home))) missing.models.push_back(&model);
-    }
-    for (const auto& workload : config.workloads) {
-      const std::string& status = workloads.at(workload.name).status;
-      const bool known = std::ranges::find(missing.data, workload.name) != missing.data.end();
-      if (status != "present" && status != "generated" && !known) missing.data.push_back(workload.name);
-    }
-    return missing;
-  }
-
-  fs::path home;
-  std::map<std::string, datasets::WorkloadListing> workloads;
-};
-
 /// An item with its config read.
 struct Read {
   const Paper* paper;
@@ -85,12 +53,10 @@ struct Read {
   Missing missing;
 
   [[nodiscard]] std::string name() const { return paper->name + "/" + item->item; }
-  [[nodiscard]] bool runnable() const {
-    return item->covered() && missing.models.empty() && missing.data.empty() && !item->gpu;
-  }
+  [[nodiscard]] bool runnable() const { return item->covered() && missing.nothing() && !item->gpu; }
 };
 
-Read read_item(const Paper& paper, const PaperItem& item, const Here& here) {
+Read read_item(const Paper& paper, const PaperItem& item, const PresentFiles& here) {
   Read read{.paper = &paper, .item = &item};
   if (item.config.empty()) return read;
   read.config =
@@ -105,12 +71,9 @@ std::vector<std::string> model_names(const Missing& missing) {
   return names;
 }
 
-/// Workloads come in families that are fetched together: longbench/qasper and longbench/lcc are longbench.
-std::string family(const std::string& workload) { return workload.substr(0, workload.find('/')); }
-
 std::set<std::string> families(const Missing& missing) {
   std::set<std::string> names;
-  for (const std::string& workload : missing.data) names.insert(family(workload));
+  for (const std::string& workload : missing.data) names.insert(workload_family(workload));
   return names;
 }
 
@@ -127,6 +90,9 @@ std::string state(const Read& read) {
                                 fmt::join(model_names(read.missing), ", ")));
   if (!read.missing.data.empty())
     needs.push_back(fmt::format("the data of {}", fmt::join(families(read.missing), ", ")));
+  if (const size_t sets = read.missing.weights.size(); sets > 0)
+    needs.push_back(fmt::format("{} {} of methods' weights", sets, sets == 1 ? "set" : "sets"));
+  if (read.missing.embedder) needs.emplace_back("the sentence encoder");
   if (read.item->gpu) needs.emplace_back("a GPU for its speed");
   return fmt::format("{}needs {}", some, fmt::join(needs, "; "));
 }
@@ -145,11 +111,21 @@ std::vector<std::string> modelled_inputs(const Read& read) {
   return files;
 }
 
-/// The experiment's command, scaled down to the model and data that scripts/setup brings.
+/// The experiment at a size that says something on two cores: a config of its own, or its own config with the model
+/// and data that scripts/setup brings.
 std::string scaled_down(const PaperItem& item) {
+  if (!item.small.empty()) return fmt::format("kvarena run {}", shown_path(item.small));
   std::string command = fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32",
                                     shown_path(item.config), kDefaultModel);
   for (const std::string& change : item.scaled) command += " --set " + change;
+  return command;
+}
+
+/// The experiment with every model on a CUDA device.
+std::string on_a_gpu(const Read& read) {
+  std::string command = fmt::format("kvarena run {}", shown_path(read.item->config));
+  for (const ModelEntry& model : read.config->models)
+    command += fmt::format(" --set models.{}.device=cuda", model.label);
   return command;
 }
 
@@ -162,12 +138,21 @@ json item_json(const Read& read) {
       {"parts", {{"covered", read.item->covered() ? read.item->parts.covered : 0}, {"all", read.item->parts.all}}},
       {"runnable", read.runnable()},
       {"state", state(read)},
-      {"needs", {{"models", model_names(read.missing)}, {"data", read.missing.data}, {"gpu", read.item->gpu}}},
+      {"needs",
+       {{"models", model_names(read.missing)},
+        {"data", read.missing.data},
+        {"weights", read.missing.weights},
+        {"sentence_encoder", read.missing.embedder},
+        {"judged_metrics", read.missing.judged},
+        {"gpu", read.item->gpu}}},
       {"notes", read.item->notes},
       {"scaled", read.item->scaled}};
   if (read.config) {
     value["config"] = shown_path(read.item->config);
     value["published"] = read.config->published.size();
+    value["commands"] = {{"cpu", fmt::format("kvarena run {}", shown_path(read.item->config))},
+                         {"gpu", on_a_gpu(read)},
+                         {"two_cores", scaled_down(*read.item)}};
   }
   if (!read.item->command.empty()) value["command"] = read.item->command;
   if (const auto inputs = modelled_inputs(read); !inputs.empty()) value["inputs"] = inputs;
@@ -218,23 +203,7 @@ void print_list(const std::vector<Read>& all) {
       count.items, count.covered, count.runnable, count.illustrations, count.not_yet, count.covered_parts, count.parts);
 }
 
-/// Sources of missing models and data, a line each.
-Rows shopping_list(const Read& read, const Here& here) {
-  std::vector<std::pair<std::string, std::string>> lines;
-  for (const ModelEntry* model : read.missing.models) lines.emplace_back(model->name, model->how_to_get(here.home));
-  for (const std::string& name : read.missing.data) {
-    const std::string& download = datasets::find_workload(name, "papers").info.download;
-    const auto same = std::ranges::find(lines, download, &std::pair<std::string, std::string>::second);
-    if (same == lines.end()) {
-      lines.emplace_back(name, download);
-    } else {
-      same->first = family(name);  // one download of several
-    }
-  }
-  return fact_rows(lines);
-}
-
-void describe_item(const Read& read, const Here& here) {
+void describe_item(const Read& read, const PresentFiles& here) {
   print(Page().bold(read.name()).text(fmt::format("  {}\n{}\n\n", read.paper->source, read.item->title)));
   std::vector<std::pair<std::string, std::string>> facts = {
       {"state", state(read)},
@@ -252,11 +221,14 @@ void describe_item(const Read& read, const Here& here) {
     if (const size_t values = read.config->published.size(); values > 0)
       facts.emplace_back("published", fmt::format("{} values", values));
     facts.emplace_back("in full", fmt::format("kvarena run {}", shown_path(read.item->config)));
-    facts.emplace_back("scaled down", scaled_down(*read.item));
+    facts.emplace_back("on a GPU", on_a_gpu(read));
+    facts.emplace_back("on two cores", scaled_down(*read.item));
   }
   print(Page().columns(fact_rows(facts)));
-  if (const Rows list = shopping_list(read, here); !list.empty())
-    print(Page().text("\n").bold("Get").text("\n").columns(list));
+  if (read.config) {
+    const Rows list = fact_rows(shopping_list(*read.config, read.missing, here.home()));
+    if (!list.empty()) print(Page().text("\n").bold("Get").text("\n").columns(list));
+  }
   if (!read.missing.models.empty())
     print(
         Page()
@@ -269,7 +241,8 @@ void describe_item(const Read& read, const Here& here) {
 }
 
 /// The items asked for: all, those of a paper, or one.
-std::vector<Read> select(const std::vector<Paper>& papers, const std::optional<std::string>& wanted, const Here& here) {
+std::vector<Read> select(const std::vector<Paper>& papers, const std::optional<std::string>& wanted,
+                         const PresentFiles& here) {
   std::vector<Read> chosen;
   std::vector<std::string> names;
   for (const Paper& paper : papers) {
@@ -291,7 +264,7 @@ std::vector<Read> select(const std::vector<Paper>& papers, const std::optional<s
 
 int run(const Options& options) {
   const std::vector<Paper> papers = experiment::read_papers(kConfigs / "papers");
-  const Here here(options.data_dir);
+  const PresentFiles here(options.data_dir);
   const std::vector<Read> chosen = select(papers, options.item, here);
   if (options.json) {
     json items = json::array();

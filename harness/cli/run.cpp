@@ -16,6 +16,7 @@
 #include "harness/core/page.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/experiment/config.h"
+#include "harness/experiment/papers.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/workers/worker_evaluator.h"
@@ -112,6 +113,19 @@ void warn_of_left_out_samples(const Plan& plan) {
   }
 }
 
+/// Says it where a table of a paper, whose speed needs a GPU, is about to run without one.
+void warn_of_cpu(const ExperimentConfig& config) {
+  const auto item = experiment::find_item(std::filesystem::path(KVARENA_SOURCE_DIR) / "configs/papers", config.path);
+  if (!item || !item->gpu) return;
+  for (const experiment::ModelEntry& model : config.models) {
+    if (model.device != "cpu") continue;
+    fmt::print(stderr,
+               "warning: the speed of {} needs a GPU, and {} runs on the CPU: its times are no reproduction; "
+               "--set models.{}.device=cuda runs it on one\n",
+               config.name, model.label, model.label);
+  }
+}
+
 int show_plan(const Plan& plan) {
   const std::filesystem::path database = plan.config->output.database;
   if (!std::filesystem::exists(database)) {
@@ -142,6 +156,7 @@ void print_failures(const results::ResultsStore& results, const std::string& exp
 std::string outcome(const experiment::RunSummary& summary) {
   std::string text = fmt::format("{} evaluated, {} were there already", summary.evaluated, summary.already_done);
   if (summary.failed_cells > 0) text += fmt::format(", {} cells failed", summary.failed_cells);
+  if (summary.missing_cells > 0) text += fmt::format(", {} cells lack their method's weights", summary.missing_cells);
   if (summary.inactive_cells > 0)
     text += fmt::format(", {} cells inactive (the method never acted)", summary.inactive_cells);
   return text;
@@ -200,6 +215,7 @@ int run(const Options& options) {
   evaluate::ModelEvaluator here = model_evaluator(config, setup);
   const Plan plan = experiment::make_plan(
       config, here, options.shard ? experiment::parse_shard(*options.shard, "--shard") : experiment::Shard());
+  warn_of_cpu(config);
   warn_of_invented_data(plan);
   warn_of_left_out_samples(plan);
   if (options.dry_run) return show_plan(plan);

@@ -107,7 +107,21 @@ class Setter {
     return problem;
   }
 
+  /// Joins the parts from `depth` that together are the name of an entry, which may hold dots: as many as do.
+  void join_name(const json& list, size_t depth) {
+    for (size_t end = parts_.size(); end > depth + 1; --end) {
+      const auto first = parts_.begin() + static_cast<std::ptrdiff_t>(depth);
+      const auto last = parts_.begin() + static_cast<std::ptrdiff_t>(end);
+      const std::string name = fmt::format("{}", fmt::join(first, last, "."));
+      if (std::ranges::none_of(list, [&](const json& entry) { return is_called(entry, name); })) continue;
+      *first = name;
+      parts_.erase(first + 1, last);
+      return;
+    }
+  }
+
   std::string into_list(json& list, size_t depth) {
+    join_name(list, depth);
     const std::string& part = parts_[depth];
     if (const auto index = as_index(part)) {
       if (*index < list.size()) return into_entry(list[*index], depth + 1);
@@ -143,6 +157,7 @@ class Setter {
 
 std::vector<std::string> apply_overrides(json& config, const Overrides& overrides) {
   std::vector<std::string> problems;
+  if (!overrides.models.empty()) config["models"] = overrides.models;  // before settings of theirs
   for (const std::string& option : overrides.set) {
     const size_t equals = option.find('=');
     std::vector<std::string> parts;
@@ -158,7 +173,6 @@ std::vector<std::string> apply_overrides(json& config, const Overrides& override
     const std::string problem = Setter(option, std::move(parts), std::move(value)).apply(config);
     if (!problem.empty()) problems.push_back(problem);
   }
-  if (!overrides.models.empty()) config["models"] = overrides.models;
   if (overrides.limit && config.contains("workloads") && config["workloads"].is_array()) {
     for (json& entry : config["workloads"]) {
       if (entry.is_string()) entry = json{{"name", entry}};

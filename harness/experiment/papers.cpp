@@ -58,6 +58,8 @@ void check_item(const PaperItem& item, const std::string& key, Problems& problem
     problems.add(key + ".missing", brief(item.missing), "nothing, because the item can be reproduced", "",
                  "what a config leaves out belongs in \"notes\"");
   }
+  if (!item.small.empty() && (item.config.empty() || !fs::is_regular_file(item.small)))
+    problems.add(key + ".small", brief(item.small.string()), "a config there is, of an item with a config");
   if (!item.command.empty() && item.kind != ItemKind::modelled)
     problems.add(key + ".command", brief(item.command), "a command of an item of kind \"modelled\" alone");
 }
@@ -71,7 +73,7 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
   item.notes = take_strings(entry, "notes", key, problems);
   item.scaled = take_strings(entry, "scaled", key, problems);
   item.parts = take_parts(entry, key, problems);
-  std::string kind = "measured";
+  std::string kind = "measured", small;
   problems.append(read_parameters(
       entry, problems.at(key),
       [&](ParameterVisitor& p) {
@@ -80,6 +82,7 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
         p("kind", kind).one_of({"measured", "modelled", "illustration"}).doc("how it comes to be");
         p("command", item.command).doc("what prints a modelled item");
         p("missing", item.missing).doc("why there is no config or command yet");
+        p("small", small).doc("config that shows it on two cores, beside the folder of papers: contexts.json");
         p("gpu", item.gpu).doc("whether its speed figures need a GPU");
       },
       {}));
@@ -88,6 +91,7 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
                                        : ItemKind::measured;
   const fs::path config = folder / (item.item + ".json");
   if (!item.item.empty() && fs::exists(config)) item.config = config;
+  if (!small.empty()) item.small = folder.parent_path().parent_path() / small;
   check_item(item, key, problems);
   return item;
 }
@@ -152,6 +156,16 @@ std::vector<Paper> read_papers(const fs::path& folder) {
   }
   std::ranges::sort(papers, {}, &Paper::name);
   return papers;
+}
+
+std::optional<PaperItem> find_item(const fs::path& folder, const fs::path& config) {
+  for (const Paper& paper : read_papers(folder)) {
+    for (const PaperItem& item : paper.items) {
+      std::error_code absent;
+      if (!item.config.empty() && fs::equivalent(item.config, config, absent)) return item;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace kvarena::experiment

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,11 @@ struct PaperItem {
   std::string item;   // "table1", "figure2-left"
   std::string title;  // what it shows
   ItemKind kind = ItemKind::measured;
-  std::filesystem::path config;     // measured: the file; empty while there is none
-  std::string command;              // modelled: what prints it
-  std::string missing;              // why there is neither config nor command yet
-  std::vector<std::string> notes;   // points that the paper leaves open, and the config's reading
+  std::filesystem::path config;    // measured: the file; empty while there is none
+  std::string command;             // modelled: what prints it
+  std::string missing;             // why there is neither config nor command yet
+  std::vector<std::string> notes;  // points that the paper leaves open, and the config's reading
+  std::filesystem::path small;  // measured: a config that shows it on two cores, with the default model; may be empty
   std::vector<std::string> scaled;  // settings changed for the default model beside model and limit: "KEY=VALUE"
   bool gpu = false;                 // the paper's speed figures need one
   ItemParts parts;                  // what `covered()` says is covered of it
@@ -50,6 +52,10 @@ struct Paper {
   std::string source;  // "arXiv:2503.16163"
   std::vector<PaperItem> items;
 };
+
+/// The item whose config `config` is, of any paper in `folder`; nothing for another file.
+[[nodiscard]] std::optional<PaperItem> find_item(const std::filesystem::path& folder,
+                                                 const std::filesystem::path& config);
 
 /// All folders with a paper.json, by name. Throws UserError with every problem of a file: unknown keys, an item twice,
 /// a measured item without its config and without a reason, parts that are no part, a config that no item names.

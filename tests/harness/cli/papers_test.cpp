@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "tests/harness/cli/check.h"
 
@@ -25,6 +26,12 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
     if (item["kind"] != "illustration") parts += item["parts"]["all"].get<int64_t>();
     covered_parts += item["parts"]["covered"].get<int64_t>();
     EXPECT_FALSE(item["state"].get<std::string>().empty());
+    if (item.contains("commands")) {
+      const std::string small = item["commands"]["two_cores"];
+      EXPECT_TRUE(small.starts_with("kvarena run configs/")) << item["item"];
+      EXPECT_TRUE(contains(small, "--model smollm2-135m --limit 2") || !contains(small, "/papers/")) << small;
+      EXPECT_TRUE(contains(item["commands"]["gpu"], ".device=cuda")) << item["item"];
+    }
     if (item["runnable"].get<bool>()) {
       EXPECT_TRUE(item["covered"].get<bool>()) << item["item"];
     }
@@ -58,6 +65,38 @@ TEST(Papers, OneItemSaysWhatItNeedsAndHowToRunIt) {
         "TurboQuant k4v3", "agentic-traces"}) {
     EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
   }
+}
+
+TEST(Papers, EverythingThatAnItemLacksIsListedWithWhatBringsIt) {
+  const ScratchFolder empty;
+  const RunSetup without{.environment = {{"KVARENA_HOME", empty.path().string()}, {"KVARENA_DATA", ""}}};
+  const auto text = [&](const std::string& item) {  // in one line
+    std::istringstream words(run_kvarena({"papers", item}, without).out);
+    std::string joined;
+    for (std::string word; words >> word;) joined += word + " ";
+    return joined;
+  };
+  const std::string judged = text("specontext/figure9");
+  for (const char* part : {"kvarena fit specontext --model llama-3.1-8b-instruct", "a judge for judged_quality",
+                           "kvarena judge specontext.db --judge-url URL --judge-model NAME",
+                           "--set models.llama-3.1-8b-instruct.device=cuda"}) {
+    EXPECT_TRUE(contains(judged, part)) << part << "\n" << judged;
+  }
+  EXPECT_TRUE(contains(text("speccache/figure10"), "weights qwen2.5-0.5b-instruct")) << text("speccache/figure10");
+  EXPECT_TRUE(contains(text("evicpress/figure7"), "sentence encoder")) << text("evicpress/figure7");
+  EXPECT_TRUE(contains(text("evicpress/figure7"), "kvarena run configs/contexts.json")) << text("evicpress/figure7");
+}
+
+TEST(Papers, AnItemForAGpuIsNotRunOnTheCpuWithoutAWord) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const auto dry_run = [](const std::string& item) {
+    return run_kvarena({"run", std::string(KVARENA_SOURCE_DIR) + "/configs/papers/" + item + ".json", "--model",
+                        "smollm2-135m", "--limit", "1", "--dry-run"});
+  };
+  const Finished timed = dry_run("specontext/figure10a");
+  EXPECT_EQ(timed.code, 0) << timed.err;
+  EXPECT_TRUE(contains(timed.err, "--set models.smollm2-135m.device=cuda")) << timed.err;
+  EXPECT_FALSE(contains(dry_run("specontext/figure8").err, "GPU"));
 }
 
 TEST(Papers, AnItemThatIsCoveredInPartSaysHowMuch) {

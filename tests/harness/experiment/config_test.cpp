@@ -283,6 +283,21 @@ TEST(Overrides, ModelsAreReplaced) {
   EXPECT_EQ(config.models[1].file("/home").string(), file);
 }
 
+TEST(Overrides, NamesWithDotsAreNamesAndDevicesStay) {
+  const auto device_of = [](const Overrides& overrides) { return parse(kSmallConfig, overrides).models.at(0).device; };
+  const std::string name = "llama-3.1-8b-instruct";
+  EXPECT_EQ(device_of({.set = {"models." + name + ".device=cuda"}, .models = {name}}), "cuda");
+  EXPECT_EQ(device_of({.set = {"models[0].device=cuda"}, .models = {name}}), "cuda");
+  EXPECT_EQ(device_of({.set = {"models.smollm2-135m.device=cuda"}, .models = {"smollm2-135m"}}), "cuda");
+  const std::string dotted = R"({"name": "d", "models": ["smollm2-135m"], "workloads": ["qasper"],
+      "methods": ["full", {"name": "snapkv", "keep": 0.5, "label": "SnapKV 0.5"}]})";
+  const ExperimentConfig config = parse(dotted, {.set = {"methods.SnapKV 0.5.keep=0.25"}});
+  EXPECT_EQ(config.methods.at(1).label, "SnapKV 0.5 [keep=0.25]");
+  EXPECT_NE(
+      problems_of(kSmallConfig, {.set = {"models." + name + ".device=cuda"}}).find("expected a number or the name"),
+      std::string::npos);
+}
+
 TEST(Overrides, WrongOnesAreExplained) {
   const auto with = [](const std::string& set) { return problems_of(kSmallConfig, {.set = {set}}); };
   EXPECT_NE(with("engine.seed").find("--set engine.seed: found no key.path=value"), std::string::npos);

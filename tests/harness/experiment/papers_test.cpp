@@ -65,6 +65,25 @@ TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
   EXPECT_EQ(items[3].missing, "not built");
 }
 
+TEST(Papers, AnItemIsFoundByItsConfigAndNamesASmallOne) {
+  const TemporaryFolder configs;
+  fs::create_directories(configs / "papers/sample");
+  for (const char* file : {"small.json", "papers/sample/table1.json"}) std::ofstream(configs / file) << "{}";
+  const auto index = [&](const std::string& small) {
+    std::ofstream(configs / "papers/sample/paper.json")
+        << index_of(R"({"item": "table1", "title": "scores", "gpu": true, "small": ")" + small + R"("})");
+  };
+  index("small.json");
+  const auto item = find_item(configs / "papers", configs / "papers/sample/../sample/table1.json");
+  ASSERT_TRUE(item.has_value());
+  EXPECT_TRUE(item->gpu);
+  EXPECT_TRUE(fs::equivalent(item->small, configs / "small.json"));
+  EXPECT_FALSE(find_item(configs / "papers", configs / "small.json").has_value());
+  EXPECT_FALSE(find_item(configs / "papers", configs / "no.json").has_value());
+  index("smal.json");
+  EXPECT_THROW((void)read_papers(configs / "papers"), UserError);
+}
+
 TEST(Papers, EveryProblemOfAnIndexIsTold) {
   const std::string problems =
       Papers(index_of(R"({"item": "table1", "title": "scores"}, {"item": "table1", "title": "again", "missing": "x"},
