@@ -173,7 +173,7 @@ MergeSummary ResultsStore::merge(const fs::path& part) {
     database.exec("DROP TABLE fresh");
     const std::string in_force = "SELECT count(*) FROM main.cells WHERE superseded = 0";
     summary.cells = count(database, in_force);
-    summary.ended = count(database, in_force + " AND state IN ('done', 'inactive', 'failed')");
+    summary.ended = count(database, in_force + " AND state IN ('done', 'inactive', 'failed', 'missing')");
     transaction.commit();
   });
   return summary;

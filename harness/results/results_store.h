@@ -15,7 +15,7 @@ namespace kvarena::results {
 struct MergeSummary {
   int64_t samples = 0;  // samples that were new
   int64_t there = 0;    // samples that both held, equal
-  int64_t ended = 0;    // cells in force that are done, inactive or failed now, of `cells`
+  int64_t ended = 0;    // cells in force that are done, inactive, failed or missing now, of `cells`
   int64_t cells = 0;
 };
 

@@ -27,9 +27,9 @@ class Status(unittest.TestCase):
         self.environment = os.environ | {"KVARENA_HOME": scratch.name, "OMP_NUM_THREADS": "1"}
         tiny_model.write(self.folder / "model", SOURCE)
 
-    def write(self, samples):
+    def write(self, samples, methods=("full", {"name": "snapkv", "keep": 0.5})):
         (self.folder / "config.json").write_text(json.dumps({
-            "name": "sweep", "methods": ["full", {"name": "snapkv", "keep": 0.5}],
+            "name": "sweep", "methods": methods,
             "engine": {"max_new_tokens": 16, "noise_floor": 0},
             "models": [{"name": "tiny", "path": str(self.folder / "model"), "dtype": "f32", "template": "none"}],
             "workloads": [{"name": "fact_qa", "things": 3, "filler": 0, "examples": 0, "samples": samples}]}))
@@ -99,6 +99,31 @@ class Status(unittest.TestCase):
         events = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()][len(names):]
         self.assertEqual([event["event"] for event in events], ["run_began", "run_ended"])
         self.assertEqual((events[0]["done"], events[1]["evaluated"]), (6, 0))
+
+    def test_a_method_without_its_weights_is_missing_until_they_are_there(self):
+        self.write(samples=2, methods=["full", {"name": "kvzap", "keep": 0.5, "kind": "linear"}])
+        dry = subprocess.run([KVARENA, "run", "config.json", "--dry-run"], cwd=self.folder, env=self.environment,
+                             capture_output=True, text=True)
+        self.assertIn("missing: weights of kvzap-linear", dry.stdout)
+
+        def run():
+            run = self.start()
+            self.addCleanup(run.stderr.close)
+            self.assertEqual(run.wait(timeout=100), 0, "missing weights are no failure")
+            return run.stderr.read()
+        fit = f"kvarena fit kvzap:kind=linear --model {self.folder / 'model'}"
+        self.assertIn(fit, run())
+        self.assertEqual(self.of_programs()["cells"], {"done": 1, "missing": 1})
+        self.assertIn("kvzap keep=0.5 kind=linear: weights of kvzap-linear", self.status().stdout)
+        report = subprocess.run([KVARENA, "report", "--database", "r.db", "--format", "md"], cwd=self.folder,
+                                env=self.environment, capture_output=True, text=True).stdout
+        self.assertIn("1 cells whose method's weights are missing", report)
+        self.assertIn("missing: weights of kvzap-linear", report)
+
+        subprocess.run([KVARENA, *fit.split()[1:], "--samples", "1", "--quiet"], cwd=self.folder, env=self.environment,
+                       check=True, capture_output=True)
+        self.assertNotIn("missing", run())
+        self.assertEqual(self.of_programs()["cells"], {"done": 2})
 
 
 unittest.main(argv=sys.argv[:1])
