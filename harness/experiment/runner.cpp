@@ -201,7 +201,7 @@ class Runner {
   void give_up(std::vector<OpenCell>& cells, const CellGroup& group, const std::string& reason) {
     std::vector<CellFailure> failures;
     for (OpenCell& open : cells) {
-      if (open.failed || (!group.sample_ids.empty() && !lacks_any(open, group))) continue;
+      if (open.given_up || (!group.sample_ids.empty() && !lacks_any(open, group))) continue;
       failures.push_back({.cell_id = open.cell->record.cell_id, .sample_id = "", .reason = reason});
       fail_cell(open, group, reason);
     }
