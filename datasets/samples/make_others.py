@@ -41,9 +41,11 @@ def longbench_v2():
 
 
 def longwriter():
-    names = [town.name for town in towns(random.Random("longwriter"), 6)]
-    en = [{"prompt": f"Write a {n}-word guide to {names[n // 200]} for people who arrive by train.", "type": "Guide",
-           "length": n} for n in (200, 600, 1000)]
+    """Requests with what is known of the place, so that there is a prompt to compress."""
+    rng = random.Random("longwriter")
+    en = [{"prompt": f"Write a {n}-word guide to {town.name} for people who arrive by train. What is known of it:\n\n" +
+           "\n\n".join(town.text(rng, 9) for _ in range(3)), "type": "Guide", "length": n}
+          for n, town in zip((200, 600, 1000), towns(rng, 3))]
     zh = [{"prompt": "请写一篇300字的文章，介绍青石镇的苹果节。", "type": "Article", "length": 300}]
     write_rows("longwriter/longbench_write.jsonl", en + zh)
     write_rows("longwriter/longbench_write_en.jsonl", en)

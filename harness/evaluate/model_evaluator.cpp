@@ -263,11 +263,12 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
     (void)opened.chat_template().render(std::array{ChatMessage{.role = "user", .content = "?"}}, true);
   }
   std::string versions;  // the one that tables show comes first
-  for (const std::string& id : score_metrics(info, config_)) {
+  const auto add_version = [&](const std::string& id) {
     versions += fmt::format("{}{} v{}", versions.empty() ? "" : ", ", id, metrics::find_metric(id).version);
-  }
+  };
+  std::ranges::for_each(score_metrics(info, config_), add_version);
   for (const char* id : {metrics::kAttentionHitRate.name, metrics::kTokenOverlap.name}) {
-    if (lists_metric(config_, id)) versions += fmt::format(", {} v{}", id, metrics::find_metric(id).version);
+    if (lists_metric(config_, id)) add_version(id);
   }
   std::string metric_files;
   for (const results::RunInput& input : metric_inputs(model, workload)) {
