@@ -206,9 +206,6 @@ TEST_P(PaperConfig, RunsScaledDown) {
   const bool drafts = GetParam().starts_with("vericache/");  // rules over the tokens need some to find a repetition
   std::vector<std::string> changes = {drafts ? "engine.max_new_tokens=16" : "engine.max_new_tokens=3", kPromptTokens,
                                       "engine.noise_floor=0"};
-  if (timed_alone) {
-    for (const char* once : {"timing.repeats=1", "timing.warmup=0"}) changes.emplace_back(once);
-  }
   std::ranges::move(scaled_changes(GetParam()), std::back_inserter(changes));
   for (std::string& change : changes) {
     words.emplace_back("--set");
