@@ -235,11 +235,13 @@ class AnswersOfARun(WithEndpoint):
         self.server.queue = [(200, "Rather good.")] * 5 + [(503, "busy")]
         done = self.judge()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(self.server.asked), 5 + 1 + 5)
+        # Two methods may give one answer, which is asked about once; the first is read in vain five times, the next twice.
+        answers = set(self.query("SELECT sample_id, prediction FROM v_samples WHERE kind = 'quality'"))
+        self.assertEqual(len(self.server.asked), 5 + 1 + len(answers) - 1)
         self.assertIn("r.db: 5 answers marked by judge-1", done.stdout)
         self.assertIn("1 answers have no marks", done.stderr)
         prompt = self.server.asked[0][2]["messages"][0]["content"]
-        self.assertIn("Write a 200-word guide to Brookford", prompt)
+        self.assertIn("<User Request>\n\nWrite a 200-word guide to Thorngate", prompt)
         (answer,), = self.query("SELECT prediction FROM v_samples WHERE method = 'full' AND sample_index = 0 LIMIT 1")
         self.assertIn(f"<Response>\n\n{answer}\n\n</Response>", prompt)
         self.assertEqual(self.values("judged_quality"), [None] + [0.75] * 5)
