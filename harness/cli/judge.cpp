@@ -75,11 +75,10 @@ Command judge_command() {
   return make_command<Options>(
       {.name = "judge",
        .summary = "ask a judge model about the answers in a results database",
-       .description = "Writes marks under the metrics that need a judge, of which `run` scores none. Every answer is "
-                      "written when it "
-                      "comes: a killed command goes on where it stopped when it is given again. Marks of one "
-                      "experiment are of one "
-                      "judge and one question, which reports name.",
+       .description =
+           "Writes marks under the metrics that need a judge, of which `run` scores none. Every answer is written when "
+           "it comes: a killed command goes on where it stopped when it is given again. Marks of one experiment are of "
+           "one judge and one question, which reports name.",
        .examples = {{"kvarena judge results.db --judge-url http://127.0.0.1:8000/v1 --judge-model NAME",
                      "marks for every answer that lacks them"},
                     {"kvarena judge results.db --judge-url http://127.0.0.1:8000/v1 --judge-model OTHER --replace",
