@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
 #include <optional>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "harness/results/results_reader.h"
 #include "metrics/stored_metrics.h"
 #include "reports/method_settings.h"
@@ -21,13 +21,6 @@ using reports::CellData;
 using reports::ExperimentData;
 
 constexpr int64_t kFewestRounds = 5;  // that drafted a position; fewer make a jumpy tail
-
-bool is_database(const std::filesystem::path& file) {
-  constexpr std::string_view magic = "SQLite format 3";
-  std::string start(magic.size(), '\0');
-  std::ifstream(file, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
-  return start == magic;
-}
 
 /// Rounds of the samples of one cell, whose two series are equally long.
 void add_rounds(const CellData& cell, std::vector<SeenRound>& rounds) {

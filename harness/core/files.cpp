@@ -52,11 +52,7 @@ void write_into(const std::filesystem::path& path, std::string_view content) {
 
 /// Results that took days to compute are not replaced by a page about them.
 void refuse_database(const std::filesystem::path& path) {
-  constexpr std::string_view kMark = "SQLite format 3";  // https://sqlite.org/fileformat.html
-  std::array<char, kMark.size()> begin{};
-  const Descriptor file(path, O_RDONLY);
-  const ssize_t length = ::read(file.get(), begin.data(), begin.size());
-  if (length < 0 || std::string_view(begin.data(), static_cast<size_t>(length)) != kMark) return;
+  if (!is_database(path)) return;
   fail({.place = path.string(),
         .found = "a database",
         .expected = "a file that may be replaced",
@@ -64,6 +60,14 @@ void refuse_database(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+bool is_database(const std::filesystem::path& path) {
+  constexpr std::string_view kMark = "SQLite format 3";  // https://sqlite.org/fileformat.html
+  std::array<char, kMark.size()> begin{};
+  const Descriptor file(path, O_RDONLY);
+  const ssize_t length = ::read(file.get(), begin.data(), begin.size());
+  return length >= 0 && std::string_view(begin.data(), static_cast<size_t>(length)) == kMark;
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const Descriptor file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe would wait for a writer

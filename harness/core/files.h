@@ -30,6 +30,9 @@ class MappedFile {
 /// The whole file. Throws UserError naming the path and the system's reason.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 
+/// Whether the file is an SQLite database. Throws UserError where it cannot be opened.
+[[nodiscard]] bool is_database(const std::filesystem::path& path);
+
 /// Writes beside the target and renames over it, so that a reader sees the old file or the new one, never a part. The
 /// target is what the path leads to through symbolic links, and keeps its mode. What is no regular file (a device, a
 /// pipe that someone reads) is written into. Throws UserError for a folder, and for a database: that is no output.
