@@ -111,6 +111,34 @@ std::vector<Sample> samples_of_all(const ExperimentData& data, const std::vector
   return whole;
 }
 
+/// Samples that each of some methods is best for.
+struct BestFor {
+  double samples = 0;                                  // of all of the methods
+  std::map<std::string, double> counts;                // by method; a tie counts for each with its part
+  std::map<std::string, std::vector<double>> lengths;  // prompts of those that a method alone is best for
+};
+
+void count_best(const Sample& sample, BestFor& best) {
+  std::vector<std::string> winners;
+  double highest = -1;
+  for (const auto& [method, value] : sample.similarity) {
+    if (value > highest) winners.clear();
+    if (value >= highest) winners.push_back(method);
+    highest = std::max(highest, value);
+  }
+  for (const std::string& winner : winners) best.counts[winner] += 1.0 / static_cast<double>(winners.size());
+  if (winners.size() == 1) best.lengths[winners.front()].push_back(sample.prompt_tokens);
+  ++best.samples;
+}
+
+BestFor best_for(const ExperimentData& data, const std::vector<std::string>& methods) {
+  BestFor best;
+  for (const std::string& workload : data.workloads()) {
+    for (const Sample& sample : samples_of_all(data, methods, workload)) count_best(sample, best);
+  }
+  return best;
+}
+
 /// Figure 4: of methods that keep about as many bytes, the samples that each is best for.
 void add_best_methods(const ExperimentData& data, Section& section) {
   Table table{
@@ -129,33 +157,19 @@ void add_best_methods(const ExperimentData& data, Section& section) {
   const std::map<std::string, double> shares = byte_shares(data);
   for (const auto& [number, methods] : groups) {
     if (methods.size() < 2) continue;
-    std::map<std::string, double> best;
-    std::map<std::string, std::vector<double>> lengths;
-    double samples = 0;
-    for (const std::string& workload : data.workloads()) {
-      for (const Sample& sample : samples_of_all(data, methods, workload)) {
-        double highest = -1;
-        for (const auto& [method, value] : sample.similarity) highest = std::max(highest, value);
-        std::vector<std::string> winners;
-        for (const auto& [method, value] : sample.similarity) {
-          if (value == highest) winners.push_back(method);
-        }
-        for (const std::string& winner : winners) best[winner] += 1.0 / static_cast<double>(winners.size());
-        if (winners.size() == 1) lengths[winners.front()].push_back(sample.prompt_tokens);
-        ++samples;
-      }
-    }
-    if (samples == 0) continue;
+    BestFor best = best_for(data, methods);
+    if (best.samples == 0) continue;
     std::vector<LineSeries> lines;
     for (const std::string& method : methods) {
+      const std::vector<double>& lengths = best.lengths[method];
       TableRow row{.cells = {text_cell(fmt::format("{:.0f}%", 100 * shares.at(method))),
                              text_cell(method),
-                             number_cell(100 * best[method] / samples),
+                             number_cell(100 * best.counts[method] / best.samples),
                              {}}};
-      row.cells[2].detail = fmt::format("{:.0f} samples", samples);
-      if (!lengths[method].empty()) row.cells[3] = number_cell(metrics::percentile(lengths[method], 50));
+      row.cells[2].detail = fmt::format("{:.0f} samples", best.samples);
+      if (!lengths.empty()) row.cells[3] = number_cell(metrics::percentile(lengths, 50));
       table.rows.push_back(std::move(row));
-      if (lengths[method].size() > 1) lines.push_back({.label = method, .points = cumulative_points(lengths[method])});
+      if (lengths.size() > 1) lines.push_back({.label = method, .points = cumulative_points(lengths)});
     }
     if (lines.empty()) continue;
     section.charts.push_back(line_chart(
