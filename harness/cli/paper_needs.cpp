@@ -32,7 +32,9 @@ void add_weights(const ExperimentConfig& config, const ModelEntry& model, const 
     nlohmann::json spec = nlohmann::json::parse(method.settings_json);
     spec["name"] = method.name;
     for (const evaluate::MethodFile& needed : evaluate::method_files(spec, sources)) {
-      if (needed.path.empty()) add_once(missing.weights, needed.missing);
+      const bool known =
+          std::ranges::find(missing.weights, needed.missing, &evaluate::MethodFile::missing) != missing.weights.end();
+      if (needed.path.empty() && !known) missing.weights.push_back(needed);
     }
   }
 }
@@ -79,10 +81,7 @@ std::vector<std::pair<std::string, std::string>> shopping_list(const ExperimentC
                                                                const fs::path& home) {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const ModelEntry* model : missing.models) lines.emplace_back(model->name, model->how_to_get(home));
-  for (const std::string& weights : missing.weights) {
-    const size_t colon = weights.find(": ");
-    lines.emplace_back(weights.substr(0, colon), weights.substr(colon + 2));
-  }
+  for (const evaluate::MethodFile& weights : missing.weights) lines.emplace_back(weights.missing, weights.get);
   if (missing.embedder) lines.emplace_back("sentence encoder", "`scripts/setup` fetches all-MiniLM-L6-v2");
   for (const std::string& name : missing.data) {
     const std::string& download = datasets::find_workload(name, "papers").info.download;

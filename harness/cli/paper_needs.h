@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "datasets/data_files.h"
+#include "harness/evaluate/method_files.h"
 #include "harness/experiment/config.h"
 
 namespace kvarena::cli {
 
 struct Missing {
   std::vector<const experiment::ModelEntry*> models;
-  std::vector<std::string> data;     // workloads that are there as project-made samples only
-  std::vector<std::string> weights;  // fitted weights, drafters, speculative models, each with its command
-  bool embedder = false;             // the sentence encoder that its metrics compare answers with
-  std::vector<std::string> judged;   // metrics for which a judge is asked when a run is over
+  std::vector<std::string> data;              // workloads that are there as project-made samples only
+  std::vector<evaluate::MethodFile> weights;  // fitted weights, drafters, speculative models, each name once
+  bool embedder = false;                      // the sentence encoder that its metrics compare answers with
+  std::vector<std::string> judged;            // metrics for which a judge is asked when a run is over
 
   /// Whether a run would have all its rows: a judge comes afterwards.
   [[nodiscard]] bool nothing() const { return models.empty() && data.empty() && weights.empty() && !embedder; }

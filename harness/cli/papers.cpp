@@ -71,6 +71,12 @@ std::vector<std::string> model_names(const Missing& missing) {
   return names;
 }
 
+std::vector<std::string> weight_names(const Missing& missing) {
+  std::vector<std::string> names;
+  for (const evaluate::MethodFile& file : missing.weights) names.push_back(file.missing);
+  return names;
+}
+
 std::set<std::string> families(const Missing& missing) {
   std::set<std::string> names;
   for (const std::string& workload : missing.data) names.insert(workload_family(workload));
@@ -141,7 +147,7 @@ json item_json(const Read& read) {
       {"needs",
        {{"models", model_names(read.missing)},
         {"data", read.missing.data},
-        {"weights", read.missing.weights},
+        {"weights", weight_names(read.missing)},
         {"sentence_encoder", read.missing.embedder},
         {"judged_metrics", read.missing.judged},
         {"gpu", read.item->gpu}}},

@@ -74,11 +74,11 @@ std::string variant_setting(Method& method, const std::string& variant) {
 
 /// The weights that are named `text` and are not there.
 MethodFile absent_file(const std::string& setting, const std::string& text, const fs::path& models) {
+  const bool on_hub = is_hub_name(text) && text.find('/') != std::string::npos;
   return {.setting = setting,
-          .missing = fmt::format("weights {}: {}", text,
-                                 is_hub_name(text) && text.find('/') != std::string::npos
-                                     ? fmt::format("`hf download {}`", text)
-                                     : fmt::format("bring them to {}", (models / text).string()))};
+          .missing = "weights " + text,
+          .get = on_hub ? fmt::format("`hf download {}`", text)
+                        : fmt::format("bring them to {}", (models / text).string())};
 }
 
 /// The artifact that a method finds by itself, or how to make it.
@@ -89,10 +89,10 @@ std::optional<MethodFile> fitted_file(Method& method, const std::string& setting
   if (const auto path = own_fitted(wanted, sources.fingerprint, sources.fitted)) {
     return MethodFile{.setting = setting, .path = *path};
   }
-  return MethodFile{
-      .setting = setting,
-      .missing = fmt::format("weights of {} for {}: `kvarena fit {}{} --model {}`", wanted.stem(), sources.model,
-                             wanted.method, variant_setting(method, wanted.variant), sources.model)};
+  return MethodFile{.setting = setting,
+                    .missing = fmt::format("weights of {} for {}", wanted.stem(), sources.model),
+                    .get = fmt::format("`kvarena fit {}{} --model {}`", wanted.method,
+                                       variant_setting(method, wanted.variant), sources.model)};
 }
 
 void collect(const json& settings, const std::string& prefix, const FileSources& sources,

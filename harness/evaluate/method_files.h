@@ -13,7 +13,8 @@ namespace kvarena::evaluate {
 struct MethodFile {
   std::string setting;              // "drafter.weights"; "drafter.fitted": weights that it finds by itself
   std::filesystem::path path = {};  // empty: not there
-  std::string missing = {};         // of weights that are not there: their name, and how to bring them
+  std::string missing = {};         // of weights that are not there: their name
+  std::string get = {};             // and what brings them
 };
 
 /// The model whose methods read files, and where these are.

@@ -163,7 +163,7 @@ std::vector<results::RunInput> ModelEvaluator::method_inputs(const ModelEntry& m
 std::string ModelEvaluator::missing_weights(const ModelEntry& model, const ComponentEntry& method) {
   std::vector<std::string> missing;
   for (const MethodFile& file : files_of(model, method)) {
-    if (file.path.empty()) missing.push_back(file.missing);
+    if (file.path.empty()) missing.push_back(fmt::format("{}: {}", file.missing, file.get));
   }
   return fmt::format("{}", fmt::join(missing, "; "));
 }
