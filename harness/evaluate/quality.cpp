@@ -154,7 +154,7 @@ void add_judge_requests(results::SampleResult& result, const Request& request) {
                                       ? metrics::judge_reference(question, row, request.sample->references)
                                       : "";
     const json told{{"metric", id}, {"request", metrics::judge_request(question, row)}, {"reference", reference}};
-    result.events.push_back({.event = "ask_judge", .data_json = told.dump()});
+    result.events.push_back({.event = results::JudgeRequest::kEvent, .data_json = told.dump()});
   }
 }
 

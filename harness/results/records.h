@@ -116,6 +116,7 @@ struct CellRecord {
 
 /// Words that a judge model is told beside an answer, so that it can be asked when the run is over.
 struct JudgeRequest {
+  static constexpr const char* kEvent = "ask_judge";  // of its sample, with metric, request and reference
   std::string cell_id;
   std::string sample_id;
   std::string metric;     // whose question is asked

@@ -469,10 +469,10 @@ std::vector<JudgeRequest> ResultsReader::unjudged(const std::string& experiment)
       "SELECT e.cell_id, e.sample_id, json_extract(e.data_json, '$.metric'), json_extract(e.data_json, '$.request'), "
       "json_extract(e.data_json, '$.reference') "
       "FROM events e JOIN samples s USING (cell_id, sample_id) JOIN cells c USING (cell_id) WHERE c.experiment = ? AND "
-      "c.superseded = 0 AND c.kind = 'quality' AND c.state IN ('running', 'done') AND e.event = 'ask_judge' AND NOT "
+      "c.superseded = 0 AND c.kind = 'quality' AND c.state IN ('running', 'done') AND e.event = ? AND NOT "
       "EXISTS (SELECT 1 FROM sample_values v WHERE v.cell_id = e.cell_id AND v.sample_id = e.sample_id AND v.metric = "
       "json_extract(e.data_json, '$.metric')) ORDER BY c.position, s.sample_index, e.position",
-      {experiment}, [](Columns& next) {
+      {experiment, JudgeRequest::kEvent}, [](Columns& next) {
         JudgeRequest row;
         for (std::string* text : {&row.cell_id, &row.sample_id, &row.metric, &row.request, &row.reference}) {
           *text = next.text();

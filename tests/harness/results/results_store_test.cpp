@@ -212,7 +212,7 @@ TEST_F(ResultsStoreTest, MarksAreOfOneJudge) {
   std::vector<SampleResult> samples = {small_sample("a", 0), small_sample("a", 1)};
   for (SampleResult& sample : samples) {
     sample.events = {
-        {.event = "ask_judge", .data_json = R"({"metric": "quality", "request": "Write.", "reference": ""})"}};
+        {.event = JudgeRequest::kEvent, .data_json = R"({"metric": "quality", "request": "Write.", "reference": ""})"}};
   }
   evaluate(samples);
   const std::array judge = {JudgeRecord{.metric = "quality", .model = "A", .question_sha256 = "q1"},
