@@ -92,12 +92,10 @@ Timed in_time(const CellData& cell, const metrics::StoredSeries& what) {
   const std::vector<std::string> points = points_of(cell);
   if (points.empty()) return timed;
   const std::vector<float> at = series_of(cell, metrics::kAnsweredMs.name, points.back());
-  std::vector<float> values = series_of(cell, what.name, points.back());
-  size_t next = 0;  // a series of answered requests alone is shorter than that of times
-  const bool answered_alone = values.size() < at.size();
-  for (size_t r = 0; r < at.size() && next < values.size(); ++r) {
-    if (std::isfinite(at[r])) timed.emplace_back(at[r] / 1e3, values[next]);
-    if (std::isfinite(at[r]) || !answered_alone) ++next;
+  const std::vector<float> values = series_of(cell, what.name, points.back());
+  if (values.size() != at.size()) return timed;
+  for (size_t r = 0; r < at.size(); ++r) {
+    if (std::isfinite(at[r])) timed.emplace_back(at[r] / 1e3, values[r]);
   }
   std::ranges::stable_sort(timed, {}, &Timed::value_type::first);
   return timed;

@@ -115,9 +115,8 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
     result.prompt_tokens += point.prompt_tokens[r];
     scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
     answered.push_back(answer ? run.requests[r].token_s.back() : NAN);
-    if (!answer) continue;
-    result.output_tokens += static_cast<int64_t>(answer->tokens.size());
-    end_to_end.push_back(run.requests[r].token_s.back() - run.requests[r].arrival_s);
+    end_to_end.push_back(answered.back() - run.requests[r].arrival_s);
+    if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
   describe_requests(result, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});

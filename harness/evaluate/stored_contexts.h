@@ -37,7 +37,8 @@ struct StoredContextsTask {
 /// memory_hits, disk_hits, remote_hits, recomputed_contexts (shares of requests), cache_load_ms, cache_restore_ms
 /// (means), peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie
 /// there in the end), reprofiled_contexts. Series by request: answer_similarity, answered_ms (since the
-/// run began), end_to_end_ms. Events: context_stored for each context as it lies in the end, context_profiled.
+/// run began), end_to_end_ms, each NaN for a request without an answer. Events: context_stored for each context as it
+/// lies in the end, context_profiled.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model,
                                                                               const StoredContextsTask& task,
                                                                               std::span<const EvaluatedMethod> methods);

@@ -26,7 +26,7 @@ CellData cell(const std::string& method, float similarity) {
   for (int r = 0; r < 20; ++r) {
     at.push_back(r == 5 ? NAN : 1000.0F * static_cast<float>(r));  // the sixth had no answer
     answers.push_back(r == 5 ? 0 : similarity);
-    if (r != 5) latency.push_back(static_cast<float>(r));
+    latency.push_back(r == 5 ? NAN : static_cast<float>(r));
   }
   for (const auto& [name, values] :
        {std::pair{"answered_ms", at}, {"answer_similarity", answers}, {"end_to_end_ms", latency}})
