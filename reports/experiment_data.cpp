@@ -49,6 +49,24 @@ std::string judge_text(const std::vector<results::JudgeRecord>& judges) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
+/// Lets published values speak of rows whose labels tell a setting changed for the run: "H2O [tokens=64]" stands for
+/// the printed "H2O" where no row has that label and no other tells one.
+void follow_labels(ExperimentData& data) {
+  const auto follow = [&](std::string results::CellRecord::*label, std::string results::PublishedValue::*word) {
+    const std::vector<std::string> all = labels(data.cells, label);
+    for (results::PublishedValue& value : data.experiment.published) {
+      if (std::ranges::find(all, value.*word) != all.end()) continue;
+      std::vector<std::string> changed;
+      for (const std::string& one : all) {
+        if (one.starts_with(value.*word + " [")) changed.push_back(one);
+      }
+      if (changed.size() == 1) value.*word = changed.front();
+    }
+  };
+  follow(&results::CellRecord::method, &results::PublishedValue::method);
+  follow(&results::CellRecord::workload, &results::PublishedValue::workload);
+}
+
 void mark_labels(ExperimentData& data) {
   for (const results::InventedData& made : data.invented) {
     const std::string marked = made.workload + kInventedLabel;
@@ -139,7 +157,12 @@ ExperimentData ExperimentData::of_cells(const std::function<bool(const CellData&
 }
 
 ExperimentData ExperimentData::of_model(const std::string& model) const {
-  return of_cells([&](const CellData& cell) { return cell.row.cell.model == model; });
+  ExperimentData part = of_cells([&](const CellData& cell) { return cell.row.cell.model == model; });
+  const std::vector<std::string> all = models();
+  std::erase_if(part.experiment.published, [&](const results::PublishedValue& value) {
+    return value.model != model && std::ranges::find(all, value.model) != all.end();
+  });
+  return part;
 }
 
 ExperimentData ExperimentData::of_methods(const std::vector<std::string>& methods) const {
@@ -244,6 +267,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     cell.unjudged = unjudged[id];
     data.cells.push_back(std::move(cell));
   }
+  follow_labels(data);
   mark_labels(data);
   return data;
 }

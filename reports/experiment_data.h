@@ -58,6 +58,7 @@ struct ExperimentData {
   /// This experiment with the wanted cells alone.
   [[nodiscard]] ExperimentData of_cells(const std::function<bool(const CellData& cell)>& wanted) const;
   /// This experiment with the cells of one model alone: labels of methods and workloads are unique only there.
+  /// Published values of models that were not run stay beside each.
   [[nodiscard]] ExperimentData of_model(const std::string& model) const;
   /// This experiment with the cells of some methods alone.
   [[nodiscard]] ExperimentData of_methods(const std::vector<std::string>& methods) const;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -11,7 +12,7 @@
 namespace kvarena::reports {
 namespace {
 
-enum Place : size_t { method, workload, metric, unit, published, reproduced, difference, finding, source };
+enum Place : size_t { method, workload, metric, unit, published, reproduced, difference, finding, source, printed_for };
 
 /// A number of ours that a printed one is held against, or why there is none.
 struct Ours {
@@ -136,22 +137,51 @@ std::string finding_of(const results::PublishedValue& printed, const Ours& ours,
   return inside ? "within interval" : "differs";
 }
 
+/// Differences that keep a number of ours from being what was printed: project-made samples, another model. "" for
+/// none.
+std::string unlike(const ExperimentData& data, const results::PublishedValue& printed, const CellData& ours) {
+  std::vector<std::string> reasons;
+  if (ours.row.cell.workload.ends_with(kInventedLabel)) reasons.push_back(results::invented_mark(data.invented));
+  if (ours.row.cell.model != printed.model) reasons.push_back(fmt::format("{} was run", ours.row.cell.model));
+  return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+/// Published numbers by what stands beside them.
+struct Tally {
+  int64_t all = 0, beside = 0, comparable = 0;
+  std::map<std::string, int64_t> without;  // by reason
+
+  /// "12 of 15 published numbers have one of ours beside them, ...".
+  [[nodiscard]] std::string text() const {
+    std::string said = fmt::format(
+        "{} of {} published numbers have one of ours beside them, {} of these one of the same model and data.", beside,
+        all, comparable == 0 ? "none" : fmt::format("{}", comparable));
+    std::vector<std::string> reasons;
+    for (const auto& [reason, count] : without) reasons.push_back(fmt::format("{} ({})", reason, count));
+    if (!reasons.empty()) said += fmt::format(" Without one: {}.", fmt::join(reasons, ", "));
+    return said;
+  }
+};
+
 /// Fills what is ours in a row: reproduced, difference, finding.
 void reproduce(const ExperimentData& data, const results::PublishedValue& printed, const NumberFormat& format,
-               std::vector<TableCell>& cells) {
+               std::vector<TableCell>& cells, Tally& tally) {
   const Ours ours = of_printed(data, printed);
+  ++tally.all;
   if (!ours.missing.empty()) {
+    ++tally.without[ours.missing];
     cells[reproduced] = state_cell(ours.cell).value_or(TableCell{});
     cells[finding] = text_cell("not comparable: " + ours.missing);
     return;
   }
-  if (ours.cell->row.cell.workload.ends_with(kInventedLabel)) {
-    const std::string mark = results::invented_mark(data.invented);
-    cells[reproduced] = not_comparable_cell(ours.value, mark);
+  ++tally.beside;
+  if (const std::string reason = unlike(data, printed, *ours.cell); !reason.empty()) {
+    cells[reproduced] = not_comparable_cell(ours.value, reason);
     cells[reproduced].format = format;
-    cells[finding] = text_cell("not comparable: " + mark);
+    cells[finding] = text_cell("not comparable: " + reason);
     return;
   }
+  ++tally.comparable;
   cells[reproduced] = number_cell(ours.value, ours.interval);
   cells[reproduced].detail = fmt::format("{} samples", ours.samples);
   mark_origin(cells[reproduced], *ours.values);
@@ -205,9 +235,11 @@ std::optional<Section> published_section(const ExperimentData& data) {
                           {.title = "Reproduced"},
                           {.title = "Difference"},
                           {.title = "Finding", .numeric = false},
-                          {.title = "Source", .numeric = false}}};
+                          {.title = "Source", .numeric = false},
+                          {.title = "Printed for", .numeric = false}}};
+  Tally tally;
   for (const results::PublishedValue& value : data.experiment.published) {
-    if (data.cells.empty() || value.model != data.cells.front().row.cell.model) continue;
+    if (data.cells.empty()) continue;
     const NumberFormat format = format_for(value.unit);
     std::vector<TableCell> cells(table.columns.size());
     cells[method] = text_cell(value.method);
@@ -217,11 +249,15 @@ std::optional<Section> published_section(const ExperimentData& data) {
     cells[published] = printed_cell(value, format);
     cells[source] = text_cell(value.source);
     if (!value.note.empty()) cells[source].notes.push_back(footnote(table, value.note));
-    reproduce(data, value, format, cells);
+    cells[printed_for] = text_cell(value.model);
+    reproduce(data, value, format, cells, tally);
     table.rows.push_back({.cells = std::move(cells)});
   }
   if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "published", .title = "Published and reproduced", .tables = {std::move(table)}};
+  return Section{.id = "published",
+                 .title = "Published and reproduced",
+                 .paragraphs = {tally.text()},
+                 .tables = {std::move(table)}};
 }
 
 }  // namespace kvarena::reports

@@ -21,7 +21,7 @@ namespace kvarena::reports {
 /// A heat map a method, where a workload's samples are a grid of lengths and depths; nothing elsewhere.
 [[nodiscard]] std::optional<Section> needle_section(const ExperimentData& data);
 
-/// Printed values beside ours, in the unit they were printed in.
+/// Printed values beside ours, in the unit they were printed in; those of models that were not run too, told apart.
 [[nodiscard]] std::optional<Section> published_section(const ExperimentData& data);
 
 /// Losses of single samples, and what is best for each; nothing unless similarity to full KV's answers was measured.

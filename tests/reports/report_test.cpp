@@ -17,6 +17,7 @@
 #include "reports/experiment_report.h"
 #include "reports/history.h"
 #include "reports/report_charts.h"
+#include "reports/sections.h"
 #include "reports/settings_charts.h"
 #include "reports/timing.h"
 
@@ -745,6 +746,44 @@ TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
   EXPECT_NEAR(rows["lossy"][6].value, -3, 1e-9);
   EXPECT_EQ(rows["lossy"][7].text, "within interval");
   EXPECT_EQ(rows["absent"][7].text, "not comparable: no value here");
+}
+
+TEST_F(ReportTest, PublishedValuesOfAModelThatWasNotRunStandBesideOursToldApart) {
+  const auto published = [](const std::string& model, const std::string& method) {
+    return results::PublishedValue{.model = model,
+                                   .workload = "facts",
+                                   .method = method,
+                                   .metric = "qa_f1",
+                                   .value = 80,
+                                   .unit = "percent",
+                                   .source = model + " " + method};
+  };
+  const std::vector<results::PublishedValue> printed = {published("m", "full"), published("n", "full"),
+                                                        published("large", "full"), published("large", "lossy"),
+                                                        published("large", "absent")};
+  MethodScores other{"full", scores(20, 0.7)};
+  other.model = "n";
+  other.baseline = true;
+  const auto data =
+      experiment("a.db", {{"full", scores(20, 0.8)}, {"lossy [keep=0.1]", scores(20, 0.6)}, other}, printed);
+  for (const char* model : {"m", "n"}) {
+    const auto section = published_section(data.of_model(model));
+    ASSERT_TRUE(section);
+    std::map<std::string, std::vector<TableCell>> rows;
+    for (const TableRow& row : section->tables.front().rows) rows[row.cells[8].text] = row.cells;
+    EXPECT_EQ(rows.size(), 4U) << "own and unrun models, not the other that was run";
+    EXPECT_EQ(rows.at(fmt::format("{} full", model))[9].text, model);
+    EXPECT_EQ(rows.at("large full")[5].kind, CellKind::not_comparable);
+    EXPECT_EQ(rows.at("large full")[7].text, fmt::format("not comparable: {} was run", model));
+    EXPECT_EQ(rows.at("large full")[9].text, "large");
+    const bool changed = model == std::string("m");  // of n the method was not run
+    EXPECT_EQ(rows.at("large lossy")[5].has_value(), changed);
+    EXPECT_EQ(rows.at("large lossy")[0].text, "lossy [keep=0.1]");
+    EXPECT_EQ(section->paragraphs.front(),
+              fmt::format("{} of 4 published numbers have one of ours beside them, {} of these one of the same model "
+                          "and data. Without one: no value here ({}).",
+                          changed ? 3 : 2, 1, changed ? 1 : 2));
+  }
 }
 
 TEST_F(ReportTest, ProjectMadeSamplesAreMarkedInEveryTableChartAndFormat) {

@@ -174,11 +174,10 @@ void expect_comparable(const reports::ExperimentData& data) {
   };
   std::map<std::string, std::array<std::vector<double>, 2>> blocks;
   std::map<std::string, std::string> units;
-  for (results::PublishedValue value : data.experiment.published) {
+  for (const results::PublishedValue& value : data.experiment.published) {
     if (!holds(methods, value.method) || !holds(workloads, value.workload) || asks_judge(value.metric)) continue;
     const reports::CellData* cell = data.find(value.method, value.workload, results::CellKind::quality);
     if (cell != nullptr && cell->row.state == results::CellState::missing) continue;  // its weights are not here
-    value.model = data.cells.front().row.cell.model;
     reports::ExperimentData one = data;
     one.experiment.published = {value};
     const auto section = reports::published_section(one);
@@ -217,11 +216,7 @@ TEST_P(PaperConfig, RunsScaledDown) {
   const Finished finished = run_kvarena(words, {.folder = scratch.path()});
   ASSERT_EQ(finished.code, 0) << finished.err;
   const results::ResultsReader reader(scratch / "run.db");
-  reports::ExperimentData data = reports::read_experiment(reader, "");
-  for (reports::CellData& cell : data.cells) {  // labels without the settings that --set put behind them
-    for (std::string* label : {&cell.row.cell.workload, &cell.row.cell.method})
-      label->resize(std::min(label->size(), label->find(" [")));
-  }
+  const reports::ExperimentData data = reports::read_experiment(reader, "");
   for (const reports::CellData& cell : data.cells) {
     EXPECT_TRUE(cell.row.state == results::CellState::done || cell.row.state == results::CellState::missing)
         << cell.row.cell.workload << ", " << cell.row.cell.method << ": " << cell.row.reason;
