@@ -32,6 +32,9 @@ struct Command {
   [[nodiscard]] OptionSet options() const;
 };
 
+/// A word of a command line as a shell takes it whole: as it is, or in single quotes.
+[[nodiscard]] std::string shell_word(const std::string& word);
+
 /// A command whose options are the struct `Options`, which has `void declare(OptionSet&)`.
 template <typename Options>
 [[nodiscard]] Command make_command(Command command, int (*run)(const Options&)) {

@@ -121,9 +121,10 @@ std::vector<std::string> modelled_inputs(const Read& read) {
 /// and data that scripts/setup brings.
 std::string scaled_down(const PaperItem& item) {
   if (!item.small.empty()) return fmt::format("kvarena run {}", shown_path(item.small));
-  std::string command = fmt::format("kvarena run {} --model {} --limit 2 --set engine.max_new_tokens=32",
-                                    shown_path(item.config), kDefaultModel);
-  for (const std::string& change : item.scaled) command += " --set " + change;
+  std::string command = fmt::format(
+      "kvarena run {} --model {} --limit 4 --set engine.max_new_tokens=32 --set engine.max_prompt_tokens=1024",
+      shown_path(item.config), kDefaultModel);
+  for (const std::string& change : item.scaled) command += " --set " + shell_word(change);
   return command;
 }
 
@@ -156,6 +157,7 @@ json item_json(const Read& read) {
   if (read.config) {
     value["config"] = shown_path(read.item->config);
     value["published"] = read.config->published.size();
+    value["timed"] = read.config->timing.has_value() || read.config->serving.has_value();
     value["commands"] = {{"cpu", fmt::format("kvarena run {}", shown_path(read.item->config))},
                          {"gpu", on_a_gpu(read)},
                          {"two_cores", scaled_down(*read.item)}};

@@ -51,14 +51,7 @@ struct Options {
   }
 };
 
-/// A word of a shell's command line.
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-std::string quoted(const fs::path& path) { return quoted(fs::absolute(path).lexically_normal().string()); }
+std::string quoted(const fs::path& path) { return shell_word(fs::absolute(path).lexically_normal().string()); }
 
 /// The program as people start it, beside the one that runs, with the plugins that were loaded for us.
 std::string program() {
@@ -69,8 +62,8 @@ std::string program() {
 
 std::string run_words(const Options& options) {
   std::string words = fmt::format("{} run {}", program(), quoted(options.config));
-  for (const std::string& change : options.set) words += " --set " + quoted(change);
-  for (const std::string& model : options.models) words += " --model " + quoted(model);
+  for (const std::string& change : options.set) words += " --set " + shell_word(change);
+  for (const std::string& model : options.models) words += " --model " + shell_word(model);
   if (options.limit) words += fmt::format(" --limit {}", *options.limit);
   if (!options.data_dir.empty()) words += " --data " + quoted(options.data_dir);
   return words;
@@ -154,7 +147,7 @@ int run(const Options& options) {
   const std::string job = output_of("sbatch --parsable " + quoted(array));
   // After any end: a shard whose methods failed exits with 1, and its results count all the same.
   const std::string merging =
-      output_of(fmt::format("sbatch --parsable --dependency=afterany:{} {}", quoted(job), quoted(merge)));
+      output_of(fmt::format("sbatch --parsable --dependency=afterany:{} {}", shell_word(job), quoted(merge)));
   print(fmt::format("submitted {} shards as job {}; job {} merges them into {}{}\n", options.shards, job, merging,
                     config.output.database, config.output.report.empty() ? "" : " and writes " + config.output.report));
   return 0;

@@ -29,7 +29,7 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
     if (item.contains("commands")) {
       const std::string small = item["commands"]["two_cores"];
       EXPECT_TRUE(small.starts_with("kvarena run configs/")) << item["item"];
-      EXPECT_TRUE(contains(small, "--model smollm2-135m --limit 2") || !contains(small, "/papers/")) << small;
+      EXPECT_TRUE(contains(small, "--model smollm2-135m --limit 4") || !contains(small, "/papers/")) << small;
       EXPECT_TRUE(contains(item["commands"]["gpu"], ".device=cuda")) << item["item"];
     }
     if (item["runnable"].get<bool>()) {
