@@ -119,6 +119,7 @@ inline constexpr StoredMetric kLinkMs{"link_ms", "Link occupied a pass", "ms", B
 inline constexpr StoredMetric kStallMs{"stall_ms", "Waited for the link a pass", "ms", Better::lower};
 inline constexpr StoredMetric kPrefetchOverlap{"prefetch_overlap", "Link time hidden"};
 inline constexpr StoredMetric kLinkUtilisation{"link_utilisation", "Link occupied"};
+inline constexpr StoredMetric kLinkRate{"link_gb_per_s", "Rate of the link", "GB/s"};
 inline constexpr StoredMetric kVerifyShare{"verify_share", "Time in passes that verify", "fraction", Better::lower};
 inline constexpr StoredMetric kLateVerifies{"late_verifies", "Verifications that waited for a cache", "verifications",
                                             Better::lower};

@@ -108,10 +108,12 @@ Table runtime_table(const ExperimentData& data) {
       {.id = "verification-runtime",
        .title = "In limited device memory",
        .caption = "Equal requests that share the device's memory for caches. Where full caches lie behind the device: "
-                  "how much of the time their link was occupied, how much went by in passes that verify, and how often "
-                  "a verification had to wait for its cache."},
+                  "at what rate their link brings them (measured before the run unless emulated), how much of the time "
+                  "it was occupied, how much went by in passes that verify, and how often a verification had to wait "
+                  "for its cache."},
       {{metrics::kConcurrentRequests, kFixed1},
        {metrics::kThroughputTokensPerS, kFixed1},
+       {metrics::kLinkRate, kFixed1},
        {metrics::kLinkUtilisation},
        {metrics::kVerifyShare},
        {metrics::kLateVerifies, kFixed1, "Verifications that waited"}},

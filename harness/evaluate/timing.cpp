@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kMebi = 1024.0 * 1024.0;
+constexpr double kGiga = 1e9;
 
 struct Repeat {
   double prefill_ms = 0;
@@ -104,6 +105,7 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
     bytes.push_back(pass.memory_bytes);
   }
   add(metrics::kLinkUtilisation, {run.link_busy_seconds / run.seconds});
+  add(metrics::kLinkRate, {run.link_bytes_per_s / kGiga});
   add(metrics::kVerifyShare, {verifying / run.seconds});
   add(metrics::kLateVerifies, {static_cast<double>(run.late_verifies)});
   add(metrics::kIterationMs, milliseconds);

@@ -51,6 +51,12 @@ void read_group(const json& value, const char* key, Settings& settings, Problems
 }
 
 /// Checks constraints between serving's parameters.
+void check_engine(const EngineSettings& engine, Problems& problems) {
+  if (engine.host_link != "real" || !engine.host_link_bytes_per_s) return;
+  problems.add("engine.host_link_bytes_per_s", "a rate for the real link",
+               "an emulated link in \"host_link\" (pcie4_x16, ...), of which this is the rate");
+}
+
 void check_serving(const ServingSettings& serving, Problems& problems) {
   if (serving.load.empty()) problems.add("serving.load", "no point", "at least one");
   if (serving.arrivals == "clients") {
@@ -184,10 +190,16 @@ void EngineSettings::parameters(ParameterVisitor& p) {
   p("noise_floor", noise_floor)
       .min(0)
       .doc("samples of each workload that the baseline answers a second time, in chunks and batches of another shape");
-  p("host_link", host_link).doc("link to host memory: real, or an emulated one (pcie4_x16, ethernet_10g, ...)");
-  p("host_link_bytes_per_s", host_link_bytes_per_s).above(0).doc("another rate for it; pieces scale along");
+  p("host_link", host_link)
+      .doc(
+          "link to host memory: real, which takes the time that copying takes, or an emulated one (pcie4_x16, "
+          "ethernet_10g, ...), whose values reports mark");
+  p("host_link_bytes_per_s", host_link_bytes_per_s)
+      .above(0)
+      .doc("another rate for an emulated link; pieces scale along");
   p("host_bytes", host_bytes).min(1).doc("host memory that caches may take; absent = no limit");
-  p("disk_folder", disk_folder).doc("where caches on the disk lie; empty = there is no disk tier");
+  p("disk_folder", disk_folder)
+      .doc("where caches on the disk lie, read and written past the page cache; empty = there is no disk tier");
   p("chunk_tier", chunk_tier)
       .one_of({"device", "host", "disk"})
       .doc("where entries of chunks lie that methods of the reuse family bring back");
@@ -327,6 +339,7 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
   config.metrics =
       read_components(whole.value("metrics", json()), ComponentKind::metrics, validators.metrics, problems);
   if (whole.contains("engine")) read_group(whole["engine"], "engine", config.engine, problems);
+  check_engine(config.engine, problems);
   if (whole.contains("timing")) read_group(whole["timing"], "timing", config.timing.emplace(), problems);
   if (whole.contains("remote_prefix")) {
     read_group(whole["remote_prefix"], "remote_prefix", config.remote_prefix.emplace(), problems);

@@ -67,10 +67,10 @@ struct EngineSettings {
   std::optional<int64_t> max_new_tokens;     // absent = the workload's own
   std::optional<int64_t> max_prompt_tokens;  // longer prompts are cut as the workload says; absent = what fits
   int64_t seed = 0;
-  std::optional<double> temperature;    // 0 = greedy; absent = the workload's own
-  std::optional<double> top_p;          // absent = the workload's own
-  int64_t noise_floor = 4;              // samples of each workload that the baseline answers a second time; 0 = none
-  std::string host_link = "pcie4_x16";  // between the device and host memory, by name; "real" emulates nothing
+  std::optional<double> temperature;  // 0 = greedy; absent = the workload's own
+  std::optional<double> top_p;        // absent = the workload's own
+  int64_t noise_floor = 4;            // samples of each workload that the baseline answers a second time; 0 = none
+  std::string host_link = "real";     // between the device and host memory, by name
   std::optional<double> host_link_bytes_per_s;  // another rate for that link
   std::optional<int64_t> host_bytes;            // host memory for caches; absent = no limit
   std::string disk_folder;                      // folder of the disk tier; empty = no disk tier

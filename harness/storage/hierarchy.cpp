@@ -15,7 +15,7 @@ std::unique_ptr<Storage> make_storage(const TierSettings& settings) {
 
 }  // namespace
 
-std::vector<TierSettings> usual_tiers() { return {{.tier = Tier::host, .link = link_named("pcie4_x16", "host tier")}}; }
+std::vector<TierSettings> usual_tiers() { return {{.tier = Tier::host, .link = link_named("real", "host tier")}}; }
 
 Hierarchy::Hierarchy(const std::vector<TierSettings>& tiers) {
   for (const TierSettings& settings : tiers) {

@@ -21,7 +21,7 @@ struct TierSettings {
   LinkFault fault;               // called before each load, for tests
 };
 
-/// A host tier behind PCI Express 4.0 with 16 lanes, without a limit.
+/// Main memory without a limit, behind the link that is really there.
 [[nodiscard]] std::vector<TierSettings> usual_tiers();
 
 /// Thread-safe. Must outlive the transfers asked of its links, but not the blocks.

@@ -14,7 +14,7 @@ KVARENA_METRIC(
          "What a decoding pass brought from the tier behind the device, how long that occupied the link, and how "
          "long the pass waited for it; the rest of the link's time was hidden behind computing.",
      .source = "SpeCache, section 4.5 and table 4; VeriCache, section 4.2",
-     .stored = {kLinkBytes, kLinkMs, kStallMs, kPrefetchOverlap, kLinkUtilisation, kVerifyShare, kLateVerifies,
-                kIterationMs, kIterationBytes}});
+     .stored = {kLinkBytes, kLinkMs, kStallMs, kPrefetchOverlap, kLinkUtilisation, kLinkRate, kVerifyShare,
+                kLateVerifies, kIterationMs, kIterationBytes}});
 
 }  // namespace kvarena::metrics

@@ -31,7 +31,10 @@ class Batch {
     run_.scheduled = true;
     options_.offload_tier = Tier::host;
     load_ = &prompt.model->tiers->load(Tier::host);
-    scheduled_.emplace(scheduled_settings(*method.verifier(), *prompt.model->tiers, settings.device_bytes));
+    const ScheduledSettings scheduled =
+        scheduled_settings(*method.verifier(), prompt.model->tiers, settings.device_bytes);
+    run_.link_bytes_per_s = scheduled.link_bytes_per_s;
+    scheduled_.emplace(scheduled);
   }
 
   BatchRun run() {

@@ -27,17 +27,12 @@ bool has_schedule(const Method& method) {
   return method.verifier() != nullptr && !schedule_of(*method.verifier()).empty();
 }
 
-ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers, int64_t device_bytes) {
-  const storage::LinkSpec& link = tiers.load(Tier::host).spec();
-  if (!link.emulated()) {
-    fail({.place = "engine.host_link",
-          .found = link.name,
-          .expected = "a link with a rate, which a verification schedule counts on"});
-  }
+ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::HierarchyPtr& tiers,
+                                     int64_t device_bytes) {
   return {.kind = cost_model::schedule_named(schedule_of(verifier)),
           .draft_length = verifier.draft_length(),
           .device_bytes = device_bytes,
-          .link_bytes_per_s = link.bytes_per_s};
+          .link_bytes_per_s = storage::load_rate(tiers, Tier::host)};
 }
 
 ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)

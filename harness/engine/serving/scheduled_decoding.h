@@ -23,9 +23,9 @@ struct ScheduledSettings {
 
 /// Whether the method verifies by a schedule (CompressedCopy::schedule).
 [[nodiscard]] bool has_schedule(const Method& method);
-/// Settings for the verifier of such a method, whose full caches come from host memory. Throws UserError when that link
-/// has no rate.
-[[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::Hierarchy& tiers,
+/// Settings for the verifier of such a method, whose full caches come from host memory. The rate of a real link is
+/// measured now.
+[[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::HierarchyPtr& tiers,
                                                    int64_t device_bytes);
 
 /// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),

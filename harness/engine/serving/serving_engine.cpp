@@ -69,7 +69,7 @@ void ServingEngine::make_schedule() {
     request.options.offload_tier = Tier::host;
   }
   if (scheduled == nullptr) return;
-  schedule_.emplace(scheduled_settings(*scheduled->verifier(), *facts_->tiers, reload_bytes_));
+  schedule_.emplace(scheduled_settings(*scheduled->verifier(), facts_->tiers, reload_bytes_));
 }
 
 void ServingEngine::join_schedule() {

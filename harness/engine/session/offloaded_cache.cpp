@@ -5,68 +5,61 @@
 #include "harness/core/error.h"
 
 namespace kvarena {
-namespace {
 
-/// A cache of the same layers and length, without entries.
-KvCache emptied(const KvCache& cache) {
-  std::vector<LayerShape> shapes;
-  for (const LayerCache& layer : cache.layers) shapes.push_back(layer.shape());
-  KvCache empty(shapes);
-  empty.length = cache.length;
-  empty.prompt_length = cache.prompt_length;
-  return empty;
+OffloadedCache::OffloadedCache(KvCache& full, const storage::HierarchyPtr& tiers, Tier tier)
+    : full_(&full), tier_(tier) {
+  for (const LayerCache& layer : full.layers) {
+    KVARENA_ASSERT(layer.segments().size() == 1, "entries that are not all in the tail");
+    stores_.emplace_back(layer.shape(), full.ledger, tiers, tier);
+  }
+  Traffic of_the_prompt;  // before the first round
+  leave(0, of_the_prompt);
 }
-
-}  // namespace
-
-OffloadedCache::OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier tier)
-    : full_(&full), offloaded_(full.clone()), tiers_(std::move(tiers)), tier_(tier) {
-  (void)tiers_->storage(tier_);
-  full = emptied(full);
-}
-
-/// Separate pieces of a layer: keys and values of each head.
-int64_t OffloadedCache::pieces() const { return 2 * offloaded_.layers.front().shape().kv_heads; }
 
 void OffloadedCache::begin_reload() {
   KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is offloaded again");
-  taken_ = offloaded_bytes();
-  full_->ledger->add(Tier::device, taken_);
-  arrived_.assign(offloaded_.layers.size(), false);
-  for (const LayerCache& layer : offloaded_.layers) {
-    reloads_.push_back(tiers_->load(tier_).carry(layer.bytes(), pieces(), [] {}));
+  for (const LayerCache& layer : full_->layers) arriving_.emplace_back(layer.shape(), full_->ledger);
+  for (size_t layer = 0; layer < stores_.size(); ++layer) {
+    reserved_ += stores_[layer].device_bytes();
+    reloads_.push_back(stores_[layer].load(arriving_[layer].tail()));
   }
 }
+
+int64_t OffloadedCache::device_bytes() const { return std::max(reserved_, full_->ledger->current(Tier::device)); }
 
 void OffloadedCache::wait_for(int64_t layer) {
   if (layer < 0 || layer >= static_cast<int64_t>(reloads_.size())) return;
   reloads_[layer].wait();
-  if (arrived_[layer]) return;
-  std::swap(full_->layers[layer], offloaded_.layers[layer]);
-  arrived_[layer] = true;
+  if (full_->layers[layer].entries(0) == 0) std::swap(full_->layers[layer], arriving_[layer]);
 }
 
 void OffloadedCache::offload(int64_t before, Traffic& traffic) {
-  KVARENA_ASSERT(std::ranges::count(arrived_, false) == 0, "a pass over the cache waited for all layers");
   for (const storage::Transfer& reload : reloads_) {
+    KVARENA_ASSERT(reload.done(), "a pass over the cache waited for all layers");
     traffic.loaded_bytes += reload.bytes();
     traffic.link_seconds += reload.link_seconds();
     traffic.stalled_seconds += reload.waited_seconds();
   }
-
-  int64_t bytes = 0;
-  for (const LayerCache& layer : full_->layers) bytes += (full_->length - before) * layer.shape().entry_bytes();
-  const auto layers = static_cast<int64_t>(full_->layers.size());
-  storage::Transfer offload = tiers_->offload(tier_).carry(bytes, layers * pieces(), [] {});
-  offload.wait();
-  traffic.offloaded_bytes += bytes;
-  traffic.link_seconds += offload.link_seconds();
-  traffic.stalled_seconds += offload.waited_seconds();
-  offloaded_.length = full_->length;
-  offloaded_.layers.swap(full_->layers);
   reloads_.clear();
-  full_->ledger->add(Tier::device, -taken_);
-  taken_ = 0;
+  arriving_.clear();
+  leave(before, traffic);
+}
+
+void OffloadedCache::leave(int64_t before, Traffic& traffic) {
+  std::vector<storage::Transfer> writes;
+  for (size_t layer = 0; layer < stores_.size(); ++layer) {
+    writes.push_back(stores_[layer].write(full_->layers[layer].tail(), before));
+  }
+  full_->mirror.reset();
+  for (size_t layer = 0; layer < stores_.size(); ++layer) {
+    storage::Transfer& write = writes[layer];
+    write.wait();
+    traffic.offloaded_bytes += write.bytes();
+    traffic.link_seconds += write.link_seconds();
+    traffic.stalled_seconds += write.waited_seconds();
+    full_->layers[layer] = LayerCache(full_->layers[layer].shape(), full_->ledger);
+  }
+  reserved_ = 0;
 }
 
 void ReloadHooks::complete(KvCache& cache) {

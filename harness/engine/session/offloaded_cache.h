@@ -7,25 +7,23 @@
 
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/method/method.h"
-#include "harness/storage/hierarchy.h"
+#include "harness/storage/cell_store.h"
 
 namespace kvarena {
 
-/// Between verifications the device holds none of the cache's entries. The way there takes the time that the link says;
-/// as device memory is main memory too, a layer is then handed over and not copied by a processor that has other work:
-/// no engine that moves memory would ask for it. Both tiers count it meanwhile. Not thread-safe; belongs to one
-/// request.
+/// Between verifications the device holds none of the cache's entries: they lie in the tier's storage, and a reload
+/// copies them from there, layer by layer, on the link's thread. Not thread-safe; belongs to one request.
 class OffloadedCache {
  public:
-  /// Takes the entries of `full`, which must be dense and stay where it is. That they get to the tier costs no time: a
-  /// prompt's entries are written there while it is processed. Throws UserError when there is no such tier.
-  OffloadedCache(KvCache& full, storage::HierarchyPtr tiers, Tier tier);
+  /// Takes the entries of `full`, which must be dense and stay where it is, and waits until the tier has them. Throws
+  /// UserError when there is no such tier or the link fails, TierFull.
+  OffloadedCache(KvCache& full, const storage::HierarchyPtr& tiers, Tier tier);
 
   /// Bytes in the tier.
-  [[nodiscard]] int64_t offloaded_bytes() const { return offloaded_.ledger->current(Tier::device); }
-  [[nodiscard]] int64_t peak_offloaded_bytes() const { return offloaded_.ledger->peak(Tier::device); }
-  /// Bytes of the device that a reload under way, and the cache until the next offload(), take.
-  [[nodiscard]] int64_t device_bytes() const { return taken_; }
+  [[nodiscard]] int64_t offloaded_bytes() const { return full_->ledger->current(tier_); }
+  [[nodiscard]] int64_t peak_offloaded_bytes() const { return full_->ledger->peak(tier_); }
+  /// Bytes of the device that the cache takes, those included that a reload under way has yet to take.
+  [[nodiscard]] int64_t device_bytes() const;
 
   /// Asks for all layers, the first one first.
   void begin_reload();
@@ -40,15 +38,14 @@ class OffloadedCache {
   void offload(int64_t before, Traffic& traffic);
 
  private:
-  [[nodiscard]] int64_t pieces() const;
+  void leave(int64_t before, Traffic& traffic);
 
-  KvCache* full_;      // of the request; layers empty unless they have arrived
-  KvCache offloaded_;  // what counts the entries in the tier, wherever they are; layers empty once they have arrived
-  storage::HierarchyPtr tiers_;
+  KvCache* full_;  // of the request, and whose ledger counts; layers empty unless they have arrived
   Tier tier_;
-  std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded
-  std::vector<bool> arrived_;               // [layers]
-  int64_t taken_ = 0;                       // bytes of the device
+  std::vector<storage::CellStore> stores_;  // [layers]
+  std::vector<LayerCache> arriving_;        // [layers], what reloads write to; empty while offloaded
+  int64_t reserved_ = 0;                    // bytes of the device for these
+  std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded; destroyed before what they write to
 };
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old

@@ -209,10 +209,7 @@ void VerifySession::verify(std::span<const float> logits) {
   if (offloaded_) offload(before);
 }
 
-void VerifySession::note_round() {
-  note_bytes(*this, full_, source_->held_bytes());
-  if (offloaded_) tier_bytes.back().host += offloaded_->offloaded_bytes();
-}
+void VerifySession::note_round() { note_bytes(*this, full_, source_->held_bytes()); }
 
 void VerifySession::offload(int64_t before) {
   offloaded_->offload(before, activity.traffic);

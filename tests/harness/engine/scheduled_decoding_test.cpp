@@ -35,6 +35,13 @@ storage::HierarchyPtr slow_host(storage::LinkFault fault = {}) { return host(500
 /// On its link a full cache takes less than a pass on any machine: it is back an iteration later.
 storage::HierarchyPtr fast_host() { return host(500e9); }
 
+/// Main memory, behind what copying there and back takes.
+storage::HierarchyPtr real_host() { return std::make_shared<storage::Hierarchy>(storage::usual_tiers()); }
+storage::HierarchyPtr small_host(int64_t bytes) {
+  return std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{
+      {.tier = Tier::host, .capacity_bytes = bytes, .link = {.name = "test", .bytes_per_s = 500e6}}});
+}
+
 class Scheduled : public ::testing::Test {
  protected:
   Scheduled() : model_(tiny_model()) {}
@@ -157,6 +164,35 @@ TEST_F(Scheduled, PlainRequestsWaitForRoomToo) {
   for (const auto& session : few.sessions) EXPECT_EQ(session->tokens, alone.sessions.front()->tokens);
 }
 
+TEST_F(Scheduled, ARealLinkIsMeasuredAndBringsTheBitsOfFullKv) {
+  std::vector<std::vector<float>> rows;
+  SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  options.on_logits = [&](int64_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); };
+  const BatchRun plain = run({{"name", "full"}}, {}, options, real_host());
+  const std::vector<std::vector<float>> expected = rows;
+  EXPECT_EQ(plain.link_bytes_per_s, 0);
+  for (const std::string& schedule : kSchedules) {
+    SCOPED_TRACE(schedule);
+    rows.clear();
+    const json spec = scheduled(schedule, {{"name", "snapkv"}, {"keep", 0.2}});
+    EXPECT_EQ(run(spec, {.requests = 1}, options, real_host()).sessions.front()->tokens,
+              plain.sessions.front()->tokens);
+    EXPECT_EQ(rows, expected);
+
+    options.on_logits = {};
+    const BatchRun many = run(spec, {.requests = 5, .device_bytes = 3 * full_bytes()}, options, real_host());
+    EXPECT_GT(many.link_bytes_per_s, 1e6);
+    EXPECT_LE(many.peak_bytes, 3 * full_bytes());
+    for (const auto& session : many.sessions) {
+      EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+      const Traffic& traffic = session->activity.traffic;
+      EXPECT_GE(traffic.loaded_bytes, std::ssize(session->rounds) * full_cache_bytes(model_, kPrompt) * 63 / 64);
+      EXPECT_GT(traffic.link_seconds, 0);
+    }
+    options.on_logits = [&](int64_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); };
+  }
+}
+
 TEST_F(Scheduled, AReloadThatFailsEndsItsRequestAlone) {
   const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
   const auto layers = static_cast<int64_t>(model_.config().layers);
@@ -182,9 +218,7 @@ TEST_F(Scheduled, WhatCannotRunIsExplained) {
   const json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.2}});
   EXPECT_THROW((void)run(spec, {.device_bytes = full_bytes()}, options), UserError);
   EXPECT_THROW((void)run({{"name", "full"}}, {.device_bytes = full_bytes() / 2}, options), UserError);
-  const auto real = std::make_shared<storage::Hierarchy>(
-      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "real"}}});
-  EXPECT_THROW((void)run(spec, {}, options, real), UserError);
+  EXPECT_THROW((void)run(spec, {}, options, small_host(full_bytes() / 2)), storage::TierFull);
 }
 
 }  // namespace

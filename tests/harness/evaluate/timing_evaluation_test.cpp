@@ -73,6 +73,7 @@ TEST_F(TimingEvaluation, AScheduleSaysWhatItDidWithTheLinkAndTheMemory) {
   const SampleOutcome outcome = evaluate(spec, settings);
   ASSERT_EQ(outcome.failure, "");
   EXPECT_GT(value(outcome, "link_utilisation"), 0);
+  EXPECT_DOUBLE_EQ(value(outcome, "link_gb_per_s"), 0.5);
   EXPECT_GT(value(outcome, "verify_share"), 0);
   EXPECT_LE(value(outcome, "verify_share"), 1);
   EXPECT_GE(value(outcome, "late_verifies"), 0);

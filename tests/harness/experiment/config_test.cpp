@@ -385,6 +385,16 @@ TEST(Config, FilesAreNamedInMessages) {
   EXPECT_THROW((void)load_config(folder / "absent.json", tree_options(), zoo().validators()), UserError);
 }
 
+TEST(Config, OnlyAnEmulatedLinkHasARateToChange) {
+  const auto problems = [](const std::string& engine) {
+    return problems_of(kSmallConfig, {.set = {"engine=" + engine}});
+  };
+  EXPECT_EQ(parse(kSmallConfig).engine.host_link, "real");
+  EXPECT_EQ(problems(R"({"host_link": "pcie4_x16", "host_link_bytes_per_s": 1e9})"), "");
+  EXPECT_NE(problems(R"({"host_link_bytes_per_s": 1e9})").find("engine.host_link_bytes_per_s: found a rate"),
+            std::string::npos);
+}
+
 TEST(Config, ServingSettingsAreCheckedTogether) {
   const auto problems = [](const std::string& serving) {
     return problems_of(kSmallConfig, {.set = {"serving=" + serving}});

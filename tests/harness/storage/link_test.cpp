@@ -233,7 +233,8 @@ TEST(Link, EmptyTransfersAreComplete) {
 TEST(Hierarchy, KnowsItsTiersAndSaysWhichOneIsMissing) {
   const Hierarchy tiers(usual_tiers());
   EXPECT_TRUE(tiers.has(Tier::host));
-  EXPECT_EQ(tiers.load(Tier::host).spec().name, "pcie4_x16");
+  EXPECT_EQ(tiers.load(Tier::host).spec().name, "real");
+  EXPECT_FALSE(tiers.emulated());
   try {
     (void)tiers.storage(Tier::disk);
     FAIL() << "there is no disk tier";

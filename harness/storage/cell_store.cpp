@@ -1,0 +1,111 @@
+#include "harness/storage/cell_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/core/error.h"
+#include "kernels/cells/cells.h"
+
+namespace kvarena::storage {
+namespace {
+
+/// Cells by which a run grows at least, where it has grown before.
+constexpr int64_t kGrowth = 4;
+
+/// The memory of a run that this file has just made, keys or values.
+std::byte* memory_of(const void* cells) { return static_cast<std::byte*>(const_cast<void*>(cells)); }
+
+/// Makes an empty segment one of `entries` zeros.
+void make_room(EntrySegment& segment, int64_t entries, int64_t position) {
+  const std::vector<float> zeros(static_cast<size_t>(segment.shape().kv_heads * segment.shape().head_dim));
+  segment.append(zeros.data(), zeros.data(), entries, /*stride=*/0, position);
+}
+
+}  // namespace
+
+CellStore::CellStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier)
+    : shape_(shape), ledger_(std::move(ledger)), tiers_(std::move(tiers)), tier_(tier) {
+  (void)tiers_->storage(tier_);
+}
+
+int64_t CellStore::cell_bytes() const { return kernels::cell_bytes(kernels::kCell, shape_.head_dim, shape_.dtype); }
+
+int64_t CellStore::bytes() const { return runs() * kernels::cells_for(entries_) * cell_bytes(); }
+
+int64_t CellStore::device_bytes() const {
+  const int64_t cells = kernels::cells_for(entries_);
+  return runs() * (cells + cells / 64) * cell_bytes();
+}
+
+void CellStore::grow(int64_t cells, int64_t kept) {
+  const int64_t old_room = room_;
+  const std::shared_ptr<Block> old = block_;
+  const int64_t room = old ? std::max(cells, room_ + std::max(kGrowth, room_ / 8)) : cells;
+  block_ = tiers_->storage(tier_).allocate(ledger_, runs() * room * cell_bytes());
+  room_ = room;
+  std::vector<std::byte> moved(static_cast<size_t>(kept * cell_bytes()));
+  for (int64_t run = 0; run < runs() && kept > 0; ++run) {
+    old->read(run * old_room * cell_bytes(), moved);
+    block_->write(run * room_ * cell_bytes(), moved);
+  }
+}
+
+Transfer CellStore::write(const EntrySegment& from, int64_t first) {
+  const int64_t entries = from.entries(0);
+  KVARENA_ASSERT(!from.ragged() && from.score_width() == 0, "only dense entries lie in cells alone");
+  KVARENA_ASSERT(first >= 0 && first <= std::min(entries, entries_), fmt::format("{} of {}", first, entries));
+  if (first == entries) return {};
+  const int64_t kept = first / kernels::kCell, cells = kernels::cells_for(entries);
+  if (cells > room_) grow(cells, kept);
+  position_ = from.position(0, 0);
+  entries_ = entries;
+  std::vector<WritePiece> pieces;
+  for (int64_t run = 0; run < runs(); ++run) {
+    const kernels::HeadRun head = from.run(run / 2);
+    const auto* const memory = static_cast<const std::byte*>(run % 2 == 0 ? head.keys : head.values);
+    pieces.push_back({.at = (run * room_ + kept) * cell_bytes(),
+                      .memory = memory + kept * cell_bytes(),
+                      .bytes = (cells - kept) * cell_bytes()});
+  }
+  return tiers_->offload(tier_).write(block_, std::move(pieces));
+}
+
+Transfer CellStore::load(EntrySegment& to) const {
+  KVARENA_ASSERT(to.entries(0) == 0, fmt::format("{} entries where others are loaded", to.entries(0)));
+  const int64_t stride = room_ * cell_bytes();
+  const auto length = static_cast<size_t>(kernels::cells_for(entries_) * cell_bytes());
+  return tiers_->load(tier_).carry(bytes(), runs(),
+                                   [block = block_, &to, stride, length, entries = entries_, position = position_] {
+                                     make_room(to, entries, position);
+                                     for (int64_t head = 0; head < to.shape().kv_heads; ++head) {
+                                       const kernels::HeadRun run = to.run(head);
+                                       block->read(2 * head * stride, {memory_of(run.keys), length});
+                                       block->read((2 * head + 1) * stride, {memory_of(run.values), length});
+                                     }
+                                   });
+}
+
+double load_rate(const HierarchyPtr& tiers, Tier tier) {
+  const LinkSpec& link = tiers->load(tier).spec();
+  if (link.emulated()) return link.bytes_per_s;
+  constexpr LayerShape kShape{.q_heads = 8, .kv_heads = 8, .head_dim = 64, .dtype = DType::bf16};
+  constexpr int64_t kEntries = 1024;
+  const auto ledger = std::make_shared<MemoryLedger>();
+  EntrySegment entries(kShape, ledger);
+  make_room(entries, kEntries, 0);
+  CellStore store(kShape, ledger, tiers, tier);
+  store.write(entries, 0).wait();
+  std::array<double, 5> seconds{};
+  for (double& each : seconds) {
+    EntrySegment loaded(kShape, ledger);
+    Transfer load = store.load(loaded);
+    load.wait();
+    each = load.link_seconds();
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + seconds.size() / 2);
+  return static_cast<double>(store.bytes()) / seconds[seconds.size() / 2];
+}
+
+}  // namespace kvarena::storage
