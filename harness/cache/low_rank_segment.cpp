@@ -146,14 +146,25 @@ std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<in
   return keys;
 }
 
-std::unique_ptr<GatheredSegment> LowRankSegment::pick(const std::vector<std::vector<int32_t>>& lists) const {
-  auto picked = std::make_unique<GatheredSegment>(shape(), static_cast<int64_t>(lists.front().size()), ledger_);
-  for (int64_t head = 0; head < shape().kv_heads; ++head) {
-    const std::vector<int32_t>& list = lists[head];
-    picked->add(head, list, keys_of(head, list).data(),
-                listed_rows(values_of(shape(), values_[head].data()), list).data());
-  }
-  return picked;
+LowRankSegment::Rows LowRankSegment::keys(const Lists& lists) const {
+  Rows rows;
+  for (int64_t head = 0; head < shape().kv_heads; ++head) rows.push_back(keys_of(head, lists[head]));
+  return rows;
+}
+
+LowRankSegment::Rows LowRankSegment::values(const Lists& lists) const {
+  Rows rows;
+  for (int64_t head = 0; head < shape().kv_heads; ++head)
+    rows.push_back(listed_rows(values_of(shape(), values_[head].data()), lists[head]));
+  return rows;
+}
+
+std::unique_ptr<GatheredSegment> LowRankSegment::gathered(const Lists& lists, const Rows& keys,
+                                                          const Rows& values) const {
+  auto made = std::make_unique<GatheredSegment>(shape(), static_cast<int64_t>(lists.front().size()), ledger_);
+  for (int64_t head = 0; head < shape().kv_heads; ++head)
+    made->add(head, lists[head], keys[head].data(), values[head].data());
+  return made;
 }
 
 std::unique_ptr<GatheredSegment> LowRankSegment::everything() const {

@@ -36,8 +36,16 @@ class LowRankSegment final : public Segment {
   /// Values and exact keys are those of `from`, a dense segment that begins at position 0.
   LowRankSegment(const EntrySegment& from, const Parts& parts, LedgerPtr ledger);
 
-  /// The listed entries of each head, keys restored and values fetched; ascending, none of them exact.
-  [[nodiscard]] std::unique_ptr<GatheredSegment> pick(const std::vector<std::vector<int32_t>>& lists) const;
+  /// Entries of each head, [kv_heads] ascending, none of them exact; and their rows, [kv_heads][list, head_dim].
+  using Lists = std::vector<std::vector<int32_t>>;
+  using Rows = std::vector<std::vector<float>>;
+  /// Restored keys of the listed entries.
+  [[nodiscard]] Rows keys(const Lists& lists) const;
+  /// Values of the listed entries, read where they lie on the host: another thread may do that.
+  [[nodiscard]] Rows values(const Lists& lists) const;
+  /// The listed entries with these keys and values.
+  [[nodiscard]] std::unique_ptr<GatheredSegment> gathered(const Lists& lists, const Rows& keys,
+                                                          const Rows& values) const;
   /// The entries kept exactly.
   [[nodiscard]] const GatheredSegment& exact() const { return *exact_; }
 

@@ -83,7 +83,10 @@ std::shared_ptr<const storage::Hierarchy> machine_of(const experiment::EngineSet
   if (engine.host_link_bytes_per_s) host.link = storage::at_rate(host.link, *engine.host_link_bytes_per_s);
   std::vector<storage::TierSettings> all{std::move(host)};
   if (!engine.disk_folder.empty()) {
-    all.push_back({.tier = Tier::disk, .link = storage::link_named("real", "disk tier"), .folder = engine.disk_folder});
+    all.push_back({.tier = Tier::disk,
+                   .link = storage::link_named("real", "disk tier"),
+                   .folder = engine.disk_folder,
+                   .direct_access = true});
   }
   return std::make_shared<const storage::Hierarchy>(all);
 }

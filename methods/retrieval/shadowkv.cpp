@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/cache/consecutive_runs.h"
 #include "harness/cache/low_rank_segment.h"
 #include "harness/method/entry_scores.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/row_index.h"
+#include "harness/storage/hierarchy.h"
 
 namespace kvarena {
 namespace {
@@ -42,10 +44,11 @@ struct LandmarkIndex final : public LayerIndex {
 /// and a step attends to the B / 8 chunks of
 ///   max over the group of softmax over landmarks of q.landmark / sqrt(d)
 /// their keys restored from U (S V) and rotated, their values fetched; to outliers, the local part and all generated
-/// entries beside B. The authors divide by sqrt(128) whatever the head, which is the same for their models. Their code
-/// for throughput takes 24 outliers per 1024 of the budget and whole multiples of 8 chunks; this is their accuracy
-/// code. Prompts within the budget are left alone. The cache really holds the factors: full keys are gone. Sun et al.
-/// 2024, arXiv:2410.21465, section 4; bytedance/ShadowKV, models/kv_cache.py.
+/// entries beside B. Values come over the link to host memory while keys are restored. The authors divide by sqrt(128)
+/// whatever the head, which is the same for their models. Their code for throughput takes 24 outliers per 1024 of the
+/// budget and whole multiples of 8 chunks; this is their accuracy code. Prompts within the budget are left alone. The
+/// cache really holds the factors: full keys are gone. Sun et al. 2024, arXiv:2410.21465, section 4;
+/// bytedance/ShadowKV, models/kv_cache.py.
 class ShadowKv final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -90,11 +93,34 @@ class ShadowKv final : public Method {
       const int64_t attended = static_cast<int64_t>(lists.back().size()) + prompt.exact().entries(head);
       layer.activity.entries_skipped += prompt.entries(head) - attended;
     }
-    cache.view =
-        std::make_unique<ConcatView>(prompt.pick(lists), std::vector<const Segment*>{&prompt.exact(), &cache.tail()});
+    cache.view = std::make_unique<ConcatView>(fetch(layer, prompt, lists),
+                                              std::vector<const Segment*>{&prompt.exact(), &cache.tail()});
   }
 
  private:
+  /// The listed entries: values come over the link from the host while keys are restored.
+  static std::unique_ptr<GatheredSegment> fetch(LayerContext& layer, const LowRankSegment& prompt,
+                                                const LowRankSegment::Lists& lists) {
+    KVARENA_ASSERT(layer.model != nullptr && layer.model->tiers != nullptr, "a machine without tiers");
+    const LayerShape& shape = layer.cache.shape();
+    int64_t bytes = 0, pieces = 0;
+    for (const std::vector<int32_t>& list : lists) {
+      bytes += std::ssize(list) * shape.head_dim * kernels::size_of(shape.dtype);
+      each_consecutive_run(list, [&](int64_t, int64_t) { ++pieces; });
+    }
+    LowRankSegment::Rows values;
+    storage::Transfer arriving =
+        layer.model->tiers->load(Tier::host).carry(bytes, pieces, [&] { values = prompt.values(lists); });
+    const LowRankSegment::Rows keys = prompt.keys(lists);
+    arriving.wait();
+    if (bytes == 0) values = prompt.values(lists);
+    Traffic& traffic = layer.activity.traffic;
+    traffic.loaded_bytes += bytes;
+    traffic.link_seconds += arriving.link_seconds();
+    traffic.stalled_seconds += arriving.waited_seconds();
+    return prompt.gathered(lists, keys, values);
+  }
+
   [[nodiscard]] int64_t budget(const LayerContext& layer) const {
     return budget_.capacity(layer.prompt_tokens, layer.cache.shape(), layer.layers);
   }

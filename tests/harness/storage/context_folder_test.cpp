@@ -2,10 +2,16 @@
 
 #include "harness/storage/context_folder.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
@@ -48,6 +54,30 @@ TEST(ContextFolder, GivesBackWhatWasPutAlsoToTheNextProgram) {
   EXPECT_FALSE(folder.get("a").has_value());
   EXPECT_FALSE(std::filesystem::exists(folder.file_of("a")));
   EXPECT_EQ(folder.damage().total(), 0);
+}
+
+/// Pages of a file that the page cache holds.
+int64_t cached_pages(const std::filesystem::path& path, size_t bytes) {
+  const int handle = ::open(path.c_str(), O_RDONLY);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, handle, 0);
+  ::close(handle);
+  std::vector<unsigned char> there((bytes + 4095) / 4096);
+  EXPECT_EQ(::mincore(memory, bytes, there.data()), 0);
+  ::munmap(memory, bytes);
+  return std::ranges::count_if(there, [](unsigned char page) { return (page & 1U) != 0; });
+}
+
+TEST(ContextFolder, ReadsComeFromTheDiskAndNotFromThePageCache) {
+  const TemporaryFolder scratch;
+  struct statfs system {};
+  ASSERT_EQ(::statfs(scratch.path().c_str(), &system), 0);
+  if (system.f_type == TMPFS_MAGIC) GTEST_SKIP() << "files in memory have nowhere else to be";
+  constexpr size_t kBytes = 1 << 20;
+  ContextFolder folder(scratch.path());
+  folder.put("a", bytes_of(1, kBytes));
+  EXPECT_EQ(cached_pages(folder.file_of("a"), kBytes), 0);
+  EXPECT_EQ(folder.get("a"), bytes_of(1, kBytes));
+  EXPECT_EQ(cached_pages(folder.file_of("a"), kBytes), 0);
 }
 
 TEST(ContextFolder, OneBitIsEnoughToForgetAFile) {

@@ -2,6 +2,8 @@
 
 #include "harness/cache/attend_plan.h"
 #include "harness/cache/low_rank_segment.h"
+#include "harness/core/error.h"
+#include "harness/storage/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 
 namespace kvarena {
@@ -12,7 +14,16 @@ using testing::random_floats;
 using Request = testing::RetrievalRequest;
 using Lists = std::vector<std::vector<int32_t>>;
 
-ModelFacts rotating(double rate) { return {.rotation = {.inverse = std::vector<double>(8, rate)}}; }
+storage::HierarchyPtr machine(storage::LinkFault fault = {}) {
+  return std::make_shared<const storage::Hierarchy>(std::vector<storage::TierSettings>{
+      {.tier = Tier::host, .link = storage::link_named("real", "test"), .fault = std::move(fault)}});
+}
+
+ModelFacts rotating(double rate, storage::HierarchyPtr tiers = machine()) {
+  ModelFacts facts{.rotation = {.inverse = std::vector<double>(8, rate)}};
+  facts.tiers = std::move(tiers);
+  return facts;
+}
 
 const LowRankSegment& prompt_of(const Request& request) {
   return dynamic_cast<const LowRankSegment&>(*request.cache.layers[0].segments().front());
@@ -109,6 +120,26 @@ TEST(ShadowKv, FullRankAndAllChunksIsFullAttention) {
       EXPECT_NEAR(chosen[i], expected[i], 2e-5);
     }
   }
+}
+
+TEST(ShadowKv, ValuesComeOverTheLinkAndALostOneEndsTheRequest) {
+  const json spec = {{"name", "shadowkv"}, {"tokens", 40}, {"rank", 10}, {"outliers", 2}};
+  const ModelFacts facts = rotating(0.3);
+  Request request(spec, 203, 1, {}, &facts);
+  request.append(1);
+  (void)request.select(random_floats(Request::kQuery, "q"));
+  const int64_t fetched = 2 * 40 * 16 * 4;  // values of five chunks a head in 32 bits
+  EXPECT_EQ(request.activity.traffic.loaded_bytes, fetched);
+  EXPECT_GT(request.activity.traffic.link_seconds, 0);
+  const storage::LinkTotals totals = facts.tiers->load(Tier::host).totals();
+  EXPECT_EQ(totals.transfers, 1);
+  EXPECT_EQ(totals.bytes, fetched);
+  EXPECT_LE(totals.pieces, 10);
+
+  const ModelFacts broken = rotating(0.3, machine([](int64_t) { throw UserError("the host lost a page"); }));
+  Request lost(spec, 203, 1, {}, &broken);
+  lost.append(1);
+  EXPECT_THROW((void)lost.select(random_floats(Request::kQuery, "q")), UserError);
 }
 
 TEST(ShadowKv, PromptsWithinTheBudgetOrWithoutChunksAreLeftAlone) {
