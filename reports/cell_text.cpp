@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "harness/core/error.h"
+#include "reports/emulated.h"
 
 namespace kvarena::reports {
 namespace {
@@ -88,7 +89,7 @@ std::string origin_words(const TableCell& cell) {
     if (shown) words += (words.empty() ? "" : ", ") + std::string(word);
   };
   add(cell.simulated, "simulated");
-  add(cell.emulated, "emulated");
+  add(cell.emulated, kEmulatedMark);
   add(cell.modelled, "modelled");
   add(cell.kind == CellKind::not_comparable, "not comparable");
   return words;

@@ -27,7 +27,7 @@ struct CellPart {
 /// "Score (%) ↑": title, unit and direction of a column.
 [[nodiscard]] std::string column_head(const Column& column);
 
-/// "simulated, emulated" and the like, for formats without tooltips; empty for a number that stands for itself.
+/// "simulated, emu" and the like, for formats without tooltips; empty for a number that stands for itself.
 [[nodiscard]] std::string origin_words(const TableCell& cell);
 
 /// Removes from a cell what a format does not name, so that no writer shows it; the value stays.

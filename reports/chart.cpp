@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "reports/emulated.h"
 #include "reports/escape.h"
 #include "reports/number.h"
 #include "reports/vega_view.h"
@@ -64,7 +65,8 @@ std::string chart_html(const Chart& chart) {
       fmt::format("<figure class=\"chart\" id=\"{}\">\n<h3>{}</h3>\n", chart.id, escape_html(chart.title));
   html += "<div class=\"wide\">" + render_svg(spec, {.width = 760, .title = false}) + "</div>";
   html += "<div class=\"narrow\">" + render_svg(spec, {.width = 350, .title = false}) + "</div>\n<figcaption>";
-  if (!chart.caption.empty()) html += fmt::format("<p class=\"note\">{}</p>", escape_html(chart.caption));
+  if (const std::string caption = marked_caption(chart.caption, is_marked(chart.spec)); !caption.empty())
+    html += fmt::format("<p class=\"note\">{}</p>", escape_html(caption));
   html += "<p class=\"save\">Save as " +
           link(chart, "svg", "image/svg+xml", render_svg(spec, {.width = 760, .standalone = true}), "SVG") + " · " +
           link(chart, "csv", "text/csv;charset=utf-8", chart_csv(spec), "CSV") + " · " +

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "reports/chart_specs.h"
+#include "reports/emulated.h"
 #include "reports/equal_quality.h"
 #include "reports/escape.h"
 #include "reports/metric_look.h"
@@ -45,7 +46,9 @@ TableRow row_of(const ExperimentData& data, const CellData& cell, const std::str
   for (size_t i = 0; i < std::size(kColumns); ++i) {
     const double value = value_of(cell, kColumns[i].metric.name, point);
     TableCell& number = row.cells.emplace_back();
-    if (std::isfinite(value)) number = number_cell(looks[i].scale * value);
+    if (!std::isfinite(value)) continue;
+    number = number_cell(looks[i].scale * value);
+    mark_origin(number, cell.values.at(kColumns[i].metric.name));
   }
   return row;
 }
@@ -62,7 +65,8 @@ void add_trade_offs(const std::vector<const CellData*>& cells, const ExperimentD
         const double y = value_of(*cell, metrics::kServedScore.name, point);
         if (!std::isfinite(x) || !std::isfinite(y)) continue;
         points.push_back({.series = cell->row.cell.method,
-                          .label = fmt::format("{}, {}", cell->row.cell.method, point),
+                          .label = marked_label(fmt::format("{}, {}", cell->row.cell.method, point),
+                                                is_emulated(*cell, metrics::kTimeToFirstTokenSpread.mean.name)),
                           .x = x,
                           .y = y,
                           .baseline = cell->row.cell.method == data.baseline()});
@@ -134,7 +138,7 @@ std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, c
                                     const std::string& axis) {
   const bool similarity = what.name == std::string_view(metrics::kAnswerSimilarity.name);
   const auto line = [&](const CellData& cell) {
-    LineSeries one{.label = cell.row.cell.method};
+    LineSeries one{.label = marked_label(cell.row.cell.method, is_emulated(cell, what.name))};
     const Timed values = in_time(cell, what);
     if (!similarity || std::ranges::any_of(values, [](const auto& each) { return each.second < 1; }))
       one.points = running_mean(values, kWindow);
@@ -171,7 +175,9 @@ std::vector<Chart> gain_charts(const std::vector<const CellData*>& cells, const 
       if (std::isfinite(at[r])) gains.emplace_back(at[r] / 1e3, more[r] - less[r]);
     }
     std::ranges::stable_sort(gains, {}, &Timed::value_type::first);
-    LineSeries line{.label = fmt::format("{} over {}", placing[1]->row.cell.method, placing[0]->row.cell.method),
+    const bool emulated = is_emulated(*placing[1], metrics::kAnsweredMs.name);
+    LineSeries line{.label = marked_label(
+                        fmt::format("{} over {}", placing[1]->row.cell.method, placing[0]->row.cell.method), emulated),
                     .points = running_mean(gains, kWindow)};
     if (line.points.size() < 2) continue;
     charts.push_back(line_chart(fmt::format("gain-{}", charts.size() + 1), fmt::format("Gain over time, {}", workload),

@@ -6,6 +6,8 @@
 #include <map>
 #include <vector>
 
+#include "reports/emulated.h"
+
 namespace kvarena::reports {
 namespace {
 
@@ -60,9 +62,18 @@ std::optional<Table> equal_quality_table(const std::string& id, const std::strin
       if (series == point.series) continue;
       const std::optional<double> other = x_at_quality(points, series, point.y);
       if (!other || point.x <= 0) continue;
-      table.rows.push_back({.cells = {text_cell(point.label), number_cell(point.y), number_cell(point.x),
-                                      text_cell(name), number_cell(*other), number_cell(*other / point.x)},
-                            .peers = -1});
+      const bool others = std::ranges::any_of(
+          points, [&](const ScatterPoint& one) { return one.series == series && is_marked(one.label); });
+      const auto time_cell = [](double value, bool emulated) {
+        TableCell cell = number_cell(value);
+        cell.emulated = emulated;
+        return cell;
+      };
+      const bool ours = is_marked(point.label);
+      table.rows.push_back(
+          {.cells = {text_cell(point.label), number_cell(point.y), time_cell(point.x, ours), text_cell(name),
+                     time_cell(*other, others), time_cell(*other / point.x, ours || others)},
+           .peers = -1});
     }
   }
   if (table.rows.empty()) return std::nullopt;

@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "reports/change.h"
 #include "reports/chart_specs.h"
+#include "reports/emulated.h"
 #include "reports/escape.h"
 #include "reports/sections.h"
 
@@ -52,6 +53,7 @@ TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row
   TableCell number = number_cell(look.scale * metrics::mean_of(values));
   number.format = look.format;
   number.detail = fmt::format("{} samples", values.size());
+  mark_origin(number, cell->values.at(metric));
   for (size_t before = at; before-- > 0;) {
     const CellData* old = cell_of(runs[before].data, row);
     if (old == nullptr) continue;
@@ -97,6 +99,7 @@ Section section_of(const std::vector<NamedRun>& runs, const std::vector<Row>& ro
     LineSeries line{.label = row.method, .baseline = row.method == latest.baseline()};
     for (size_t at = 0; at < runs.size(); ++at) {
       shown.cells.push_back(number_of(runs, at, row, metric, table));
+      line.label = marked_label(row.method, is_marked(line.label) || shown.cells.back().emulated);
       if (shown.cells.back().has_value())
         line.points.push_back({.x = static_cast<double>(at) + 1, .y = shown.cells.back().value});
     }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "reports/chart_specs.h"
+#include "reports/emulated.h"
 #include "reports/equal_quality.h"
 #include "reports/metric_look.h"
 #include "reports/pooled.h"
@@ -36,25 +37,27 @@ constexpr Part kParts[] = {{metrics::kPrefillMs.name, "prefill"}, {metrics::kCom
 
 void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const std::string& method) {
   const auto mean = [&](const char* metric) { return mean_over(data, method, results::CellKind::timing, metric); };
-  const std::optional<double> total = mean(metrics::kTimeToFirstTokenMs.name);
+  const char* const whole = metrics::kTimeToFirstTokenMs.name;
+  const std::optional<double> total = mean(whole);
   if (!total) return;
+  const std::string label = marked_label(method, is_emulated(data, method, results::CellKind::timing, whole));
   double told = 0;
   const auto add = [&](std::span<const Part> parts) {
     for (const Part& part : parts) {
       const double value = mean(part.metric).value_or(0);
       told += value;
-      if (value > 0) bars.push_back({.category = method, .part = part.title, .value = value});
+      if (value > 0) bars.push_back({.category = label, .part = part.title, .value = value});
     }
   };
   if (const auto load = mean(metrics::kLoadMs.name)) {
     const double rest = *load - mean(metrics::kScoreMs.name).value_or(0);
     told += std::max(rest, 0.0);
-    if (rest > 0) bars.push_back({.category = method, .part = "load not hidden", .value = rest});
+    if (rest > 0) bars.push_back({.category = label, .part = "load not hidden", .value = rest});
     add(kReuseParts);
   } else {
     add(kParts);
   }
-  if (*total > told) bars.push_back({.category = method, .part = "rest", .value = *total - told});
+  if (*total > told) bars.push_back({.category = label, .part = "rest", .value = *total - told});
 }
 
 /// The mean of each workload's own metric, in the unit that tables print, where all workloads are read alike.
@@ -114,8 +117,9 @@ void add_quality_speed(const ExperimentData& data, bool first_token, Section& se
       const auto x = mean_over(data, method, results::CellKind::timing, axis.metric), y = quality_of(data, method);
       if (!x || !y) continue;
       const CellData* cell = data.find(method, data.workloads().front(), results::CellKind::timing);
+      const bool emulated = is_emulated(data, method, results::CellKind::timing, axis.metric);
       points.push_back({.series = cell == nullptr ? method : cell->row.cell.method_name,
-                        .label = method,
+                        .label = marked_label(method, emulated),
                         .x = *x,
                         .y = *y,
                         .baseline = method == data.baseline()});
@@ -142,7 +146,7 @@ std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
     for (const results::SeriesRow& row : series->second) {
       std::vector<double> times = waits(cell, row.sample_id);
       if (times.size() < 2) continue;
-      LineSeries line{.label = cell.row.cell.method,
+      LineSeries line{.label = marked_label(cell.row.cell.method, is_emulated(cell, metrics::kTimeToFirstTokenMs.name)),
                       .points = cumulative_points(std::move(times)),
                       .baseline = cell.row.cell.method == data.baseline()};
       lines[{cell.row.cell.workload, row.sample_id}].push_back(std::move(line));

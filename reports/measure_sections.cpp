@@ -160,10 +160,10 @@ std::optional<Section> memory_section(const ExperimentData& data) {
       data,
       {.id = "memory",
        .title = "Resident bytes",
-       .caption = "Bytes allocated for the cache right after the prompt: entries, scales, positions, indexes, and for "
-                  "verification methods both caches. Packed: bits for each number that a codec holds, its scales "
-                  "and tables included. Numbers without a mark are of real allocations; sim: a codec "
-                  "without a packed form; emu: a tier or link that was not there."},
+       .caption = "Bytes allocated for the cache after the prompt: entries, scales, positions, indexes, what a step "
+                  "brings from behind the device, and for verification methods both caches. Packed: bits for each "
+                  "number that a codec holds, its scales and tables included. Numbers without a mark are of real "
+                  "allocations; sim: a codec without a packed form; emu: a tier or link that was not there."},
       {{metrics::kResidentBytes, {}, "Resident"},
        {metrics::kKeptBytesFraction, {}, "Of full KV"},
        {metrics::kCompressionFactor, kFactor, "Factor"},

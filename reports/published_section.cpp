@@ -188,6 +188,7 @@ void reproduce(const ExperimentData& data, const results::PublishedValue& printe
   if (!printed.upper && (printed.bound.empty() || printed.bound == "~")) {
     cells[difference] = number_cell(ours.value - printed.value);
     cells[difference].is_signed = true;
+    mark_origin(cells[difference], *ours.values);
   }
   for (const Place at : {reproduced, difference}) cells[at].format = format;
   cells[finding] = text_cell(finding_of(printed, ours, format));

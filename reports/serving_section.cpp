@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "reports/chart_specs.h"
+#include "reports/emulated.h"
 #include "reports/latency_charts.h"
 #include "reports/metric_look.h"
 #include "reports/sections.h"
@@ -47,7 +48,7 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
       TableCell& number = row.cells.emplace_back();
       if (std::isnan(value)) continue;
       number = number_cell(looks[i].scale * value);
-      number.modelled = virtual_clock;
+      mark_origin(number, cell.values.at(metric));
       any = true;
     }
     if (any) table.rows.push_back(std::move(row));
@@ -57,7 +58,9 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
 /// Time to first token over what was offered, a line a method; measured.
 std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
   const auto line = [&](const CellData& cell) {
-    LineSeries waits{.label = cell.row.cell.method, .baseline = cell.row.cell.method == data.baseline()};
+    LineSeries waits{
+        .label = marked_label(cell.row.cell.method, is_emulated(cell, metrics::kTimeToFirstTokenSpread.mean.name)),
+        .baseline = cell.row.cell.method == data.baseline()};
     for (const std::string& point : points_of(cell)) {
       const double x = value_of(cell, metrics::kOfferedRequestsPerS.name, point);
       const double y = value_of(cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
@@ -82,7 +85,7 @@ std::vector<Chart> arrival_charts(const std::vector<const CellData*>& cells, con
     if (cell->row.cell.method != data.baseline()) continue;
     std::vector<LineSeries> lines;
     for (const std::string& point : points_of(*cell)) {
-      LineSeries line{.label = point};
+      LineSeries line{.label = marked_label(point, is_emulated(*cell, metrics::kTimeToFirstTokenMs.name))};
       for (const float value : series_of(*cell, metrics::kTimeToFirstTokenMs.name, point)) {
         line.points.push_back({.x = static_cast<double>(line.points.size() + 1), .y = value});
       }

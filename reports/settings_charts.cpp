@@ -8,6 +8,7 @@
 #include <set>
 
 #include "reports/chart_specs.h"
+#include "reports/emulated.h"
 #include "reports/escape.h"
 #include "reports/method_settings.h"
 #include "reports/metric_look.h"
@@ -69,15 +70,17 @@ std::optional<Chart> grid_of(const ExperimentData& data, const std::string& name
   return chart;
 }
 
-/// A line for each group of drafting methods of which two lengths have values: their means.
+/// A line for each group of drafting methods of which two lengths have values: their means, of cells of that kind.
 template <typename ValuesOf>
-std::vector<LineSeries> along_lengths(const ExperimentData& data, const ValuesOf& values_of) {
+std::vector<LineSeries> along_lengths(const ExperimentData& data, results::CellKind kind, const std::string& metric,
+                                      const ValuesOf& values_of) {
   std::vector<LineSeries> lines;
   for (const DraftingMethods& group : drafting_methods(data)) {
     LineSeries line{.label = group.label};
     for (const auto& [length, method] : group.lengths) {
       const std::vector<double> values = values_of(method);
       if (values.empty()) continue;
+      line.label = marked_label(group.label, is_marked(line.label) || is_emulated(data, method, kind, metric));
       const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
       line.points.push_back({.x = static_cast<double>(length), .y = estimate.mean});
       if (values.size() > 1) line.points.back().interval = estimate.interval;
@@ -91,8 +94,9 @@ std::vector<LineSeries> along_lengths(const ExperimentData& data, const ValuesOf
 
 std::vector<Chart> drafting_charts(const ExperimentData& data) {
   std::vector<Chart> charts;
-  const auto accepted = along_lengths(data, [&](const std::string& method) {
-    return pool_of(data, method, results::CellKind::quality, metrics::kAcceptanceLength.name).values;
+  const std::string length = metrics::kAcceptanceLength.name, rate = metrics::kThroughputTokensPerS.name;
+  const auto accepted = along_lengths(data, results::CellKind::quality, length, [&](const std::string& method) {
+    return pool_of(data, method, results::CellKind::quality, length).values;
   });
   if (!accepted.empty()) {
     charts.push_back(line_chart("acceptance", "Accepted tokens by draft length", {.title = "tokens drafted a round"},
@@ -100,8 +104,8 @@ std::vector<Chart> drafting_charts(const ExperimentData& data) {
     charts.back().caption =
         "Measured. The correction or bonus token of a round does not count. Bands are 95% intervals over samples.";
   }
-  const auto faster = along_lengths(data, [&](const std::string& method) {
-    const auto test = time_test(data, method, metrics::kThroughputTokensPerS.name);
+  const auto faster = along_lengths(data, results::CellKind::timing, rate, [&](const std::string& method) {
+    const auto test = time_test(data, method, rate);
     return test ? std::vector<double>{test->ratio} : std::vector<double>{};
   });
   if (!faster.empty()) {

@@ -10,6 +10,7 @@
 
 #include "reports/byte_classes.h"
 #include "reports/comparisons.h"
+#include "reports/emulated.h"
 #include "reports/pooled.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
@@ -193,11 +194,13 @@ class Summary {
     for (const std::string& method : data_.methods()) {
       const auto test = time_test(data_, method, metrics::kInterTokenLatencyMs.name);
       if (method == data_.baseline() || !test) continue;
-      const std::string factor = fmt::format("{} ({:.2g} times as long)", said(method), test->ratio);
+      const std::string who = marked_label(
+          said(method), is_emulated(data_, method, results::CellKind::timing, metrics::kInterTokenLatencyMs.name));
+      const std::string factor = fmt::format("{} ({:.2g} times as long)", who, test->ratio);
       (test->verdict == Verdict::worse    ? slower
        : test->verdict == Verdict::better ? faster
                                           : same)
-          .push_back(test->verdict == Verdict::worse || test->verdict == Verdict::better ? factor : said(method));
+          .push_back(test->verdict == Verdict::worse || test->verdict == Verdict::better ? factor : who);
     }
     if (slower.empty() && faster.empty() && same.empty()) return "";
     std::string text = fmt::format("On this machine, beside {}, a token", said(data_.baseline()));

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/core/error.h"
+#include "reports/emulated.h"
 
 namespace kvarena::reports {
 namespace {
@@ -14,6 +15,13 @@ namespace {
 bool competes(const TableRow& row, const TableCell& cell) {
   return row.role == RowRole::ordinary && cell.kind == CellKind::number && !cell.emulated && !cell.modelled &&
          std::isfinite(cell.value);
+}
+
+/// Whether a number, or the label of a row, has the mark.
+bool has_emulated(const Table& table) {
+  return std::ranges::any_of(table.rows, [](const TableRow& row) {
+    return std::ranges::any_of(row.cells, [](const TableCell& cell) { return cell.emulated || is_marked(cell.text); });
+  });
 }
 
 /// Whether the best value cannot be told from the cell's: equal in print, or inside its interval.
@@ -42,6 +50,8 @@ void mark_best_of_column(Table& table, size_t at) {
 }
 
 }  // namespace
+
+std::string caption_of(const Table& table) { return marked_caption(table.caption, has_emulated(table)); }
 
 NumberFormat format_of(const TableCell& cell, const Column& column) { return cell.format.value_or(column.format); }
 
@@ -149,7 +159,7 @@ std::string cell_remark(const TableCell& cell) {
   }
   if (cell.best) remarks.emplace_back("best");
   if (cell.simulated) remarks.emplace_back("simulated");
-  if (cell.emulated) remarks.emplace_back("emulated");
+  if (cell.emulated) remarks.emplace_back(kEmulatedMark);
   if (cell.modelled) remarks.emplace_back("modelled");
   return fmt::format("{}", fmt::join(remarks, "; "));
 }

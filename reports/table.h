@@ -109,6 +109,9 @@ struct Table {
   [[nodiscard]] bool has_badges() const;
 };
 
+/// The caption of a table, with what the mark of emulated numbers means where anything in it has that.
+[[nodiscard]] std::string caption_of(const Table& table);
+
 /// Index of the footnote with this text, added when it is new.
 size_t footnote(Table& table, std::string text);
 
@@ -150,7 +153,7 @@ inline constexpr const char* kTidyCsvHead =
 /// "▼ −20.0", "≈ −1.0, could show 9.8": a difference as pages print it.
 [[nodiscard]] std::string difference_text(const Difference& difference, NumberFormat format);
 
-/// The unpunctuated words behind a cell: "simulated", "emulated", "modelled", "failed: out of memory".
+/// The unpunctuated words behind a cell: "simulated", "emu", "modelled", "failed: out of memory".
 [[nodiscard]] std::string cell_remark(const TableCell& cell);
 
 }  // namespace kvarena::reports

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reports/cell_text.h"
+#include "reports/emulated.h"
 #include "reports/escape.h"
 #include "reports/table.h"
 
@@ -21,7 +22,7 @@ struct Chip {
 std::string chips(const TableCell& cell) {
   const Chip all[] = {
       {cell.simulated, "simulated", "sim", "simulated: this codec has no packed form, so no bytes are saved"},
-      {cell.emulated, "emulated", "emu", "emulated: this storage or link was not there"},
+      {cell.emulated, "emulated", kEmulatedMark, "emulated: this storage or link was not there"},
       {cell.modelled, "modelled", "model", "modelled on a hardware profile, not measured"},
   };
   std::string html;
@@ -157,7 +158,8 @@ std::string table_html(const Table& table) {
                                  table.sortable ? " class=\"sortable\"" : "");
   if (!table.title.empty()) html += fmt::format("<caption>{}</caption>\n", escape_html(table.title));
   html += head(table, badges) + body(table, badges) + "</table></div>\n";
-  if (!table.caption.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escape_html(table.caption));
+  if (const std::string caption = caption_of(table); !caption.empty())
+    html += fmt::format("<p class=\"note\">{}</p>\n", escape_html(caption));
   html += fmt::format("<p class=\"save\">Save as <a download=\"{}.csv\" href=\"{}\">CSV</a></p>\n", table.id,
                       data_url("text/csv;charset=utf-8", table_csv(table)));
   if (!table.footnotes.empty()) {

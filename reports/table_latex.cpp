@@ -193,7 +193,8 @@ std::string caption(const Table& table, size_t part, size_t parts) {
   std::string title = table.title;
   if (parts > 1) title += fmt::format(", part {} of {}", part + 1, parts);
   std::string text = fmt::format("\\textbf{{{}.}}", escape_latex(title));
-  if (part == 0 && !table.caption.empty()) text += fmt::format(" {}", escape_latex(table.caption));
+  if (const std::string whole = caption_of(table); part == 0 && !whole.empty())
+    text += fmt::format(" {}", escape_latex(whole));
   return fmt::format("\\caption{{{}}}\n\\label{{tab:{}{}}}\n\\vspace{{4pt}}\n", text, slug(table.id),
                      part == 0 ? "" : fmt::format("-{}", part + 1));
 }

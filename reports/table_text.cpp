@@ -132,7 +132,8 @@ std::string table_markdown(const Table& table) {
     if (badges) fields.push_back(row.badge ? escape_markdown(row.badge->label) : "");
     text += markdown_row(fields);
   }
-  if (!table.caption.empty()) text += fmt::format("\n{}\n", escape_markdown(table.caption));
+  if (const std::string caption = caption_of(table); !caption.empty())
+    text += fmt::format("\n{}\n", escape_markdown(caption));
   for (size_t at = 0; at < table.footnotes.size(); ++at) {
     text += fmt::format("\n\\[{}\\] {}\n", at + 1, escape_markdown(table.footnotes[at]));
   }

@@ -81,10 +81,13 @@ void add_divergence(results::SampleResult& result, std::span<const metrics::Step
   add_series(result, metrics::kKlNats, std::move(nats));
 }
 
-results::Storage storage_of(const Session& session, const Request& request) {
-  const bool over_link = !session.traffic.empty() || (session.reuse && request.chunk_tier != Tier::device);
+results::Storage storage_of(const Request& request, bool over_link) {
   const bool emulated = over_link && request.facts != nullptr && request.facts->tiers->emulated();
   return emulated ? results::Storage::emulated : results::Storage::real;
+}
+
+results::Storage storage_of(const Session& session, const Request& request) {
+  return storage_of(request, !session.traffic.empty() || (session.reuse && request.chunk_tier != Tier::device));
 }
 
 void add_traffic(results::SampleResult& result, const Session& session, const Request& request) {

@@ -19,7 +19,9 @@ void describe_answer(results::SampleResult& result, const Request& request, cons
 /// series of each tier. `full_bytes`: size of the same prompt's full cache.
 void add_bytes(results::SampleResult& result, const Session& session, int64_t full_bytes);
 
-/// `emulated` when the session moved bytes or brought chunks over an emulated link of the request's machine.
+/// `emulated` when bytes came over a link of the request's machine and that is emulated.
+[[nodiscard]] results::Storage storage_of(const Request& request, bool over_link);
+/// Storage of a session, which may have moved bytes or brought chunks over one.
 [[nodiscard]] results::Storage storage_of(const Session& session, const Request& request);
 
 /// Adds, of steps along one continuation, kl_nats (mean over steps) and its series, kl_nats_sum, top1_agreement.

@@ -30,6 +30,7 @@ struct Served {
   std::vector<double> scores;                        // 0 for what was not answered
   std::vector<int64_t> prompt_tokens;
   std::vector<int64_t> full_bytes;  // of each prompt's full cache
+  results::Storage storage = results::Storage::real;
 };
 
 double score_of(const Request& request, const ServedAnswer& answer) {
@@ -68,6 +69,10 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
     served.prompt_tokens.push_back(request.asked_tokens());
     served.full_bytes.push_back(engine.full_bytes(static_cast<int64_t>(request.prompt.size())));
   }
+  const bool loaded = std::ranges::any_of(
+      served.answers, [](const auto& answer) { return answer && answer->activity.traffic.loaded_bytes > 0; });
+  const bool chunks = method.reuser() != nullptr && task.requests.front().chunk_tier != Tier::device;
+  served.storage = storage_of(task.requests.front(), loaded || chunks);
   return served;
 }
 
@@ -180,14 +185,15 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     const Activity activity = total_activity(served);
     add_activity(result, activity);
     result.active = evaluated.reference || activity.acted();
-    add_run(result, Clock::measured, task.settings, scored(served, served.run, rate, reference));
+    add_run(result, {.clock = Clock::measured, .storage = served.storage}, task.settings,
+            scored(served, served.run, rate, reference));
     const bool own_prompts = evaluated.method->reuser() != nullptr;
     if (!task.machine || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead())
       continue;
     serving::Load load = load_of(point, modelled_capacity, rate);
     const ServingRun run =
         run_modelled(model, task, served, std::move(load), selection_costs(model, task, *evaluated.method, activity));
-    add_run(result, Clock::modelled, task.settings, scored(served, run, rate, reference));
+    add_run(result, {.clock = Clock::modelled}, task.settings, scored(served, run, rate, reference));
   }
   return outcomes;
 }

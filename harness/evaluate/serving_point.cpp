@@ -118,7 +118,8 @@ void describe_requests(results::SampleResult& result, const ServingRun& run, con
   add(result, metrics::kRefusedRequests, static_cast<double>(refused));
 }
 
-void add_run(results::SampleResult& result, Clock clock, const ServingSettings& settings, const ScoredRun& scored) {
+void add_run(results::SampleResult& result, const Origin& origin, const ServingSettings& settings,
+             const ScoredRun& scored) {
   const ServingRun& run = scored.run;
   std::vector<metrics::RequestTimes> times;
   std::vector<double> first, queueing;
@@ -136,7 +137,6 @@ void add_run(results::SampleResult& result, Clock clock, const ServingSettings& 
   const metrics::ServingSummary summary = metrics::serving_summary(times, level);
   // Requests that were refused or failed have met no objective.
   const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());
-  const Origin origin{.clock = clock};
   add(result, metrics::kOfferedRequestsPerS, scored.rate, origin);
   add_spread(result, metrics::kTimeToFirstTokenSpread, summary.time_to_first_token_s, origin);
   add_spread(result, metrics::kQueueingSpread, metrics::summarize(queueing), origin);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/engine/serving/serve.h"
+#include "harness/evaluate/stored_values.h"
 #include "harness/experiment/config.h"
 #include "harness/results/records.h"
 
@@ -42,8 +43,8 @@ struct ScoredRun {
 /// Describes a run's requests as one sample of the cell. `prompts`: the hashes of their prompts, one after the other.
 void describe_requests(results::SampleResult& result, const serving::ServingRun& run, const std::string& prompts,
                        std::span<const double> scores);
-/// Adds all values of a run on its clock.
-void add_run(results::SampleResult& result, results::Clock clock, const experiment::ServingSettings& settings,
+/// Adds all values of a run, on one clock and of one storage.
+void add_run(results::SampleResult& result, const Origin& origin, const experiment::ServingSettings& settings,
              const ScoredRun& scored);
 
 }  // namespace kvarena::evaluate

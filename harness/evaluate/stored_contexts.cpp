@@ -51,6 +51,9 @@ stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint&
           .folder = folder};
 }
 
+/// Times of requests that begin with stored contexts, which come over links with the rates that the config gives.
+constexpr Origin kOverLinks{.clock = Clock::measured, .storage = results::Storage::emulated};
+
 void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
   const auto share = [&](std::optional<Tier> tier) {
     const auto count = std::ranges::count_if(begun, [&](const Begun& one) { return one.tier == tier; });
@@ -65,7 +68,7 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
     load.push_back(one.load_s);
     restore.push_back(one.restore_s);
   }
-  add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, {.clock = Clock::measured});
+  add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, kOverLinks);
   add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
@@ -105,7 +108,8 @@ void add_profilings(results::SampleResult& result, const StoredContextsTask& tas
 
 /// Describes the point's requests as one sample of the cell; returns the score of each answer.
 std::vector<double> describe_answers(results::SampleResult& result, const StoredContextsTask& task,
-                                     const StoredPoint& point, const ServingEngine& engine, const ServingRun& run) {
+                                     const StoredPoint& point, const ServingEngine& engine, const ServingRun& run,
+                                     const Origin& origin) {
   std::string prompts;
   std::vector<double> scores, answered, end_to_end;
   for (size_t r = 0; r < point.asks.size(); ++r) {
@@ -120,16 +124,16 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
   }
   describe_requests(result, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
-  add_series(result, metrics::kAnsweredMs, in_milliseconds(answered), {.clock = Clock::measured});
-  add_series(result, metrics::kEndToEndMs, in_milliseconds(end_to_end), {.clock = Clock::measured});
+  add_series(result, metrics::kAnsweredMs, in_milliseconds(answered), origin);
+  add_series(result, metrics::kEndToEndMs, in_milliseconds(end_to_end), origin);
   return scores;
 }
 
 /// Describes a run of whole prompts, or of requests that begin with stored contexts.
 void describe_run(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
-                  const ServingEngine& engine, const ServingRun& run, double rate) {
-  const std::vector<double> scores = describe_answers(result, task, point, engine, run);
-  add_run(result, Clock::measured, task.serving,
+                  const ServingEngine& engine, const ServingRun& run, double rate, const Origin& origin) {
+  const std::vector<double> scores = describe_answers(result, task, point, engine, run, origin);
+  add_run(result, origin, task.serving,
           {.run = run,
            .rate = rate,
            .scores = scores,
@@ -145,7 +149,7 @@ SampleOutcome evaluate_full(Transformer& model, const StoredContextsTask& task, 
   const ServingRun run = serving::serve(std::move(load), engine, batch_settings(task.serving));
   outcome.failure = trouble_of(run);
   if (!outcome.failure.empty()) return outcome;
-  describe_run(outcome.result, task, point, engine, run, rate);
+  describe_run(outcome.result, task, point, engine, run, rate, {.clock = Clock::measured});
   outcome.result.active = true;
   return outcome;
 }
@@ -167,7 +171,7 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   const ServingRun run = serving::serve(std::move(load), executor, batch_settings(task.serving));
   outcome.failure = trouble_of(run);
   if (!outcome.failure.empty()) return outcome;
-  describe_run(outcome.result, task, point, executor.engine(), run, rate);
+  describe_run(outcome.result, task, point, executor.engine(), run, rate, kOverLinks);
   add_begun(outcome.result, executor.begun());
   add_placement(outcome.result, task, library);
   add_profilings(outcome.result, task, point, executor, run);

@@ -15,6 +15,8 @@
 #include "harness/engine/session/request_bytes.h"
 #include "harness/evaluate/serving.h"
 #include "harness/method/registry.h"
+#include "harness/storage/hierarchy.h"
+#include "harness/storage/link_spec.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena::evaluate {
@@ -98,6 +100,31 @@ TEST_F(ServingEvaluation, BothClocksSayEverythingAndOrderTheirPercentiles) {
               value(outcomes[0], "served_requests_per_s", clock) + 1e-9);
   }
   EXPECT_EQ(value(outcomes[0], "refused_requests", Clock::none), 0);
+}
+
+TEST_F(ServingEvaluation, WhatCameOverAnEmulatedLinkSaysSo) {
+  const json scheduled = {{"name", "vericache"},
+                          {"draft_length", 4},
+                          {"schedule", "staggered"},
+                          {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}};
+  const json full = {{"name", "full"}};
+  for (const bool emulated : {false, true}) {
+    auto machine = storage::usual_tiers();
+    if (emulated) machine[0].link = storage::link_named("pcie3_x16", "test");
+    facts_ = model_facts(model_, {}, std::make_shared<storage::Hierarchy>(machine));
+    for (const json& spec : {scheduled, full}) {
+      const auto outcomes = evaluate({.load = {0.8}, .cache_mib = 64}, requests(6), spec);
+      ASSERT_EQ(outcomes[0].failure, "");
+      const auto expected = emulated && spec == scheduled ? results::Storage::emulated : results::Storage::real;
+      int64_t times = 0;
+      for (const results::MetricValue& value : outcomes[0].result.values) {
+        if (value.clock != Clock::measured || value.metric == "peak_cache_bytes") continue;
+        EXPECT_EQ(value.storage, expected) << value.metric;
+        ++times;
+      }
+      EXPECT_GT(times, 10);
+    }
+  }
 }
 
 TEST_F(ServingEvaluation, TheModelledClockRepeatsItself) {

@@ -110,6 +110,19 @@ TEST_F(StoredContexts, UncompressedOnesAnswerAsFullKvDoesFromWhateverTier) {
     EXPECT_GT(value(outcomes[i], "disk_hits") + value(outcomes[i], "remote_hits"), 0);
     EXPECT_GT(value(outcomes[i], "peak_memory_bytes"), 0);
   }
+  for (size_t i = 0; i < outcomes.size(); ++i) {  // tiers have the rates that the config gives; full KV needs none
+    const auto expected = i == 0 ? results::Storage::real : results::Storage::emulated;
+    for (const results::MetricValue& each : outcomes[i].result.values) {
+      if (each.metric.ends_with("time_to_first_token_ms") || each.metric == "cache_load_ms") {
+        EXPECT_EQ(each.storage, expected) << each.metric;
+      }
+    }
+    for (const results::Series& each : outcomes[i].result.series) {
+      if (each.clock == Clock::measured) {
+        EXPECT_EQ(each.storage, expected) << each.name;
+      }
+    }
+  }
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.path())) << "nothing is left";
 }
 
