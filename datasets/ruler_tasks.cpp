@@ -106,7 +106,7 @@ std::string singular(std::string text) {
 }
 
 RulerRow make_needles(const RulerTask& task, Draw& draw, int64_t hay) {
-  const auto keys = static_cast<size_t>(std::max(task.keys, task.queries));
+  const auto keys = static_cast<size_t>(std::max(task.keys, task.queries * task.questions));
   std::set<std::string> seen;
   std::vector<std::string> names;
   std::vector<std::vector<std::string>> values;
@@ -124,7 +124,9 @@ RulerRow make_needles(const RulerTask& task, Draw& draw, int64_t hay) {
   draw.shuffle(needles);
   RulerRow row;
   std::vector<std::string> asked;
-  for (const size_t k : draw.choose(static_cast<size_t>(task.queries), keys)) {
+  const auto queries = static_cast<size_t>(task.queries);
+  const std::vector<size_t> order = draw.choose(queries * static_cast<size_t>(task.questions), keys);
+  for (const size_t k : std::span(order).subspan(queries * static_cast<size_t>(task.question), queries)) {
     asked.push_back(names[k]);
     row.outputs.insert(row.outputs.end(), values[k].begin(), values[k].end());
   }

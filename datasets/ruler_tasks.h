@@ -34,6 +34,9 @@ struct RulerTask {
   int keys = 1;
   int values = 1;
   int queries = 1;
+  // Questions about one context, each for other keys, and which of them is asked.
+  int questions = 1;
+  int question = 0;
 };
 
 /// All thirteen, in the official order.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "datasets/conversation.h"
 #include "datasets/truncation.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -60,7 +61,10 @@ std::string prompt_sha256(const Sample& sample) {
 }
 
 SampleReader::SampleReader(WorkloadInfo info, OpenSettings settings, std::unique_ptr<SampleSource> source)
-    : info_(std::move(info)), settings_(std::move(settings)), source_(std::move(source)) {}
+    : info_(std::move(info)),
+      settings_(std::move(settings)),
+      source_(std::move(source)),
+      conversation_(settings_.turns ? std::make_shared<Conversation>() : nullptr) {}
 
 std::optional<Sample> SampleReader::next() {
   Sample sample;
@@ -70,6 +74,7 @@ std::optional<Sample> SampleReader::next() {
   if (!source_->next(sample)) return std::nullopt;
   check(sample);
   if (sample.data_sha256.empty()) sample.data_sha256 = content_sha256(sample);
+  if (conversation_) conversation_->join(sample);
   if (settings_.max_prompt_tokens > 0) {
     if (!settings_.tokens) {
       fail({.place = info_.name, .found = "a prompt limit without a tokenizer", .expected = "both or neither"});

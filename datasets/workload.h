@@ -68,6 +68,8 @@ struct TruncationRecord {
 struct PromptPosition {
   size_t message = 0;
   size_t byte = 0;  // offset in messages[message].content, at a code point boundary
+
+  bool operator==(const PromptPosition&) const = default;
 };
 
 /// One prompt with everything needed to generate, score and cite the answer.
@@ -79,6 +81,12 @@ struct Sample {
   bool chat_template = true;
   std::string answer_prefix;  // starts the assistant's turn (after the template) and is not part of the prediction
   PromptPosition question;
+  /// Name of the context that this sample and its neighbours ask about; empty when it is this sample's alone.
+  std::string context;
+  /// Text that is asked where earlier questions about the context precede it; empty: all that follows the context.
+  std::string follow_up;
+  /// Places behind `question` where earlier turns' answers begin and end, of a turn of a conversation (conversation.h).
+  std::vector<PromptPosition> turns;
   std::vector<std::string> references;  // accepted answers; form per metric is in datasets/README.md
   std::string extras = "{}";            // JSON object: what metrics and reports need beside references
   Generation generation;
@@ -120,7 +128,11 @@ struct OpenSettings {
   const TokenCounter* tokens = nullptr;
   /// Limit for truncation in tokens of the rendered prompt; 0 = never truncate.
   int64_t max_prompt_tokens = 0;
+  /// Samples of one context are turns of a conversation (conversation.h).
+  bool turns = false;
 };
+
+class Conversation;
 
 /// Makes samples one after another. Owned by a SampleReader.
 class SampleSource {
@@ -142,6 +154,7 @@ class SampleReader {
   WorkloadInfo info_;
   OpenSettings settings_;
   std::unique_ptr<SampleSource> source_;
+  std::shared_ptr<Conversation> conversation_;  // null unless samples are turns
 };
 
 /// A workload with its parameters. Made by make_workload; immutable once its parameters are read.

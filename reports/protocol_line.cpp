@@ -61,6 +61,16 @@ void caption_question(Section& section, const std::string& question) {
   std::string sentence = fmt::format("Question {}.", question);
   if (question == "seen") sentence = "Question seen: prompts are compressed with the question inside.";
   if (question == "unseen") sentence = "Question unseen: contexts are compressed alone and asked afterwards.";
+  if (question == "turns") {
+    sentence =
+        "Question turns: contexts are compressed alone and asked one question after the other, with reference answers "
+        "between them.";
+  }
+  if (question == "first_seen") {
+    sentence =
+        "Question first seen: contexts are compressed with the first question inside; the others follow one after the "
+        "other, with reference answers between them.";
+  }
   add_to_captions(section, sentence);
 }
 

@@ -94,6 +94,26 @@ def infinitebench():
         write_rows(f"infinitebench/{task}.jsonl", task_rows)
 
 
+def scbench():
+    kv, affixes, novel = [], [], []
+    for n in range(3):
+        rng = random.Random(f"scbench {n}")
+        pairs = [(str(uuid.UUID(int=rng.getrandbits(128))), str(uuid.UUID(int=rng.getrandbits(128)))) for _ in range(90)]
+        kv.append({"id": n, "context": "JSON data:\n" + json.dumps(dict(pairs)), "multi_turns": [
+            {"input": f'\nKey: "{key}"\nThe value associated with the specified key is: ', "answer": value}
+            for key, value in rng.sample(pairs, 5)]})
+        words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=24)) for _ in range(240)]
+        affixes.append({"context": "\n".join(words), "multi_turns": [
+            {"input": f"Please find the string that starts with {word[:6]} and ends with {word[-6:]}.", "answer": word}
+            for word in rng.sample(words, 5)]})
+        places = towns(rng, 8)
+        novel.append({"id": n, "context": "\n\n".join(place.text(rng, 9) for place in places), "multi_turns": [
+            {"input": f"Who founded the {town.trade} of {town.name}?", "answer": town.founder}
+            for town in rng.sample(places, 5)]})
+    for task, rows in (("kv", kv), ("prefix_suffix", affixes), ("qa_eng", novel)):
+        write_rows(f"scbench/scbench_{task}.jsonl", rows)
+
+
 def gsm8k():
     names = ["Maria Holt", "Peter Cole", "Anna Reed", "David Frost", "Laura Shaw", "Thomas Lane"]
     rows = []
@@ -315,6 +335,6 @@ def swe_bench():
 def main(folder):
     global FOLDER
     FOLDER = folder
-    for make in (longbench_v2, longwriter, infinitebench, gsm8k, bfcl, complexfuncbench, longgenbench, pisanitizer, traces, pg19,
+    for make in (longbench_v2, longwriter, infinitebench, scbench, gsm8k, bfcl, complexfuncbench, longgenbench, pisanitizer, traces, pg19,
                  swe_bench):
         make()

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "datasets/niah_protocol.h"
@@ -17,32 +19,55 @@ namespace {
 // A completion: asked in a chat, a model of this size prefers to talk about passwords.
 constexpr const char* kQuestion = "\n\nQuestion: What is the password of {0}?\nAnswer: The password of {0} is";
 
+struct NeedleParameters {
+  std::vector<int64_t> words = {300, 450, 600, 750};
+  std::vector<double> depths = {10, 30, 50, 70, 90};
+  int64_t questions = 1;
+  int64_t samples = 20;
+  int64_t seed = 1;
+};
+
+struct Hidden {
+  std::string place;
+  std::string code;
+  double depth = 0;  // in percent
+
+  [[nodiscard]] std::string needle() const {
+    return fmt::format("The password of {} is {}. Remember it.", place, code);
+  }
+};
+
 class NeedleSource final : public SampleSource {
  public:
-  NeedleSource(std::vector<int64_t> words, std::vector<double> depths, int64_t samples, int64_t seed)
-      : words_(std::move(words)), depths_(std::move(depths)), samples_(samples), seed_(static_cast<uint64_t>(seed)) {}
+  explicit NeedleSource(NeedleParameters parameters) : parameters_(std::move(parameters)) {}
 
   bool next(Sample& sample) override {
-    if (made_ == samples_) return false;
-    const auto cells = static_cast<int64_t>(words_.size() * depths_.size());
-    const auto cell = static_cast<size_t>(spread_order(made_ % cells, cells));
-    const int64_t words = words_[cell / depths_.size()];
-    const double depth = depths_[cell % depths_.size()];
-    Draw draw(seed_, fmt::format("needle {}", made_));
-    const std::string place = town_name(draw);
-    const std::string code = code_word(draw);
-    const std::string needle = fmt::format("The password of {} is {}. Remember it.", place, code);
+    if (made_ == parameters_.samples) return false;
+    const std::vector<double>& depths = parameters_.depths;
+    const int64_t context = made_ / parameters_.questions;
+    const auto cells = static_cast<int64_t>(parameters_.words.size() * depths.size());
+    const auto cell = static_cast<size_t>(spread_order(context % cells, cells));
+    const int64_t words = parameters_.words[cell / depths.size()];
+    Draw draw(static_cast<uint64_t>(parameters_.seed), fmt::format("needle {}", context));
+    std::vector<Hidden> hidden(1);
+    hidden[0] = {.place = town_name(draw), .code = code_word(draw), .depth = depths[cell % depths.size()]};
+    const uint64_t essays = draw.below(1u << 20);
+    for (size_t i = 1; i < static_cast<size_t>(parameters_.questions); ++i) {
+      hidden.push_back(another(draw, hidden, depths[(cell + i) % depths.size()]));
+    }
+    const Hidden& asked = hidden[static_cast<size_t>(made_ % parameters_.questions)];
 
-    std::string content = "Read the text and remember the password.\n\n" +
-                          hide(first_words(write_essays(draw.below(1u << 20), static_cast<size_t>(words) * 8),
-                                           static_cast<size_t>(words)),
-                               needle, depth);
+    const char* task = hidden.size() > 1 ? "passwords" : "password";
+    std::string content =
+        fmt::format("Read the text and remember the {}.\n\n", task) +
+        hide(first_words(write_essays(essays, static_cast<size_t>(words) * 8), static_cast<size_t>(words)), hidden);
     sample.question = {0, content.size()};
-    content += fmt::format(kQuestion, place);
-    sample.id = fmt::format("words-{}-depth-{}-{}", words, depth, made_);
+    content += fmt::format(kQuestion, asked.place);
+    if (hidden.size() > 1) sample.context = fmt::format("{}", context);
+    sample.id = fmt::format("words-{}-depth-{}-{}", words, asked.depth, made_);
     sample.messages = {{"user", std::move(content)}};
-    sample.references = {code};
-    sample.extras = nlohmann::json{{"words", words}, {"depth_percent", depth}, {"needle", needle}}.dump();
+    sample.references = {asked.code};
+    sample.extras = nlohmann::json{{"words", words}, {"depth_percent", asked.depth}, {"needle", asked.needle()}}.dump();
     ++made_;
     return true;
   }
@@ -57,37 +82,59 @@ class NeedleSource final : public SampleSource {
     return text.substr(0, stop == std::string::npos ? end : stop + 1);
   }
 
+  /// A password that no one before it has, of a place that no one before it has.
+  static Hidden another(Draw& draw, const std::vector<Hidden>& before, double depth) {
+    while (true) {
+      Hidden one{.place = town_name(draw), .code = code_word(draw), .depth = depth};
+      const auto alike = [&](const Hidden& other) { return other.place == one.place || other.code == one.code; };
+      if (std::ranges::none_of(before, alike)) return one;
+    }
+  }
+
+  /// Hides all of them, the deepest first, so that the others' places stay what they are.
+  static std::string hide(std::string text, std::vector<Hidden> hidden) {
+    const size_t size = text.size();
+    std::ranges::stable_sort(hidden, std::greater(), &Hidden::depth);
+    for (const Hidden& one : hidden) text = hide(text, size, one.needle(), one.depth);
+    return text;
+  }
+
   // After the last full stop before the depth; at the start when there is none.
-  static std::string hide(const std::string& text, const std::string& needle, double depth) {
-    const auto wanted = static_cast<size_t>(static_cast<double>(text.size()) * depth / 100);
+  static std::string hide(const std::string& text, size_t size, const std::string& needle, double depth) {
+    const auto wanted = static_cast<size_t>(static_cast<double>(size) * depth / 100);
     if (depth >= 100) return fmt::format("{} {}", text, needle);
     const size_t stop = wanted == 0 ? std::string::npos : text.rfind(". ", wanted - 1);
     if (stop == std::string::npos) return fmt::format("{} {}", needle, text);
     return fmt::format("{}{} {}", text.substr(0, stop + 2), needle, text.substr(stop + 2));
   }
 
-  std::vector<int64_t> words_;
-  std::vector<double> depths_;
-  int64_t samples_;
-  uint64_t seed_;
+  NeedleParameters parameters_;
   int64_t made_ = 0;
 };
 
 class Needle final : public Workload {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("words", words_).doc("lengths of the text, in words");
-    p("depths", depths_).doc("depths of the needle in percent of the text");
-    p("samples", samples_).min(1).doc("samples in all; they go through the grid of lengths and depths evenly");
-    p("seed", seed_).min(0).doc("seed of texts, names and passwords");
+    p("words", parameters_.words).doc("lengths of the text, in words");
+    p("depths", parameters_.depths).doc("depths of the needle in percent of the text");
+    p("questions", parameters_.questions)
+        .min(1)
+        .max(kMostQuestions)
+        .doc("questions about each text, one for each of its needles; the depths of the others follow in the list");
+    p("samples", parameters_.samples)
+        .min(1)
+        .doc("questions in all; their texts go through the grid of lengths and depths evenly");
+    p("seed", parameters_.seed).min(0).doc("seed of texts, names and passwords");
   }
   std::vector<std::string> problems() const override {
     std::vector<std::string> found;
-    if (words_.empty() || depths_.empty()) found.emplace_back("words and depths: expected at least one value each");
-    for (const int64_t words : words_) {
+    if (parameters_.words.empty() || parameters_.depths.empty()) {
+      found.emplace_back("words and depths: expected at least one value each");
+    }
+    for (const int64_t words : parameters_.words) {
       if (words < 1) found.push_back(fmt::format("words: found {}, expected at least 1", words));
     }
-    for (const double depth : depths_) {
+    for (const double depth : parameters_.depths) {
       if (!(depth >= 0 && depth <= 100)) found.push_back(fmt::format("depths: found {}, expected 0 to 100", depth));
     }
     return found;
@@ -95,14 +142,12 @@ class Needle final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings&) const override {
-    return std::make_unique<NeedleSource>(words_, depths_, samples_, seed_);
+    return std::make_unique<NeedleSource>(parameters_);
   }
 
  private:
-  std::vector<int64_t> words_ = {300, 450, 600, 750};
-  std::vector<double> depths_ = {10, 30, 50, 70, 90};
-  int64_t samples_ = 20;
-  int64_t seed_ = 1;
+  static constexpr int64_t kMostQuestions = 16;
+  NeedleParameters parameters_;
 };
 
 KVARENA_WORKLOAD(Needle, {.name = "needle",

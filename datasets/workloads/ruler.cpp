@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@ namespace {
 
 class RulerSource final : public SampleSource {
  public:
+  /// `task` says how many questions there are about each context.
   RulerSource(const RulerTask& task, int64_t length, int64_t samples, int64_t seed, const TokenCounter& tokens)
       : task_(task), length_(length), samples_(samples), seed_(static_cast<uint64_t>(seed)), tokens_(tokens) {}
 
@@ -23,27 +25,42 @@ class RulerSource final : public SampleSource {
     if (hay_ == 0) hay_ = most_hay();
     // Samples differ a little in length: less hay until this one fits.
     int64_t hay = hay_;
-    RulerRow row = make(hay);
-    while (length_of(row) > length_ && hay > task_.step) row = make(hay -= task_.step);
-    const int64_t length = length_of(row);
-    if (length > length_) {
+    Asked asked = make(hay);
+    while (asked.longest() > length_ && hay > task_.step) asked = make(hay -= task_.step);
+    if (asked.longest() > length_) {
       fail({.place = fmt::format("ruler/{}", task_.name),
             .found = fmt::format("length {}", length_),
-            .expected = fmt::format("at least {}", length)});
+            .expected = fmt::format("at least {}", asked.longest())});
     }
+    const auto question = static_cast<size_t>(made_ % task_.questions);
+    RulerRow& row = asked.rows[question];
+    if (task_.questions > 1) sample.context = fmt::format("{}", made_ / task_.questions);
     sample.id = fmt::format("{}", made_++);
     sample.messages = {{"user", std::move(row.input)}};
     sample.answer_prefix = std::move(row.answer_prefix);
     sample.question = {0, row.question};
     sample.references = std::move(row.outputs);
-    sample.extras = nlohmann::json{{"length", length}, {"wanted_length", length_}}.dump();
+    sample.extras = nlohmann::json{{"length", asked.lengths[question]}, {"wanted_length", length_}}.dump();
     return true;
   }
 
  private:
-  RulerRow make(int64_t hay) const {
-    Draw draw(seed_, fmt::format("ruler {} {}", task_.name, made_));
-    return task_.make(task_, draw, hay);
+  /// All questions about one context, and their lengths in tokens.
+  struct Asked {
+    std::vector<RulerRow> rows;
+    std::vector<int64_t> lengths;
+
+    [[nodiscard]] int64_t longest() const { return std::ranges::max(lengths); }
+  };
+
+  Asked make(int64_t hay) const {
+    Asked asked;
+    RulerTask task = task_;
+    for (task.question = 0; task.question < task.questions; ++task.question) {
+      Draw draw(seed_, fmt::format("ruler {} {}", task_.name, made_ / task_.questions));
+      asked.lengths.push_back(length_of(asked.rows.emplace_back(task_.make(task, draw, hay))));
+    }
+    return asked;
   }
 
   int64_t length_of(const RulerRow& row) const {
@@ -55,18 +72,18 @@ class RulerSource final : public SampleSource {
   int64_t most_hay() const {
     int64_t fits = task_.step;
     int64_t too_much = 2 * task_.step;
-    while (length_of(make(too_much)) <= length_) {
+    while (make(too_much).longest() <= length_) {
       fits = too_much;
       too_much *= 2;
     }
     while (too_much - fits > task_.step) {
       const int64_t middle = fits + (too_much - fits) / 2 / task_.step * task_.step;
-      (length_of(make(middle)) <= length_ ? fits : too_much) = middle;
+      (make(middle).longest() <= length_ ? fits : too_much) = middle;
     }
     return fits;
   }
 
-  const RulerTask& task_;
+  RulerTask task_;
   int64_t length_;
   int64_t samples_;
   uint64_t seed_;
@@ -93,7 +110,10 @@ class Ruler final : public Workload {
   explicit Ruler(const RulerTask& task) : task_(task) {}
   void parameters(ParameterVisitor& p) override {
     p("length", length_).min(256).doc("tokens of prompt and answer together");
-    p("samples", samples_).min(1).doc("samples in all");
+    if (asks_for_one()) {
+      p("questions", questions_).min(1).max(kMostQuestions).doc("questions about each context, each of another key");
+    }
+    p("samples", samples_).min(1).doc(asks_for_one() ? "questions in all" : "samples in all");
     p("seed", seed_).min(0).doc("seed of keys, values, words and places");
     p("rows", rows_).doc("file of rows made by the official scripts, read instead of generating; empty = generate");
   }
@@ -104,12 +124,20 @@ class Ruler final : public Workload {
     if (!settings.tokens) {
       fail({.place = info().name, .found = "no tokenizer", .expected = "one: the length is counted in tokens"});
     }
-    return std::make_unique<RulerSource>(task_, length_, samples_, seed_, *settings.tokens);
+    RulerTask task = task_;
+    task.questions = static_cast<int>(questions_);
+    return std::make_unique<RulerSource>(task, length_, samples_, seed_, *settings.tokens);
   }
 
  private:
+  static constexpr int64_t kMostQuestions = 16;
+
+  /// Whether a question has one answer, which may stand in a conversation.
+  [[nodiscard]] bool asks_for_one() const { return task_.haystack != 0 && task_.values * task_.queries == 1; }
+
   const RulerTask& task_;
   int64_t length_ = 4096;
+  int64_t questions_ = 1;
   int64_t samples_ = 500;
   int64_t seed_ = 42;
   std::string rows_;

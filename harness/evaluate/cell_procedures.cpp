@@ -48,7 +48,7 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
   const Request request = scored_request(open);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
-  return evaluate_quality(model, request, open.methods);
+  return evaluate_quality(model, request, open.methods, open.context);
 }
 
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {

@@ -2,6 +2,7 @@
 // Procedures that evaluate a task: one for each kind of cell, and for each shape that a config gives it.
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct OpenTask {
   LoadedModel& model;
   SampleCursor& samples;
   std::span<const EvaluatedMethod> methods;
+  std::optional<Prefill>* context;        // evaluate_quality()'s; null where no other sample asks about it
   experiment::Question question;          // protocol of the cells
   const std::filesystem::path& hardware;  // folder of the machines that modelled clocks describe
 };

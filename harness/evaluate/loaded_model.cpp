@@ -31,11 +31,12 @@ kernels::DType parse_dtype(const std::string& name) {
   return kernels::DType::bf16;
 }
 
-/// Bytes of a rendered text where the first user's turn and the question begin. A template that changes messages
-/// leaves them open, unless it takes away no more than the blanks around them.
+/// Bytes of a rendered text where the first user's turn, the question, and answers and questions of later turns begin.
+/// A template that changes messages leaves them open, unless it takes away no more than the blanks around them.
 struct PartStarts {
   std::optional<size_t> user;
   std::optional<size_t> question;
+  std::vector<size_t> turns;
 };
 
 PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
@@ -43,17 +44,20 @@ PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
   size_t begin = 0;
   for (size_t i = 0; i < sample.messages.size(); ++i) {
     std::string content = sample.messages[i].content;
-    size_t question = sample.question.byte;
+    size_t blanks = 0;
     size_t found = text.find(content, begin);
     if (found == std::string::npos) {
-      const size_t blanks = std::min(content.find_first_not_of(kBlanks), content.size());
+      blanks = std::min(content.find_first_not_of(kBlanks), content.size());
       content = content.substr(blanks, content.find_last_not_of(kBlanks) + 1 - blanks);
-      question = std::clamp(question, blanks, blanks + content.size()) - blanks;
       found = text.find(content, begin);
     }
     if (found == std::string::npos) break;
+    const auto place = [&](size_t byte) { return found + std::clamp(byte, blanks, blanks + content.size()) - blanks; };
     if (!starts.user && sample.messages[i].role == "user") starts.user = found;
-    if (i == sample.question.message) starts.question = found + question;
+    if (i == sample.question.message) starts.question = place(sample.question.byte);
+    for (const datasets::PromptPosition& turn : sample.turns) {
+      if (turn.message == i) starts.turns.push_back(place(turn.byte));
+    }
     begin = found + content.size();
   }
   return starts;
@@ -65,15 +69,30 @@ int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
   return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
 }
 
-/// The place in the rendered text at which an unseen question starts, if it tells.
-std::optional<size_t> question_start(const datasets::Sample& sample, const PartStarts& starts,
-                                     const std::string& text) {
+/// The rendered text as methods find it.
+struct DividedText {
+  std::string compressed;
+  std::vector<std::string> after;  // pieces that follow, each tokenised by itself
+};
+
+/// Divides the text where the protocol says. Nothing where the text does not tell all places.
+std::optional<DividedText> divide(const datasets::Sample& sample, const PartStarts& starts, const std::string& text,
+                                  experiment::Question question) {
+  using experiment::Question;
+  if (question == Question::seen) return DividedText{.compressed = text, .after = {}};
   const bool told = starts.question && sample.has_context() && *starts.question > 0 && *starts.question < text.size();
-  return told ? starts.question : std::nullopt;
+  if (!told || starts.turns.size() != sample.turns.size()) return std::nullopt;
+  std::vector<size_t> cuts = starts.turns;
+  if (question != Question::first_seen) cuts.insert(cuts.begin(), *starts.question);
+  cuts.push_back(text.size());
+  DividedText divided{.compressed = text.substr(0, cuts.front()), .after = {}};
+  for (size_t i = 1; i < cuts.size(); ++i) divided.after.push_back(text.substr(cuts[i - 1], cuts[i] - cuts[i - 1]));
+  return divided;
 }
 
-size_t unseen_from(const datasets::Sample& sample, const PartStarts& starts, const std::string& text) {
-  if (const auto from = question_start(sample, starts, text)) return *from;
+DividedText divided_or_refused(const datasets::Sample& sample, const PartStarts& starts, const std::string& text,
+                               experiment::Question question) {
+  if (auto divided = divide(sample, starts, text, question)) return std::move(*divided);
   fail({.place = fmt::format("sample {}", sample.id),
         .found = sample.has_context() ? "a chat template that changes messages, so that the question is not found in it"
                                       : "a prompt that does not say where its question starts",
@@ -146,37 +165,39 @@ std::string LoadedModel::render(const datasets::Sample& sample) const {
 bool LoadedModel::fits(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                        experiment::Question question) const {
   const int64_t room = opened_.config.max_position - engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
-  std::string text = render(sample);
+  const std::string text = render(sample);
   constexpr int64_t kAddedTokens = 8;  // by the tokenizer; no token is shorter than a byte
   if (std::ssize(text) + kAddedTokens <= room) return true;
-  int64_t tokens = 0;
-  if (question == experiment::Question::unseen) {
-    const size_t from = question_start(sample, starts_of(sample, text), text).value_or(text.size());
-    tokens += std::ssize(opened_.tokenizer->encode(text.substr(from), {.add_special = false}));
-    text.resize(from);
+  // Where the places are not told, the request is refused when it is made.
+  const DividedText divided =
+      divide(sample, starts_of(sample, text), text, question).value_or(DividedText{.compressed = text, .after = {}});
+  int64_t tokens = std::ssize(opened_.tokenizer->encode(divided.compressed, {.add_special = !templated(sample)}));
+  for (const std::string& piece : divided.after) {
+    tokens += std::ssize(opened_.tokenizer->encode(piece, {.add_special = false}));
   }
-  tokens += std::ssize(opened_.tokenizer->encode(text, {.add_special = !templated(sample)}));
   return tokens <= room;
 }
 
 Request LoadedModel::request(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                              std::vector<std::string> metrics, experiment::Question question,
                              const std::optional<experiment::RequestTokens>& tokens) {
+  using experiment::Question;
   Request request{
       .sample = &sample, .tokenizer = opened_.tokenizer.get(), .facts = facts(), .metrics = std::move(metrics)};
-  std::string text = render(sample);
-  const PartStarts starts = starts_of(sample, text);
-  if (question == experiment::Question::unseen) {
-    const size_t from = unseen_from(sample, starts, text);
-    request.question = opened_.tokenizer->encode(text.substr(from), {.add_special = false});
-    text.resize(from);
+  const std::string whole = render(sample);
+  const PartStarts starts = starts_of(sample, whole);
+  const auto [text, after] = divided_or_refused(sample, starts, whole, question);
+  for (const std::string& piece : after) {
+    const std::vector<int32_t> ids = opened_.tokenizer->encode(piece, {.add_special = false});
+    request.question.insert(request.question.end(), ids.begin(), ids.end());
   }
   request.prompt = opened_.tokenizer->encode(text, {.add_special = !templated(sample)});
   const bool behind = engine.chunk_tier != "device";
   if (behind) request.chunk_tier = engine.chunk_tier == "host" ? Tier::host : Tier::disk;
   request.layout = {.text = text, .ranges = token_ranges(*opened_.tokenizer, request.prompt, text)};
   if (starts.user) request.layout.prefix = token_at(request.layout.ranges, *starts.user);
-  if (starts.question && question == experiment::Question::seen) {
+  const bool compresses_question = question == Question::seen || question == Question::first_seen;
+  if (starts.question && compresses_question) {
     request.layout.question = token_at(request.layout.ranges, *starts.question);
   }
 

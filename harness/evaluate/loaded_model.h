@@ -51,8 +51,9 @@ class LoadedModel {
   [[nodiscard]] bool fits(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                           experiment::Question question) const;
 
-  /// The sample as a request, with template, answer prefix, stop rule and facts(). A question that is not seen is
-  /// tokenised apart from what is before it, as kvpress does: no token has a part in both. With `tokens` the prompt is
+  /// The sample as a request, with template, answer prefix, stop rule and facts(). What methods do not compress is
+  /// tokenised apart from what is before it, as kvpress does, and each turn apart from the others: no token has a part
+  /// in both. With `tokens` the prompt is
   /// brought to their length. Throws UserError when prompt and answer do not fit the window, and when the question is
   /// to be unseen and the rendered prompt does not tell where it starts.
   [[nodiscard]] Request request(const datasets::Sample& sample, const experiment::EngineSettings& engine,

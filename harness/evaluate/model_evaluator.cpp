@@ -58,8 +58,15 @@ int64_t prompt_room(int64_t window, int64_t answer, const ComponentEntry& worklo
         .action = "give a smaller engine.max_new_tokens, or a model with a longer window"});
 }
 
-/// Refuses a sample whose question cannot be unseen.
-void require_context(const ComponentEntry& workload, const datasets::Sample& sample) {
+/// Refuses a sample whose question cannot be asked in this way.
+void require_context(const ComponentEntry& workload, const datasets::Sample& sample, experiment::Question question) {
+  if (question == experiment::Question::seen) return;
+  if (in_turns(question) && sample.context.empty()) {
+    fail({.place = fmt::format("workload {}: sample {}", workload.label, sample.id),
+          .found = fmt::format("one question about its context, and \"question\": \"{}\"", name(question)),
+          .expected = "several, as they are turns of a conversation",
+          .action = "give the workload more \"questions\" where it has that setting, or \"question\": \"unseen\""});
+  }
   if (sample.has_context()) return;
   fail({.place = fmt::format("workload {}: sample {}", workload.label, sample.id),
         .found = "a prompt that does not say where its question starts",
@@ -123,7 +130,8 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
     const datasets::OpenSettings settings{
         .data_dir = paths_.data_dir,
         .tokens = &opened.tokens(),
-        .max_prompt_tokens = std::min(room, engine.max_prompt_tokens.value_or(kAnyLength))};
+        .max_prompt_tokens = std::min(room, engine.max_prompt_tokens.value_or(kAnyLength)),
+        .turns = workload.question && in_turns(*workload.question)};
     const auto fits = [this, &opened, model, workload, engine, window](const datasets::Sample& sample) {
       if (const auto& tokens = workload.request_tokens) return tokens->prompt + tokens->answer <= window;
       return opened.fits(sample, engine, question_of(model, workload));
@@ -239,7 +247,7 @@ experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, con
   const experiment::Question question = question_of(model, workload);
   SampleCursor& cursor = this->cursor(model, workload, kind);
   const datasets::Sample* first = cursor.first();
-  if (question == experiment::Question::unseen && first != nullptr) require_context(workload, *first);
+  if (first != nullptr) require_context(workload, *first, question);
   const int64_t answer =
       engine_of(config_, workload, kind).max_new_tokens.value_or(cursor.info().generation.max_new_tokens);
   experiment::WorkloadSamples samples{.answer_tokens = static_cast<double>(answer)};
@@ -247,7 +255,7 @@ experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, con
   for (int64_t i = 0; i < most; ++i) {
     const datasets::Sample* sample = cursor.at(i);
     if (sample == nullptr) break;
-    if (question == experiment::Question::unseen) require_context(workload, *sample);
+    require_context(workload, *sample, question);
     samples.ids.push_back(sample->id);
     for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
   }
@@ -342,6 +350,7 @@ void ModelEvaluator::begin_model(const ModelEntry& model, const experiment::Engi
 }
 
 void ModelEvaluator::end_model(const ModelEntry& model) {
+  open_ = {};
   std::erase_if(cursors_, [&](const auto& item) { return item.first.starts_with(model.label + "\n"); });
   models_.erase(model.label);
 }
@@ -372,14 +381,27 @@ std::vector<results::MetricDefinition> metric_definitions() {
 }
 
 std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment::EvalTask& task) {
-  std::vector<EvaluatedMethod> methods;
-  for (const experiment::PlannedCell* cell : task.cells) methods.push_back(build_method(*cell->method));
+  SampleCursor& samples = cursor(task.model, task.workload, task.kind);
+  const experiment::Question question = question_of(task.model, task.workload);
+  std::string of;
+  if (task.kind == CellKind::quality && shares_context(question)) {
+    const datasets::Sample* sample = samples.at(task.sample_index);
+    if (sample != nullptr && !sample->context.empty()) of = sample->context;
+  }
+  const bool shared = !of.empty();
+  for (const experiment::PlannedCell* cell : task.cells) of += "\n" + cell->record.cell_id;
+  if (!shared || of != open_.of) {
+    open_ = {};
+    open_.of = shared ? of : "";
+    for (const experiment::PlannedCell* cell : task.cells) open_.methods.push_back(build_method(*cell->method));
+  }
   return procedure_of(task.kind, config_)({.config = config_,
                                            .task = task,
                                            .model = loaded(task.model),
-                                           .samples = cursor(task.model, task.workload, task.kind),
-                                           .methods = methods,
-                                           .question = question_of(task.model, task.workload),
+                                           .samples = samples,
+                                           .methods = open_.methods,
+                                           .context = shared ? &open_.prompt : nullptr,
+                                           .question = question,
                                            .hardware = paths_.hardware});
 }
 

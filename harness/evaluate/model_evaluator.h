@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/file_hashes.h"
 #include "harness/evaluate/loaded_model.h"
 #include "harness/evaluate/method_files.h"
@@ -62,14 +64,21 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   /// Data files of the metrics that score the workload.
   std::vector<results::RunInput> metric_inputs(const experiment::ModelEntry& model,
                                                const experiment::ComponentEntry& workload);
-  /// Whether methods see the workload's questions: as its entry says, else not where its first sample says where its
-  /// question starts. Throws UserError where the entry asks for what the experiment cannot do.
+  /// How the workload's questions are asked: as its entry says, else unseen where its first sample says where its
+  /// question starts, seen where not. Throws UserError where the entry asks for what the experiment cannot do.
   experiment::Question question_of(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload);
   /// Weights of the method for the model.
   const std::vector<MethodFile>& files_of(const experiment::ModelEntry& model,
                                           const experiment::ComponentEntry& method);
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
+
+  /// Methods of the cells that were asked last, and the context that they were asked about, for its next question.
+  struct OpenContext {
+    std::string of;  // the context and all that its cells depend on; empty when it is one sample's alone
+    std::vector<EvaluatedMethod> methods;
+    std::optional<Prefill> prompt;
+  };
 
   const experiment::ExperimentConfig& config_;
   int threads_;  // that OpenMP has where nothing is said
@@ -83,6 +92,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::map<std::string, experiment::Question> questions_;                // in the same way
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
   std::map<std::string, std::vector<MethodFile>> method_files_;          // in the same way
+  OpenContext open_;                                                     // gone before the models
 };
 
 /// Checks of a config's names and settings against the registries.

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "harness/core/failure.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/session.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
@@ -53,7 +54,7 @@ void run_alone(Transformer& model, Session& session) {
 
 Reference run_reference(Transformer& model, const Prefill& prompt, const Request& request) {
   Reference reference;
-  const FullKv full;
+  static const FullKv full;  // outlives the prompt
   SessionOptions options = session_options(request);
   options.on_logits = [&](int64_t, std::span<const float> row) {
     reference.logits.emplace_back(row.begin(), row.end());
@@ -244,26 +245,39 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
   return outcomes;
 }
 
+/// The request's prompt with what any of the methods needs of it.
+Prefill read_prompt(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods) {
+  Needs needs;
+  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
+  Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
+  prompt.layout = request.layout;
+  prompt.memory = reuse_memory(request);
+  return prompt;
+}
+
 }  // namespace
 
 std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
-                                            std::span<const EvaluatedMethod> methods) {
-  std::optional<Prefill> prompt;
-  const std::string failure = failure_of([&] {
-    Needs needs;
-    for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
-    prompt.emplace(prefill(model, request.prompt, needs, kPrefillChunk, request.facts));
-  });
-  if (!failure.empty()) {
-    // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
-    if (methods.size() == 1) return {SampleOutcome{.failure = failure}};
-    const size_t half = methods.size() / 2;
-    std::vector<SampleOutcome> outcomes = evaluate_quality(model, request, methods.first(half));
-    std::ranges::move(evaluate_quality(model, request, methods.subspan(half)), std::back_inserter(outcomes));
-    return outcomes;
+                                            std::span<const EvaluatedMethod> methods, std::optional<Prefill>* context) {
+  std::optional<Prefill> own;
+  std::optional<Prefill>& prompt = context == nullptr ? own : *context;
+  if (!prompt || prompt->tokens != request.prompt) {
+    prompt.reset();
+    const std::string failure = failure_of([&] { prompt.emplace(read_prompt(model, request, methods)); });
+    if (!failure.empty()) {
+      // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
+      if (methods.size() == 1) return {SampleOutcome{.failure = failure}};
+      const size_t half = methods.size() / 2;
+      std::vector<SampleOutcome> outcomes;
+      for (const auto& part : {methods.first(half), methods.subspan(half)}) {
+        std::optional<Prefill> of_part;
+        std::ranges::move(evaluate_quality(model, request, part, context == nullptr ? nullptr : &of_part),
+                          std::back_inserter(outcomes));
+      }
+      return outcomes;
+    }
+    if (context != nullptr) prompt->compressed = std::make_shared<CompressedPrompts>();
   }
-  prompt->layout = request.layout;
-  prompt->memory = reuse_memory(request);
   return evaluate_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Quality of several methods on one sample, all from one shared prefill.
 
+#include <optional>
 #include <vector>
 
 #include "harness/evaluate/evaluated_method.h"
@@ -19,8 +20,13 @@ inline constexpr int64_t kOtherChunk = 200;
 /// first_divergence; resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor; for verification methods
 /// acceptance_rate, acceptance_length, tokens_per_verify; where the request asks, TokenOverlaps. Series: kl_nats, and
 /// drafted and accepted per round.
+///
+/// `context`: null, or the prompt that the sample before left under the same methods, which must outlive it; empty at
+/// first. Where it is this request's prompt too, that is neither read nor compressed again: every method answers from a
+/// copy of what it made then. Otherwise this request's takes its place. Answers are the same in any case.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
-                                                                      std::span<const EvaluatedMethod> methods);
+                                                                      std::span<const EvaluatedMethod> methods,
+                                                                      std::optional<Prefill>* context = nullptr);
 
 /// Full KV against full KV: the reference as in evaluate_quality, then the baseline on a prompt that was prefilled in
 /// other chunks and decoded in one batch with a request of another length. The same values as evaluate_quality's;

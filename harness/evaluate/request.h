@@ -17,7 +17,7 @@ struct Request {
   const Tokenizer* tokenizer = nullptr;
   std::shared_ptr<const ModelFacts> facts;  // what methods may know of the model
   /// Tokens that methods compress, with chat template, question and answer prefix; a question that they have not seen,
-  /// and what follows it, is in `question`.
+  /// what follows it, and turns before it are in `question`.
   std::vector<int32_t> prompt;
   std::vector<int32_t> question;
   PromptLayout layout;             // what of the prompt is prefix, context and question

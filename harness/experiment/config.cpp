@@ -124,7 +124,15 @@ std::string canonical(const ExperimentConfig& config) {
 
 }  // namespace
 
-const char* name(Question question) { return question == Question::seen ? "seen" : "unseen"; }
+const char* name(Question question) {
+  switch (question) {
+    case Question::seen: return "seen";
+    case Question::unseen: return "unseen";
+    case Question::turns: return "turns";
+    case Question::first_seen: return "first_seen";
+  }
+  return "";
+}
 
 void ModelEntry::parameters(ParameterVisitor& p) {
   p("path", path).doc("checkpoint file (.gguf) or folder; relative to KVARENA_HOME");

@@ -40,10 +40,17 @@ struct ModelEntry {
   [[nodiscard]] std::string how_to_get(const std::filesystem::path& home) const;
 };
 
-/// Whether a method compresses a prompt with its question inside, or the context alone, of which the question is asked
-/// afterwards (the protocol of kvpress and SCBench).
-enum class Question { seen, unseen };
+/// How much of a prompt a method compresses, and what follows. `seen`: all of it. `unseen`: the context alone, of which
+/// each question is asked afterwards on a copy of its own (kvpress; SCBench's multi-request mode). `turns`: the context
+/// alone, then one question after the other, with reference answers between them. `first_seen`: the same, with the
+/// first question compressed too (SCBench's multi-turn mode).
+enum class Question { seen, unseen, turns, first_seen };
+inline constexpr Question kQuestions[] = {Question::seen, Question::unseen, Question::turns, Question::first_seen};
 [[nodiscard]] const char* name(Question question);
+/// Whether a context's questions are turns of one conversation.
+[[nodiscard]] constexpr bool in_turns(Question question) { return question >= Question::turns; }
+/// Whether a context is compressed once for all questions about it.
+[[nodiscard]] constexpr bool shares_context(Question question) { return question != Question::seen; }
 
 /// Tokens of a timed request, prompt and answer, exactly.
 struct RequestTokens {

@@ -169,10 +169,14 @@ json config_schema(const Components& components) {
   shared["matrix"]["description"] = "settings with lists of values: one entry for each combination";
   json of_workloads = shared;
   of_workloads["limit"] = {{"type", "integer"}, {"minimum", 1}, {"description", "at most so many samples"}};
-  of_workloads["question"] = {{"enum", {name(Question::seen), name(Question::unseen)}},
+  json questions;
+  for (const Question question : kQuestions) questions.push_back(name(question));
+  of_workloads["question"] = {{"enum", questions},
                               {"description",
-                               "whether methods compress the prompt with its question, or the context alone, of which "
-                               "it is asked then; absent = unseen where samples say where their question starts"}};
+                               "whether methods compress the prompt with its question (seen), or the context alone, of "
+                               "which each question is asked then on a copy (unseen), or one after the other (turns; "
+                               "first_seen compresses the first with the context); absent = unseen where samples say "
+                               "where their question starts"}};
   of_workloads["request_tokens"] = {{"type", "array"},
                                     {"items", {{"type", "integer"}, {"minimum", 1}}},
                                     {"minItems", 2},

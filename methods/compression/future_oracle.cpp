@@ -5,8 +5,9 @@
 namespace kvarena {
 namespace {
 
-/// The ceiling of dropping: keeps what the future will really attend to.  Full KV decodes `horizon` tokens greedily and
-/// s[j,i] = sum over these tokens' queries and h in group j of a[h,t,i].  Nothing is protected, and decoding keeps
+/// The ceiling of dropping: keeps what the future will really attend to.  Full KV reads the question, where that is
+/// still to come, and decodes `horizon` tokens greedily; s[j,i] = sum over these tokens' queries and h in group j of
+/// a[h,t,i].  So each question about one context finds a cache of its own.  Nothing is protected, and decoding keeps
 /// everything.  No method that must decide at the end of the prompt can know this; how far one stays below it is what
 /// better scores could still win.
 class FutureOracle final : public Scorer {

@@ -1,9 +1,12 @@
 // Samples that each family makes of its files: prompt, question, references, extras.
 
+#include <fmt/format.h>
+
 #include <set>
 
 #include "datasets/data_files.h"
 #include "tests/datasets/support.h"
+#include "tests/datasets/word_tokens.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -252,6 +255,55 @@ TEST(PiSanitizer, HidesOneInstructionInTheContextAndNamesItsTarget) {
     }
   }
   EXPECT_EQ(project_made("pisanitizer/qasper", R"({"injection": "hacked"})")[0].references[0], "Hacked");
+}
+
+TEST(ScBench, ARowIsSeveralQuestionsOrTurnsAboutItsContext) {
+  for (const char* task : {"kv", "prefix_suffix", "qa_eng"}) {
+    const std::string name = std::string("scbench/") + task;
+    const auto rows = json_lines(samples_dir() / "scbench" / fmt::format("scbench_{}.jsonl", task));
+    const std::vector<Sample> alone = project_made(name);
+    const std::vector<Sample> turns = all_samples(name, "{}", {.data_dir = samples_dir(), .turns = true});
+    ASSERT_EQ(alone.size(), 5 * rows.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      const auto& row = rows[i / 5];
+      const auto& asked = row["multi_turns"];
+      const auto& turn = asked[i % 5];
+      const std::string& text = alone[i].messages.at(0).content;
+      const std::string context = text.substr(0, alone[i].question.byte);
+      EXPECT_TRUE(context.ends_with(row["context"].get<std::string>()));
+      EXPECT_NE(question_text(alone[i]).find(turn["input"].get<std::string>()), std::string::npos);
+      EXPECT_EQ(alone[i].references, std::vector<std::string>{turn["answer"]});
+      EXPECT_EQ(alone[i].context, fmt::format("{}", i / 5));
+      ASSERT_EQ(turns[i].messages.size(), 1 + 2 * (i % 5));
+      for (size_t k = 0; k < i % 5; ++k) {
+        EXPECT_EQ(turns[i].messages[2 * k + 1].content, asked[k]["answer"].get<std::string>());
+        EXPECT_NE(turns[i].messages[2 * k + 2].content.find(asked[k + 1]["input"].get<std::string>()),
+                  std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(ScBench, ALongContextLosesItsMiddleInTheSameWayForAllItsTurns) {
+  const WordTokens tokens;
+  for (const bool turns : {false, true}) {
+    const auto samples =
+        all_samples("scbench/qa_eng", "{}",
+                    {.data_dir = samples_dir(), .tokens = &tokens, .max_prompt_tokens = 700, .turns = turns});
+    const auto whole = project_made("scbench/qa_eng");
+    ASSERT_EQ(samples.size(), whole.size());
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const auto context = [](const Sample& of) { return of.messages[0].content.substr(0, of.question.byte); };
+      const std::string cut = context(samples[i]), all = context(whole[i]);
+      EXPECT_EQ(cut, context(samples[i - i % 5]));
+      EXPECT_GT(samples[i].truncation.tokens_removed, 0);
+      EXPECT_EQ(cut.substr(0, cut.size() / 3), all.substr(0, cut.size() / 3));
+      EXPECT_TRUE(all.ends_with(cut.substr(2 * cut.size() / 3)));
+      size_t length = 0;
+      for (const Message& message : samples[i].messages) length += tokens.encode(message.content).size();
+      EXPECT_LE(length, 700U);
+    }
+  }
 }
 
 }  // namespace

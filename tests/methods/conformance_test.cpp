@@ -218,6 +218,40 @@ TEST_P(Conformance, StaysLosslessThroughAQuestionThatItHasNotSeen) {
   expect_equal(verified, plain);
 }
 
+TEST_P(Conformance, AnswersEachQuestionAboutOneCompressedContextAsIfItWereTheOnlyOne) {
+  const json spec = active_settings(entry());
+  const auto method = make_method(spec, "test");
+  Prefill context = prompt(330, 21);
+  context.compressed = std::make_shared<CompressedPrompts>();
+  const std::vector<int32_t> first = testing::tiny_prompt(31, 77), second = testing::tiny_prompt(17, 78);
+  std::vector<int32_t> turn = first;  // and its answer, and what is asked then
+  for (const std::vector<int32_t>& more : {testing::tiny_prompt(9, 79), second}) {
+    turn.insert(turn.end(), more.begin(), more.end());
+  }
+  size_t compressed = 0;
+  for (const std::vector<int32_t>& question : {first, second, turn}) {
+    Decoded shared;
+    const auto session = testing::start_noted(model_, context, *method, shared.logits,
+                                              {.stop = {.max_new_tokens = 24}, .question = question});
+    if (compressed == 0) compressed = context.compressed->by_method.size();
+    Session* const one[] = {session.get()};
+    run_together(model_, one);
+    const Decoded alone = testing::decode(model_, prompt(330, 21), spec, 24, {.question = question});
+    Prefill other = prompt(330, 21);
+    other.compressed = std::make_shared<CompressedPrompts>();
+    const Decoded only = testing::decode(model_, other, spec, 24, {.question = question});
+    EXPECT_EQ(session->failure, "");
+    EXPECT_EQ(session->tokens, alone.tokens);
+    EXPECT_EQ(shared.logits, alone.logits);
+    EXPECT_EQ(session->resident_bytes, only.resident_bytes);  // a copy has no room to grow that the first one had
+    EXPECT_EQ(session->activity.acted(), alone.activity.acted());
+    EXPECT_EQ(session->activity.entries_dropped, alone.activity.entries_dropped);
+    EXPECT_EQ(session->activity.entries_packed, alone.activity.entries_packed);
+    EXPECT_EQ(session->activity.tokens_reused, alone.activity.tokens_reused);
+  }
+  EXPECT_EQ(context.compressed->by_method.size(), compressed) << "a later question was compressed for";
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(testing::method_names()),
                          [](const auto& info) { return info.param; });
 

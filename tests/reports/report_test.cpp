@@ -682,37 +682,45 @@ TEST_F(ReportTest, ModelsStayApart) {
   EXPECT_EQ(compare(data, data, {}).same, 4);
 }
 
-TEST_F(ReportTest, SeenAndUnseenQuestionsStayApartAndEveryCaptionSaysWhich) {
+TEST_F(ReportTest, ProtocolsOfQuestionsStayApartAndEveryCaptionSaysWhich) {
   const std::string card = R"({"metrics": "qa_f1 v1", "question": "seen"})";
   auto data = experiment("a.db", {{"full", scores(20, 0.9), card}, {"lossy", scores(20, 0.7), card}});
   const ExperimentData seen = data;
-  for (CellData cell : seen.cells) {
-    cell.row.cell.workload = "calls";
-    std::ranges::find(cell.card, "question", &std::pair<std::string, std::string>::first)->second = "unseen";
-    for (results::ValueRow& score : cell.values["qa_f1"].rows) score.value -= 0.4;
-    data.cells.push_back(std::move(cell));
-  }
-  data.experiment.table_json = R"({"rows": ["method"], "average": true})";
-  EXPECT_EQ(data.questions(), (std::vector<std::string>{"seen", "unseen"}));
-  const Document document = experiment_report(data);
-  for (const auto& [question, score] : {std::pair("seen", 90.0), std::pair("unseen", 50.0)}) {
-    const Table quality = table(document, fmt::format("quality-question-{}", question));
-    ASSERT_EQ(quality.rows.size(), 2U);
-    for (const TableCell& cell : quality.rows[0].cells) {
-      if (!cell.has_value() || !cell.interval) continue;
-      EXPECT_NEAR(cell.value, score, 1e-9) << "no mean over both";
+  const std::vector<std::string> protocols = {"seen", "unseen", "turns", "first_seen"};
+  std::map<std::string, double> expected = {{"seen", 90}};
+  for (size_t i = 1; i < protocols.size(); ++i) {
+    expected[protocols[i]] = 90 - 10.0 * static_cast<double>(i);
+    for (CellData cell : seen.cells) {
+      cell.row.cell.workload = "calls " + protocols[i];
+      std::ranges::find(cell.card, "question", &std::pair<std::string, std::string>::first)->second = protocols[i];
+      for (results::ValueRow& score : cell.values["qa_f1"].rows) score.value -= 0.1 * static_cast<double>(i);
+      data.cells.push_back(std::move(cell));
     }
   }
+  data.experiment.table_json = R"({"rows": ["method"], "average": true})";
+  EXPECT_EQ(data.questions(), protocols);
+  const Document document = experiment_report(data);
   int64_t tables = 0;
   for (const Section& section : document.sections) {
     for (const Table& one : section.tables) {
       ++tables;
-      const bool is_seen = one.id.ends_with("question-seen");
-      EXPECT_TRUE(is_seen || one.id.ends_with("question-unseen")) << one.id;
-      EXPECT_NE(one.caption.find(is_seen ? "Question seen" : "Question unseen"), std::string::npos) << one.id;
+      const size_t place = one.id.find("question-");
+      ASSERT_NE(place, std::string::npos) << one.id;
+      std::string protocol = one.id.substr(place + 9);
+      std::ranges::replace(protocol, '-', '_');
+      const std::string said = protocol == "first_seen" ? "Question first seen: " : "Question " + protocol + ": ";
+      EXPECT_NE(one.caption.find(said), std::string::npos) << one.caption;
+      if (!one.id.starts_with("quality-question-")) continue;
+      ASSERT_EQ(one.rows.size(), 2U);
+      for (const TableCell& cell : one.rows[0].cells) {
+        if (!cell.has_value() || !cell.interval) continue;
+        EXPECT_NEAR(cell.value, expected.at(protocol), 1e-9) << "no mean over several";
+      }
+      expected.erase(protocol);
     }
   }
-  EXPECT_GT(tables, 4);
+  EXPECT_TRUE(expected.empty());
+  EXPECT_GT(tables, 8);
   EXPECT_NE(table(experiment_report(seen), "quality").caption.find("Question seen"), std::string::npos);
   EXPECT_THROW((void)equal_bytes_report(data, 1), UserError);
 }

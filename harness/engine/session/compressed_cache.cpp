@@ -36,6 +36,62 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
   return state;
 }
 
+Activity& operator+=(Activity& sum, const Activity& part) {
+  sum.entries_dropped += part.entries_dropped;
+  sum.entries_packed += part.entries_packed;
+  sum.entries_skipped += part.entries_skipped;
+  sum.tokens_drafted += part.tokens_drafted;
+  sum.tokens_accepted += part.tokens_accepted;
+  sum.tokens_reused += part.tokens_reused;
+  sum.traffic.loaded_bytes += part.traffic.loaded_bytes;
+  sum.traffic.offloaded_bytes += part.traffic.offloaded_bytes;
+  sum.traffic.link_seconds += part.traffic.link_seconds;
+  sum.traffic.stalled_seconds += part.traffic.stalled_seconds;
+  return sum;
+}
+
+/// Returns what `make` does or, of a prompt that keeps what methods made of it, a copy of that.
+template <typename Make>
+PromptState made_once(const Prefill& prompt, const Method& method, Activity& activity, const Make& make) {
+  if (prompt.compressed == nullptr) return make(activity);
+  auto& all = prompt.compressed->by_method;
+  auto kept = all.find(&method);
+  if (kept == all.end()) {
+    Activity own;
+    PromptState state = make(own);
+    kept = all.emplace(&method, CompressedPrompts::Kept{.state = std::move(state), .activity = own}).first;
+  }
+  activity += kept->second.activity;
+  const PromptState& state = kept->second.state;
+  return {.cache = state.cache.clone(), .logits = state.logits, .reuse = state.reuse, .seconds = state.seconds};
+}
+
+/// The prompt's cache as the method's compress_all() leaves it.
+PromptState compressed_state(const Prefill& prompt, const Method& method, Activity& activity) {
+  const auto start = std::chrono::steady_clock::now();
+  KvCache cache = prompt.cache.clone();
+  std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
+  // Where a device has read the prompt, it computes what the last queries attended to.
+  const bool asks = cache.mirror != nullptr && method.needs().window > 0;
+  const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
+  method.compress_all(contexts, prompt.observations);
+  return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};
+}
+
+/// The prompt's cache out of entries of earlier prompts.
+PromptState reused_state(Transformer& model, const Prefill& prompt, const Reuser& reuser, Activity& activity) {
+  ReuseMemory own;
+  ReuseMemory& memory = prompt.memory ? *prompt.memory : own;
+  prime(model, prompt.tokens, prompt.layout, reuser, memory);
+  ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, reuser, memory);
+  activity.tokens_reused += reused.record.reused;
+  const double seconds = reused.record.total_s;
+  return {.cache = std::move(reused.cache),
+          .logits = std::move(reused.logits),
+          .reuse = std::move(reused.record),
+          .seconds = seconds};
+}
+
 }  // namespace
 
 void drop_newest(LayerCache& layer, int64_t count) {
@@ -77,37 +133,21 @@ std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Act
 }
 
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
-  KvCache cache = prompt.cache.clone();
-  std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
-  // Where a device has read the prompt, it computes what the last queries attended to.
-  const bool asks = cache.mirror != nullptr && method.needs().window > 0;
-  const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
-  method.compress_all(contexts, prompt.observations);
-  return cache;
+  return made_once(prompt, method, activity, [&](Activity& own) { return compressed_state(prompt, method, own); })
+      .cache;
 }
 
 PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
-  if (const Reuser* reuser = method.reuser()) {
-    ReuseMemory own;
-    ReuseMemory& memory = prompt.memory ? *prompt.memory : own;
-    prime(model, prompt.tokens, prompt.layout, *reuser, memory);
-    ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *reuser, memory);
-    activity.tokens_reused += reused.record.reused;
-    const double seconds = reused.record.total_s;
-    return {.cache = std::move(reused.cache),
-            .logits = std::move(reused.logits),
-            .reuse = std::move(reused.record),
-            .seconds = seconds};
-  }
-  if (method.pruner() != nullptr) {
-    PrunedPrompt pruned = prune_prompt(model, prompt, method, activity);
-    return {
-        .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
-  }
-  if (method.prompt_pass() > 0) return read_prompt(model, prompt, method, method.prompt_pass(), activity);
-  const auto start = std::chrono::steady_clock::now();
-  KvCache cache = compress_prompt(prompt, method, activity);
-  return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};
+  return made_once(prompt, method, activity, [&](Activity& own) -> PromptState {
+    if (const Reuser* reuser = method.reuser()) return reused_state(model, prompt, *reuser, own);
+    if (method.pruner() != nullptr) {
+      PrunedPrompt pruned = prune_prompt(model, prompt, method, own);
+      return {
+          .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
+    }
+    if (method.prompt_pass() > 0) return read_prompt(model, prompt, method, method.prompt_pass(), own);
+    return compressed_state(prompt, method, own);
+  });
 }
 
 }  // namespace kvarena

@@ -1,6 +1,7 @@
 #pragma once
 // A prompt's cache as a method leaves it.
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -18,10 +19,6 @@ namespace kvarena {
 /// Removes the newest `count` entries of every head.
 void drop_newest(LayerCache& layer, int64_t count);
 
-/// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
-/// without what the method needs.
-[[nodiscard]] KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity);
-
 /// Where decoding starts.
 struct PromptState {
   KvCache cache;
@@ -30,6 +27,21 @@ struct PromptState {
   double seconds =
       0;  // from the full cache, a primed memory, or the tokens of a prompt read in an own way to this state
 };
+
+/// States that methods made of one prompt. Sessions of a prompt that has one begin with copies: each method compresses
+/// once, whatever is asked afterwards. The methods must outlive it.
+class CompressedPrompts {
+ public:
+  struct Kept {
+    PromptState state;
+    Activity activity;  // of compressing
+  };
+  std::map<const Method*, Kept> by_method;
+};
+
+/// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
+/// without what the method needs.
+[[nodiscard]] KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity);
 
 /// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
 /// from prompt.memory if there is one, and the logits that follow from it; of a method that prunes the prompt between

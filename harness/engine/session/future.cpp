@@ -31,7 +31,7 @@ class FutureObserver final : public AttentionHooks {
 
 }  // namespace
 
-void observe_future(Transformer& model, Prefill& prompt, int64_t tokens) {
+void observe_future(Transformer& model, Prefill& prompt, std::span<const int32_t> following, int64_t tokens) {
   const ModelConfig& config = model.config();
   const auto n = static_cast<int64_t>(prompt.tokens.size());
   for (LayerObservations& seen : prompt.observations) {
@@ -40,13 +40,30 @@ void observe_future(Transformer& model, Prefill& prompt, int64_t tokens) {
   KvCache cache = prompt.cache.clone();
   FutureObserver observer(prompt);
   std::vector<float> logits = prompt.logits;
-  for (int64_t i = 0; i < tokens && cache.length < config.max_position; ++i) {
-    const int32_t token = sample(logits, {}, static_cast<uint64_t>(cache.length));
-    if (std::ranges::find(config.eos, token) != config.eos.end()) return;
+  const auto known = std::ssize(following);
+  for (int64_t i = 0; i < known + tokens && cache.length < config.max_position; ++i) {
+    const bool asked = i < known;
+    const int32_t token = asked ? following[i] : sample(logits, {}, static_cast<uint64_t>(cache.length));
+    if (!asked && std::ranges::find(config.eos, token) != config.eos.end()) return;
     const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .hooks = &observer};
     const std::span<const float> row = model.forward({&pass, 1});
     logits.assign(row.begin(), row.end());
   }
+}
+
+Prefill with_future(Transformer& model, const Prefill& prompt, std::span<const int32_t> question, int64_t tokens) {
+  Prefill asked{.tokens = prompt.tokens,
+                .cache = prompt.cache.clone(),
+                .logits = prompt.logits,
+                .observations = prompt.observations,
+                .model = prompt.model,
+                .seconds = prompt.seconds,
+                .observe_seconds = prompt.observe_seconds,
+                .layout = prompt.layout,
+                .memory = prompt.memory,
+                .compressed = {}};
+  observe_future(model, asked, question, tokens);
+  return asked;
 }
 
 }  // namespace kvarena

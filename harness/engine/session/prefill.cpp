@@ -80,7 +80,7 @@ Prefill PromptRun::finish(int64_t chunk) {
     };
   }
   for (const Reconstruction& what : needs_.reconstructions) observe_reconstruction(*model_, result_, what, chunk);
-  if (needs_.future > 0) observe_future(*model_, result_, needs_.future);
+  if (needs_.future > 0) observe_future(*model_, result_, {}, needs_.future);
   const double after = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result_.observe_seconds = observer_->seconds() + after;
   return std::move(result_);

@@ -14,6 +14,7 @@
 
 namespace kvarena {
 
+class CompressedPrompts;
 class PromptObserver;
 
 /// A prompt's full prefill. Methods start from clones of its cache, so that judging one more method costs its decoding
@@ -28,6 +29,9 @@ struct Prefill {
   double observe_seconds = 0;           // of these, what methods asked to observe took
   PromptLayout layout;                  // as far as the caller knows; set after the prefill
   std::shared_ptr<ReuseMemory> memory;  // what methods that reuse entries share; null: each primes one of its own
+  /// Keeps what each method made of the prompt, so that many questions find copies of it; null: each session
+  /// compresses.
+  std::shared_ptr<CompressedPrompts> compressed;
 };
 
 /// A prompt that nobody has computed yet: what a method that reuses entries starts from when no other method needs the

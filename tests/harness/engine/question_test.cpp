@@ -7,10 +7,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/serving/batch_run.h"
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/future.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/selection_meter.h"
 #include "harness/model/sampling.h"
@@ -134,6 +136,79 @@ TEST_F(AskedQuestion, KnormKeepsKeysOfTheContextThatAreSmallestInDouble) {
     layer.tail().keep(kept);
   }
   EXPECT_EQ(asked({{"name", "knorm"}, {"keep", keep}}).logits, answer(cache, nullptr, 7));
+}
+
+/// Drops every second entry, and counts how often it is asked to.
+class CountedHalving final : public Method {
+ public:
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
+    ++compressed;
+    for (LayerContext& layer : layers) {
+      std::vector<int32_t> kept;
+      for (int64_t i = 0; i < layer.cache.entries(0); i += 2) kept.push_back(static_cast<int32_t>(i));
+      layer.cache.tail().keep(std::vector(static_cast<size_t>(layer.cache.shape().kv_heads), kept));
+    }
+  }
+  [[nodiscard]] bool only_compresses() const override { return true; }
+
+  mutable int64_t compressed = 0;
+};
+
+TEST_F(AskedQuestion, ManyShareOneCompressedContext) {
+  const CountedHalving method;
+  Prefill context = prefill(model_, context_, {});
+  context.compressed = std::make_shared<CompressedPrompts>();
+  for (const uint64_t seed : {1, 2, 3}) {
+    const auto session = start_session(model_, context, method,
+                                       {.stop = {.max_new_tokens = kNewTokens}, .question = tiny_prompt(20, seed)});
+    Session* const one[] = {session.get()};
+    run_together(model_, one);
+    EXPECT_EQ(session->tokens.size(), static_cast<size_t>(kNewTokens));
+  }
+  EXPECT_EQ(method.compressed, 1);
+}
+
+TEST_F(AskedQuestion, OneThatThrowsWhileItIsSharedFailsEveryTime) {
+  struct Refuses final : Method {
+    void compress_all(std::span<LayerContext> /*layers*/, std::span<const LayerObservations> /*seen*/) const override {
+      throw UserError("no");
+    }
+  };
+  const Refuses method;
+  Prefill context = prefill(model_, context_, {});
+  context.compressed = std::make_shared<CompressedPrompts>();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW((void)start_session(model_, context, method, {.question = question_}), UserError);
+  }
+}
+
+/// Attention from queries of the question and of the answer, gathered by other observers: the question's is what its
+/// queries add to the attention of all of a longer prompt's, the answer's the future of that prompt.
+TEST_F(AskedQuestion, TheFutureOfAContextIsTheQuestionAndTheAnswer) {
+  constexpr int64_t kHorizon = 6;
+  std::vector<int32_t> whole = context_;
+  whole.insert(whole.end(), question_.begin(), question_.end());
+  const Needs needs{.prompt_attention = true, .future = kHorizon};
+  const Prefill context = prefill(model_, context_, needs), all = prefill(model_, whole, needs);
+  const Prefill asked = with_future(model_, context, question_, kHorizon);
+  const auto longer = std::ssize(whole);
+  for (int64_t layer = 0; layer < model_.config().layers; ++layer) {
+    const LayerObservations &own = context.observations[layer], &seen = all.observations[layer];
+    for (int64_t head = 0; head < model_.config().q_heads; ++head) {
+      double unlike = 0;
+      for (int64_t i = 0; i < kContext; ++i) {
+        const double expected = seen.prompt_attention[head * longer + i] - own.prompt_attention[head * kContext + i] +
+                                seen.future_attention[head * longer + i];
+        EXPECT_NEAR(asked.observations[layer].future_attention[head * kContext + i], expected, 1e-4 * (1 + expected));
+        unlike += std::abs(expected - own.future_attention[head * kContext + i]);
+      }
+      EXPECT_GT(unlike, 0.1) << "the context's own continuation is another one";
+    }
+  }
+  const json spec = {{"name", "future_oracle"}, {"keep", 0.3}, {"horizon", kHorizon}};
+  Activity activity;
+  KvCache cache = compress_prompt(asked, *make_method(spec, "test"), activity);
+  EXPECT_EQ(this->asked(spec).logits, answer(cache, nullptr, question_.size()));
 }
 
 TEST_F(AskedQuestion, SharesPassesWithOthersAndChangesNothing) {

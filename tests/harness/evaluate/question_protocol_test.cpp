@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "datasets/conversation.h"
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
 #include "harness/core/files.h"
@@ -70,6 +73,60 @@ class QuestionProtocol : public ::testing::Test {
     return {{.name = "tiny", .path = (folder_ / "tiny").string(), .chat_template = chat_template}, folder_.path(), {}};
   }
 
+  /// Five questions, three of them about the first context.
+  [[nodiscard]] static json asked(const std::string& question) {
+    return {{"name", "fact_qa"}, {"things", 2},    {"filler", 0},         {"examples", 1},
+            {"samples", 5},      {"questions", 3}, {"question", question}};
+  }
+  [[nodiscard]] experiment::Plan plan_of(const ExperimentConfig& of) const {
+    ModelEvaluator planning = evaluator(of);
+    return experiment::make_plan(of, planning);
+  }
+  [[nodiscard]] static std::vector<experiment::SampleOutcome> evaluated(ModelEvaluator& by,
+                                                                        const experiment::Plan& plan, int64_t at) {
+    const experiment::CellGroup& group = plan.groups.front();
+    std::vector<const experiment::PlannedCell*> cells;
+    for (const experiment::PlannedCell& cell : group.cells) cells.push_back(&cell);
+    return by.evaluate({.model = *group.model,
+                        .workload = *group.workload,
+                        .kind = CellKind::quality,
+                        .sample_id = group.sample_ids[static_cast<size_t>(at)],
+                        .sample_index = at,
+                        .cells = cells});
+  }
+  [[nodiscard]] static std::vector<datasets::Sample> samples_of(const experiment::Plan& plan, bool turns) {
+    const std::string settings = plan.groups.front().workload->settings_json;
+    auto reader = datasets::make_workload("fact_qa", settings, "test")->open({.turns = turns});
+    std::vector<datasets::Sample> samples;
+    while (auto sample = reader.next()) samples.push_back(std::move(*sample));
+    return samples;
+  }
+  /// Three turns of a chat about one context.
+  [[nodiscard]] static std::vector<datasets::Sample> chat_turns() {
+    datasets::Conversation conversation;
+    std::vector<datasets::Sample> samples;
+    const std::string context = "The cart stands near the green gate.";
+    for (const auto& [question, answer] :
+         {std::pair(" Where does it stand?", "near the gate"), std::pair(" Which color has the gate?", "green"),
+          std::pair(" What stands there?", "the cart")}) {
+      datasets::Sample sample{.id = question,
+                              .messages = {{"system", "Answer."}, {"user", context + question}},
+                              .answer_prefix = "Answer:",
+                              .question = {1, context.size()},
+                              .context = "a",
+                              .references = {answer}};
+      conversation.join(sample);
+      samples.push_back(std::move(sample));
+    }
+    return samples;
+  }
+  [[nodiscard]] static double value_of(const experiment::SampleOutcome& outcome, const std::string& metric) {
+    const auto& values = outcome.result.values;
+    const auto found = std::ranges::find(values, metric, &results::MetricValue::metric);
+    EXPECT_NE(found, values.end()) << metric;
+    return found == values.end() ? -1 : found->value;
+  }
+
   testing::TemporaryFolder folder_;
   const json facts_ = {{"name", "fact_qa"}, {"things", 2}, {"filler", 0}, {"samples", 2}};
 };
@@ -95,7 +152,7 @@ TEST_F(QuestionProtocol, WhatCannotBeUnseenIsRefusedInWords) {
   facts["question"] = "asked";
   const std::string unknown = failure_of([&] { (void)config(facts); });
   EXPECT_NE(unknown.find("workloads[0].question"), std::string::npos) << unknown;
-  EXPECT_NE(unknown.find("seen or unseen"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("seen, unseen, turns or first_seen"), std::string::npos) << unknown;
   facts["question"] = "seen";
   const std::string stored = refusal_of(facts, {{"serving", {{"load", {0.5}}}}, {"contexts", json::object()}});
   EXPECT_NE(stored.find("stored without the questions"), std::string::npos) << stored;
@@ -159,47 +216,110 @@ TEST_F(QuestionProtocol, AChatTemplateStandsOnBothSides) {
 }
 
 TEST_F(QuestionProtocol, CellsAnswerAsTheirProtocolSays) {
-  for (const Question question : {Question::seen, Question::unseen}) {
-    json facts = facts_;
-    facts["question"] = name(question);
-    ExperimentConfig tiny = config(facts);
-    const experiment::Plan plan = [&] {
-      ModelEvaluator planning = evaluator(tiny);
-      return experiment::make_plan(tiny, planning);
-    }();
+  for (const Question question : experiment::kQuestions) {
+    const ExperimentConfig tiny = config(asked(name(question)));
+    const experiment::Plan plan = plan_of(tiny);
     ModelEvaluator opened = evaluator(tiny);
-    const experiment::CellGroup& group = plan.groups.front();
-    std::vector<const experiment::PlannedCell*> cells;
-    for (const experiment::PlannedCell& cell : group.cells) cells.push_back(&cell);
-    opened.begin_model(*group.model, tiny.engine);
-    const auto outcomes = opened.evaluate({.model = *group.model,
-                                           .workload = *group.workload,
-                                           .kind = CellKind::quality,
-                                           .sample_id = group.sample_ids[1],
-                                           .sample_index = 1,
-                                           .cells = cells});
-    auto reader = datasets::make_workload("fact_qa", group.workload->settings_json, "test")->open({});
-    (void)reader.next();
-    const datasets::Sample sample = *reader.next();
+    opened.begin_model(*plan.groups.front().model, tiny.engine);
     LoadedModel loaded = model();
-    const Request request = loaded.request(sample, tiny.engine, {}, question);
-    EXPECT_EQ(request.question.empty(), question == Question::seen);
-    for (size_t i = 0; i < cells.size(); ++i) {
-      json spec = json::parse(cells[i]->record.settings_json);
-      spec["name"] = cells[i]->record.method_name;
-      SessionOptions options{.stop = request.stop, .question = request.question};
-      const auto method = make_method(spec, "test");
-      Transformer& weights = loaded.transformer();
-      const Prefill prompt = prefill(weights, request.prompt, method->needs(), kPrefillChunk, request.facts);
-      const auto decoded = testing::decode(weights, prompt, spec, 6, std::move(options));
-      ASSERT_EQ(outcomes[i].failure, "");
-      EXPECT_EQ(outcomes[i].result.prediction, answer_text(request, decoded.tokens)) << spec;
-      EXPECT_EQ(outcomes[i].result.prompt_tokens, request.asked_tokens());
-      for (const results::MetricValue& value : outcomes[i].result.values) {
-        if (value.metric != "resident_bytes") continue;
-        EXPECT_EQ(value.value, static_cast<double>(decoded.resident_bytes));
+    Transformer& weights = loaded.transformer();
+    const std::vector<datasets::Sample> samples = samples_of(plan, in_turns(question));
+    ASSERT_EQ(samples.size(), 5U);
+    for (int64_t at = 0; at < std::ssize(samples); ++at) {
+      const auto outcomes = evaluated(opened, plan, at);
+      const Request request = loaded.request(samples[at], tiny.engine, {}, question);
+      const bool all_seen = question == Question::seen || (question == Question::first_seen && at % 3 == 0);
+      EXPECT_EQ(request.question.empty(), all_seen);
+      for (size_t i = 0; i < outcomes.size(); ++i) {
+        const experiment::PlannedCell& cell = plan.groups.front().cells[i];
+        json spec = json::parse(cell.record.settings_json);
+        spec["name"] = cell.record.method_name;
+        SessionOptions options{.stop = request.stop, .question = request.question};
+        const auto method = make_method(spec, "test");
+        const Prefill prompt = prefill(weights, request.prompt, method->needs(), kPrefillChunk, request.facts);
+        const auto decoded = testing::decode(weights, prompt, spec, 6, std::move(options));
+        ASSERT_EQ(outcomes[i].failure, "");
+        EXPECT_EQ(outcomes[i].result.prediction, answer_text(request, decoded.tokens)) << spec;
+        EXPECT_EQ(outcomes[i].result.prompt_tokens, request.asked_tokens());
+        EXPECT_EQ(value_of(outcomes[i], "resident_bytes"), static_cast<double>(decoded.resident_bytes));
       }
     }
+  }
+}
+
+/// Compares an evaluator that goes on with one that begins anew, at each question about one context.
+TEST_F(QuestionProtocol, ASampleSaysTheSameAfterTheOthersOfItsContextAndAlone) {
+  for (const Question question : {Question::unseen, Question::turns, Question::first_seen}) {
+    const ExperimentConfig tiny = config(asked(name(question)));
+    const experiment::Plan plan = plan_of(tiny);
+    ModelEvaluator goes_on = evaluator(tiny);
+    goes_on.begin_model(*plan.groups.front().model, tiny.engine);
+    for (int64_t at = 0; at < 5; ++at) {
+      ModelEvaluator anew = evaluator(tiny);
+      anew.begin_model(*plan.groups.front().model, tiny.engine);
+      const auto one = evaluated(goes_on, plan, at), other = evaluated(anew, plan, at);
+      for (size_t i = 0; i < one.size(); ++i) {
+        EXPECT_EQ(one[i].result.prediction, other[i].result.prediction);
+        EXPECT_EQ(one[i].result.peak_bytes, other[i].result.peak_bytes);
+        EXPECT_EQ(one[i].result.activity_json, other[i].result.activity_json);
+        for (const char* metric : {"qa_f1", "kl_nats", "resident_bytes", "first_divergence"}) {
+          const double a = value_of(one[i], metric), b = value_of(other[i], metric);
+          EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << metric << ": " << a << " and " << b;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(QuestionProtocol, TurnsFollowTheCompressedContextAsOneConversation) {
+  const ExperimentConfig tiny = config(asked("turns"));
+  const experiment::Plan plan = plan_of(tiny);
+  for (const char* chat_template : {"none", "chatml"}) {
+    LoadedModel loaded = model(chat_template);
+    std::vector<datasets::Sample> samples = samples_of(plan, /*turns=*/true);
+    if (chat_template != std::string("none")) samples = chat_turns();
+    std::vector<Request> turns, first_seen;
+    for (const datasets::Sample& sample : samples) {
+      turns.push_back(loaded.request(sample, {}, {}, Question::turns));
+      first_seen.push_back(loaded.request(sample, {}, {}, Question::first_seen));
+    }
+    const Tokenizer& tokenizer = *loaded.opened().tokenizer;
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(turns[i].prompt, turns[0].prompt) << "one context";
+      std::vector<int32_t> whole = turns[0].prompt;
+      whole.insert(whole.end(), turns[0].question.begin(), turns[0].question.end());
+      EXPECT_EQ(tokenizer.decode(first_seen[i].prompt), tokenizer.decode(whole)) << "and its first question";
+      EXPECT_EQ(first_seen[i].prompt, first_seen[0].prompt);
+      if (i == 0) continue;
+      // The turns before stay in the cache, and the reference answer of the last.
+      const std::vector<int32_t>& before = turns[i - 1].question;
+      ASSERT_GT(turns[i].question.size(), before.size());
+      EXPECT_TRUE(std::equal(before.begin(), before.end(), turns[i].question.begin()));
+      const std::string added = tokenizer.decode(std::span(turns[i].question).subspan(before.size()));
+      EXPECT_TRUE(added.starts_with(" " + samples[i - 1].references[0])) << added;
+    }
+    // Full KV, turn after turn, answers as on one prompt that holds the same tokens.
+    Transformer& weights = loaded.transformer();
+    std::vector<int32_t> conversation = turns[2].prompt;
+    conversation.insert(conversation.end(), turns[2].question.begin(), turns[2].question.end());
+    const json full = {{"name", "full"}};
+    const auto whole = testing::decode(weights, prefill(weights, conversation, {}), full, 6);
+    const auto after =
+        testing::decode(weights, prefill(weights, turns[2].prompt, {}), full, 6, {.question = turns[2].question});
+    EXPECT_EQ(after.logits, whole.logits);
+  }
+}
+
+TEST_F(QuestionProtocol, TurnsNeedSeveralQuestionsAboutAContext) {
+  for (const char* question : {"turns", "first_seen"}) {
+    json facts = facts_;
+    facts["question"] = question;
+    const std::string refusal = refusal_of(facts);
+    for (const char* part : {"one question about its context", question, "more \"questions\""}) {
+      EXPECT_NE(refusal.find(part), std::string::npos) << refusal;
+    }
+    EXPECT_EQ(refusal_of(asked(question)), "");
+    EXPECT_EQ(card_of(asked(question)), question);
   }
 }
 
