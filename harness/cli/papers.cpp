@@ -231,6 +231,7 @@ void describe_item(const Read& read, const PresentFiles& here) {
     facts.emplace_back("in full", fmt::format("kvarena run {}", shown_path(read.item->config)));
     facts.emplace_back("on a GPU", on_a_gpu(read));
     facts.emplace_back("on two cores", scaled_down(*read.item));
+    facts.emplace_back("what it takes", "each of these with --dry-run says the time and memory on this machine");
   }
   print(Page().columns(fact_rows(facts)));
   if (read.config) {

@@ -35,6 +35,7 @@ struct Options {
   int64_t repeats = 3;
   std::optional<std::string> speculative;
   double top = 0.2;
+  bool as_json = false;
 
   void declare(OptionSet& o) {
     o.option("prompt-file", "FILE", file).help("a text whose first tokens are the context").required();
@@ -47,6 +48,7 @@ struct Options {
     o.option("repeats", "N", repeats).help("timed runs of each method, taking turns; medians are printed");
     o.option("speculative", "MODEL", speculative).help("compare its important tokens with the model's own");
     o.option("top", "SHARE", top).help("share of tokens that count as important");
+    o.flag("json", as_json).help("for programs, by layer too");
   }
 
   void check() const {
@@ -157,6 +159,36 @@ json overlaps(const Options& options, Transformer& model, const Assembled& promp
   return result;
 }
 
+void print_text(const json& report) {
+  print(fmt::format("{} tokens, {} of them the question; a full prefill takes {:.0f} ms (medians of {})\n\n",
+                    report["tokens"].get<int64_t>(), report["question_tokens"].get<int64_t>(),
+                    report["full_prefill_ms"].get<double>(), report["repeats"].get<int64_t>()));
+  Rows rows = {{"method", "first token ms", "of full", "load", "score", "align", "prefill", "computed anew",
+                "KV deviation", "KL nats"}};
+  for (const json& row : report["methods"]) {
+    const auto cell = [&row](const char* key, int places, double scale = 1) {
+      return fmt::format("{:.{}f}", scale * row[key].get<double>(), places);
+    };
+    rows.push_back({row["method"]["name"], cell(metrics::kTimeToFirstTokenMs.name, 0), cell("of_full", 2),
+                    cell(metrics::kLoadMs.name, 0), cell(metrics::kScoreMs.name, 0), cell(metrics::kAlignMs.name, 0),
+                    cell(metrics::kPrefillMs.name, 0), cell(metrics::kRecomputeShare.name, 0, 100) + "%",
+                    cell(metrics::kKvDeviation.name, 3), cell(metrics::kKlNats.name, 4)});
+  }
+  if (rows.size() > 1) print(Page().columns(rows).text("\n"));
+  const json& overlap = report["overlap"];
+  const auto by_layer = overlap["first_layer_with_each"].get<std::vector<double>>();
+  print(
+      fmt::format("Tokens called important (a share of {}): the first layer's and another layer's agree by {:.2f} on "
+                  "average (Jaccard)",
+                  overlap["top"].get<double>(),
+                  std::accumulate(by_layer.begin(), by_layer.end(), 0.0) / static_cast<double>(by_layer.size())));
+  if (overlap.contains("speculative")) {
+    print(fmt::format(", {}'s and the model's by {:.2f}", overlap["speculative"].get<std::string>(),
+                      overlap["speculative_with_target"].get<double>()));
+  }
+  print(".\n");
+}
+
 /// A method for the help text.
 std::string example_reuser() {
   for (const MethodEntry& entry : method_registry()) {
@@ -189,7 +221,11 @@ int run(const Options& options) {
                     {"full_prefill_ms", median},
                     {"methods", results},
                     {"overlap", overlaps(options, model, prompt)}};
-  print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  if (options.as_json) {
+    print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  } else {
+    print_text(report);
+  }
   return 0;
 }
 
@@ -201,10 +237,10 @@ Command reuse_command() {
       {.name = "reuse",
        .summary = "what reusing entries of chunks saves and costs on one prompt",
        .description =
-           "Takes the beginning of a text as chunks that were seen before and a question behind them. Writes JSON: for "
+           "Takes the beginning of a text as chunks that were seen before and a question behind them. Says for "
            "each method the time to first token and its parts beside that of a full prefill of the same run, what was "
-           "computed anew, and how far keys and values are from full KV by layer; and how much the tokens agree that "
-           "layers, or a speculative model, call important.",
+           "computed anew, and how far keys and values are from full KV; and how much the tokens agree that layers, or "
+           "a speculative model, call important.",
        .examples = {{fmt::format("kvarena reuse --prompt-file book.txt --method {}", method), "on 4096 tokens"},
                     {"kvarena reuse --prompt-file book.txt --speculative smollm2-135m",
                      "whose tokens a speculative model would choose"}}},

@@ -16,12 +16,14 @@
 #include "harness/core/page.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/experiment/config.h"
+#include "harness/experiment/expected_use.h"
 #include "harness/experiment/papers.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/workers/worker_evaluator.h"
 #include "harness/method/plugins.h"
 #include "harness/results/left_out.h"
+#include "kernels/limits/limits.h"
 #include "reports/experiment_report.h"
 
 namespace kvarena::cli {
@@ -52,7 +54,7 @@ struct Options {
 
   void declare(OptionSet& o) {
     o.positional("CONFIG", config).help("the experiment, a JSON file; `kvarena schema` says what it may hold");
-    o.flag("dry-run", dry_run).help("show what would be evaluated, and how much of it is done");
+    o.flag("dry-run", dry_run).help("show what would be evaluated, how much of it is done, what the rest may take");
     o.option("set", "KEY=VALUE", set)
         .help("change the config: engine.seed=3, methods[1].keep=0.2, methods.NAME.keep=0.2");
     o.option("model", "NAME", models)
@@ -127,13 +129,13 @@ void warn_of_cpu(const ExperimentConfig& config) {
 }
 
 int show_plan(const Plan& plan) {
+  constexpr double kProbeSeconds = 0.2;
   const std::filesystem::path database = plan.config->output.database;
-  if (!std::filesystem::exists(database)) {
-    print(experiment::describe_plan(plan, nullptr));
-    return 0;
-  }
-  const results::ResultsReader done(database);
-  print(experiment::describe_plan(plan, &done));
+  std::optional<results::ResultsReader> there;
+  if (std::filesystem::exists(database)) there.emplace(database);
+  const results::ResultsReader* done = there ? &*there : nullptr;
+  print(experiment::describe_plan(
+      plan, done, experiment::expected_use(plan, done, kernels::measure_read_bandwidth(kProbeSeconds))));
   return 0;
 }
 

@@ -118,10 +118,14 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
       fitted_folder_(home / "fitted"),
       machine_(std::move(machine)) {}
 
+TransformerOptions LoadedModel::options() const {
+  const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
+  return {.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)};
+}
+
 Transformer& LoadedModel::transformer() {
   if (!transformer_) {
-    const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
-    const TransformerOptions options{.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)};
+    const TransformerOptions options = this->options();
     const bool on_device = entry_.device != "cpu";
     transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options,
                                                  gather_ranks({.ranks = entry_.tensor_parallel,

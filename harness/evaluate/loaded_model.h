@@ -41,6 +41,8 @@ class LoadedModel {
   [[nodiscard]] const OpenedModel& opened() const { return opened_; }
   [[nodiscard]] const datasets::TokenCounter& tokens() const { return tokens_; }
   [[nodiscard]] const ChatTemplate& chat_template() const { return template_; }
+  /// Number types of the weights and of the cache.
+  [[nodiscard]] TransformerOptions options() const;
   [[nodiscard]] Transformer& transformer();
   /// As Transformer::lost().
   [[nodiscard]] std::string lost() const { return transformer_ ? transformer_->lost() : ""; }

@@ -20,6 +20,7 @@
 #include "harness/experiment/config_parts.h"
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
+#include "harness/model/attention_projections.h"
 #include "harness/model/ranks/channel.h"
 #include "harness/model/ranks/split_model.h"
 #include "harness/storage/hierarchy.h"
@@ -198,6 +199,19 @@ std::vector<results::RunInput> ModelEvaluator::metric_inputs(const ModelEntry& m
   return inputs;
 }
 
+experiment::ModelSize ModelEvaluator::model_size(const ModelEntry& model) {
+  const LoadedModel& opened = loaded(model);
+  const TransformerOptions options = opened.options();
+  experiment::ModelSize size;
+  for (const TensorInfo& tensor : opened.opened().checkpoint->tensors()) {
+    size.weight_bytes += static_cast<double>(tensor.elements() * kernels::size_of(options.weights));
+  }
+  for (int64_t layer = 0; layer < opened.config().layers; ++layer) {
+    size.entry_bytes += static_cast<double>(cache_shape(opened.config(), layer, options.cache).entry_bytes());
+  }
+  return size;
+}
+
 results::RunInput ModelEvaluator::data_input(const ModelEntry& model, const ComponentEntry& workload) {
   const auto [slot, fresh] = data_inputs_.try_emplace(model.label + "\n" + workload.label);
   if (fresh) {
@@ -251,17 +265,26 @@ experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, con
   const int64_t answer =
       engine_of(config_, workload, kind).max_new_tokens.value_or(cursor.info().generation.max_new_tokens);
   experiment::WorkloadSamples samples{.answer_tokens = static_cast<double>(answer)};
-  double bytes = 0;
+  constexpr double kBytesOfAToken = 4;
+  double all_tokens = 0;
   for (int64_t i = 0; i < most; ++i) {
     const datasets::Sample* sample = cursor.at(i);
     if (sample == nullptr) break;
     require_context(workload, *sample, question);
     samples.ids.push_back(sample->id);
-    for (const datasets::Message& message : sample->messages) bytes += static_cast<double>(message.content.size());
+    double tokens = 0;
+    for (const datasets::Message& message : sample->messages) {
+      tokens += static_cast<double>(message.content.size()) / kBytesOfAToken;
+    }
+    all_tokens += tokens;
+    samples.most_prompt_tokens = std::max(samples.most_prompt_tokens, tokens);
   }
   samples.left_out = cursor.left_out();
-  constexpr double kBytesOfAToken = 4;
-  samples.prompt_tokens = bytes / kBytesOfAToken / std::max(1.0, static_cast<double>(samples.ids.size()));
+  samples.prompt_tokens = all_tokens / std::max(1.0, static_cast<double>(samples.ids.size()));
+  if (const auto& tokens = workload.request_tokens) {
+    samples.prompt_tokens = samples.most_prompt_tokens = static_cast<double>(tokens->prompt);
+    samples.answer_tokens = static_cast<double>(tokens->answer);
+  }
   return samples;
 }
 

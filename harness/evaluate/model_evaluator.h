@@ -36,6 +36,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
 
   experiment::WorkloadSamples samples(const experiment::ModelEntry& model, const experiment::ComponentEntry& workload,
                                       results::CellKind kind, int64_t most) override;
+  experiment::ModelSize model_size(const experiment::ModelEntry& model) override;
   /// The official file and its hash; the first sample's when samples are generated or come with the source.
   results::RunInput data_input(const experiment::ModelEntry& model,
                                const experiment::ComponentEntry& workload) override;

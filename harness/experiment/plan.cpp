@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/config_parts.h"
+#include "harness/experiment/expected_use.h"
 #include "harness/results/left_out.h"
 
 namespace kvarena::experiment {
@@ -133,23 +135,6 @@ int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry&
         .action = "raise the limit or list fewer loads"});
 }
 
-/// Expected time of one sample of one cell of the group, in steps of decoding. A prompt's token is an eighth of a step:
-/// prefill is bound by products, decoding by memory. Cells of kind quality share a prefill.
-double expected_cost(const ExperimentConfig& config, const CellGroup& group, const WorkloadSamples& samples) {
-  const double prefill = samples.prompt_tokens / 8;
-  const double answer = 1 + samples.answer_tokens;
-  switch (group.kind) {
-    case CellKind::quality: return prefill / static_cast<double>(group.cells.size()) + answer;
-    case CellKind::noise_floor: return prefill + answer;
-    case CellKind::timing: {
-      const TimingSettings& timing = *config.timing;
-      return static_cast<double>(timing.warmup + timing.repeats) * (prefill + answer);
-    }
-    case CellKind::serving: return static_cast<double>(group.requests) * (prefill + answer);
-  }
-  return 1;
-}
-
 int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader& results) {
   const auto done = results.done_samples(cell.record.cell_id);
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
@@ -236,7 +221,10 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
       group.cells.back().record.position = position++;
     }
     check_sample_ids(group);
-    group.cost = expected_cost(*plan.config, group, samples);
+    const ModelSize size = catalog.model_size(model);
+    group.cost = expected_cost(*plan.config, group, samples, size);
+    group.weight_bytes = size.weight_bytes;
+    group.bytes = expected_bytes(*plan.config, group, samples, size);
     const auto place = static_cast<int64_t>(plan.groups.size());
     const bool divided = kind == CellKind::quality || kind == CellKind::noise_floor;
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
@@ -274,7 +262,14 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
   return plan;
 }
 
-std::string describe_plan(const Plan& plan, const results::ResultsReader* done) {
+int64_t samples_left(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader* done) {
+  const auto there = done == nullptr ? std::set<std::string>() : done->done_samples(cell.record.cell_id);
+  int64_t left = 0;
+  for (size_t i = 0; i < group.sample_ids.size(); ++i) left += group.asked[i] && !there.contains(group.sample_ids[i]);
+  return left;
+}
+
+std::string describe_plan(const Plan& plan, const results::ResultsReader* done, const std::string& use) {
   size_t label_width = 0;
   size_t cells = 0;
   for (const CellGroup& group : plan.groups) {
@@ -308,8 +303,8 @@ std::string describe_plan(const Plan& plan, const results::ResultsReader* done) 
                       group.sample_ids.size(), results::name(row->state), row->reason.empty() ? "" : ": ", row->reason);
     }
   }
-  return fmt::format("{}: {} cells, {} evaluations, {} done already\n", plan.config->name, cells, plan.evaluations(),
-                     total_done) +
+  return fmt::format("{}: {} cells, {} evaluations, {} done already{}\n", plan.config->name, cells, plan.evaluations(),
+                     total_done, use.empty() ? "" : "; " + use) +
          body;
 }
 

@@ -17,7 +17,14 @@ struct WorkloadSamples {
   std::vector<std::string> ids;  // in order, of those that fit the model's window
   int64_t left_out = 0;          // among and before these: beyond the window
   double prompt_tokens = 0;      // mean, from the characters of the text
-  double answer_tokens = 0;      // at most
+  double most_prompt_tokens = 0;
+  double answer_tokens = 0;  // at most
+};
+
+/// Bytes of a model in memory, from which it is guessed what a run takes.
+struct ModelSize {
+  double weight_bytes = 0;
+  double entry_bytes = 0;  // of one token in the cache, all layers
 };
 
 /// The plan's view of models, workloads and methods.
@@ -29,6 +36,7 @@ class Catalog {
   /// the window together with an answer. Deterministic.
   virtual WorkloadSamples samples(const ModelEntry& model, const ComponentEntry& workload, results::CellKind kind,
                                   int64_t most) = 0;
+  virtual ModelSize model_size(const ModelEntry& /*model*/) { return {}; }
   /// The file or generator that the samples come from, as a run records it.
   virtual results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) = 0;
 
@@ -76,6 +84,8 @@ struct CellGroup {
   std::vector<PlannedCell> cells;       // in the order of the config's methods
   std::vector<bool> asked;              // for each sample: whether this shard evaluates it
   double cost = 1;                      // expected time of one sample of one cell, in steps of decoding
+  double weight_bytes = 0;              // that a step of decoding reads, beside caches
+  double bytes = 0;                     // expected memory of a sample under all cells
 
   [[nodiscard]] int64_t asked_samples() const;
 };
@@ -94,7 +104,12 @@ struct Plan {
 /// times that are compared come from one machine and Evaluator::cell_values finds the whole cell.
 [[nodiscard]] Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard = {});
 
+/// Samples that the cell lacks and this shard is to evaluate. Null `done`: nothing is there.
+[[nodiscard]] int64_t samples_left(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader* done);
+
 /// Text of `--dry-run`: every cell with its samples and, when `done` is given, how much of it is in the database.
-[[nodiscard]] std::string describe_plan(const Plan& plan, const results::ResultsReader* done);
+/// `use` says what the rest will take (expected_use.h).
+[[nodiscard]] std::string describe_plan(const Plan& plan, const results::ResultsReader* done,
+                                        const std::string& use = "");
 
 }  // namespace kvarena::experiment

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/experiment/expected_use.h"
 #include "tests/harness/experiment/support.h"
 #include "tests/support/error_of.h"
 
@@ -120,6 +121,23 @@ TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
   EXPECT_NE(done.find("30 done already"), std::string::npos) << done;
   EXPECT_NE(done.find("4 of 4 done, done\n"), std::string::npos) << done;
   EXPECT_NE(done.find("0 of 4 done, failed: sample qasper-0: it threw\n"), std::string::npos) << done;
+}
+
+TEST(Plan, DryRunSaysWhatTheRestMayTake) {
+  FakeCatalog catalog;
+  catalog.prompt_tokens = 800;
+  catalog.answer_tokens = 19;
+  catalog.size = {.weight_bytes = 1e9, .entry_bytes = 1e6};
+  const Plan plan = make_plan(parse(kSmallConfig), catalog);
+  // Four cells share 100 steps of prefill and 20 passes, each of which reads 810 entries of its own, 0.81 of a step.
+  const double cost = 100.0 / 4 + 20 * (1.0 / 4 + 0.81);
+  ASSERT_NEAR(plan.groups[0].cost, cost, 1e-9);
+  EXPECT_NEAR(plan.groups[0].bytes, 1e9 + 5 * 819 * 1e6, 1);
+  // Ten samples under four cells, a step of 1/6 s at 0.6 of the rate: 308 s.
+  EXPECT_EQ(expected_use(plan, nullptr, 1e10), "about 5 min 08 s and 4.7 GiB on this machine");
+  EXPECT_NE(describe_plan(plan, nullptr, "about 1 s").find("0 done already; about 1 s\n"), std::string::npos);
+  const Plan on_device = make_plan(parse(kSmallConfig, {.set = {"models[0].device=cuda"}}), catalog);
+  EXPECT_EQ(expected_use(on_device, nullptr, 1e10), "") << "its rates are not known";
 }
 
 TEST(Plan, SaysWhichWorkloadsAreOfProjectMadeSamples) {

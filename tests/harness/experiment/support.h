@@ -130,7 +130,8 @@ constexpr const char* kSmallConfig = R"({
 class FakeCatalog final : public Catalog {
  public:
   WorkloadSamples samples(const ModelEntry&, const ComponentEntry& workload, results::CellKind, int64_t most) override {
-    WorkloadSamples samples{.prompt_tokens = prompt_tokens, .answer_tokens = answer_tokens};
+    WorkloadSamples samples{
+        .prompt_tokens = prompt_tokens, .most_prompt_tokens = prompt_tokens, .answer_tokens = answer_tokens};
     for (int64_t i = 0; i < std::min(workload.limit.value_or(6), int64_t{6}); ++i) {
       std::string id = fmt::format("{}-{}", workload.name, i);
       if (too_long.contains(id)) {
@@ -141,6 +142,7 @@ class FakeCatalog final : public Catalog {
     }
     return samples;
   }
+  ModelSize model_size(const ModelEntry&) override { return size; }
   results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) override {
     return {.kind = "data",
             .name = workload.label,
@@ -160,6 +162,7 @@ class FakeCatalog final : public Catalog {
   std::string card = "auto";
   std::set<std::string> too_long;  // samples beyond the window
   double prompt_tokens = 0, answer_tokens = 0;
+  ModelSize size;
   std::string metrics = "token_f1 v1";
   std::function<std::string(const std::string& workload)> origin;
   std::function<std::string(const std::string& method)> missing;
