@@ -133,8 +133,11 @@ std::vector<double> least_squares(std::vector<double> x, const Residuals& residu
 CalibratedConstants::CalibratedConstants(const json& file, std::string place, std::vector<CalibratedConstant> taken)
     : file_(file), place_(std::move(place)), constants_(std::move(taken)) {
   const json groups = file.value(kKey, json::array());
-  for (size_t i = 0; groups.is_array() && i < groups.size(); ++i)
-    read_group(groups[i], fmt::format("{}.{}[{}]", place_, kKey, i));
+  if (groups.is_string()) return;  // another file finds them
+  const std::string key = fmt::format("{}.{}", place_, kKey);
+  if (!groups.is_array())
+    fail({.place = key, .found = brief(groups), .expected = "a list of groups or another file's name"});
+  for (size_t i = 0; i < groups.size(); ++i) read_group(groups[i], fmt::format("{}[{}]", key, i));
 }
 
 void CalibratedConstants::read_group(const json& group, const std::string& place) {
@@ -164,7 +167,11 @@ void CalibratedConstants::read_group(const json& group, const std::string& place
   }
   if (read.cells.size() < read.count) wrong(cells, place + ".cells", fmt::format("at least {}", read.count));
   if (group.contains("chosen") == (read.count > 0)) wrong(group, place, "constants or what was chosen");
-  if (group.contains("chosen")) chosen_.push_back(group["chosen"]);
+  if (group.contains("chosen")) {
+    const json& chosen = group["chosen"];
+    if (!chosen.is_string()) wrong(chosen, place + ".chosen", "text that says what was chosen");
+    chosen_.push_back(chosen);
+  }
   groups_.push_back(std::move(read));
 }
 

@@ -189,6 +189,8 @@ TEST_F(Mistakes, OfCalibrationsAreToldWithTheirPlace) {
            {R"([{"constants": {"traffic": -1}, "cells": ["x: tokens/s"]}])", "constants.traffic.assumed: found -1"},
            {R"([{"constants": {"traffic": 1, "b": 1}, "cells": ["x: tokens/s"]}])", "expected at least 2"},
            {R"([{"cells": ["x: tokens/s"]}])", "expected constants or what was chosen"},
+           {R"([{"chosen": 3, "cells": ["x: tokens/s"]}])", "calibrated[0].chosen: found 3, expected text"},
+           {R"({"traffic": 1})", "expected a list of groups or another file's name"},
            {R"([{"constants": {"traffic": 1}, "cell": []}])", "found \"cell\""}}) {
     EXPECT_NE(problem_of(calibrated(groups)).find(problem), std::string::npos) << problem_of(calibrated(groups));
   }
