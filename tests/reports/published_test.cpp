@@ -1,0 +1,183 @@
+// Published numbers beside ours.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "reports/compare.h"
+#include "reports/experiment_report.h"
+#include "reports/sections.h"
+#include "tests/reports/stored_experiment.h"
+
+namespace kvarena::reports {
+namespace {
+
+TEST_F(ReportTest, PublishedValuesStandBesideOurs) {
+  const auto published = [](const std::string& method, double value) {
+    return results::PublishedValue{.model = "m",
+                                   .workload = "facts",
+                                   .method = method,
+                                   .metric = "qa_f1",
+                                   .value = value,
+                                   .unit = "percent",
+                                   .source = "table 1"};
+  };
+  const auto data = experiment("a.db", {{"full", scores(20, 0.8)}, {"lossy", scores(20, 0.6, 0.2)}},
+                               {published("full", 80.0), published("lossy", 63.0), published("absent", 10.0)});
+  std::map<std::string, std::vector<TableCell>> rows;
+  for (const TableRow& row : table(experiment_report(data), "published").rows) rows[row.cells[0].text] = row.cells;
+  EXPECT_EQ(rows["full"][7].text, "match");
+  EXPECT_NEAR(rows["lossy"][5].value, 60, 1e-9);
+  EXPECT_NEAR(rows["lossy"][6].value, -3, 1e-9);
+  EXPECT_EQ(rows["lossy"][7].text, "within interval");
+  EXPECT_EQ(rows["absent"][7].text, "not comparable: no value here");
+}
+
+TEST_F(ReportTest, PublishedValuesOfAModelThatWasNotRunStandBesideOursToldApart) {
+  const auto published = [](const std::string& model, const std::string& method) {
+    return results::PublishedValue{.model = model,
+                                   .workload = "facts",
+                                   .method = method,
+                                   .metric = "qa_f1",
+                                   .value = 80,
+                                   .unit = "percent",
+                                   .source = model + " " + method};
+  };
+  const std::vector<results::PublishedValue> printed = {published("m", "full"), published("n", "full"),
+                                                        published("large", "full"), published("large", "lossy"),
+                                                        published("large", "absent")};
+  MethodScores other{"full", scores(20, 0.7)};
+  other.model = "n";
+  other.baseline = true;
+  const auto data =
+      experiment("a.db", {{"full", scores(20, 0.8)}, {"lossy [keep=0.1]", scores(20, 0.6)}, other}, printed);
+  for (const char* model : {"m", "n"}) {
+    const auto section = published_section(data.of_model(model));
+    ASSERT_TRUE(section);
+    std::map<std::string, std::vector<TableCell>> rows;
+    for (const TableRow& row : section->tables.front().rows) rows[row.cells[8].text] = row.cells;
+    EXPECT_EQ(rows.size(), 4U) << "own and unrun models, not the other that was run";
+    EXPECT_EQ(rows.at(fmt::format("{} full", model))[9].text, model);
+    EXPECT_EQ(rows.at("large full")[5].kind, CellKind::not_comparable);
+    EXPECT_EQ(rows.at("large full")[7].text, fmt::format("not comparable: {} was run", model));
+    EXPECT_EQ(rows.at("large full")[9].text, "large");
+    const bool changed = model == std::string("m");  // of n the method was not run
+    EXPECT_EQ(rows.at("large lossy")[5].has_value(), changed);
+    EXPECT_EQ(rows.at("large lossy")[0].text, "lossy [keep=0.1]");
+    EXPECT_EQ(section->paragraphs.front(),
+              fmt::format("{} of 4 published numbers have one of ours beside them, {} of these one of the same model "
+                          "and data. Without one: no value here ({}).",
+                          changed ? 3 : 2, 1, changed ? 1 : 2));
+  }
+}
+
+TEST_F(ReportTest, PublishedValuesAreComparedInTheirOwnUnit) {
+  const auto printed = [](double value, const std::string& unit, const std::string& source) {
+    return results::PublishedValue{.model = "m",
+                                   .workload = "facts",
+                                   .method = "full",
+                                   .metric = "qa_f1",
+                                   .value = value,
+                                   .unit = unit,
+                                   .source = source};
+  };
+  const auto data = experiment("a.db", {{"full", scores(20, 0.8)}},
+                               {printed(0.8, "fraction", "a"), printed(79, "", "b"), printed(8, "nats", "c"),
+                                printed(4.1, "marks from 1 to 5", "d")});
+  const Table published = table(experiment_report(data), "published");
+  EXPECT_EQ(published.rows[0].cells[7].text, "match");
+  EXPECT_EQ(published.rows[1].cells[7].text, "not comparable: printed in plain numbers, stored in fraction");
+  EXPECT_EQ(published.rows[2].cells[7].text, "not comparable: printed in nats, stored in fraction");
+  EXPECT_NEAR(published.rows[3].cells[5].value, 4.2, 1e-9) << "marks begin at 1";
+}
+
+TEST_F(ReportTest, PublishedValuesAreComparedInKind) {
+  std::vector<results::PublishedValue> printed;
+  const auto print = [&](results::Statistic statistic, double value, const std::string& bound = "",
+                         std::optional<double> upper = std::nullopt, const std::string& metric = "qa_f1") {
+    printed.push_back({.model = "m",
+                       .workload = "facts",
+                       .method = "lossy",
+                       .metric = metric,
+                       .value = value,
+                       .upper = upper,
+                       .unit = metric == "prompt_length" ? "tokens" : "×",
+                       .statistic = statistic,
+                       .bound = bound,
+                       .source = std::to_string(printed.size())});
+  };
+  using enum results::Statistic;
+  print(minimum, 0.2);
+  print(relative, 0.5);
+  print(reduction, 2);
+  print(median_drop, 0.5);
+  print(mean, 0.3, "<");
+  print(mean, 0.4, ">=");
+  print(mean, 0.5, "<=");
+  print(mean, 0.1, "", 0.3);
+  print(mean, 0.4, "", 0.5);
+  print(mean, 0.4, "~");
+  print(mean, 7, "", std::nullopt, "prompt_length");
+  MethodScores full{"full", {0.8, 0.8, 0.8}}, lossy{"lossy", {0.2, 0.4, 0.6}};
+  const auto data = experiment("a.db", {full, lossy}, printed);
+  const Table published = table(experiment_report(data), "published");
+  std::map<std::string, std::vector<TableCell>> rows;
+  for (const TableRow& row : published.rows) rows[row.cells[8].text] = row.cells;
+  for (const char* row : {"0", "1", "2", "3", "9"}) EXPECT_EQ(rows[row][7].text, "match") << row;
+  EXPECT_EQ(rows["3"][2].text, "qa_f1, median drop");
+  EXPECT_EQ(rows["4"][7].text, "does not hold");
+  EXPECT_EQ(rows["4"][4].text, "below 0.3");
+  EXPECT_FALSE(rows["4"][6].has_value()) << "a bound has no difference";
+  EXPECT_EQ(rows["5"][7].text, "holds") << "at least what is equal";
+  EXPECT_EQ(rows["6"][7].text, "holds");
+  EXPECT_EQ(rows["7"][7].text, "differs");
+  EXPECT_EQ(rows["8"][7].text, "within the range");
+  EXPECT_EQ(rows["8"][4].text, "0.4 to 0.5");
+  EXPECT_EQ(rows["9"][4].text, "about 0.4");
+  EXPECT_EQ(rows["10"][5].value, 0) << "the samples' own lengths";
+}
+
+TEST_F(ReportTest, APublishedValueOfAllWorkloadsIsHeldAgainstTheirMean) {
+  const auto of_all = [](const std::string& metric, results::Statistic statistic, double value) {
+    return results::PublishedValue{.model = "m",
+                                   .workload = std::string(results::kAllWorkloads),
+                                   .method = "full",
+                                   .metric = metric,
+                                   .value = value,
+                                   .unit = "percent",
+                                   .statistic = statistic,
+                                   .source = metric};
+  };
+  const auto data = experiment(
+      "a.db", {{"full", {0.8, 0.6}}},
+      {of_all("score", results::Statistic::mean, 70), of_all("kept_bytes_fraction", results::Statistic::minimum, 50),
+       of_all("perplexity", results::Statistic::mean, 1)});
+  std::map<std::string, std::vector<TableCell>> rows;
+  for (const TableRow& row : table(experiment_report(data), "published").rows) rows[row.cells[8].text] = row.cells;
+  EXPECT_EQ(rows["score"][7].text, "match");
+  EXPECT_EQ(rows["score"][1].text, "all");
+  EXPECT_EQ(rows["kept_bytes_fraction"][7].text, "match");
+  EXPECT_EQ(rows["perplexity"][7].text, "not comparable: no value of facts");
+}
+
+TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {
+  const std::string card = R"({"metrics": "perplexity v1", "dtype": "bf16"})";
+  const auto with = [&](const std::string& label, double value) {
+    MethodScores method{label, scores(30, value, 0.1), card};
+    method.metric = "perplexity";
+    return method;
+  };
+  const auto data = experiment("a.db", {with("full", 20), with("lossy", 25), with("lucky", 18)});
+  const Table quality = table(experiment_report(data), "quality");
+  EXPECT_EQ(quality.columns[1].better, Better::lower);
+  EXPECT_NEAR(quality.rows[0].cells[1].value, 20, 1e-9);
+  EXPECT_EQ(quality.rows[1].cells[1].difference->verdict, Verdict::worse);
+  EXPECT_EQ(quality.rows[2].cells[1].difference->verdict, Verdict::better);
+  const auto after = experiment("b.db", {with("full", 20), with("lossy", 27)});
+  EXPECT_EQ(compare(data, after, {.margin = 1.5}).regressions, 1);
+  EXPECT_EQ(compare(data, after, {.margin = 2.5}).regressions, 0);
+}
+
+}  // namespace
+}  // namespace kvarena::reports
