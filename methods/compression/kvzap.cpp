@@ -84,8 +84,7 @@ class SurrogateFitter final : public Fitter {
 /// Foretold KVzip+ scores: s[j,i] = f_l(h_i)[j].  No extra pass over the prompt and no attention is needed, and tokens
 /// of the answer are scored as they arrive. Jegou, Jeblick 2026, arXiv:2601.07891, section 3; h is taken behind the
 /// input norm as in kvpress. Weights: `kvarena fit`, or a published model.safetensors in `weights`.
-/// Scores travel with the entries (4 bytes an entry and head). Entries that a verifier puts back are not judged again:
-/// they count as kept.
+/// Scores travel with the entries (4 bytes an entry and head).
 class Foretold : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {

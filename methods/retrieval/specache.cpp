@@ -36,10 +36,15 @@ struct Fetched final : public LayerIndex {
     }
     return total;
   }
-  /// A copy has what is exact, not what is still on its way: it fetches anew.
+  /// Copies what is here; the copy asks anew for what was on its way.
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
     auto copy = std::make_unique<Fetched>();
     if (store) copy->store = store->clone(ledger);
+    copy->chosen = chosen;
+    copy->positions = positions;
+    copy->under_way = under_way;
+    if (exact) copy->exact.emplace(std::move(static_cast<EntrySegment&>(*exact->clone(ledger))));
+    if (held) copy->held.emplace(std::move(static_cast<EntrySegment&>(*held->clone(ledger))));
     return copy;
   }
   void forget() {
@@ -240,6 +245,7 @@ class SpeCache final : public Method {
   /// Waits for what was asked for and makes entries of it.
   static void arrive(LayerContext& layer, Fetched& fetched) {
     if (!fetched.under_way) return;
+    if (fetched.missing.empty()) fetch(layer, fetched);  // a copy's
     const LayerShape& shape = layer.cache.shape();
     if (fetched.rows.bytes() > 0) {
       fetched.transfer.wait();

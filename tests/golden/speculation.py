@@ -6,13 +6,15 @@
 Writes speculation/NAME.json. ngram, early_exit and spec_decode are the transformers library's own: candidates of its
 prompt lookup for token lists, and generate() with assistant_early_exit and with an assistant model, whose candidate
 generators are watched. VeriCache and MagicDec have no public code that runs here (MagicDec's is CUDA); their rounds
-are restated by hand in float64 over the library's weights: a copy of the compressed cache drafts, one pass over full
-KV verifies, accepted tokens leave the verifier's entries in the compressed cache. Compressors: key norms (the shortest
-half of the keys stays, generated tokens stay) and sinks with a window.
+are restated by hand in float64 over the library's weights: the compressed cache drafts, one pass over full KV verifies,
+accepted tokens leave the verifier's entries in a compressed cache that is left alone while decoding; one that evicts
+then keeps the entries that drafting computed, and what a round that was accepted whole has not fed is fed before the
+next. Compressors: key norms (the shortest half of the keys stays, generated tokens stay) and sinks with a window, which
+moves.
 
 The models are those of tests/support/tiny_model.h; the smaller one has the same weights and two of the three layers.
 All decoding is greedy. A case holds the settings, the prompt, and for each round how many tokens were drafted and how
-many of them accepted. Written for torch 2.7, transformers 5.23.
+many of them accepted. Written for torch 2.7, transformers 5.23; vericache and magicdec by torch 2.15, transformers 5.24.
 """
 
 import copy
@@ -139,23 +141,32 @@ def undoubted(logits):
 
 
 def restated(llama, ids, rule, size, length):
-    """Rounds of a compressed copy that drafts and full KV that verifies."""
+    """Rounds of a compressed cache that drafts and full KV that verifies."""
     n, room = len(ids), len(ids) + NEW_TOKENS + length + 1
     tokens = torch.zeros(room, dtype=torch.long)
     tokens[:n] = torch.tensor(ids)
     full = llama.empty(room)
     tokens[n] = llama.run(tokens, range(n), full)[0][-1].argmax()
     end, rounds = n + 1, []  # the newest token has no entries yet
-    compressed = Compressed(full, n, room, rule, size)
+    compressed, entries = Compressed(full, n, room, rule, size), copy.deepcopy(full)
+    online, own = rule == "window", n  # entries of the compressed cache
+
+    def step(drafts, position, left):
+        left.add(position)
+        logits = llama.run(drafts, [position], entries, visible=left.left)[0][-1]
+        left.settle(position + 1)
+        return logits
+
     while end - n < NEW_TOKENS:
         count = min(length, NEW_TOKENS - (end - n) - 1)
-        view, entries = copy.deepcopy(compressed), copy.deepcopy(full)
-        drafts = tokens.clone()
+        if not online:
+            entries = copy.deepcopy(full)
+        for position in range(own, end - 1):
+            step(tokens, position, compressed)
+        view, drafts = copy.deepcopy(compressed), tokens.clone()
         for position in range(end - 1, end - 1 + count):
-            view.add(position)
-            logits = llama.run(drafts, [position], entries, visible=view.left)[0][-1]
+            logits = step(drafts, position, view)
             undoubted(logits)
-            view.settle(position + 1)
             drafts[position + 1] = logits.argmax()
         rows = list(range(end - 1, end + count))
         verdict = llama.run(drafts, rows, full)[0]
@@ -165,7 +176,8 @@ def restated(llama, ids, rule, size, length):
         while accepted < count and verdict[accepted] == drafts[end + accepted]:
             accepted += 1
         tokens[end: end + accepted + 1] = verdict[: accepted + 1]
-        for position in range(end - 1, end + accepted):
+        own = end - 1 + (min(count, accepted + 1) if online else accepted + 1)
+        for position in range(end - 1, own):
             compressed.add(position)
             compressed.settle(position + 1)
         end += accepted + 1

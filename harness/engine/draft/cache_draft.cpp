@@ -1,6 +1,7 @@
 #include "harness/engine/draft/cache_draft.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
@@ -15,42 +16,52 @@ CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Compress
       activity_(session.activity),
       prompt_tokens_(static_cast<int64_t>(prompt.tokens.size())),
       model_facts_(prompt.model),
-      committed_(state_after_prompt(model, prompt, *method_, *activity_).cache),
-      hooks_(*method_, *activity_, model.config().layers, prompt_tokens_, model_facts_.get()),
+      cache_(state_after_prompt(model, prompt, *method_, *activity_).cache),
+      online_(method_->reach() != HookAccess::nothing),
+      recorded_(cache_.ledger, model.config().hidden_size),
       // The meter measures passes of one token.
       meter_(copy.auxiliary ? nullptr : session.meter),
-      hidden_size_(model.config().hidden_size),
       aux_method_(copy.auxiliary),
       inner_hooks_(*this) {
-  if (meter_ != nullptr) meter_->watch(hooks_);
+  const auto hooks_for = [&](Activity& activity) {
+    return MethodHooks(*method_, activity, model.config().layers, prompt_tokens_, model_facts_.get());
+  };
+  hooks_ = hooks_for(*activity_);
+  replay_hooks_ = hooks_for(again_);
+  watched_ = meter_ != nullptr ? &meter_->watch(*hooks_) : &*hooks_;
+  if (online_) {
+    recorded_.forward_to(watched_);
+    watched_ = &recorded_;
+  }
+  inner_hooks_.forward_to(watched_);
   if (aux_method_) aux_ = make_draft_source(model, prompt, *aux_method_->verifier(), sampler, session);
 }
 
-LayerContext CacheDraft::context(KvCache& cache, int64_t layer) const {
-  return {.layer = layer,
-          .layers = static_cast<int64_t>(cache.layers.size()),
-          .cache = cache.layers[layer],
-          .activity = *activity_,
-          .prompt_tokens = prompt_tokens_,
-          .model = model_facts_.get(),
-          .request = &cache};
-}
+CacheDraft::CacheDraft(KvCache cache, const DraftSampler& sampler)
+    : sampler_(sampler), cache_(std::move(cache)), recorded_(cache_.ledger, 0), inner_hooks_(*this) {}
 
 void CacheDraft::begin(const DraftRound& round) {
   drafts_.clear();
-  fed_ = {round.history.back()};
   limit_ = round.limit;
   passes_ = 0;
   most_passes_ = round.passes;
-  scratch_ = committed_.clone();
-  if (aux_ == nullptr) return;
   history_.assign(round.history.begin(), round.history.end());
-  begin_inner();
+  if (wants_pass()) prepare();
+}
+
+void CacheDraft::prepare() {
+  const auto unseen = std::span(history_).subspan(static_cast<size_t>(cache_.length));
+  int64_t count = online_ ? 1 : std::min<int64_t>(std::ssize(unseen), kPrefillChunk);  // as plain decoding feeds them
+  if (aux_ != nullptr && unseen.size() > 1) count = std::min<int64_t>(count, std::ssize(unseen) - 1);
+  drafts_next_ = count == std::ssize(unseen);
+  fed_.assign(unseen.begin(), unseen.begin() + count);
+  if (!drafts_next_) return;
+  if (online_ && !before_) before_ = cache_.clone();
+  if (aux_ != nullptr) begin_inner();
 }
 
 void CacheDraft::begin_inner() {
-  fed_ = {history_.back()};
-  const int64_t room = limit_ - static_cast<int64_t>(drafts_.size()) - 1;
+  const int64_t room = limit_ - std::ssize(drafts_) - 1;
   const int64_t limit = std::min(aux_method_->verifier()->draft_length(), room);
   // Trees would have to be verified on compressed caches: chains alone.
   aux_->begin({.history = history_, .limit = std::max<int64_t>(0, limit), .room = 0});
@@ -58,75 +69,100 @@ void CacheDraft::begin_inner() {
 }
 
 SequencePass CacheDraft::next_pass() {
-  if (aux_ != nullptr) {
-    return {.tokens = fed_, .cache = &*scratch_, .hooks = &inner_hooks_, .logits = LogitsRows::all};
+  if (!drafts_next_) {
+    return {.tokens = fed_, .cache = &cache_, .hooks = hooks_ ? &*hooks_ : nullptr, .logits = LogitsRows::none};
   }
-  AttentionHooks* const hooks = meter_ != nullptr ? static_cast<AttentionHooks*>(meter_) : &hooks_;
-  return {.tokens = fed_, .cache = &*scratch_, .hooks = hooks, .logits = LogitsRows::last};
+  if (aux_ != nullptr) return {.tokens = fed_, .cache = &cache_, .hooks = &inner_hooks_, .logits = LogitsRows::all};
+  return {.tokens = fed_, .cache = &cache_, .hooks = watched_, .logits = LogitsRows::last};
 }
 
 void CacheDraft::consume(std::span<const float> logits) {
-  ++passes_;
-  if (aux_ != nullptr) return consume_inner(logits);
-  drafts_.push_back(sampler_.draw(logits, scratch_->length));
-  fed_ = {drafts_.back().token};
+  if (drafts_next_) {
+    ++passes_;
+    aux_ != nullptr ? consume_inner(logits) : draw(logits, cache_.length);
+  }
+  if (wants_pass()) prepare();
+}
+
+void CacheDraft::draw(std::span<const float> logits, int64_t position) {
+  drafts_.push_back(sampler_.draw(logits, position));
+  history_.push_back(drafts_.back().token);
 }
 
 void CacheDraft::consume_inner(std::span<const float> logits) {
   const size_t vocab = logits.size() / fed_.size();
-  const int64_t before = scratch_->length - static_cast<int64_t>(fed_.size());
+  const int64_t before = cache_.length - std::ssize(fed_);
   size_t kept = 0;  // rows that stay
   while (kept < fed_.size()) {
-    const int64_t position = before + static_cast<int64_t>(kept) + 1;
-    drafts_.push_back(sampler_.draw(logits.subspan(kept * vocab, vocab), position));
-    history_.push_back(drafts_.back().token);
+    draw(logits.subspan(kept * vocab, vocab), before + static_cast<int64_t>(kept) + 1);
     ++kept;
     if (kept == fed_.size() || fed_[kept] != drafts_.back().token) break;
   }
   keep_inner(static_cast<int64_t>(kept));
   std::vector<int32_t> rows(kept);
   std::iota(rows.begin(), rows.end(), 0);
-  aux_->commit({.full = *scratch_, .before = before, .tokens = std::span(fed_).first(kept), .rows = rows});
-  if (wants_pass()) begin_inner();
+  aux_->commit({.full = cache_, .before = before, .tokens = std::span(fed_).first(kept), .rows = rows});
 }
 
 void CacheDraft::keep_inner(int64_t kept) {
-  const int64_t rejected = static_cast<int64_t>(fed_.size()) - kept;
-  for (int64_t layer = 0; layer < static_cast<int64_t>(scratch_->layers.size()); ++layer) {
-    if (rejected > 0) drop_newest(scratch_->layers[layer], rejected);
-    LayerContext own = context(*scratch_, layer);
-    const InnerHooks::Seen& seen = inner_hooks_.seen[layer];
-    method_->observe(own, seen.queries(kept, fed_), seen.lse.data());
+  drop_newest(std::ssize(fed_) - kept);
+  if (!online_) return;
+  recorded_.cut_newest(kept);
+  for (LayerContext& own : contexts_of(cache_, prompt_tokens_, model_facts_.get(), *activity_)) {
+    const RecordedPasses::Newest seen = recorded_.newest(own.layer, kept);
+    method_->observe(own, seen.queries, seen.lse);
     method_->after_append(own);
   }
-  scratch_->length -= rejected;
+}
+
+void CacheDraft::drop_newest(int64_t tokens) {
+  for (LayerCache& layer : cache_.layers) {
+    if (tokens > 0) kvarena::drop_newest(layer, tokens);
+  }
+  cache_.length -= tokens;
 }
 
 void CacheDraft::commit(const Verified& verified) {
-  RequestContext request{
-      .cache = committed_, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_facts_.get()};
-  method_->on_tokens(request, verified.tokens);
-  const auto count = static_cast<int64_t>(verified.tokens.size());
-  const auto layers = static_cast<int64_t>(verified.full.layers.size());
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    // The full cache is dense: its entry index is the position.
-    committed_.layers[layer].tail().append_entries(verified.full.layers[layer].tail(), verified.before, count);
-    LayerContext own = context(committed_, layer);
-    method_->after_append(own);
+  const int64_t accepted = verified.before + std::ssize(verified.tokens);
+  if (takes_verified()) {
+    drop_newest(cache_.length - verified.before);
+    append(verified);
+  } else if (cache_.length > accepted) {
+    online_ ? replay(accepted) : drop_newest(cache_.length - accepted);
   }
-  committed_.length += count;
-  if (meter_ != nullptr) meter_->follow(verified.full, verified.before, count);
+  before_.reset();
+  recorded_.clear();
+  if (meter_ != nullptr) meter_->follow(verified.full, verified.before, std::ssize(verified.tokens));
   if (aux_ != nullptr) aux_->commit(verified);
 }
 
+void CacheDraft::append(const Verified& verified) {
+  const auto count = std::ssize(verified.tokens);
+  for (size_t layer = 0; layer < cache_.layers.size(); ++layer) {
+    // The full cache is dense: its entry index is the position.
+    cache_.layers[layer].tail().append_entries(verified.full.layers[layer].tail(), verified.before, count);
+  }
+  cache_.length += count;
+}
+
+void CacheDraft::replay(int64_t length) {
+  cache_ = std::move(*before_);
+  recorded_.replay(cache_, length - cache_.length, *replay_hooks_);
+}
+
+int64_t CacheDraft::held_bytes() const {
+  return resident_bytes() + (before_ ? before_->bytes() : 0) + recorded_.bytes() +
+         (aux_ != nullptr ? aux_->held_bytes() - aux_->resident_bytes() : 0);
+}
+
 int64_t CacheDraft::peak_bytes() const {
-  return committed_.bytes() + (scratch_ ? scratch_->ledger->peak(Tier::device) : 0) +
+  return cache_.ledger->peak(Tier::device) + (before_ ? before_->bytes() : 0) +
          (aux_ != nullptr ? aux_->peak_bytes() : 0);
 }
 
 HookAccess CacheDraft::InnerHooks::reach() const {
   const AttentionHooks* const aux = owner_->aux_->verification_hooks();
-  return std::max({HookAccess::rows, ForwardingHooks::reach(), aux != nullptr ? aux->reach() : HookAccess::nothing});
+  return std::max(ForwardingHooks::reach(), aux != nullptr ? aux->reach() : HookAccess::nothing);
 }
 
 void CacheDraft::InnerHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
@@ -137,17 +173,7 @@ void CacheDraft::InnerHooks::before_pass(KvCache& cache, std::span<const int32_t
 void CacheDraft::InnerHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries,
                                              const float* lse) {
   cache.view.reset();
-  const LayerShape& shape = cache.shape();
-  const int64_t row = shape.q_heads * shape.head_dim;
-  seen.resize(std::max(seen.size(), static_cast<size_t>(layer) + 1));
-  Seen& own = seen[layer];
-  own = {.lse = {lse, lse + queries.q_len * shape.q_heads}, .row = row, .position = queries.position};
-  for (int64_t t = 0; t < queries.q_len; ++t) {
-    const float* q = queries.q + t * queries.q_stride;
-    own.q.insert(own.q.end(), q, q + row);
-  }
-  if (queries.hidden == nullptr) return;
-  own.hidden.assign(queries.hidden, queries.hidden + queries.q_len * owner_->hidden_size_);
+  if (owner_->online_) owner_->recorded_.note(layer, cache, queries, lse);
 }
 
 void CacheDraft::InnerHooks::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {

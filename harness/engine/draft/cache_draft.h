@@ -5,21 +5,30 @@
 #include <vector>
 
 #include "harness/engine/draft/draft_source.h"
-#include "harness/engine/session/forwarding_hooks.h"
+#include "harness/engine/draft/recorded_passes.h"
 #include "harness/engine/session/observe.h"
 
 namespace kvarena {
 
-/// A round drafts on a copy of the committed compressed cache and throws it away; accepted tokens come back as the
-/// verifier's own entries, so drafted ones never stay.
+/// Where the method leaves later entries alone, a round's drafts are dropped and accepted tokens come back as the
+/// verifier's own entries.
+///
+/// Where it acts on them (it evicts, packs, remembers attention), the cache is that of plain decoding under the method
+/// of the tokens accepted so far, bit for bit: their entries are those that drafting computed, and the method saw each
+/// of them in a pass of its own. A round that is cut gives the cache of its beginning back and shows the method the
+/// accepted tokens' passes again, without the model (recorded_passes.h). The tokens that drafting has not fed, the last
+/// draft of a round that was accepted whole and a question, each take a pass before the next round drafts.
 ///
 /// With an auxiliary source (Yao et al. 2026, arXiv:2605.17613, Appendix C) each pass over the copy verifies what that
 /// source drafted, keeps the drafts that the compressed cache agrees with and its own next token, and takes the entries
-/// of the others back before the method packs or evicts.
+/// of the others back before the method packs or evicts. Tokens of one pass are then observed together.
 class CacheDraft final : public DraftSource {
  public:
   CacheDraft(Transformer& model, const Prefill& prompt, const CompressedCopy& copy, DraftSampler sampler,
              const DraftContext& session);
+  /// `cache` holds the beginning of the history and takes entries as they come, as one from a store does
+  /// (stored_cache.h). Nothing but tokens comes back to it from a verification: it keeps the entries of its own drafts.
+  CacheDraft(KvCache cache, const DraftSampler& sampler);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] bool wants_pass() const override {
@@ -33,73 +42,68 @@ class CacheDraft final : public DraftSource {
   void end_drafting() override { most_passes_ = passes_; }
   void commit(const Verified& verified) override;
   [[nodiscard]] int64_t resident_bytes() const override {
-    return committed_.bytes() + (aux_ != nullptr ? aux_->resident_bytes() : 0);
+    return cache_.bytes() + (aux_ != nullptr ? aux_->resident_bytes() : 0);
   }
-  [[nodiscard]] int64_t held_bytes() const override { return resident_bytes() + (scratch_ ? scratch_->bytes() : 0); }
+  [[nodiscard]] int64_t held_bytes() const override;
   [[nodiscard]] int64_t peak_bytes() const override;
+
+  /// The compressed cache; between rounds of the tokens that were accepted, but for those not fed yet.
+  [[nodiscard]] const KvCache& cache() const { return cache_; }
 
  private:
   /// Hooks of a pass whose entries may be taken back: the method selects, and its observations are kept until it is
   /// known which rows stay. The auxiliary source watches too.
   class InnerHooks final : public ForwardingHooks {
    public:
-    /// A layer's queries, copied.
-    struct Seen {
-      std::vector<float> q;       // [q_len, row]
-      std::vector<float> lse;     // [q_len, q_heads]
-      std::vector<float> hidden;  // [q_len, hidden_size], empty when nobody asked
-      int64_t row = 0;            // q_heads * head_dim
-      int64_t position = 0;
-
-      /// The first `count`.
-      [[nodiscard]] LayerQueries queries(int64_t count, std::span<const int32_t> tokens) const {
-        return {.q = q.data(),
-                .q_len = count,
-                .q_stride = row,
-                .position = position,
-                .hidden = hidden.empty() ? nullptr : hidden.data(),
-                .tokens = tokens.data()};
-      }
-    };
-
-    explicit InnerHooks(CacheDraft& owner) : ForwardingHooks(&owner.hooks_), owner_(&owner) {}
+    explicit InnerHooks(CacheDraft& owner) : owner_(&owner) {}
     [[nodiscard]] HookAccess reach() const override;
     void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
     void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
     void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
 
-    std::vector<Seen> seen;  // of each layer, by the newest pass
-
    private:
     CacheDraft* owner_;
   };
 
-  [[nodiscard]] LayerContext context(KvCache& cache, int64_t layer) const;
+  /// Chooses the tokens of the next pass.
+  void prepare();
   /// Asks the auxiliary source for drafts that continue the round so far.
   void begin_inner();
   void consume_inner(std::span<const float> logits);
   /// Keeps the first `kept` entries of the pass under way and drops its others: the method observes, packs and evicts
   /// as if these had never been.
   void keep_inner(int64_t kept);
+  /// Draws the draft at `position`.
+  void draw(std::span<const float> logits, int64_t position);
+  void drop_newest(int64_t tokens);
+  /// Whether accepted tokens' entries are the verifier's.
+  [[nodiscard]] bool takes_verified() const { return hooks_ && !online_; }
+  void append(const Verified& verified);
+  /// Takes the round back and gives the method its passes again, up to `length` tokens.
+  void replay(int64_t length);
 
-  Nested<Method> method_;
+  Nested<Method> method_;  // absent of a cache that takes entries as they come
   DraftSampler sampler_;
-  Activity* activity_;
-  int64_t prompt_tokens_;
+  Activity* activity_ = nullptr;
+  Activity again_;  // of what the method does a second time, which nobody counts
+  int64_t prompt_tokens_ = 0;
   std::shared_ptr<const ModelFacts> model_facts_;
-  KvCache committed_;               // at the committed length
-  std::optional<KvCache> scratch_;  // this round's copy
-  MethodHooks hooks_;
-  SelectionMeter* meter_;     // null when nothing is measured
-  std::vector<int32_t> fed_;  // tokens of the pass under way
+  KvCache cache_;
+  std::optional<KvCache> before_;  // as it was before the round's drafts, while the method has acted on them
+  bool online_ = false;            // whether the method acts on later entries
+  std::optional<MethodHooks> hooks_, replay_hooks_;
+  RecordedPasses recorded_;            // of the round's drafts, where the method acts on them
+  SelectionMeter* meter_ = nullptr;    // null when nothing is measured
+  AttentionHooks* watched_ = nullptr;  // hooks of passes that draft: the method's, measured and recorded
+  std::vector<int32_t> history_;       // of the round, with what was drafted in it
+  std::vector<int32_t> fed_;           // tokens of the pass under way
+  bool drafts_next_ = false;           // whether that pass drafts; else it catches up
   int64_t limit_ = 0;
   int64_t most_passes_ = 0;  // of this round
-  int64_t hidden_size_;      // of the model
   int64_t passes_ = 0;       // so far
   Nested<Method> aux_method_;
   std::unique_ptr<DraftSource> aux_;  // null: each pass drafts one token
   InnerHooks inner_hooks_;
-  std::vector<int32_t> history_;  // of the round, with what was drafted in it; only for aux_
 };
 
 }  // namespace kvarena

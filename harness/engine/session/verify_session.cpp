@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "harness/core/error.h"
-#include "harness/engine/draft/stored_draft.h"
+#include "harness/engine/draft/cache_draft.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_meter.h"
 
@@ -52,7 +52,7 @@ VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, co
       meter_(nullptr),
       emitter_(std::move(options), static_cast<int64_t>(history_.size())),
       sampler_(verifier == nullptr ? DraftSampling::coupled : verifier->draft_sampling(), emitter_.sampling()),
-      source_(std::make_unique<StoredDraft>(std::move(compressed), sampler_)) {
+      source_(std::make_unique<CacheDraft>(std::move(compressed), sampler_)) {
   KVARENA_ASSERT(emitter_.unasked().empty(), "a question behind a prompt without its cache");
   full_.length = full_.prompt_length = static_cast<int64_t>(history_.size()) - 1;
   resident_bytes = source_->resident_bytes();
