@@ -124,8 +124,27 @@ void DequantizingSegment::plan(const LayerQueries& queries, AttentionPlan& to) c
       [this](int64_t kv_head, int64_t first, int64_t count) { return positions(kv_head, first, count); });
 }
 
+void DequantizingSegment::mark() {
+  codes_->mark();
+  mark_ = Mark{.side_data = side_data_->clone(ledger_), .entries = entries(0), .contiguous = contiguous_};
+}
+
+void DequantizingSegment::rewind() {
+  codes_->rewind();
+  side_data_ = std::move(mark_.value().side_data);
+  for (auto& list : positions_) list.resize(mark_->contiguous ? 0 : static_cast<size_t>(mark_->entries));
+  contiguous_ = mark_->contiguous;
+  mark_.reset();
+  change_version();
+}
+
+void DequantizingSegment::unmark() {
+  codes_->unmark();
+  mark_.reset();
+}
+
 int64_t DequantizingSegment::bytes() const {
-  int64_t total = codes_->bytes() + side_data_->bytes();
+  int64_t total = codes_->bytes() + side_data_->bytes() + (mark_ ? mark_->side_data->bytes() : 0);
   for (const auto& list : positions_) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));
   return total;
 }

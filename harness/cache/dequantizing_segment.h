@@ -55,8 +55,17 @@ class DequantizingSegment final : public PackedSegment {
   [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  /// Side data are held back as a copy.
+  void mark() override;
+  void rewind() override;
+  void unmark() override;
 
  private:
+  struct Mark {
+    std::unique_ptr<CodecSideData> side_data;
+    int64_t entries = 0;
+    bool contiguous = true;
+  };
   DequantizingSegment(const DequantizingSegment& from, const LedgerPtr& ledger);
   void note_positions(const EntryBlock& block);
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head, int64_t first, int64_t count) const;
@@ -68,6 +77,7 @@ class DequantizingSegment final : public PackedSegment {
   std::vector<LedgerVector<int32_t>> positions_;  // [kv_heads], empty while positions are contiguous
   int64_t first_position_ = 0;
   bool contiguous_ = true;
+  std::optional<Mark> mark_;
 };
 
 }  // namespace kvarena

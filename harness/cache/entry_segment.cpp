@@ -38,6 +38,39 @@ void resize(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
 
 }  // namespace
 
+/// The content at mark(), as far as it is no longer here.
+struct EntrySegment::Mark {
+  Mark(const LayerShape& shape, const LedgerPtr& ledger) : lost(shape, ledger) {}
+
+  /// A head at mark().
+  struct Head {
+    int64_t entries = 0;
+    int32_t last = -1;                // position of the last entry
+    LedgerVector<int32_t> positions;  // once one of them was lost
+    LedgerVector<float> scores;       // [entries, score_width]
+  };
+  std::vector<Head> heads;
+  int64_t first_position = 0;
+  bool ragged = false;
+  int64_t score_width = 0;
+  EntrySegment lost;               // entries that left or changed since, in the order of that
+  bool overwritten = false;        // whether some of them are still here
+  std::unique_ptr<Segment> whole;  // all that was here, before it changed together
+
+  [[nodiscard]] int64_t bytes() const {
+    int64_t total = lost.bytes() + (whole ? whole->bytes() : 0);
+    for (const Head& head : heads) {
+      total +=
+          static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
+    }
+    return total;
+  }
+};
+
+EntrySegment::~EntrySegment() = default;
+EntrySegment::EntrySegment(EntrySegment&&) noexcept = default;
+EntrySegment& EntrySegment::operator=(EntrySegment&&) noexcept = default;
+
 EntrySegment::EntrySegment(const LayerShape& shape, LedgerPtr ledger) : Segment(shape), ledger_(std::move(ledger)) {
   for (int64_t head = 0; head < shape.kv_heads; ++head) heads_.emplace_back(ledger_);
 }
@@ -85,6 +118,7 @@ void EntrySegment::append(const float* keys, const float* values, int64_t n, int
 }
 
 void EntrySegment::replace(int64_t first, const float* keys, const float* values, int64_t n, int64_t stride) {
+  hold_all();
   change_version();
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
@@ -96,6 +130,7 @@ void EntrySegment::replace(int64_t first, const float* keys, const float* values
 }
 
 void EntrySegment::rotate_keys(int64_t first, int64_t count, std::span<const float> cos, std::span<const float> sin) {
+  hold_all();
   change_version();
   for (Head& head : heads_) {
     kernels::rotate_cells(cells(shape(), CellKind::keys, head.keys), first, count, cos.data(), sin.data(),
@@ -125,6 +160,7 @@ void EntrySegment::append_entries(const EntrySegment& from, int64_t first, int64
 
 void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> positions, const float* keys,
                                   const float* values, int64_t stride) {
+  hold_all();
   become_ragged();
   change_version();
   Head& head = heads_[kv_head];
@@ -138,6 +174,10 @@ void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> posi
 }
 
 void EntrySegment::truncate(int64_t n) {
+  for (int64_t h = 0; mark_ && h < shape().kv_heads; ++h) {
+    // Others may take the positions of marked entries that leave here.
+    if (n < heads_[h].entries && position(h, n) <= mark_->heads[h].last) hold_all();
+  }
   if (ragged_) change_version();  // heads lose differently many
   changes_.truncated(n);
   for (Head& head : heads_) {
@@ -163,6 +203,12 @@ void EntrySegment::become_ragged() {
 void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
   KVARENA_ASSERT(static_cast<int64_t>(kept.size()) == shape().kv_heads,
                  fmt::format("lists for {} heads, the layer has {}", kept.size(), shape().kv_heads));
+  for (int64_t h = 0; mark_ && h < shape().kv_heads; ++h) {
+    auto next = kept[h].begin();
+    for (int64_t i = 0; i < heads_[h].entries; ++i) {
+      next != kept[h].end() && *next == i ? static_cast<void>(++next) : hold(h, i);
+    }
+  }
   become_ragged();
   changes_.dropped();
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
@@ -187,6 +233,8 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
 void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, const float* value) {
   Head& head = heads_[kv_head];
   KVARENA_ASSERT(entry >= 0 && entry < head.entries, fmt::format("entry {} of {}", entry, head.entries));
+  hold(kv_head, entry);
+  if (mark_) mark_->overwritten = true;
   if (!changes_.rewrote(kv_head, position(kv_head, entry), head.entries)) change_version();
   const auto store = [&](CellKind kind, Buffer& buffer, const float* row) {
     if (row != nullptr) kernels::store_rows(cells(shape(), kind, buffer), entry, 1, row, shape().head_dim);
@@ -196,6 +244,7 @@ void EntrySegment::overwrite(int64_t kv_head, int64_t entry, const float* key, c
 }
 
 void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& from, int64_t from_entry) {
+  hold_all();
   become_ragged();
   change_version();
   Head& head = heads_[kv_head];
@@ -214,6 +263,9 @@ void EntrySegment::replace(int64_t kv_head, int64_t entry, const EntrySegment& f
 }
 
 void EntrySegment::drop_front(int64_t n) {
+  for (int64_t h = 0; mark_ && h < shape().kv_heads; ++h) {
+    for (int64_t i = 0; i < n; ++i) hold(h, i);
+  }
   change_version();
   for (Head& head : heads_) {
     const int64_t left = head.entries - n;
@@ -249,7 +301,7 @@ std::vector<int32_t> EntrySegment::positions(int64_t kv_head) const {
 }
 
 int64_t EntrySegment::bytes() const {
-  int64_t total = 0;
+  int64_t total = mark_ ? mark_->bytes() : 0;
   for (const Head& head : heads_) {
     total += head.keys.bytes() + head.values.bytes();
     total += static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t) + head.scores.capacity() * sizeof(float));
@@ -301,6 +353,105 @@ std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
   copy->ragged_ = ragged_;
   copy->score_width_ = score_width_;
   return copy;
+}
+
+void EntrySegment::mark() {
+  mark_ = std::make_unique<Mark>(shape(), ledger_);
+  mark_->first_position = first_position_;
+  mark_->ragged = ragged_;
+  mark_->score_width = score_width_;
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
+    const Head& head = heads_[h];
+    mark_->heads.push_back({.entries = head.entries,
+                            .last = head.entries > 0 ? position(h, head.entries - 1) : -1,
+                            .positions = LedgerVector<int32_t>(LedgerAllocator<int32_t>(ledger_)),
+                            .scores = {head.scores.begin(), head.scores.end(), LedgerAllocator<float>(ledger_)}});
+  }
+}
+
+void EntrySegment::unmark() { mark_.reset(); }
+
+void EntrySegment::hold_all() {
+  if (mark_ && !mark_->whole) mark_->whole = clone(ledger_);
+}
+
+void EntrySegment::hold(int64_t kv_head, int64_t entry) {
+  if (!mark_ || mark_->whole) return;
+  Mark::Head& then = mark_->heads[kv_head];
+  const int32_t own = position(kv_head, entry);
+  if (own > then.last) return;  // it joined later
+  if (mark_->overwritten &&
+      std::ranges::find(mark_->lost.heads_[kv_head].positions, own) != mark_->lost.heads_[kv_head].positions.end()) {
+    return;
+  }
+  if (then.positions.empty()) {
+    for (int64_t i = 0; i < then.entries; ++i) then.positions.push_back(position(kv_head, i));
+  }
+  mark_->lost.replace(kv_head, mark_->lost.entries(kv_head), *this, entry);
+}
+
+EntrySegment::Head EntrySegment::restored(int64_t kv_head, const Mark& mark) {
+  const Mark::Head& then = mark.heads[kv_head];
+  const Head& lost = mark.lost.heads_[kv_head];
+  std::vector<std::pair<int32_t, int64_t>> held;  // position, place in lost
+  for (int64_t i = 0; i < lost.entries; ++i) held.emplace_back(lost.positions[i], i);
+  std::ranges::sort(held);
+  Head head(ledger_);
+  reserve(head, then.entries);
+  auto next = held.begin();
+  int64_t here = 0;  // entry of the present head
+  while (head.entries < then.entries) {
+    // A run that lies together in one of the two.
+    const int32_t first = then.positions[head.entries];
+    const bool was_lost = next != held.end() && next->first == first;
+    while (!was_lost && position(kv_head, here) != first) ++here;
+    const int64_t from = was_lost ? next->second : here;
+    int64_t count = 0;
+    for (int64_t at = head.entries; at < then.entries; ++at, ++count) {
+      const bool lost_too = next != held.end() && next->first == then.positions[at];
+      if (lost_too != was_lost) break;
+      if (was_lost ? next->second != from + count : position(kv_head, from + count) != then.positions[at]) break;
+      if (was_lost) ++next;
+    }
+    if (!was_lost) here += count;
+    const Head& source = was_lost ? lost : heads_[kv_head];
+    kernels::copy_entries(cells(shape(), CellKind::keys, source.keys), from, count,
+                          cells(shape(), CellKind::keys, head.keys), head.entries);
+    kernels::copy_entries(cells(shape(), CellKind::values, source.values), from, count,
+                          cells(shape(), CellKind::values, head.values), head.entries);
+    head.entries += count;
+  }
+  if (mark.ragged) head.positions.assign(then.positions.begin(), then.positions.end());
+  return head;
+}
+
+void EntrySegment::rewind() {
+  const std::unique_ptr<Mark> mark = std::move(mark_);
+  KVARENA_ASSERT(mark != nullptr, "a segment goes back to where it was marked");
+  bool anew = ragged_ || mark->whole;
+  if (mark->whole) {
+    auto& whole = static_cast<EntrySegment&>(*mark->whole);
+    heads_ = std::move(whole.heads_);
+    ragged_ = whole.ragged_;
+    first_position_ = whole.first_position_;
+  }
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
+    Mark::Head& then = mark->heads[h];
+    if (!then.positions.empty()) {
+      anew = true;
+      Head head = restored(h, *mark);
+      heads_[h] = std::move(head);
+    }
+    Head& head = heads_[h];
+    head.entries = then.entries;
+    head.positions.resize(mark->ragged ? then.entries : 0);
+    head.scores = std::move(then.scores);
+    if (head.keys.bytes() > grown_cells(head.entries) * cell_bytes()) shrink(head);
+  }
+  ragged_ = mark->ragged;
+  first_position_ = mark->first_position;
+  score_width_ = mark->score_width;
+  anew ? change_version() : changes_.truncated(heads_.front().entries);
 }
 
 }  // namespace kvarena

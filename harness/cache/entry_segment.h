@@ -1,6 +1,7 @@
 #pragma once
 // Entries in 16 or 32 bits: dense while every head holds one contiguous run, ragged once heads keep their own.
 
+#include <memory>
 #include <span>
 
 #include "harness/cache/attention_plan.h"
@@ -16,6 +17,9 @@ namespace kvarena {
 class EntrySegment final : public Segment {
  public:
   EntrySegment(const LayerShape& shape, LedgerPtr ledger);
+  ~EntrySegment() override;
+  EntrySegment(EntrySegment&&) noexcept;
+  EntrySegment& operator=(EntrySegment&&) noexcept;
 
   /// Appends n tokens to every head. keys, values [n, kv_heads, head_dim] with `stride` floats between tokens;
   /// the first has original position `position`.
@@ -77,6 +81,11 @@ class EntrySegment final : public Segment {
   /// Entries first .. first+count-1 of a head as rows of head_dim, `stride` floats apart; either may be null.
   void read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values, int64_t stride) const;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  /// Held back are entries that leave one by one or are overwritten, and all remembered numbers; of entries that change
+  /// all together, a copy.
+  void mark() override;
+  void rewind() override;
+  void unmark() override;
 
  private:
   struct Head {
@@ -94,6 +103,12 @@ class EntrySegment final : public Segment {
   void shrink(Head& head);
   void become_ragged();
   void change_version();
+  struct Mark;
+  /// Before an entry leaves or changes, and before all do.
+  void hold(int64_t kv_head, int64_t entry);
+  void hold_all();
+  /// The head as it was, put together from what is here and what was held back.
+  [[nodiscard]] Head restored(int64_t kv_head, const Mark& mark);
 
   LedgerPtr ledger_;
   std::vector<Head> heads_;
@@ -101,6 +116,7 @@ class EntrySegment final : public Segment {
   bool ragged_ = false;
   int64_t score_width_ = 0;
   EntryChanges changes_;
+  std::unique_ptr<Mark> mark_;  // null: nothing is held back
 };
 
 }  // namespace kvarena

@@ -38,9 +38,11 @@ void HierarchicalSegment::encode_lower(int64_t kv_head, CellKind kind, int64_t f
   const int64_t n = static_cast<int64_t>(rows.size()) / d;
   Buffer& codes = kind == CellKind::keys ? lower_[kv_head].keys : lower_[kv_head].values;
   const auto bytes = static_cast<int64_t>(sizeof(uint32_t)) * kernels::packed_code_dwords(first + n, d, kPlaneBits);
-  Buffer larger(ledger_, Tier::device, bytes);
-  if (codes.bytes() > 0) std::memcpy(larger.data(), codes.data(), static_cast<size_t>(codes.bytes()));
-  codes = std::move(larger);
+  if (bytes > codes.bytes()) {  // codes of entries that were taken back are written over
+    Buffer larger(ledger_, Tier::device, bytes);
+    if (codes.bytes() > 0) std::memcpy(larger.data(), codes.data(), static_cast<size_t>(codes.bytes()));
+    codes = std::move(larger);
+  }
 
   std::vector<float> left(rows.size());
   kernels::decode_rows(upper_->packed(kv_head, kind), first, n, left.data(), d);

@@ -31,6 +31,12 @@ class HierarchicalSegment final : public PackedSegment {
   /// The upper plane, to which the lower one is added.
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  void mark() override { upper_->mark(); }
+  void rewind() override {
+    upper_->rewind();
+    change_version();
+  }
+  void unmark() override { upper_->unmark(); }
 
  private:
   /// Codes of the lower plane of one head.

@@ -5,7 +5,6 @@
 #include "harness/core/error.h"
 
 namespace kvarena {
-namespace {
 
 std::unique_ptr<LayerIndex> clone_index(const std::unique_ptr<LayerIndex>& index, const LedgerPtr& ledger) {
   if (!index) return nullptr;
@@ -13,8 +12,6 @@ std::unique_ptr<LayerIndex> clone_index(const std::unique_ptr<LayerIndex>& index
   copy->entries = index->entries;
   return copy;
 }
-
-}  // namespace
 
 LayerCache::LayerCache(const LayerShape& shape, LedgerPtr ledger) : shape_(shape), ledger_(std::move(ledger)) {
   segments_.push_back(std::make_unique<EntrySegment>(shape_, ledger_));
@@ -64,6 +61,12 @@ void LayerCache::insert_before_tail(std::unique_ptr<Segment> segment) {
 void LayerCache::insert_packed(std::unique_ptr<PackedSegment> segment) {
   packed_.push_back(segment.get());
   insert_before_tail(std::move(segment));
+}
+
+void LayerCache::keep_segments(std::span<Segment* const> kept) {
+  const auto goes = [&](const Segment* segment) { return std::ranges::find(kept, segment) == kept.end(); };
+  std::erase_if(packed_, goes);
+  std::erase_if(segments_, [&](const std::unique_ptr<Segment>& segment) { return goes(segment.get()); });
 }
 
 LayerCache LayerCache::clone(const LedgerPtr& ledger) const {

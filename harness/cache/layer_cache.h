@@ -22,6 +22,10 @@ class LayerIndex {
   int64_t entries = 0;  // entries of the tail, or tokens of the request, that are indexed
 };
 
+/// A copy in another ledger; null of none.
+[[nodiscard]] std::unique_ptr<LayerIndex> clone_index(const std::unique_ptr<LayerIndex>& index,
+                                                      const LedgerPtr& ledger);
+
 /// Segments oldest first. The last one takes new tokens and is always an EntrySegment.
 class LayerCache {
  public:
@@ -42,6 +46,8 @@ class LayerCache {
   void insert_before_tail(std::unique_ptr<Segment> segment);
   /// Puts a codec's segment in front of the tail.
   void insert_packed(std::unique_ptr<PackedSegment> segment);
+  /// Removes the segments that are not among `kept`.
+  void keep_segments(std::span<Segment* const> kept);
   /// Packed segments, oldest first.
   [[nodiscard]] const std::vector<PackedSegment*>& packed() const { return packed_; }
 

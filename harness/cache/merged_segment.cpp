@@ -188,6 +188,26 @@ std::shared_ptr<MergedPair> MergedPair::copy_in(const LedgerPtr& ledger) const {
   return copy;
 }
 
+void MergedPair::mark() {
+  marked_.clear();
+  marked_entries_ = shared_.entries(0);
+  for (const Head& head : heads_) {
+    for (const Side* side : {&head.keys, &head.values}) marked_.push_back(side->upper.entries.size());
+  }
+}
+
+void MergedPair::rewind() {
+  shared_.truncate(marked_entries_);
+  auto rows = marked_.begin();
+  for (Head& head : heads_) {
+    for (Side* side : {&head.keys, &head.values}) {
+      side->factors.resize(static_cast<size_t>(2 * marked_entries_));
+      side->upper.entries.resize(*rows++);
+    }
+  }
+  marked_.clear();
+}
+
 int64_t MergedPair::bytes() const {
   int64_t total = shared_.bytes();
   for (const Head& head : heads_) {

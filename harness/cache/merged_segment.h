@@ -34,6 +34,11 @@ class MergedPair {
   /// cloned one after the other, and both ask.
   [[nodiscard]] std::shared_ptr<MergedPair> copy_in(const LedgerPtr& ledger) const;
 
+  /// As of a segment (Segment::mark()): a pair only grows.
+  void mark();
+  void rewind();
+  void unmark() { marked_.clear(); }
+
   [[nodiscard]] const LayerShape& shape() const { return shared_.shape(); }
   [[nodiscard]] const EntrySegment& shared() const { return shared_; }
   [[nodiscard]] int64_t bytes() const;
@@ -71,6 +76,8 @@ class MergedPair {
   LedgerPtr ledger_;
   EntrySegment shared_;
   std::vector<Head> heads_;
+  std::vector<size_t> marked_;  // [heads, keys and values], vectors of the upper layer at mark()
+  int64_t marked_entries_ = 0;
   mutable std::weak_ptr<MergedPair> last_copy_;
 };
 
@@ -92,6 +99,17 @@ class MergedSegment final : public Segment {
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<MergedSegment>(pair_->copy_in(ledger), upper_);
+  }
+  /// The pair is the lower layer's.
+  void mark() override {
+    if (!upper_) pair_->mark();
+  }
+  void rewind() override {
+    if (!upper_) pair_->rewind();
+    change_version();
+  }
+  void unmark() override {
+    if (!upper_) pair_->unmark();
   }
 
  private:

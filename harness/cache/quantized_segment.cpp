@@ -120,6 +120,9 @@ void QuantizedSegment::set_given_meta(Side& side, int64_t kv_head) const {
 void QuantizedSegment::pack_values(int64_t n) {
   if (n == 0) return;
   const int64_t d = shape().head_dim;
+  if (mark_ && mark_->recent_values.empty() && mark_->entries > mark_->packed_values) {
+    for (const Head& head : heads_) mark_->recent_values.push_back(head.recent_values.clone(ledger_));
+  }
   const int64_t left = unpacked_values() - n;
   std::vector<float> values(static_cast<size_t>(n * d));
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
@@ -147,6 +150,9 @@ std::vector<int32_t> QuantizedSegment::positions(int64_t kv_head) const {
 
 int64_t QuantizedSegment::bytes() const {
   int64_t total = 0;
+  if (mark_) {
+    for (const Buffer& held : mark_->recent_values) total += held.bytes();
+  }
   for (const Head& head : heads_) {
     total += head.keys.bytes() + head.values.bytes();
     total += head.recent_values.bytes() + static_cast<int64_t>(head.positions.capacity() * sizeof(int32_t));
@@ -182,6 +188,29 @@ void QuantizedSegment::read_range(int64_t kv_head, int64_t first, int64_t count,
   const Head& head = heads_[kv_head];
   kernels::decode_rows(view(head.keys, CellKind::keys), first, count, keys, shape().head_dim);
   kernels::decode_rows(view(head.values, CellKind::values), first, count, values, shape().head_dim);
+}
+
+void QuantizedSegment::mark() {
+  mark_ = Mark{.entries = entries_, .packed_values = packed_values_, .contiguous = contiguous_, .recent_values = {}};
+}
+
+void QuantizedSegment::rewind() {
+  Mark mark = std::move(mark_.value());
+  mark_.reset();
+  const int64_t recent = mark.entries - mark.packed_values;
+  const int64_t bytes = kernels::cell_bytes(recent, shape().head_dim, shape().dtype);
+  for (size_t h = 0; h < heads_.size(); ++h) {
+    Head& head = heads_[h];
+    const Buffer& from = mark.recent_values.empty() ? head.recent_values : mark.recent_values[h];
+    Buffer values(ledger_, Tier::device, bytes);
+    if (bytes > 0 && from.bytes() > 0) std::memcpy(values.data(), from.data(), static_cast<size_t>(bytes));
+    head.recent_values = std::move(values);
+    head.positions.resize(mark.contiguous ? 0 : static_cast<size_t>(mark.entries));
+  }
+  entries_ = mark.entries;
+  packed_values_ = mark.packed_values;
+  contiguous_ = mark.contiguous;
+  change_version();
 }
 
 std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const {

@@ -1,6 +1,8 @@
 #pragma once
 // Packed entries under the group quantisers of kernels/quantize, attended as they lie.
 
+#include <optional>
+
 #include "harness/cache/packed_segment.h"
 #include "harness/cache/row_transform.h"
 #include "kernels/quantize/quantize.h"
@@ -49,6 +51,11 @@ class QuantizedSegment final : public PackedSegment {
   [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  /// Codes of entries that joined stay where they are, for others to be written over them; held back are the values
+  /// that were in 16 bits.
+  void mark() override;
+  void rewind() override;
+  void unmark() override { mark_.reset(); }
 
  private:
   /// Codes, scales and zero points of one side of one head.
@@ -66,6 +73,13 @@ class QuantizedSegment final : public PackedSegment {
     LedgerVector<int32_t> positions;  // empty while positions are contiguous
   };
 
+  struct Mark {
+    int64_t entries = 0;
+    int64_t packed_values = 0;
+    bool contiguous = true;
+    std::vector<Buffer> recent_values;  // [kv_heads], once some of them were packed
+  };
+
   void reserve(Side& side, kernels::CellKind kind, int64_t entries);
   [[nodiscard]] kernels::PackedEntries view(const Side& side, kernels::CellKind kind) const;
   [[nodiscard]] kernels::Cells recent(const Head& head) const;
@@ -81,6 +95,7 @@ class QuantizedSegment final : public PackedSegment {
   int64_t packed_values_ = 0;
   int64_t first_position_ = 0;
   bool contiguous_ = true;
+  std::optional<Mark> mark_;
 };
 
 }  // namespace kvarena

@@ -73,6 +73,14 @@ class Segment {
   /// decoded.
   void read(int64_t kv_head, float* keys, float* values) const;
 
+  /// Holds back what rewind() needs from here on: entries that leave or change, not those that join. Nothing, of a
+  /// segment that stays as it is while a request decodes. Clones hold nothing back.
+  virtual void mark() {}
+  /// Returns to the content at mark(), which is over then.
+  virtual void rewind() {}
+  /// Ends what mark() began.
+  virtual void unmark() {}
+
   /// The copy of the entries elsewhere that computes probabilities in the executor's place; null for none. Clones have
   /// none.
   [[nodiscard]] EntryMirror* mirror() const { return mirror_; }

@@ -174,8 +174,8 @@ class Method : public MethodPart {
     for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
   }
   virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
-  /// Called with tokens that join the request, the first at position cache.length; their entries follow. Decoded ones
-  /// come before their pass, accepted drafts before they are appended.
+  /// Called with tokens that join the request, the first at position cache.length, before their pass; their entries
+  /// follow.
   virtual void on_tokens(RequestContext& /*request*/, std::span<const int32_t> /*tokens*/) const {}
   /// Called in each decode pass, after on_tokens() and before the first layer: `q_len` tokens are about to be fed.
   virtual void begin_step(RequestContext& /*request*/, int64_t /*q_len*/) const {}

@@ -56,7 +56,7 @@ void CacheDraft::prepare() {
   drafts_next_ = count == std::ssize(unseen);
   fed_.assign(unseen.begin(), unseen.begin() + count);
   if (!drafts_next_) return;
-  if (online_ && !before_) before_ = cache_.clone();
+  if (online_ && !before_) before_.emplace(cache_);
   if (aux_ != nullptr) begin_inner();
 }
 
@@ -146,7 +146,7 @@ void CacheDraft::append(const Verified& verified) {
 }
 
 void CacheDraft::replay(int64_t length) {
-  cache_ = std::move(*before_);
+  before_->rewind();
   recorded_.replay(cache_, length - cache_.length, *replay_hooks_);
 }
 
@@ -156,8 +156,12 @@ int64_t CacheDraft::held_bytes() const {
 }
 
 int64_t CacheDraft::peak_bytes() const {
-  return cache_.ledger->peak(Tier::device) + (before_ ? before_->bytes() : 0) +
-         (aux_ != nullptr ? aux_->peak_bytes() : 0);
+  return cache_.ledger->peak(Tier::device) + (aux_ != nullptr ? aux_->peak_bytes() : 0);
+}
+
+int64_t CacheDraft::round_bytes(int64_t tokens) const {
+  const int64_t own = online_ ? cache_.bytes() + recorded_.bytes_of(cache_, tokens) : 0;
+  return own + (aux_ != nullptr ? aux_->round_bytes(tokens) : 0);
 }
 
 HookAccess CacheDraft::InnerHooks::reach() const {

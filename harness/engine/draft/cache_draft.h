@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "harness/cache/checkpoint.h"
 #include "harness/engine/draft/draft_source.h"
 #include "harness/engine/draft/recorded_passes.h"
 #include "harness/engine/session/observe.h"
@@ -46,6 +47,8 @@ class CacheDraft final : public DraftSource {
   }
   [[nodiscard]] int64_t held_bytes() const override;
   [[nodiscard]] int64_t peak_bytes() const override;
+  /// A method that acts on the drafts may change the whole cache in a round.
+  [[nodiscard]] int64_t round_bytes(int64_t tokens) const override;
 
   /// The compressed cache; between rounds of the tokens that were accepted, but for those not fed yet.
   [[nodiscard]] const KvCache& cache() const { return cache_; }
@@ -89,8 +92,8 @@ class CacheDraft final : public DraftSource {
   int64_t prompt_tokens_ = 0;
   std::shared_ptr<const ModelFacts> model_facts_;
   KvCache cache_;
-  std::optional<KvCache> before_;  // as it was before the round's drafts, while the method has acted on them
-  bool online_ = false;            // whether the method acts on later entries
+  std::optional<CacheCheckpoint> before_;  // the round's beginning, where the method acts on its drafts
+  bool online_ = false;                    // whether the method acts on later entries
   std::optional<MethodHooks> hooks_, replay_hooks_;
   RecordedPasses recorded_;            // of the round's drafts, where the method acts on them
   SelectionMeter* meter_ = nullptr;    // null when nothing is measured

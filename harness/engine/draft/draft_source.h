@@ -50,10 +50,12 @@ class DraftSource {
 
   virtual void commit(const Verified& verified) = 0;
 
-  /// Bytes held between rounds, at most within one, and now.
+  /// Bytes held between rounds, now, and at most so far.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
   [[nodiscard]] virtual int64_t held_bytes() const { return resident_bytes(); }
   [[nodiscard]] virtual int64_t peak_bytes() const { return 0; }
+  /// Bytes that a round of `tokens` drafts may hold beside those between rounds and its entries' own.
+  [[nodiscard]] virtual int64_t round_bytes(int64_t /*tokens*/) const { return 0; }
 
  protected:
   std::vector<Draft> drafts_;     // of the present round

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cells/cells.h"
+
 namespace kvarena {
 namespace {
 
@@ -101,6 +103,17 @@ void RecordedPasses::replay(KvCache& cache, int64_t count, AttentionHooks& hooks
     }
     cache.length += tokens;
   }
+}
+
+int64_t RecordedPasses::bytes_of(const KvCache& cache, int64_t tokens) const {
+  const int64_t cells = (tokens + kernels::kCell - 1) / kernels::kCell * kernels::kCell;
+  int64_t total = 0;
+  for (const LayerCache& layer : cache.layers) {
+    const LayerShape& shape = layer.shape();
+    const int64_t numbers = shape.q_heads * (shape.head_dim + 1) + hidden_size_;
+    total += cells * shape.entry_bytes() + 2 * tokens * numbers * static_cast<int64_t>(sizeof(float));  // as they grow
+  }
+  return total;
 }
 
 int64_t RecordedPasses::bytes() const {

@@ -36,6 +36,8 @@ class RecordedPasses final : public ForwardingHooks {
   void replay(KvCache& cache, int64_t count, AttentionHooks& hooks) const;
 
   [[nodiscard]] int64_t bytes() const;
+  /// At most, of so many tokens of `cache`.
+  [[nodiscard]] int64_t bytes_of(const KvCache& cache, int64_t tokens) const;
 
  private:
   /// One layer's part, of all tokens in order.

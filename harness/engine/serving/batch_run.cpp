@@ -80,7 +80,7 @@ class Batch {
   void measure(const Session& first) {
     if (events_.started) events_.started();
     const int64_t n = prompt_tokens(), answer = answer_tokens();
-    each_ = bytes_to_end(*model_, *method_, first.held_bytes(), n, answer);
+    each_ = bytes_to_end(*model_, *method_, first, first.held_bytes(), n, answer);
     full_ = full_cache_bytes(*model_, n + answer);
     if (scheduled_) return;  // which says itself whether one fits
     if (admission_.fits({.own = each_})) return;

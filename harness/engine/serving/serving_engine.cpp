@@ -13,11 +13,6 @@
 namespace kvarena {
 namespace {
 
-// Full caches at once while a request starts: the prompt's, the session's own, and what compression makes of it; a
-// verifier drafts on one more.
-constexpr int64_t kStartCopies = 3;
-constexpr int64_t kVerifierStartCopies = 4;
-
 int64_t prompt_tokens(const ServedRequest& request) {
   return static_cast<int64_t>(request.prompt.size() + request.options.question.size());
 }
@@ -124,9 +119,8 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
 serving::RequestNeeds ServingEngine::needs(int64_t request) const {
   const ServedRequest& served = of(request);
   const auto n = static_cast<int64_t>(served.prompt.size());  // the question is read when the session starts
-  const int64_t copies = served.method->verifier() == nullptr ? kStartCopies : kVerifierStartCopies;
   return {.prompt_tokens = served.method->reuser() != nullptr ? 1 : n - served.begun,
-          .bytes = copies * full_bytes(prompt_tokens(served) + answer_limit(served)),
+          .bytes = bytes_to_start(*model_, *served.method, prompt_tokens(served), answer_limit(served)),
           .refusal = refusal(served),
           .patience_s = served.patience_s};
 }
@@ -144,9 +138,8 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
 
 int64_t ServingEngine::bytes_to_end(int64_t request) const {
   const ServedRequest& served = of(request);
-  const int64_t n = prompt_tokens(served);
-  const int64_t most = kvarena::bytes_to_end(*model_, *served.method, bytes_now(request), n, answer_limit(served));
-  return std::min(most, needs(request).bytes);
+  return kvarena::bytes_to_end(*model_, *served.method, *states_.at(request)->session, bytes_now(request),
+                               prompt_tokens(served), answer_limit(served));
 }
 
 const std::optional<ServedAnswer>& ServingEngine::answer(int64_t request) const {

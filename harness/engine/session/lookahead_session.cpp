@@ -47,6 +47,7 @@ void LookaheadSession::consume(std::span<const float> logits) {
   const auto position = static_cast<uint64_t>(cache_.length) + 1;
   const bool preparing = !guess_;
   guess_ = sample(logits.last(vocab), emitter_.sampling(), position);
+  if (preparing) resident_bytes = cache_.bytes();  // with what the first step attends to
   if (!preparing && !emitter_.unasked().empty()) emitter_.ask(1);
   if (!preparing && emitter_.unasked().empty()) emitter_.emit(*this, logits.first(vocab));
   note_pass(*this, cache_, traffic_so_far_);

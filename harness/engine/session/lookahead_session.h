@@ -21,6 +21,7 @@ class LookaheadSession final : public Session {
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }
+  [[nodiscard]] bool preparing() const override { return !guess_; }
 
  private:
   /// Forgets the guess's entries before after_append().

@@ -27,12 +27,19 @@ int64_t growth_bytes(const Transformer& model, int64_t prompt, int64_t answer) {
                                                               full_cache_bytes(model, prompt)));
 }
 
-/// A round of a verifier copies the draft's cache. Where full caches lie behind the device, that copy is there from the
-/// beginning, and both grow.
-int64_t bytes_to_end(const Transformer& model, const Method& method, int64_t held, int64_t prompt, int64_t answer) {
-  if (has_schedule(method)) return held + 2 * growth_bytes(model, prompt, answer);
+/// The prompt's cache, the session's own, which begins as a copy of it, and that of a verifier's drafts; beside them, a
+/// method's codes of one layer or its index of all.
+int64_t bytes_to_start(const Transformer& model, const Method& method, int64_t prompt, int64_t answer) {
   const int64_t caches = method.verifier() == nullptr ? 1 : 2;
-  return caches * held + (2 * caches - 1) * growth_bytes(model, prompt, answer);
+  const int64_t full = full_cache_bytes(model, prompt);
+  return full + full / 2 + caches * (full + growth_bytes(model, prompt, answer));
+}
+
+/// Both caches of a verifier grow, unless one lies behind the device.
+int64_t bytes_to_end(const Transformer& model, const Method& method, const Session& session, int64_t held,
+                     int64_t prompt, int64_t answer) {
+  const int64_t caches = method.verifier() == nullptr || has_schedule(method) ? 1 : 2;
+  return held + session.passing_bytes() + caches * growth_bytes(model, prompt, answer);
 }
 
 }  // namespace kvarena

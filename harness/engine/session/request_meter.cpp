@@ -1,5 +1,7 @@
 #include "harness/engine/session/request_meter.h"
 
+#include <algorithm>
+
 namespace kvarena {
 
 void note_bytes(Session& session, const KvCache& cache, int64_t beside) {
@@ -25,6 +27,11 @@ void note_pass(Session& session, const KvCache& cache, Traffic& before) {
   session.peak_host_bytes = cache.ledger->peak(Tier::host);
   session.peak_disk_bytes = cache.ledger->peak(Tier::disk);
   note_traffic(session, before);
+  // Entries that the first step brought to the device lie there as those that stay do.
+  const bool first = session.tier_bytes.size() == 2;
+  if (first && session.activity.traffic.loaded_bytes > 0) {
+    session.resident_bytes = std::max(session.resident_bytes, cache.bytes());
+  }
 }
 
 }  // namespace kvarena

@@ -14,7 +14,7 @@ const char* to_string(FinishReason reason) {
 
 void run_to_first_token(Transformer& model, Session& session) {
   PassMember* const one[] = {&session};
-  while (session.tokens.empty() && !session.finished()) run_pass(model, one);
+  while ((session.tokens.empty() || session.preparing()) && !session.finished()) run_pass(model, one);
 }
 
 void run_together(Transformer& model, std::span<Session* const> sessions, const std::function<void()>& on_pass) {

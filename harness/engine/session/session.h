@@ -51,6 +51,10 @@ class Session : public PassMember {
   }
   /// Bytes of all its caches, now.
   [[nodiscard]] virtual int64_t held_bytes() const = 0;
+  /// Bytes that it may come to hold beside these and its caches' growth, for a time.
+  [[nodiscard]] virtual int64_t passing_bytes() const { return 0; }
+  /// Whether it has the first token but not yet the entries that the next pass attends to.
+  [[nodiscard]] virtual bool preparing() const { return false; }
 
   /// New tokens, the stop token included when one was met.
   std::vector<int32_t> tokens;
@@ -59,7 +63,7 @@ class Session : public PassMember {
   Activity activity;
   std::vector<VerifyRound> rounds;    // of verification methods
   double bits_per_number = 0;         // of what codecs hold of the cache after the prompt; 0 where they hold nothing
-  int64_t resident_bytes = 0;         // of the method's cache right after the prompt
+  int64_t resident_bytes = 0;         // of the method's cache after the prompt, with the entries fetched for a step
   int64_t peak_bytes = 0;             // at most, while this session lived
   int64_t peak_host_bytes = 0;        // of the cache on the host, at most
   int64_t peak_disk_bytes = 0;        // on the disk
@@ -102,7 +106,8 @@ struct SessionOptions {
 [[nodiscard]] std::unique_ptr<Session> start_session(Transformer& model, const Prefill& prompt, const Method& method,
                                                      SessionOptions options);
 
-/// Runs a session by itself until it has its first token: through its question, where it has one.
+/// Runs a session by itself until it has its first token and decodes: through its question, where it has one, and the
+/// pass that prepares a first step.
 void run_to_first_token(Transformer& model, Session& session);
 
 /// Runs sessions to their ends, all of them in shared passes (run_pass()). What a session computes does not depend on

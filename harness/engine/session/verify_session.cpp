@@ -101,6 +101,12 @@ int64_t VerifySession::draft_limit() const {
   return absent_ ? verifier_->draft_length() : verifier_->draft_room(full_.layers.front().tail().entries(0));
 }
 
+int64_t VerifySession::passing_bytes() const {
+  if (verifier_ == nullptr) return 0;
+  const int64_t remaining = emitter_.remaining(*this);  // which a schedule may let one round draft
+  return source_->round_bytes(offloaded_ ? remaining : std::min(remaining, verifier_->draft_room(full_.length)));
+}
+
 void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);

@@ -125,12 +125,15 @@ TEST_F(SpeCacheTest, BytesLieWhereTheyAreSaidToLie) {
   const Decoded found = run(prompt, specache(16), new_tokens);
   const ModelConfig config = tiny_config();
   const int64_t entry = 2 * config.kv_heads * config.head_dim * 4;
-  EXPECT_EQ(found.resident_bytes, codec.resident_bytes);  // the exact cache is elsewhere
+  // The exact cache is elsewhere, but for the entries that come back for a step, with their indices and positions.
+  const int64_t fetched = 16 * config.layers * entry;
+  EXPECT_GE(found.resident_bytes, codec.resident_bytes + fetched);
+  EXPECT_LE(found.resident_bytes, codec.resident_bytes + fetched + fetched / 8);
   EXPECT_GE(found.peak_host_bytes, (n + new_tokens - 1) * config.layers * entry);
   ASSERT_EQ(found.tier_bytes.size(), static_cast<size_t>(new_tokens + 1));  // the prompt, pre-decoding, the steps
   EXPECT_GE(found.tier_bytes.front().host, n * config.layers * entry);
   EXPECT_GE(found.tier_bytes.back().host, (n + new_tokens - 1) * config.layers * entry);
-  EXPECT_EQ(found.tier_bytes.front().device, found.resident_bytes);
+  EXPECT_EQ(found.tier_bytes.front().device, codec.resident_bytes);
   EXPECT_EQ(found.tier_bytes.front().disk, 0);
   EXPECT_EQ(codec.tier_bytes.size(), static_cast<size_t>(new_tokens));  // the prompt and the steps
   EXPECT_EQ(codec.tier_bytes.back().host, 0);
@@ -157,7 +160,10 @@ TEST_F(SpeCacheTest, OnlyWhatWasNotChosenAStepBeforeIsFetched) {
       EXPECT_EQ(difference.tokens, all.tokens);
       EXPECT_EQ(difference.logits, all.logits);
       EXPECT_LT(difference.activity.traffic.loaded_bytes, all.activity.traffic.loaded_bytes);
-      EXPECT_EQ(difference.resident_bytes, all.resident_bytes);
+      // Without a guess C_K comes and goes within a pass, unless it stays for what the next one chooses again.
+      const int64_t chosen = std::min<int64_t>(k, n / 32 * 32);
+      const int64_t held = chosen * config.layers * (entry + config.kv_heads * static_cast<int64_t>(sizeof(int32_t)));
+      EXPECT_EQ(difference.resident_bytes - all.resident_bytes, speculative ? 0 : held);
       if (k == 16) continue;
       // Everything is chosen: the prompt's packed part once, then each block of 32 when it has been packed.
       EXPECT_EQ(difference.activity.traffic.loaded_bytes % (32 * config.layers * entry), 0);
