@@ -41,7 +41,7 @@ void VerificationSchedule::admit(double iteration_seconds) {
                                          .link_bandwidth = settings_.link_bandwidth,
                                          .iteration_seconds = iteration_seconds,
                                          .resident_bytes = resident_bytes(),
-                                         .draft_length = settings_.draft_length});
+                                         .draft_length = draft_length(request)});
     if (!placement) continue;
     request.mode = Mode::drafting;
     request.until_reload = placement->first;
@@ -53,10 +53,14 @@ void VerificationSchedule::admit_together() {
   const bool cycle_over =
       std::ranges::none_of(requests_, [](const Request& r) { return r.mode == Mode::drafting || r.mode == Mode::due; });
   if (!cycle_over) return;
+  int64_t length = 0;
+  for (const Request& request : requests_) {
+    if (request.mode == Mode::waiting) length = std::max(length, draft_length(request));
+  }
   for (Request& request : requests_) {
     if (request.mode != Mode::waiting) continue;
     request.mode = Mode::drafting;
-    request.until_reload = request.until_verify = settings_.draft_length;
+    request.until_reload = request.until_verify = length;
   }
 }
 

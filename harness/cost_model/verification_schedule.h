@@ -4,7 +4,9 @@
 // the same order.
 // Yao et al. 2026, arXiv:2605.17613, sections 4.2 and 5.2.
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,9 @@ class VerificationSchedule {
   /// or all of them (lock_step).
   [[nodiscard]] IterationPlan next(double iteration_seconds, ReloadLink& link);
 
+  /// Lets `request` draft at most so many tokens in its coming rounds: its verifications are placed as if draft_length
+  /// were no more, so that it does not idle until then.
+  void limit(int64_t request, int64_t drafts) { requests_[request].most_drafts = drafts; }
   /// Records that `request` was verified in the planned iteration; `finished` ones leave.
   void verified(int64_t request, bool finished);
   /// Ends the planned iteration.
@@ -81,10 +86,14 @@ class VerificationSchedule {
     double full_bytes = 0;
     double compressed_bytes = 0;
     Mode mode = Mode::waiting;
+    int64_t most_drafts = std::numeric_limits<int64_t>::max();
     int64_t until_reload = 0;  // iterations, staggered
     int64_t until_verify = 0;
   };
   [[nodiscard]] double resident_bytes() const;
+  [[nodiscard]] int64_t draft_length(const Request& request) const {
+    return std::min(settings_.draft_length, request.most_drafts);
+  }
   void admit(double iteration_seconds);
   void admit_together();
   [[nodiscard]] bool hold_all_back(const ReloadLink& link) const;

@@ -61,6 +61,7 @@ void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t 
           .action = "run fewer requests at a time, compress more, or give the device more room"});
   }
   const int64_t id = schedule_.add(static_cast<double>(full_bytes), static_cast<double>(resident_bytes));
+  schedule_.limit(id, session.most_drafts());
   members_[id] = {.session = &session,
                   .full_bytes = full_bytes,
                   .resident_bytes = resident_bytes,
@@ -166,6 +167,7 @@ void ScheduledDecoding::advance(double seconds) {
   }
   for (const VerifySession* session : finished) drop(*session);
   for (const int64_t id : verifying_) {
+    schedule_.limit(id, members_.at(id).session->most_drafts());
     schedule_.verified(id, /*finished=*/false);
     std::erase(coming_, id);
   }

@@ -110,10 +110,10 @@ int64_t VerifySession::passing_bytes() const {
 void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
-  const int64_t limit = std::min({draft_limit(), room, emitter_.remaining(*this) - 1});
+  most_drafts_ = std::max<int64_t>(0, std::min({draft_limit(), room, emitter_.remaining(*this) - 1}));
   const int64_t length = verifier_ == nullptr ? 0 : verifier_->draft_length();
   source_->begin({.history = history_,
-                  .limit = std::max<int64_t>(0, limit),
+                  .limit = most_drafts_,
                   .room = room,
                   .passes = offloaded_ ? std::numeric_limits<int64_t>::max() : length});
 }

@@ -39,6 +39,8 @@ class VerifySession final : public Session {
   /// Null unless its full cache is offloaded.
   [[nodiscard]] OffloadedCache* offloaded() { return offloaded_ ? &*offloaded_ : nullptr; }
   [[nodiscard]] bool can_draft() const { return !finished() && source_->wants_pass(); }
+  /// Tokens that the round under way may draft.
+  [[nodiscard]] int64_t most_drafts() const { return most_drafts_; }
   void end_drafting() { source_->end_drafting(); }
 
   /// Whether the prompt's cache is there, in a session that began without it.
@@ -77,6 +79,7 @@ class VerifySession final : public Session {
   std::unique_ptr<DraftSource> source_;
   std::optional<OffloadedCache> offloaded_;  // whose device side full_ is
   std::optional<ReloadHooks> reload_;
+  int64_t most_drafts_ = 0;
   Traffic traffic_so_far_;
   std::vector<int32_t> fed_;   // tokens of the verification under way
   std::vector<int32_t> tree_;  // their parents where drafts are a tree

@@ -67,6 +67,35 @@ TEST(ModelledRun, LockStepWaitsForTheLinkAndNeedsAllFullCachesAtOnce) {
   EXPECT_NEAR(run.peak_bytes, (50 + 10 + 40) * giga, 1e-3 * giga);  // 90 GB with the compressed copies elsewhere
 }
 
+TEST(VerificationSchedule, ARequestThatCanDraftLittleIsVerifiedSoon) {
+  struct : ReloadLink {
+    void begin(int64_t /*request*/) override { ++begun; }
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+    int64_t begun = 0;
+  } link;
+  for (const auto kind : {ScheduleKind::staggered, ScheduleKind::lock_step, ScheduleKind::sequential}) {
+    VerificationSchedule schedule(
+        {.kind = kind, .rings = {.memory_bytes = 100}, .link_bandwidth = 10, .draft_length = 20});
+    const int64_t request = schedule.add(/*full_bytes=*/1, /*compressed_bytes=*/0);
+    for (const int64_t most : {3, 0, 50}) {
+      schedule.limit(request, most);
+      const int64_t before = link.begun;
+      int64_t drafted = 0;
+      for (int64_t i = 0; i < 30; ++i) {
+        const IterationPlan plan = schedule.next(/*iteration_seconds=*/1, link);
+        drafted += std::ssize(plan.draft);
+        if (!plan.verify.empty()) schedule.verified(request, /*finished=*/false);
+        schedule.advance();
+        if (!plan.verify.empty()) break;
+      }
+      // Staggered, a reload takes the iteration before its verification.
+      EXPECT_EQ(drafted,
+                kind == ScheduleKind::staggered ? std::clamp<int64_t>(most, 1, 20) : std::min<int64_t>(most, 20));
+      EXPECT_EQ(link.begun, before + 1);
+    }
+  }
+}
+
 TEST(ModelledRun, StaggeredBeatsSequentialBeatsNothingGained) {
   const double staggered = run_modelled(example(ScheduleKind::staggered), acceptance()).tokens_per_second();
   const double sequential = run_modelled(example(ScheduleKind::sequential), acceptance()).tokens_per_second();
