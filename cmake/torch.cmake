@@ -36,12 +36,6 @@ foreach(header torch/headeronly/version.h torch/csrc/api/include/torch/version.h
 endforeach()
 message(STATUS "libtorch ${KVARENA_TORCH_VERSION}: ${TORCH_CPU}")
 
-# Messages between processes; older ones have another interface.
-set(KVARENA_PROCESS_GROUPS OFF)
-if(EXISTS ${TORCH_INCLUDE}/torch/csrc/distributed/c10d/Backend.hpp)
-  set(KVARENA_PROCESS_GROUPS ON)
-endif()
-
 get_filename_component(TORCH_LIB_DIR ${TORCH_CPU} DIRECTORY)
 add_library(kvarena_torch INTERFACE)
 add_library(kvarena::torch ALIAS kvarena_torch)

@@ -33,8 +33,6 @@ namespace kvarena::cli {
 [[nodiscard]] Command status_command();
 [[nodiscard]] Command submit_command();
 [[nodiscard]] Command transfers_command();
-[[nodiscard]] Command rank_command();
-[[nodiscard]] Command local_rank_command();
 [[nodiscard]] Command worker_command();
 [[nodiscard]] Command workloads_command();
 

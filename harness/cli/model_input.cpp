@@ -1,7 +1,6 @@
 #include "harness/cli/model_input.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +9,6 @@
 #include "harness/core/files.h"
 #include "harness/device/open_device.h"
 #include "harness/engine/model_facts.h"
-#include "harness/model/ranks/split_model.h"
 
 namespace kvarena::cli {
 namespace {
@@ -44,6 +42,17 @@ std::vector<int32_t> parse_ids(const std::string& text, int64_t vocab_size) {
   }
 }
 
+std::vector<int64_t> device_numbers(const std::vector<std::string>& words) {
+  std::vector<int64_t> numbers;
+  for (const std::string& word : words) {
+    const char* const end = word.data() + word.size();
+    const auto [after, error] = std::from_chars(word.data(), end, numbers.emplace_back());
+    if (error != std::errc{} || after != end || numbers.back() < 0)
+      fail({.place = "--devices", .found = fmt::format("\"{}\"", word), .expected = "numbers of devices, as 0 1"});
+  }
+  return numbers;
+}
+
 std::string prompt_text(const PromptOptions& options) {
   return options.prompt ? *options.prompt : read_file(*options.file);
 }
@@ -75,11 +84,12 @@ void ModelOptions::declare(OptionSet& o) {
       .choices({"f32", "f16", "bf16"})
       .help("of cache entries")
       .default_text("as --dtype");
-  o.option("tensor-parallel", "N", tensor_parallel)
-      .help("processes on this machine that share the weights, each with a device beside --device cuda");
   o.option("device", "NAME", device)
       .choices({"cpu", "cuda"})
       .help("computes passes; methods, and attention where they steer it, stay with the processor");
+  o.option("devices", "N", devices)
+      .help("numbers of the devices that share the layers, beside --device cuda")
+      .default_text("the first ones, as many as it needs");
 }
 
 OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
@@ -87,19 +97,14 @@ OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_mo
 Transformer load_weights(const OpenedModel& model, const ModelOptions& options) {
   const TransformerOptions types{.weights = dtype_named(options.dtype),
                                  .cache = dtype_named(options.kv_dtype.value_or(options.dtype))};
-  if (options.tensor_parallel < 1) {
-    fail({.place = "--tensor-parallel", .found = fmt::format("{}", options.tensor_parallel), .expected = "at least 1"});
-  }
   const bool on_device = options.device != "cpu";
-  omp_set_num_threads(threads_each(omp_get_max_threads(), options.tensor_parallel));
-  Transformer transformer(model.config, *model.checkpoint, types,
-                          gather_ranks({.ranks = options.tensor_parallel,
-                                        .checkpoint = find_model(options.model),
-                                        .weights = types.weights,
-                                        .devices = on_device}));
+  if (!on_device && !options.devices.empty())
+    fail({.place = "--devices", .found = "--device cpu beside it", .expected = "--device cuda"});
+  const std::vector<int64_t> devices = device_numbers(options.devices);
+  Transformer transformer(model.config, *model.checkpoint, types);
   if (on_device) {
     transformer.offload_to(
-        device::open_device("--device " + options.device, model.config, *model.checkpoint, types, transformer.ranks()));
+        device::open_device("--device " + options.device, model.config, *model.checkpoint, types, devices));
   }
   return transformer;
 }

@@ -15,13 +15,13 @@
 
 namespace kvarena::cli {
 
-/// --model, --dtype, --kv-dtype, --tensor-parallel, --device.
+/// --model, --dtype, --kv-dtype, --device, --devices.
 struct ModelOptions {
   std::string model = kDefaultModel;
   std::string dtype = "bf16";
   std::optional<std::string> kv_dtype;
-  int64_t tensor_parallel = 1;
   std::string device = "cpu";
+  std::vector<std::string> devices;  // numbers
 
   void declare(OptionSet& o);
 };

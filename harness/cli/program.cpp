@@ -104,8 +104,8 @@ Command root_command() {
   add("Score", {judge_command(), score_command(), questions_command()});
   add("Extend", {new_method_command(), fit_command()});
   add("What there is", {methods_command(), workloads_command(), metrics_command(), schema_command()});
-  add("Machines", {doctor_command(), submit_command(), merge_command(), rank_command(), completion_command()});
-  add("Hidden", {local_rank_command(), worker_command()});
+  add("Machines", {doctor_command(), submit_command(), merge_command(), completion_command()});
+  add("Hidden", {worker_command()});
   return root;
 }
 

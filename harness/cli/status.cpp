@@ -41,10 +41,8 @@ Runner runner_of(const std::filesystem::path& database) {
   Runner runner{.process = lock_holder(lock_of(database)), .worker_bytes = std::nullopt};
   if (!runner.process || !runner.process->on_this_host) return runner;
   int64_t bytes = 0;
-  for (const pid_t worker : experiment::children_of(static_cast<pid_t>(runner.process->process))) {
+  for (const pid_t worker : experiment::children_of(static_cast<pid_t>(runner.process->process)))
     bytes += experiment::own_memory(worker).value_or(0);
-    for (const pid_t rank : experiment::children_of(worker)) bytes += experiment::own_memory(rank).value_or(0);
-  }
   runner.worker_bytes = bytes;
   return runner;
 }

@@ -56,7 +56,7 @@ std::vector<int64_t> DeviceCache::entries_in_runs(const LayerCache& host) {
   return entries;
 }
 
-std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const KvCache& host, int64_t visited) {
+std::string DeviceCache::cannot_hold(std::span<const PlacedLayer> layers, const KvCache& host, int64_t visited) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerCache& layer = host.layers[i];
     if (layer.shape().dtype != layers[i].dtype) {
@@ -80,19 +80,21 @@ std::string DeviceCache::cannot_hold(std::span<const LayerShape> layers, const K
 void DeviceCache::follow_packed(const KvCache& host) {
   bool changed = false;
   for (size_t layer = 0; layer < fronts_.size(); ++layer) {
+    const kernels::CudaDeviceScope here(layers_[layer].device);
+    OnDevice& own = beside(static_cast<int64_t>(layer));
     std::vector<DeviceSegment>& fronts = fronts_[layer];
     size_t count = 0;
     for (const auto& segment : host.layers[layer].segments()) {
       const AttentionItem item = stored_item(*segment);
       if (in_runs(item)) continue;
       if (count == fronts.size()) {
-        fronts.emplace_back(item, shared_, *uploads_);
+        fronts.emplace_back(item, own.shared, own.uploads);
         changed = true;
       } else if (fronts[count].version() != item.stored->version()) {
-        fronts[count] = DeviceSegment(item, shared_, *uploads_);
+        fronts[count] = DeviceSegment(item, own.shared, own.uploads);
         changed = true;
       } else {
-        changed = fronts[count].follow(item, *uploads_) || changed;
+        changed = fronts[count].follow(item, own.uploads) || changed;
       }
       ++count;
     }
@@ -100,8 +102,15 @@ void DeviceCache::follow_packed(const KvCache& host) {
     fronts.erase(fronts.begin() + static_cast<int64_t>(count), fronts.end());
   }
   if (!changed) return;
-  uploads_->finish();
+  finish_uploads();
   ++moves_;
+}
+
+void DeviceCache::finish_uploads() {
+  for (auto& [device, own] : on_devices_) {
+    const kernels::CudaDeviceScope here(device);
+    own.uploads.finish();
+  }
 }
 
 /// Capacities agree where runs are taken over: where a head's memory begins follows from it.
@@ -109,8 +118,7 @@ void DeviceCache::take_over(RecycledCache former) {
   if (!former.cache) return;
   DeviceCache& from = *former.cache;
   fronts_ = std::move(from.fronts_);
-  shared_ = std::move(from.shared_);
-  uploads_ = std::move(from.uploads_);
+  on_devices_ = std::move(from.on_devices_);
   if (former.alike.empty()) return;
   capacity_ = from.capacity_;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
@@ -119,7 +127,7 @@ void DeviceCache::take_over(RecycledCache former) {
   }
 }
 
-DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, RecycledCache former,
+DeviceCache::DeviceCache(std::vector<PlacedLayer> layers, const KvCache& host, int64_t tokens, RecycledCache former,
                          int64_t visited)
     : DeviceCache(std::move(layers), Placement::device) {
   if (const std::string why = cannot_hold(layers_, host, visited); !why.empty()) {
@@ -147,14 +155,25 @@ DeviceCache::DeviceCache(std::vector<LayerShape> layers, const KvCache& host, in
     }
   }
   for (int64_t layer = 0; layer < std::ssize(memory_); ++layer) {
+    const kernels::CudaDeviceScope here(layers_[layer].device);
     if (!there[layer]) memory_[layer] = PlacedMemory(Placement::device, first_byte(layer, kv_heads, capacity_));
   }
-  reserve(host.length + tokens, nullptr);
+  reserve(host.length + tokens);
   length_ = host.length;
   upload(host, 0, there);
 }
 
 void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {
+  while (!heads.empty()) {
+    const auto device_of = [&](const RewrittenEntries& head) { return layers_[head.layer].device; };
+    const int64_t device = device_of(heads.front());
+    const auto end = std::ranges::find_if(heads, [&](const auto& head) { return device_of(head) != device; });
+    rewrite_on(device, {heads.begin(), end});
+    heads = {end, heads.end()};
+  }
+}
+
+void DeviceCache::rewrite_on(int64_t device, std::span<const RewrittenEntries> heads) {
   std::vector<uint32_t> words;  // 32 bits each: every head's rows and places
   for (const RewrittenEntries& head : heads) {
     for (const float number : head.rows) words.push_back(std::bit_cast<uint32_t>(number));
@@ -162,8 +181,10 @@ void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {
   }
   if (words.empty()) return;
   ++changes_;
+  const kernels::CudaDeviceScope here(device);
+  kernels::CudaScratch& rewrites = on_devices_.at(device).rewrites;
   const auto* at = static_cast<const uint32_t*>(
-      rewrites_->upload(words.data(), std::ssize(words) * int64_t{sizeof(uint32_t)}, nullptr));
+      rewrites.upload(words.data(), std::ssize(words) * int64_t{sizeof(uint32_t)}, nullptr));
   std::vector<kernels::RowStore> stores;
   for (const RewrittenEntries& head : heads) {
     const auto* const rows = reinterpret_cast<const float*>(at);
@@ -177,13 +198,13 @@ void DeviceCache::rewrite(std::span<const RewrittenEntries> heads) {
                         .places = places});
     }
   }
-  kernels::store_rows_cuda(stores, *rewrites_, nullptr);
+  kernels::store_rows_cuda(stores, rewrites, nullptr);
   kernels::cuda_synchronize(nullptr);
 }
 
 void DeviceCache::take_newest(const KvCache& host) {
   const int64_t first = length_;
-  reserve(host.length, nullptr);
+  reserve(host.length);
   length_ = host.length;
   upload(host, first, std::vector<bool>(layers_.size()));
 }
@@ -192,18 +213,20 @@ void DeviceCache::take_newest(const KvCache& host) {
 void DeviceCache::upload(const KvCache& host, int64_t first, const std::vector<bool>& there) {
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
     if (there[layer]) continue;
-    const LayerShape& shape = layers_[layer];
+    const PlacedLayer& shape = layers_[layer];
+    const kernels::CudaDeviceScope here(shape.device);
     const std::vector<AttentionItem> items = run_items(host.layers[layer]);
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const int64_t held = std::max<int64_t>(0, first - dropped(layer)[head]) / kernels::kCell * kernels::kCell;
       const int64_t begin = kernels::cell_bytes(held, shape.head_dim, shape.dtype);
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         const std::vector<std::byte> bytes = joined(items, shape, head, kind, held, entries(layer, head));
-        uploads_->add(static_cast<char*>(cells(layer, head, kind).data) + begin, bytes.data(), 0, std::ssize(bytes));
+        beside(layer).uploads.add(static_cast<char*>(cells(layer, head, kind).data) + begin, bytes.data(), 0,
+                                  std::ssize(bytes));
       }
     }
   }
-  uploads_->finish();
+  finish_uploads();
 }
 
 }  // namespace kvarena::device

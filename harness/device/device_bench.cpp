@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <string>
 
@@ -55,8 +56,7 @@ class Bench {
  public:
   explicit Bench(const DeviceOptions& options)
       : options_(options),
-        model_(DeviceModel::random(llama8b(options.shrink > 1),
-                                   {.weights = kernels::DType::bf16, .cache = kernels::DType::bf16}, 1)),
+        model_(make_model(options, {})),
         from_((int64_t{512} << 20) / options.shrink),
         to_(from_.bytes()) {}
 
@@ -64,7 +64,7 @@ class Bench {
     const int64_t short_context = shrunk(8192), context = shrunk(32768);
     full("step 8B bf16 batch 1 8k", 1, short_context);
     full("step full KV batch 1 32k", 1, context);
-    const int64_t sequence = bytes_of(context);
+    const int64_t sequence = bytes_of(context + kHeadroom);
     constexpr double kShare = 0.9;  // of free memory
     const auto held = [&](int64_t bytes) {
       return std::max<int64_t>(1, static_cast<int64_t>(kShare * static_cast<double>(bytes)) / sequence);
@@ -76,6 +76,13 @@ class Bench {
     chosen("step budget 2048 of 32k in host memory, batch 1, 85% kept", 1, context, 0.85);
     chosen("step budget 2048 of 32k in host memory, batch B, 85% kept", most, context, 0.85);
     chosen("step budget 2048 of 32k in host memory, batch B, all anew", most, context, 0);
+    if (kernels::cuda_devices() > 1 && wants(kTwoDevices)) {
+      std::vector<int64_t> halves(static_cast<size_t>(model_->config().layers), 0);
+      std::fill(halves.begin() + std::ssize(halves) / 2, halves.end(), 1);
+      model_.reset();
+      model_ = make_model(options_, halves);
+      full(kTwoDevices, 1, short_context);
+    }
   }
 
   void write(std::ostream& to) const {
@@ -91,23 +98,32 @@ class Bench {
   }
 
  private:
+  static constexpr int64_t kHeadroom = 256;  // entries that steps add to a cache, at most
+  static constexpr const char* kTwoDevices = "step 8B bf16 batch 1 8k, layers on two devices";
+
+  [[nodiscard]] static std::unique_ptr<DeviceModel> make_model(const DeviceOptions& options,
+                                                               std::vector<int64_t> devices) {
+    return std::make_unique<DeviceModel>(
+        DeviceModel::random(llama8b(options.shrink > 1),
+                            {.weights = kernels::DType::bf16, .cache = kernels::DType::bf16}, 1, std::move(devices)));
+  }
   [[nodiscard]] int64_t shrunk(int64_t count) const { return std::max<int64_t>(64, count / options_.shrink / 16 * 16); }
   /// Bytes of one sequence's entries.
   [[nodiscard]] int64_t bytes_of(int64_t entries) const {
-    const ModelConfig& c = model_.config();
+    const ModelConfig& c = model_->config();
     return c.layers * c.kv_heads * c.head_dim * 2 * 2 * entries;
   }
   [[nodiscard]] bool wants(const std::string& name) const { return name.find(options_.only) != std::string::npos; }
   /// Weights that a step reads: all but the embedding's other rows.
   [[nodiscard]] int64_t step_weights() const {
-    const ModelConfig& c = model_.config();
-    return model_.weight_bytes() - c.vocab_size * c.hidden_size * 2;
+    const ModelConfig& c = model_->config();
+    return model_->weight_bytes() - c.vocab_size * c.hidden_size * 2;
   }
 
   [[nodiscard]] std::vector<DeviceCache> caches(Placement placement, int64_t batch, int64_t entries) const {
     std::vector<DeviceCache> made;
     for (int64_t i = 0; i < batch; ++i) {
-      made.push_back(model_.make_cache(placement, entries + 256));
+      made.push_back(model_->make_cache(placement, entries + kHeadroom));
       made.back().fill(entries);
     }
     return made;
@@ -123,7 +139,7 @@ class Bench {
       for (size_t i = 0; i < caches.size(); ++i) {
         batch.push_back({.tokens = {&tokens[i], 1}, .cache = &caches[i], .attended = choose(number)});
       }
-      tokens = model_.largest(model_.forward(batch));
+      tokens = model_->largest(model_->forward(batch));
     };
     const int64_t steps = options_.shrink > 1 ? 1 : 16;
     int64_t number = 0;
@@ -156,7 +172,7 @@ class Bench {
     std::vector<DeviceCache> held = caches(Placement::host, batch, entries);
     std::vector<Lists> rounds;  // every `stride`-th position, some of them moved by the round's number
     for (int64_t round = 0; round < stride; ++round) {
-      Lists lists(static_cast<size_t>(model_.config().kv_heads));
+      Lists lists(static_cast<size_t>(model_->config().kv_heads));
       for (size_t h = 0; h < lists.size(); ++h) {
         const RandomStream stream(h, "moved");
         for (int64_t i = 0; i < budget; ++i) {
@@ -172,10 +188,10 @@ class Bench {
 
   double copy_bandwidth() {
     constexpr int kCopies = 4;
-    model_.synchronize();
+    model_->synchronize();
     const auto start = Clock::now();
-    for (int i = 0; i < kCopies; ++i) kernels::cuda_copy(to_.data(), from_.data(), from_.bytes(), model_.stream());
-    model_.synchronize();
+    for (int i = 0; i < kCopies; ++i) kernels::cuda_copy(to_.data(), from_.data(), from_.bytes(), model_->stream());
+    model_->synchronize();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     return 2.0 * kCopies * static_cast<double>(from_.bytes()) / seconds;
   }
@@ -190,7 +206,7 @@ class Bench {
   }
 
   DeviceOptions options_;
-  DeviceModel model_;
+  std::unique_ptr<DeviceModel> model_;
   kernels::CudaBuffer from_, to_;
   std::vector<Row> rows_;
 };

@@ -23,19 +23,20 @@ PlacedMemory::PlacedMemory(Placement placement, int64_t bytes) {
 
 char* PlacedMemory::data() const { return static_cast<char*>(pinned_ ? pinned_->data() : device_.data()); }
 
-DeviceCache::DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries)
+DeviceCache::DeviceCache(std::vector<PlacedLayer> layers, Placement placement, int64_t entries)
     : layers_(std::move(layers)), placement_(placement) {
   static std::atomic<int64_t> made{0};
   id_ = made++;
-  for (const LayerShape& layer : layers_) {
-    const LayerShape& first = layers_.front();
+  for (const PlacedLayer& layer : layers_) {
+    const PlacedLayer& first = layers_.front();
+    on_devices_.try_emplace(layer.device);
     KVARENA_ASSERT(layer.kv_heads == first.kv_heads && layer.head_dim == first.head_dim && layer.dtype == first.dtype,
                    "layers of different shapes");
   }
   fronts_.resize(layers_.size());
   kept_.resize(layers_.size());
   dropped_.resize(layers_.size() * static_cast<size_t>(layers_.front().kv_heads));
-  if (entries > 0) reserve(entries, nullptr);
+  if (entries > 0) reserve(entries);
 }
 
 int64_t DeviceCache::head_bytes(int64_t room) const {
@@ -53,18 +54,27 @@ int64_t DeviceCache::first_byte(int64_t layer, int64_t head, int64_t tokens) con
   return at;
 }
 
+DeviceBytes DeviceCache::bytes_by_device() const {
+  DeviceBytes bytes;
+  for (size_t layer = 0; layer < memory_.size(); ++layer) {
+    int64_t& sum = bytes[layers_[layer].device];
+    sum += first_byte(static_cast<int64_t>(layer), layers_.front().kv_heads, capacity_);
+    for (const DeviceSegment& front : fronts_[layer]) sum += front.bytes();
+  }
+  return bytes;
+}
+
 int64_t DeviceCache::bytes() const {
   int64_t total = 0;
-  for (size_t layer = 0; layer < memory_.size(); ++layer) {
-    total += first_byte(static_cast<int64_t>(layer), layers_.front().kv_heads, capacity_);
-    for (const DeviceSegment& front : fronts_[layer]) total += front.bytes();
-  }
+  for (const auto& [device, bytes] : bytes_by_device()) total += bytes;
   return total;
 }
 
 int64_t DeviceCache::device_bytes() const {
   int64_t total = placement_ == Placement::device ? bytes() : 0;
-  for (const Window& window : windows_) total += window.memory.bytes();
+  for (const auto& [device, own] : on_devices_) {
+    for (const Window& window : own.windows) total += window.memory.bytes();
+  }
   return total;
 }
 
@@ -74,23 +84,24 @@ int64_t DeviceCache::fetched_bytes() const {
 }
 
 /// Half again as much at least, in blocks of cells: what is there moves seldom.
-void DeviceCache::reserve(int64_t tokens, kernels::CudaStream stream) {
+void DeviceCache::reserve(int64_t tokens) {
   if (tokens <= capacity_) return;
   constexpr int64_t kBlock = 256;
   const int64_t wanted = memory_.empty() ? tokens : std::max(tokens, capacity_ + capacity_ / 2);
   const int64_t capacity = (wanted + kBlock - 1) / kBlock * kBlock, kv_heads = layers_.front().kv_heads;
   std::vector<PlacedMemory> grown;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    const kernels::CudaDeviceScope here(layers_[layer].device);
     grown.emplace_back(placement_, first_byte(layer, kv_heads, capacity));
     if (memory_.empty() || length_ == 0) continue;
     for (int64_t head = 0; head < kv_heads; ++head) {
       const char* from = memory_[layer].data() + first_byte(layer, head, capacity_);
       char* to = grown.back().data() + first_byte(layer, head, capacity);
       const int64_t held = head_bytes(entries(layer, head)), missing = dropped(layer)[head];
-      kernels::cuda_copy(to, from, held, stream);
-      kernels::cuda_copy(to + head_bytes(capacity - missing), from + head_bytes(capacity_ - missing), held, stream);
+      kernels::cuda_copy(to, from, held, nullptr);
+      kernels::cuda_copy(to + head_bytes(capacity - missing), from + head_bytes(capacity_ - missing), held, nullptr);
     }
-    kernels::cuda_synchronize(stream);
+    kernels::cuda_synchronize(nullptr);
     memory_[layer] = {};  // a layer at a time is held twice
   }
   memory_ = std::move(grown);
@@ -129,7 +140,7 @@ Cells DeviceCache::cells(const Window& window, int64_t head, CellKind kind) cons
 
 void DeviceCache::fill(int64_t entries) {
   KVARENA_ASSERT(length_ == 0, "a cache that holds something");
-  reserve(entries, nullptr);
+  reserve(entries);
   const int64_t bytes = 2 * layers_.front().kv_heads * head_bytes(capacity_);
   const std::vector<char> zeros(static_cast<size_t>(std::min<int64_t>(bytes, 1 << 24)));
   for (const PlacedMemory& layer : memory_) {
@@ -155,6 +166,7 @@ DeviceCache DeviceCache::copy(int64_t length, int64_t capacity) const {
   made.prompt_length = prompt_length;
   made.length_ = length;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    const kernels::CudaDeviceScope here(layers_[layer].device);
     for (int64_t head = 0; head < layers_.front().kv_heads; ++head) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         kernels::cuda_copy(made.cells(layer, head, kind).data, cells(layer, head, kind).data, head_bytes(length),
@@ -162,7 +174,10 @@ DeviceCache DeviceCache::copy(int64_t length, int64_t capacity) const {
       }
     }
   }
-  kernels::cuda_synchronize(nullptr);
+  for (const auto& [device, own] : on_devices_) {
+    const kernels::CudaDeviceScope here(device);
+    kernels::cuda_synchronize(nullptr);
+  }
   return made;
 }
 
@@ -186,18 +201,24 @@ void DeviceCache::keep(int64_t layer, std::vector<std::vector<int32_t>> entries)
 }
 
 /// Makes windows anew; what they held is lost.
-void DeviceCache::make_windows(int64_t room, size_t count) {
-  const int64_t kv_heads = layers_.front().kv_heads;
+void DeviceCache::make_windows(int64_t room) {
+  const int64_t kv_heads = layers_.front().kv_heads, bytes = kv_heads * 2 * head_bytes(room);
   held_.assign(static_cast<size_t>(kv_heads), {});
-  windows_.clear();
-  windows_.resize(count);
   room_ = room;
-  for (Window& window : windows_) window.memory.reserve(kv_heads * 2 * head_bytes(room));
+  for (auto& [device, own] : on_devices_) {
+    const kernels::CudaDeviceScope here(device);
+    own.windows.clear();
+    own.windows.resize(chosen_ ? layers_.size() + 1 : 2);
+    for (size_t i = 0; i < own.windows.size(); ++i) {
+      const bool elsewhere = chosen_ && i < layers_.size() && layers_[i].device != device;
+      if (!elsewhere) own.windows[i].memory.reserve(bytes);
+    }
+  }
 }
 
 void DeviceCache::choose(const std::vector<std::vector<int32_t>>* positions, int64_t fresh) {
   const int64_t kv_heads = layers_.front().kv_heads;
-  const bool chosen = positions != nullptr, shared = chosen == chosen_ && !windows_.empty();
+  const bool chosen = positions != nullptr, shared = chosen == chosen_ && room_ > 0;
   chosen_ = chosen;
   fetched_entries_ = 0;
   counts_.assign(static_cast<size_t>(kv_heads), length_);
@@ -220,7 +241,7 @@ void DeviceCache::choose(const std::vector<std::vector<int32_t>>* positions, int
   if (!shared || needed > room_) {
     constexpr int64_t kBlock = 64;  // so that a budget and some tokens of a verification fit without moving
     const int64_t room = chosen ? (needed + kBlock - 1) / kBlock * kBlock : std::max(capacity_, needed);
-    make_windows(room, chosen ? layers_.size() + 1 : 2);
+    make_windows(room);
   }
   if (chosen) {
     find_in_windows(*positions);
@@ -243,7 +264,7 @@ void DeviceCache::find_in_windows(const std::vector<std::vector<int32_t>>& posit
 }
 
 DeviceCache::Window& DeviceCache::window(int64_t layer) {
-  return windows_[static_cast<size_t>(chosen_ ? layer : layer % 2)];
+  return beside(layer).windows[static_cast<size_t>(chosen_ ? layer : layer % 2)];
 }
 
 void DeviceCache::advance(int64_t fresh) {

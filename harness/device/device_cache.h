@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,7 +24,15 @@ enum class Placement : uint8_t {
   host,
 };
 
-/// Memory on the device or pinned.
+/// A layer's entries and the device that they belong to. A model's layers on one device follow each other.
+struct PlacedLayer : LayerShape {
+  int64_t device = 0;
+};
+
+/// Bytes on each of several devices, by their numbers.
+using DeviceBytes = std::map<int64_t, int64_t>;
+
+/// Memory on the calling thread's device or pinned.
 class PlacedMemory {
  public:
   PlacedMemory() = default;
@@ -46,13 +55,13 @@ struct RecycledCache;
 
 /// The entries of each layer and kv head, one for every token unless some were dropped before the cache came to the
 /// device. Those that came packed stay so, in front of a run of the others, which takes what is new. Keys lie in cells,
-/// in host memory entry by entry, so that single entries are single pieces on the bus. Used by one DeviceModel at a
-/// time; not thread-safe.
+/// in host memory entry by entry, so that single entries are single pieces on the bus. Each layer is on its own device.
+/// Used by one DeviceModel at a time; not thread-safe.
 class DeviceCache {
  public:
   /// Room for `entries` of each head from the start.
-  DeviceCache(std::vector<LayerShape> layers, Placement placement, int64_t entries = 0);
-  [[nodiscard]] const LayerShape& shape(int64_t layer) const { return layers_[layer]; }
+  DeviceCache(std::vector<PlacedLayer> layers, Placement placement, int64_t entries = 0);
+  [[nodiscard]] const PlacedLayer& shape(int64_t layer) const { return layers_[layer]; }
   /// [kv_heads]: everything that queries of a layer may attend to and that is not packed, of a cache on the device;
   /// where entries were dropped, kept() lists those that are left.
   [[nodiscard]] std::vector<kernels::HeadRun> runs(int64_t layer) const;
@@ -60,14 +69,14 @@ class DeviceCache {
   [[nodiscard]] std::span<const DeviceSegment> fronts(int64_t layer) const { return fronts_[layer]; }
   /// Why a cache of such layers on the device, of which the first `visited` will be attended to, cannot hold what
   /// `host` holds, in words; empty when it can.
-  [[nodiscard]] static std::string cannot_hold(std::span<const LayerShape> layers, const KvCache& host,
+  [[nodiscard]] static std::string cannot_hold(std::span<const PlacedLayer> layers, const KvCache& host,
                                                int64_t visited);
   /// [kv_heads] entries of a layer of the host's that are held in its runs.
   [[nodiscard]] static std::vector<int64_t> entries_in_runs(const LayerCache& host);
   /// On the device, what `host` holds, with room for `tokens` more: every entry, or what a method left, each head its
   /// own, or what a codec packed. Bits are unchanged. What `former` holds of the same is taken over. Throws UserError
   /// where it cannot.
-  DeviceCache(std::vector<LayerShape> layers, const KvCache& host, int64_t tokens, RecycledCache former,
+  DeviceCache(std::vector<PlacedLayer> layers, const KvCache& host, int64_t tokens, RecycledCache former,
               int64_t visited);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
@@ -103,6 +112,8 @@ class DeviceCache {
   /// too.
   [[nodiscard]] int64_t bytes() const;
   [[nodiscard]] int64_t device_bytes() const;
+  /// bytes() by the devices of layers.
+  [[nodiscard]] DeviceBytes bytes_by_device() const;
   /// Makes an empty cache one of `entries` tokens whose keys and values are 0: for measuring.
   void fill(int64_t entries);
   /// The first `length` tokens of a full cache on the device in another one, with room for so many.
@@ -129,12 +140,26 @@ class DeviceCache {
     kernels::CudaBuffer memory;  // [kv_heads][keys, values][room]
   };
 
+  /// Holds what layers of one device share.
+  struct OnDevice {
+    DequantShared shared;  // by fronts_
+    UploadBatch uploads;
+    kernels::CudaScratch rewrites;
+    /// Windows of host placement. When chosen, one for each of the device's layers at the layer's place and a spare at
+    /// the end; two that layers share otherwise.
+    std::vector<Window> windows;
+  };
+
   /// Downloads what the host's heads hold from token `first` on, of length() tokens, but of layers that have it.
   void upload(const KvCache& host, int64_t first, const std::vector<bool>& there);
   /// Takes over the fronts and, where they are alike, the runs of another cache of the same length.
   void take_over(RecycledCache former);
-  /// Room for so many tokens.
-  void reserve(int64_t tokens, kernels::CudaStream stream);
+  /// Room for so many tokens. Nothing may be under way that uses the cache where it grows.
+  void reserve(int64_t tokens);
+  [[nodiscard]] OnDevice& beside(int64_t layer) { return on_devices_.at(layers_[layer].device); }
+  /// Waits for all uploads.
+  void finish_uploads();
+  void rewrite_on(int64_t device, std::span<const RewrittenEntries> heads);
   [[nodiscard]] int64_t head_bytes(int64_t room) const;  // of its keys, or of its values
   /// [kv_heads] tokens that have no entry in the run of a layer's heads: dropped ones and packed ones.
   [[nodiscard]] std::span<const int64_t> dropped(int64_t layer) const;
@@ -147,13 +172,15 @@ class DeviceCache {
   /// behind them: fills counts_ and lists_.
   void choose(const std::vector<std::vector<int32_t>>* positions, int64_t fresh);
   void find_in_windows(const std::vector<std::vector<int32_t>>& positions);
-  void make_windows(int64_t room, size_t count);
+  void make_windows(int64_t room);
   /// Where layer `layer` is attended in this pass.
   [[nodiscard]] Window& window(int64_t layer);
+  /// The window that takes the place of a chosen layer's.
+  [[nodiscard]] Window& spare(int64_t layer) { return beside(layer).windows.back(); }
   /// The pass is over: `fresh` more tokens have entries.
   void advance(int64_t fresh);
 
-  std::vector<LayerShape> layers_;
+  std::vector<PlacedLayer> layers_;
   Placement placement_;
   int64_t id_;  // of this cache alone
   int64_t changes_ = 0;
@@ -164,9 +191,7 @@ class DeviceCache {
   int64_t first_kept_ = 0;                               // every token from this one on is in the runs
   std::vector<PlacedMemory> memory_;                     // [layers]: [kv_heads][keys, values][capacity - dropped]
   std::vector<std::vector<DeviceSegment>> fronts_;       // [layers], oldest first
-  DequantShared shared_;                                 // by fronts_
-  std::unique_ptr<UploadBatch> uploads_ = std::make_unique<UploadBatch>();
-  std::unique_ptr<kernels::CudaScratch> rewrites_ = std::make_unique<kernels::CudaScratch>();
+  std::map<int64_t, OnDevice> on_devices_;               // by number, of all layers' devices
 
   // State of the pass to come.
   bool chosen_ = false;
@@ -175,8 +200,7 @@ class DeviceCache {
       lists_;  // [kv_heads]: an index (device), or sources as EntryMerge takes them (host)
 
   // Host placement.
-  std::vector<Window> windows_;             // one a layer and a spare, when chosen; two that layers share otherwise
-  int64_t room_ = 0;                        // entries of a head that a window takes
+  int64_t room_ = 0;                        // entries of a head that a window takes; 0: there is none
   std::vector<std::vector<int32_t>> held_;  // [kv_heads] positions that every layer's window holds, in its order
   int64_t fetched_entries_ = 0;
 };

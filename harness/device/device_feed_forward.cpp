@@ -4,7 +4,6 @@
 #include <span>
 
 #include "harness/device/device_products.h"
-#include "harness/device/ranks/device_driver.h"
 #include "harness/model/feed_forward.h"
 
 namespace kvarena::device {
@@ -30,11 +29,6 @@ void DeviceFeedForward::add(const DeviceDense& weights, const float* in, int64_t
 void DeviceFeedForward::add(const DeviceSparse& weights, const float* in, int64_t rows, float* x, CudaStream stream) {
   const int64_t hidden = config_->hidden_size;
   const Visits visits = route(weights, in, rows, stream);
-  if (DeviceDriver* driver = weights.experts.front().elsewhere.driver; driver != nullptr) {
-    std::vector<int64_t> visitors;
-    for (const std::vector<WeightedRow>& some : visits) visitors.push_back(std::ssize(some));
-    driver->announce(weights, visitors);
-  }
   std::vector<WeightedRow> all;
   for (const std::vector<WeightedRow>& some : visits) all.insert(all.end(), some.begin(), some.end());
   const auto* list = static_cast<const WeightedRow*>(
@@ -75,13 +69,19 @@ DeviceFeedForward::Visits DeviceFeedForward::route(const DeviceSparse& weights, 
 
 void DeviceFeedForward::compute(const DeviceDense& weights, const float* in, int64_t rows, float* out, bool add,
                                 CudaStream stream) {
-  if (weights.elsewhere.driver != nullptr) {
-    return weights.elsewhere.driver->feed_forward(weights, in, rows, out, add, stream);
-  }
   const int64_t size = weights.down.matrix.k();
-  float* inner = inner_.data();
-  gate_held(weights, in, rows, inner, inner, 2 * size, stream);
-  project_held(weights.down, inner, rows, out, {.x = 2 * size, .y = weights.down.out}, add, stream);
+  float* const inner = inner_.data();
+  project(weights.gate_up, in, rows, inner, /*add=*/false, stream);
+  kernels::silu_mul_cuda({.gate = inner,
+                          .up = inner + size,
+                          .out = inner,
+                          .rows = rows,
+                          .n = size,
+                          .gate_stride = 2 * size,
+                          .up_stride = 2 * size,
+                          .out_stride = 2 * size},
+                         stream);
+  project(weights.down, inner, rows, out, add, stream, 2 * size);
 }
 
 }  // namespace kvarena::device

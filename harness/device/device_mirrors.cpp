@@ -19,13 +19,6 @@ std::vector<uint64_t> versions_of(const LayerCache& layer) {
   return versions;
 }
 
-/// Bytes of all layers' entries of `tokens` tokens.
-int64_t bytes_of(std::span<const LayerShape> layers, int64_t tokens) {
-  int64_t bytes = 0;
-  for (const LayerShape& layer : layers) bytes += layer.entry_bytes() * tokens;
-  return bytes;
-}
-
 /// Whether some run of a new copy has to be filled from the host.
 bool any_goes_up(const KvCache& host, const std::vector<bool>& alike) {
   if (alike.empty()) return host.length > 0;
@@ -111,7 +104,9 @@ class DeviceMirror::SegmentCopy final : public EntryMirror {
       for (const std::vector<int32_t>& kept : cache_->kept(layer_)) entries.lists.emplace_back(kept);
     }
     const std::scoped_lock lock(all_->mutex_);
-    on_device([&] { all_->sums_.add(std::move(entries), queries, causal, lse, sums, row_stride); }, [] {});
+    const kernels::CudaDeviceScope here(cache_->shape(layer_).device);
+    AttentionSums& own = all_->sums_[cache_->shape(layer_).device];
+    on_device([&] { own.add(std::move(entries), queries, causal, lse, sums, row_stride); }, [] {});
     ++all_->lookups_;
     return true;
   }
@@ -310,22 +305,26 @@ DeviceMirror& DeviceMirrors::mirror_of(KvCache& host) {
   return *mirror;
 }
 
-int64_t DeviceMirrors::held() const {
-  int64_t bytes = 0;
-  for (const DeviceMirror* mirror : used_) bytes += mirror->cache_ ? mirror->cache_->bytes() : 0;
-  return bytes;
+bool DeviceMirrors::has_room(int64_t tokens) const {
+  DeviceBytes taken;
+  for (const PlacedLayer& layer : shapes_) taken[layer.device] += layer.entry_bytes() * tokens;
+  for (const DeviceMirror* mirror : used_) {
+    if (!mirror->cache_) continue;
+    for (const auto& [device, bytes] : mirror->cache_->bytes_by_device()) taken[device] += bytes;
+  }
+  return std::ranges::all_of(taken, [&](const auto& on) { return on.second <= limits_.at(on.first); });
 }
 
 /// Where even that is not enough, the device itself refuses.
-bool DeviceMirrors::make_room(int64_t bytes, std::span<DeviceMirror* const> needed) {
+bool DeviceMirrors::make_room(int64_t tokens, std::span<DeviceMirror* const> needed) {
   const std::scoped_lock lock(mutex_);
   for (DeviceMirror* mirror : used_) {
-    if (held() + bytes <= limit_bytes_) break;
+    if (has_room(tokens)) return true;
     if (!mirror->cache_ || std::ranges::find(needed, mirror) != needed.end()) continue;
     mirror->cache_.reset();
     ++evictions_;
   }
-  return held() + bytes <= limit_bytes_;
+  return has_room(tokens);
 }
 
 void DeviceMirrors::copy_origin(DeviceMirror& mirror, int64_t capacity, std::vector<DeviceMirror*> needed) {
@@ -339,7 +338,7 @@ void DeviceMirrors::copy_origin(DeviceMirror& mirror, int64_t capacity, std::vec
     const std::scoped_lock lock(mutex_);
     needed.push_back(found());
   }
-  if (needed.back() == nullptr || !make_room(bytes_of(shapes_, capacity), needed)) return;
+  if (needed.back() == nullptr || !make_room(capacity, needed)) return;
   const std::scoped_lock lock(mutex_);
   if (const DeviceMirror* from = found(); from != nullptr) {
     mirror.cache_.emplace(from->cache_->copy(origin->length, capacity));
@@ -355,7 +354,7 @@ void DeviceMirrors::renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, i
   const int64_t expected = stays ? tokens : std::max(tokens, host.prompt_length) + kDecodeHeadroom;
   RecycledCache former{.cache = std::exchange(mirror.cache_, std::nullopt)};
   if (stays) former.alike = alike;
-  make_room(bytes_of(shapes_, expected), needed);
+  make_room(expected, needed);
   uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
   mirror.cache_.emplace(shapes_, host, expected - host.length, std::move(former), visited);
   mirror.layers_.resize(host.layers.size());
@@ -374,8 +373,7 @@ std::vector<DeviceCache*> DeviceMirrors::of(std::span<KvCache* const> hosts, std
     if (!mirrors[i]->follow(host, visited)) {
       renew(*mirrors[i], host, needed, visited, mirrors);
     } else {
-      if (needed > mirrors[i]->cache_->capacity())
-        make_room(bytes_of(shapes_, needed), mirrors);  // it moves: both at once
+      if (needed > mirrors[i]->cache_->capacity()) make_room(needed, mirrors);  // it moves: both at once
       mirrors[i]->take_new(host, visited);
     }
     caches.push_back(&*mirrors[i]->cache_);
@@ -390,7 +388,9 @@ void DeviceMirrors::appended(KvCache& host, int64_t layer) {
 void DeviceMirrors::add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
                              std::span<const kernels::QuerySum> sums) {
   const std::scoped_lock lock(mutex_);
-  sums_.add(copy, layer, queries, lse, sums);
+  const int64_t device = copy.shape(layer).device;
+  const kernels::CudaDeviceScope here(device);
+  sums_[device].add(copy, layer, queries, lse, sums);
 }
 
 DeviceMirrors::LayerScope::LayerScope(KvCache& host, int64_t layer) : host_(&host.layers[static_cast<size_t>(layer)]) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -74,8 +75,9 @@ class DeviceMirror final : public CacheMirror {
 /// caches themselves, each of which one thread uses at a time.
 class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
  public:
-  /// Mirrors of caches with such layers, at most `bytes` on the device.
-  DeviceMirrors(std::vector<LayerShape> layers, int64_t bytes) : shapes_(std::move(layers)), limit_bytes_(bytes) {}
+  /// Mirrors of caches with such layers, which take at most `limits` on the layers' devices.
+  DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits)
+      : shapes_(std::move(layers)), limits_(std::move(limits)) {}
 
   /// The device's copies of the caches, up to date in the first `visited` layers and with room for so many more tokens
   /// each. They are not given away before the next call.
@@ -114,19 +116,19 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
  private:
   friend class DeviceMirror;
   DeviceMirror& mirror_of(KvCache& host);
-  /// Whether there is room then.
-  bool make_room(int64_t bytes, std::span<DeviceMirror* const> needed);
+  /// Drops others' copies until a cache of so many tokens fits beside the `needed` ones; whether it does.
+  bool make_room(int64_t tokens, std::span<DeviceMirror* const> needed);
   /// Makes a clone's copy from where its entries lie, if they still do.
   void copy_origin(DeviceMirror& mirror, int64_t capacity, std::vector<DeviceMirror*> needed);
   /// Makes a copy anew, with room for so many tokens at least.
   void renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited,
              std::span<DeviceMirror* const> needed);
-  [[nodiscard]] int64_t held() const;
+  [[nodiscard]] bool has_room(int64_t tokens) const;
 
-  std::vector<LayerShape> shapes_;
-  int64_t limit_bytes_;
+  std::vector<PlacedLayer> shapes_;
+  DeviceBytes limits_;
   int64_t uploads_ = 0, copies_ = 0, evictions_ = 0, lookups_ = 0;
-  AttentionSums sums_;
+  std::map<int64_t, AttentionSums> sums_;  // by device
   mutable std::mutex mutex_;
   std::list<DeviceMirror*> used_;  // least recently used first
 };

@@ -23,13 +23,42 @@ constexpr int64_t kRecordedLengths = 4096;
 /// come to be.
 constexpr size_t kPassKey = 4, kSequenceKey = 5, kMostInKey = 2;
 
+/// [layers] devices; device 0 where nothing is said.
+std::vector<int64_t> devices_or_first(const ModelConfig& config, std::vector<int64_t> devices) {
+  if (devices.empty()) devices.assign(static_cast<size_t>(config.layers), 0);
+  KVARENA_ASSERT(std::ssize(devices) == config.layers, fmt::format("{} devices of layers", devices.size()));
+  return devices;
+}
+
 }  // namespace
 
-DeviceModel::Impl::Impl(const ModelConfig& c, const TransformerOptions& o, DeviceWeights w)
-    : config(c), options(o), weights(std::move(w)), rope(rope_frequencies(c)), attention(config), feed_forward(config) {
-  for (int64_t layer = 0; layer < config.layers; ++layer) shapes.push_back(cache_shape(config, layer, options.cache));
+DeviceModel::Impl::Impl(const ModelConfig& c, const TransformerOptions& o, std::span<const int64_t> devices,
+                        DeviceWeights w)
+    : config(c), options(o), weights(std::move(w)), rope(rope_frequencies(c)) {
   if (config.is_latent()) rope.magnitude = 1;  // queries take it: stored keys are turned by plain angles
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    shapes.push_back({cache_shape(config, layer, options.cache), devices[static_cast<size_t>(layer)]});
+  for (int64_t begin = 0; begin < config.layers;) {
+    int64_t end = begin;
+    while (end < config.layers && shapes[end].device == shapes[begin].device) ++end;
+    const kernels::CudaDeviceScope here(shapes[begin].device);
+    if (!stages.empty()) kernels::cuda_connect(stages.back()->device);
+    stages.push_back(std::make_unique<Stage>(*this, begin, end));
+    begin = end;
+  }
 }
+
+DeviceModel::Stage::Stage(const Impl& model, int64_t first, int64_t behind)
+    : device(model.shapes[first].device),
+      begin(first),
+      end(behind),
+      config(model.config),
+      options(model.options),
+      weights(model.weights),
+      rope(model.rope),
+      shapes(model.shapes),
+      attention(config),
+      feed_forward(config) {}
 
 void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
   for (const DevicePass& pass : batch) {
@@ -38,7 +67,7 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
     KVARENA_ASSERT(pass.choice == nullptr || (pass.cache != nullptr && pass.attended == nullptr &&
                                               pass.parents.empty() && pass.cache->placement() == Placement::device),
                    "a choice among what is not all there");
-    KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == shape().kv_heads,
+    KVARENA_ASSERT(pass.attended == nullptr || std::ssize(*pass.attended) == shapes.front().kv_heads,
                    "a list for each kv head");
     check_tokens(config, pass.tokens);
     if (pass.host != nullptr) {
@@ -64,17 +93,31 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
   }
 }
 
-void DeviceModel::Impl::prepare(std::span<const DevicePass> batch) {
+void DeviceModel::Impl::grow(std::span<const DevicePass> batch) const {
+  for (const DevicePass& pass : batch) {
+    if (pass.cache == nullptr) continue;
+    const int64_t fresh = std::ssize(pass.tokens), needed = pass.cache->length() + fresh;
+    if (needed > pass.cache->capacity()) synchronize();
+    pass.cache->reserve(needed);
+    pass.cache->choose(pass.attended, fresh);
+  }
+}
+
+DeviceModel::Stage& DeviceModel::Impl::stage_of(int64_t layer) const {
+  return **std::ranges::find_if(stages, [&](const auto& stage) { return layer < stage->end; });
+}
+
+void DeviceModel::Impl::synchronize() const {
+  for (const auto& stage : stages) kernels::cuda_synchronize(stage->compute.stream());
+}
+
+void DeviceModel::Stage::prepare(std::span<const DevicePass> batch) {
   sequences.clear();
   rows = 0;
   int64_t listed = 0;
   for (const DevicePass& pass : batch) {
     const int64_t fresh = std::ssize(pass.tokens);
     const int64_t before = pass.cache != nullptr ? pass.cache->length() : 0;
-    if (pass.cache != nullptr) {
-      pass.cache->reserve(before + fresh, compute.stream());
-      pass.cache->choose(pass.attended, fresh);
-    }
     Sequence& s = sequences.emplace_back(Sequence{&pass, pass.cache, rows, fresh, before + fresh, listed});
     if (pass.cache != nullptr && !pass.parents.empty()) {
       s.shared = entries_before_paths(before);
@@ -86,7 +129,7 @@ void DeviceModel::Impl::prepare(std::span<const DevicePass> batch) {
 }
 
 /// Tokens, lengths, rotations and lists to the device.
-void DeviceModel::Impl::tell() {
+void DeviceModel::Stage::tell() {
   const Sequence& last = sequences.back();
   int64_t listed = last.first_list;
   for (const std::vector<int32_t>& list : lists(last)) listed += std::ssize(list);
@@ -113,12 +156,13 @@ void DeviceModel::Impl::tell() {
 }
 
 /// Uploads lists of what is left of runs from which entries were dropped.
-void DeviceModel::Impl::list_kept() {
+void DeviceModel::Stage::list_kept() {
   std::vector<int32_t> all;
   for (Sequence& s : sequences) {
     if (s.cache == nullptr || !s.cache->any_dropped()) continue;
-    for (int64_t layer = 0; layer < depth; ++layer) {
-      std::vector<IndexList>& lists = s.kept.emplace_back();
+    s.kept.resize(static_cast<size_t>(until));
+    for (int64_t layer = begin; layer < until; ++layer) {
+      std::vector<IndexList>& lists = s.kept[static_cast<size_t>(layer)];
       for (int64_t head = 0; head < std::ssize(s.cache->kept(layer)); ++head) {
         const std::vector<int32_t>& kept = s.cache->kept(layer)[static_cast<size_t>(head)];
         all.insert(all.end(), kept.begin(), kept.end());
@@ -134,9 +178,7 @@ void DeviceModel::Impl::list_kept() {
   }
 }
 
-/// Memory for the pass; returns how many rows of logits are wanted.
-int64_t DeviceModel::Impl::make_room(Download bring) {
-  const int64_t wanted = wanted_rows();
+void DeviceModel::Stage::make_room(Download bring, int64_t first_layer, int64_t layers) {
   x.at_least(rows * config.hidden_size, moves);
   normed.at_least(rows * config.hidden_size, moves);
   attention.make_room(rows, moves);
@@ -151,18 +193,18 @@ int64_t DeviceModel::Impl::make_room(Download bring) {
   dequantized.at_least(DequantWorkspace::numbers(dequantized_at_once, shape()), moves);
   if (any_attends_on_host()) host_seen.at_least(rows * config.q_heads * shape().head_dim);
   brought.make_room(bring,
-                    {.layers = depth,
+                    {.first_layer = first_layer,
+                     .layers = layers,
                      .rows = rows,
                      .q_heads = config.q_heads,
                      .hidden_size = config.hidden_size,
                      .attention = attention.layout()},
                     moves);
   feed_forward.make_room(rows, moves);
-  logits.at_least(wanted * config.vocab_size, moves);
-  return wanted;
+  if (end == config.layers) logits.at_least(wanted_rows() * config.vocab_size, moves);
 }
 
-void DeviceModel::Impl::normalise(const float* from, const DeviceVector& weight, float* to, int64_t count) {
+void DeviceModel::Stage::normalise(const float* from, const DeviceVector& weight, float* to, int64_t count) {
   kernels::rms_norm_cuda({.x = from,
                           .weight = weight.data(),
                           .y = to,
@@ -174,14 +216,14 @@ void DeviceModel::Impl::normalise(const float* from, const DeviceVector& weight,
                          compute.stream());
 }
 
-void DeviceModel::Impl::mlp_block(int64_t layer) {
+void DeviceModel::Stage::mlp_block(int64_t layer) {
   const DeviceLayerWeights& w = weights.layers[layer];
   normalise(x.data(), w.mlp_norm, normed.data(), rows);
   std::visit([&](const auto& mlp) { feed_forward.add(mlp, normed.data(), rows, x.data(), compute.stream()); }, w.mlp);
 }
 
 /// Final norm and head over the rows whose logits are wanted; neighbours go through the norm together.
-void DeviceModel::Impl::head() {
+void DeviceModel::Stage::head() {
   const int64_t hidden = config.hidden_size;
   int64_t wanted = 0, first = 0, count = 0;
   const auto flush = [&] {
@@ -203,7 +245,7 @@ void DeviceModel::Impl::head() {
 }
 
 /// Logits of the first rows in `normed`.
-void DeviceModel::Impl::predict(int64_t count) {
+void DeviceModel::Stage::predict(int64_t count) {
   if (weights.lm_head) {
     return project(*weights.lm_head, normed.data(), count, logits.data(), /*add=*/false, compute.stream());
   }
@@ -216,35 +258,37 @@ void DeviceModel::Impl::predict(int64_t count) {
                        compute.stream());
 }
 
-void DeviceModel::Impl::synchronize() const {
-  kernels::cuda_synchronize(compute.stream());
-  if (ranks != nullptr) ranks->confirm();
-}
-
-std::span<const float> DeviceModel::Impl::download(const DeviceLogits& made) {
+std::span<const float> DeviceModel::Stage::download(const DeviceLogits& made) {
   const int64_t floats = made.rows * config.vocab_size;
   if (floats == 0) return {};
   answer.at_least(floats);
   kernels::cuda_download(answer.data(), made.data, floats * 4, compute.stream());
-  synchronize();
+  kernels::cuda_synchronize(compute.stream());
   return {answer.data(), static_cast<size_t>(floats)};
 }
 
-void DeviceModel::Impl::run(kernels::CudaScratch& with) {
-  const bool over_the_bus = any_on_host();
-  // Whoever attends on the host may fail there, and the pass ends in its middle.
-  if (ranks != nullptr) {
-    ranks->begin({.layers = depth, .rows = rows, .wanted = wanted_rows()}, /*may_be_given_up=*/waits_for_host());
+/// The residual stream of the stage before, which goes on when it is here.
+void DeviceModel::Stage::receive(Stage& before) {
+  before.computed.record(before.compute.stream());
+  before.computed.hold(compute.stream());
+  kernels::cuda_copy(x.data(), before.x.data(), rows * config.hidden_size * 4, compute.stream());
+  received.record(compute.stream());
+  received.hold(before.compute.stream());
+}
+
+void DeviceModel::Stage::run(kernels::CudaScratch& with) {
+  const bool over_the_bus = any_on_host() && begin < until;
+  if (begin == 0) {
+    weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
   }
-  weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
   if (over_the_bus) {
     begun.record(compute.stream());  // behind everything that an earlier pass stored or attended to
     begun.hold(bus.stream());
-    fetch(0);
+    fetch(begin);
   }
-  for (int64_t layer = 0; layer < depth; ++layer) {
+  for (int64_t layer = begin; layer < until; ++layer) {
     if (over_the_bus) {
-      if (layer + 1 < depth) fetch(layer + 1);
+      if (layer + 1 < until) fetch(layer + 1);
       fetched[static_cast<size_t>(layer % 2)].hold(compute.stream());
     }
     attention_block(layer, with);
@@ -252,13 +296,13 @@ void DeviceModel::Impl::run(kernels::CudaScratch& with) {
     mlp_block(layer);
     brought.bring_residual(layer, x.data(), compute.stream());
   }
-  head();
+  if (end == config.layers) head();
 }
 
 /// The key under which a recorded step may be replayed; empty when the pass is not one.
-std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
-  if (config.expert.experts > 0 || ranks != nullptr) return {};
-  std::vector<int64_t> key{depth, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
+std::vector<int64_t> DeviceModel::Stage::key_of_step() const {
+  if (config.expert.experts > 0) return {};
+  std::vector<int64_t> key{until, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_ || !s.paths.empty()) return {};
     if (s.pass->choice != nullptr || s.cache->any_dropped()) return {};
@@ -269,7 +313,7 @@ std::vector<int64_t> DeviceModel::Impl::key_of_step() const {
   return key;
 }
 
-void DeviceModel::Impl::run_or_replay() {
+void DeviceModel::Stage::run_or_replay(bool recording) {
   const std::vector<int64_t> key = recording ? key_of_step() : std::vector<int64_t>{};
   steps.run(key, scratch, compute.stream(), [&](kernels::CudaScratch& with, bool recorded) {
     for (size_t i = 0; recorded && i < sequences.size(); ++i)
@@ -278,22 +322,36 @@ void DeviceModel::Impl::run_or_replay() {
   });
 }
 
+void DeviceModel::Stage::pass(std::span<const DevicePass> batch, Download bring, int64_t depth, Stage* before,
+                              bool recording) {
+  until = std::clamp(depth, begin, end);
+  prepare(batch);
+  tell();
+  list_kept();
+  KVARENA_ASSERT(bring == Download::everything || !waits_for_host(), "rows that the host was not brought");
+  make_room(bring, begin, until - begin);
+  if (before != nullptr) receive(*before);
+  run_or_replay(recording);
+}
+
 DeviceModel::DeviceModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DeviceModel::DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
-                         RankDriver* ranks)
-    : DeviceModel(std::make_unique<Impl>(config, options,
-                                         load_device_weights(config, checkpoint, options.weights,
-                                                             ranks != nullptr ? ranks->channel().share() : Share{}))) {
-  if (ranks != nullptr) impl_->ranks = std::make_unique<DeviceDriver>(*ranks, impl_->weights);
+                         std::vector<int64_t> devices) {
+  devices = devices_or_first(config, std::move(devices));
+  impl_ = std::make_unique<Impl>(config, options, devices,
+                                 load_device_weights(config, checkpoint, options.weights, devices));
 }
-DeviceModel DeviceModel::random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed) {
-  return DeviceModel(std::make_unique<Impl>(config, options, random_device_weights(config, options.weights, seed)));
+DeviceModel DeviceModel::random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed,
+                                std::vector<int64_t> devices) {
+  devices = devices_or_first(config, std::move(devices));
+  return DeviceModel(
+      std::make_unique<Impl>(config, options, devices, random_device_weights(config, options.weights, seed, devices)));
 }
 DeviceModel::~DeviceModel() = default;
 DeviceModel::DeviceModel(DeviceModel&&) noexcept = default;
 
 const ModelConfig& DeviceModel::config() const { return impl_->config; }
-const std::vector<LayerShape>& DeviceModel::shapes() const { return impl_->shapes; }
+const std::vector<PlacedLayer>& DeviceModel::shapes() const { return impl_->shapes; }
 DeviceCache DeviceModel::make_cache(Placement placement, int64_t entries) const {
   return {impl_->shapes, placement, entries};
 }
@@ -302,48 +360,55 @@ DeviceCache DeviceModel::to_device(const KvCache& cache, int64_t tokens) const {
 }
 int64_t DeviceModel::weight_bytes() const { return impl_->weights.matrix_bytes; }
 void DeviceModel::synchronize() const { impl_->synchronize(); }
-std::string DeviceModel::fallback_reason() const {
-  return impl_->ranks != nullptr ? impl_->ranks->fallback_reason() : "";
-}
-kernels::CudaStream DeviceModel::stream() const { return impl_->compute.stream(); }
+kernels::CudaStream DeviceModel::stream() const { return impl_->last().compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
-int64_t DeviceModel::replayed() const { return impl_->steps.replayed(); }
+int64_t DeviceModel::replayed() const { return impl_->stages.front()->steps.replayed(); }
 
 DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Download bring, int64_t layers) {
   Impl& m = *impl_;
   KVARENA_ASSERT(layers >= 0 && layers <= m.config.layers, fmt::format("{} layers", layers));
   m.check(batch);
   if (batch.empty()) return {};
-  m.depth = layers > 0 ? layers : m.config.layers;
-  m.prepare(batch);
-  m.tell();
-  m.list_kept();
-  KVARENA_ASSERT(bring == Download::everything || !m.waits_for_host(), "rows that the host was not brought");
-  const int64_t wanted = m.make_room(bring);
-  m.run_or_replay();
-  for (const Impl::Sequence& s : m.sequences) {
-    if (s.cache != nullptr) s.cache->advance(s.rows);
+  const int64_t depth = layers > 0 ? layers : m.config.layers;
+  m.grow(batch);
+  Stage* before = nullptr;
+  for (const auto& stage : m.stages) {
+    if (stage->begin >= depth && stage != m.stages.back()) continue;  // which has the head
+    const kernels::CudaDeviceScope here(stage->device);
+    stage->pass(batch, bring, depth, before, m.recording);
+    before = stage.get();
   }
-  return {m.logits.data(), wanted};
+  for (const DevicePass& pass : batch) {
+    if (pass.cache != nullptr) pass.cache->advance(std::ssize(pass.tokens));
+  }
+  return {m.last().logits.data(), m.last().wanted_rows()};
 }
 
 float DeviceModel::query_factor() const {
-  return impl_->config.is_latent() ? impl_->attention.scale() / attention_scale(impl_->shape()) : 1.0F;
+  return impl_->config.is_latent() ? impl_->last().attention.scale() / attention_scale(impl_->last().shape()) : 1.0F;
 }
-LayerRows DeviceModel::brought(int64_t layer, int64_t first) const { return impl_->brought.layer(layer, first); }
+LayerRows DeviceModel::brought(int64_t layer, int64_t first) const {
+  return impl_->stage_of(layer).brought.layer(layer, first);
+}
 
-std::span<const float> DeviceModel::download(const DeviceLogits& logits) { return impl_->download(logits); }
+std::span<const float> DeviceModel::download(const DeviceLogits& logits) {
+  const kernels::CudaDeviceScope here(impl_->last().device);
+  return impl_->last().download(logits);
+}
 
 std::vector<int32_t> DeviceModel::largest(const DeviceLogits& logits) {
-  Impl& m = *impl_;
-  if (logits.rows == 0) return {};
-  m.best.reserve(logits.rows * 4);
-  auto* index = static_cast<int32_t*>(m.best.data());
-  kernels::argmax_rows_cuda(logits.data, logits.rows, m.config.vocab_size, m.config.vocab_size, index,
-                            m.compute.stream());
-  std::vector<int32_t> tokens(static_cast<size_t>(logits.rows));
-  kernels::cuda_download(tokens.data(), index, logits.rows * 4, m.compute.stream());
-  synchronize();
+  const kernels::CudaDeviceScope here(impl_->last().device);
+  return impl_->last().largest(logits);
+}
+
+std::vector<int32_t> DeviceModel::Stage::largest(const DeviceLogits& made) {
+  if (made.rows == 0) return {};
+  best.reserve(made.rows * 4);
+  auto* index = static_cast<int32_t*>(best.data());
+  kernels::argmax_rows_cuda(made.data, made.rows, config.vocab_size, config.vocab_size, index, compute.stream());
+  std::vector<int32_t> tokens(static_cast<size_t>(made.rows));
+  kernels::cuda_download(tokens.data(), index, made.rows * 4, compute.stream());
+  kernels::cuda_synchronize(compute.stream());
   if (std::ranges::find(tokens, -1) != tokens.end()) {
     fail({.place = "logits",
           .found = "not a number",

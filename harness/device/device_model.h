@@ -42,34 +42,35 @@ struct DeviceLogits {
   int64_t rows = 0;
 };
 
-/// Results do not depend on what else is in a pass, on how a prompt is cut into passes, on where a cache lies, or on
-/// whether a step was recorded: each token's logits are the same bits. They agree with the host's within rounding.
-/// One thread at a time. Errors of CUDA are std::runtime_error.
+/// Results do not depend on what else is in a pass, on how a prompt is cut into passes, on where a cache lies, on how
+/// many devices share the layers, or on whether a step was recorded: each token's logits are the same bits. They agree
+/// with the host's within rounding. One thread at a time. Errors of CUDA are std::runtime_error.
 class DeviceModel {
  public:
-  /// Uploads all weights, a block of rows at a time; with `ranks`, which outlives this, the share of rank 0, whose
-  /// devices have met then. Throws UserError as Transformer does.
+  /// Uploads all weights, a block of rows at a time. `devices` [layers] has the number of each layer's device, those of
+  /// one device one behind the other; empty: all are on device 0. Throws UserError as Transformer does.
   DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
-              RankDriver* ranks = nullptr);
+              std::vector<int64_t> devices = {});
   /// Random weights of the config's shapes, for measuring.
-  [[nodiscard]] static DeviceModel random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed);
+  [[nodiscard]] static DeviceModel random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed,
+                                          std::vector<int64_t> devices = {});
   ~DeviceModel();
   DeviceModel(DeviceModel&&) noexcept;
 
   [[nodiscard]] const ModelConfig& config() const;
-  /// [layers], how entries look in a cache.
-  [[nodiscard]] const std::vector<LayerShape>& shapes() const;
+  /// [layers], how entries look in a cache, and where they are.
+  [[nodiscard]] const std::vector<PlacedLayer>& shapes() const;
   /// An empty cache of this model's shape, with room for `entries` tokens from the start.
   [[nodiscard]] DeviceCache make_cache(Placement placement = Placement::device, int64_t entries = 0) const;
   /// A cache on the device of what the host's holds, full or as a method left or packed it, with room for `tokens`
   /// more. Throws UserError as DeviceCache does.
   [[nodiscard]] DeviceCache to_device(const KvCache& cache, int64_t tokens = 0) const;
-  /// Bytes of the weights that are held here.
+  /// Bytes of all weights.
   [[nodiscard]] int64_t weight_bytes() const;
 
   /// Queues one pass; waits for nothing but the copy of an earlier pass's tokens, and in a layer with experts for the
-  /// router. Where there are none and all weights are here, a step of single tokens over caches on the device is
-  /// recorded when its shape comes for the second time and replayed as a graph from then on. Throws UserError when a
+  /// router. Where there are none, a step of single tokens over caches on the device is recorded, on each device for
+  /// itself, when its shape comes for the second time and replayed as a graph from then on. Throws UserError when a
   /// token id is outside the vocabulary, a sequence would outgrow the model's window, or positions are chosen of a
   /// layer with a sliding window or of a cache that is not full; then no cache has changed. `bring`: what comes to the
   /// host behind it. `layers`: the pass leaves behind so many (0: all), straight to the final norm and the head; the
@@ -88,11 +89,9 @@ class DeviceModel {
   /// The largest logit's token of each row, the first of equals; waits for the pass. Throws UserError where one is not
   /// a number.
   [[nodiscard]] std::vector<int32_t> largest(const DeviceLogits& logits);
-  /// Waits for all that was queued. Throws UserError when a rank was lost meanwhile.
+  /// Waits for all that was queued.
   void synchronize() const;
-  /// Why rows go from rank to rank by way of the hosts; empty where they do not.
-  [[nodiscard]] std::string fallback_reason() const;
-  /// The stream of the passes.
+  /// The stream on which passes end.
   [[nodiscard]] kernels::CudaStream stream() const;
 
   /// Recorded steps are on from the start.
@@ -101,6 +100,7 @@ class DeviceModel {
   [[nodiscard]] int64_t replayed() const;
 
  private:
+  struct Stage;
   struct Impl;
   explicit DeviceModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -7,14 +7,14 @@ using kernels::CellKind;
 using kernels::Cells;
 
 /// Downloads what layer `layer` attends to of caches on the host, on the bus' stream.
-void DeviceModel::Impl::fetch(int64_t layer) {
+void DeviceModel::Stage::fetch(int64_t layer) {
   const size_t turn = static_cast<size_t>(layer % 2);
-  if (layer >= 2) attended[turn].hold(bus.stream());  // layers share windows two by two when everything comes
+  if (layer >= begin + 2) attended[turn].hold(bus.stream());  // layers share windows two by two when everything comes
   std::vector<kernels::EntryMerge> merges;
   for (const Sequence& s : sequences) {
     if (!on_host(s)) continue;
     DeviceCache& cache = *s.cache;
-    DeviceCache::Window& to = cache.chosen_ ? cache.windows_.back() : cache.window(layer);
+    DeviceCache::Window& to = cache.chosen_ ? cache.spare(layer) : cache.window(layer);
     const int32_t* sources = told.lists + s.first_list;
     for (int64_t h = 0; h < shape().kv_heads; ++h) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
@@ -28,13 +28,13 @@ void DeviceModel::Impl::fetch(int64_t layer) {
       sources += std::ssize(cache.lists_[h]);
     }
     // The spare takes the layer's place and the layer's memory is the next spare: the bus comes to it after this.
-    if (cache.chosen_) std::swap(cache.window(layer), cache.windows_.back());
+    if (cache.chosen_) std::swap(cache.window(layer), cache.spare(layer));
   }
   kernels::merge_entries_cuda(merges, bus_scratch, bus.stream());
   fetched[turn].record(bus.stream());
 }
 
-void DeviceModel::Impl::append(int64_t layer, const QkvRows& from, kernels::CudaScratch& with) {
+void DeviceModel::Stage::append(int64_t layer, const QkvRows& from, kernels::CudaScratch& with) {
   std::vector<kernels::RowStore> stores;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence& s = sequences[i];
@@ -61,14 +61,14 @@ void DeviceModel::Impl::append(int64_t layer, const QkvRows& from, kernels::Cuda
   if (!stores.empty()) kernels::store_rows_cuda(stores, with, compute.stream());
 }
 
-kernels::AttentionState DeviceModel::Impl::part_of(const kernels::AttentionState& all, int64_t first_row) const {
+kernels::AttentionState DeviceModel::Stage::part_of(const kernels::AttentionState& all, int64_t first_row) const {
   const int64_t first = first_row * config.q_heads;
   return {.out = all.out + first * shape().head_dim, .max = all.max + first, .sum = all.sum + first};
 }
 
 /// Some rows' queries and their part of the state of all rows.
-kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t count, const QkvRows& from,
-                                                     const kernels::AttentionState& all) const {
+kernels::AttendProblem DeviceModel::Stage::problem_of(int64_t first_row, int64_t count, const QkvRows& from,
+                                                      const kernels::AttentionState& all) const {
   return {.q = from.q + first_row * from.q_stride,
           .q_len = count,
           .q_token_stride = from.q_stride,
@@ -77,7 +77,7 @@ kernels::AttendProblem DeviceModel::Impl::problem_of(int64_t first_row, int64_t 
           .state = part_of(all, first_row)};
 }
 
-kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::AttendProblem> problems) const {
+kernels::AttendArgs DeviceModel::Stage::attend_args(std::span<const kernels::AttendProblem> problems) const {
   return {.problems = problems,
           .q_heads = config.q_heads,
           .kv_heads = shape().kv_heads,
@@ -86,8 +86,8 @@ kernels::AttendArgs DeviceModel::Impl::attend_args(std::span<const kernels::Atte
 }
 
 /// A sequence whose tokens follow each other.
-void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const QkvRows& from,
-                                  const kernels::AttentionState& all, AttentionCall& call) const {
+void DeviceModel::Stage::add_chain(int64_t layer, size_t sequence, const QkvRows& from,
+                                   const kernels::AttentionState& all, AttentionCall& call) const {
   const Sequence& s = sequences[sequence];
   DeviceCache& cache = *s.cache;
   kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row, s.rows, from, all));
@@ -115,8 +115,8 @@ void DeviceModel::Impl::add_chain(int64_t layer, size_t sequence, const QkvRows&
 }
 
 /// The rows of a tree, each with what it alone sees.
-void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const QkvRows& from,
-                                  const kernels::AttentionState& all, AttentionCall& call) const {
+void DeviceModel::Stage::add_paths(int64_t layer, const Sequence& s, const QkvRows& from,
+                                   const kernels::AttentionState& all, AttentionCall& call) const {
   const int64_t shared_bytes = kernels::cell_bytes(s.shared, shape().head_dim, options.cache);
   const std::vector<kernels::HeadRun> whole = s.cache->runs(layer);
   const int32_t* index = told.lists + s.first_list;
@@ -137,8 +137,8 @@ void DeviceModel::Impl::add_paths(int64_t layer, const Sequence& s, const QkvRow
 }
 
 /// Reads the entries that all rows of a tree see once for all of them.
-void DeviceModel::Impl::attend_shared(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
-                                      kernels::CudaScratch& with) {
+void DeviceModel::Stage::attend_shared(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
+                                       kernels::CudaScratch& with) {
   std::vector<std::vector<kernels::HeadRun>> runs;
   std::vector<kernels::AttendProblem> problems;
   for (const Sequence& s : sequences) {
@@ -149,7 +149,7 @@ void DeviceModel::Impl::attend_shared(int64_t layer, const QkvRows& from, const 
   if (!problems.empty()) kernels::attend_cuda(attend_args(problems), with, compute.stream());
 }
 
-void DeviceModel::Impl::attend(int64_t layer, const QkvRows& from, kernels::CudaScratch& with) {
+void DeviceModel::Stage::attend(int64_t layer, const QkvRows& from, kernels::CudaScratch& with) {
   AttentionCall call, by_query_head;
   int64_t problems = 0;
   for (const Sequence& s : sequences) problems += s.paths.empty() ? 1 : s.rows;
@@ -182,7 +182,7 @@ void DeviceModel::Impl::attend(int64_t layer, const QkvRows& from, kernels::Cuda
 }
 
 /// Rows of sequences without a cache go to the host; what it attended takes the place of what was not.
-void DeviceModel::Impl::attend_on_host(int64_t layer) {
+void DeviceModel::Stage::attend_on_host(int64_t layer) {
   if (!any_attends_on_host()) return;
   kernels::cuda_synchronize(compute.stream());
   const int64_t width = config.q_heads * shape().head_dim;
@@ -194,7 +194,7 @@ void DeviceModel::Impl::attend_on_host(int64_t layer) {
   }
 }
 
-void DeviceModel::Impl::attention_block(int64_t layer, kernels::CudaScratch& with) {
+void DeviceModel::Stage::attention_block(int64_t layer, kernels::CudaScratch& with) {
   const DeviceLayerWeights& w = weights.layers[layer];
   const PassRows pass{.rows = rows, .cos = told.cos, .sin = told.sin, .stream = compute.stream()};
   normalise(x.data(), w.attention_norm, normed.data(), rows);

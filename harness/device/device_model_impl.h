@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "harness/device/device_feed_forward.h"
 #include "harness/device/device_model.h"
 #include "harness/device/device_weights.h"
-#include "harness/device/ranks/device_driver.h"
 #include "harness/device/recorded_steps.h"
 #include "harness/device/step_inputs.h"
 #include "harness/device/workspace.h"
@@ -19,7 +19,9 @@
 
 namespace kvarena::device {
 
-struct DeviceModel::Impl {
+/// The layers of a model that are on one device, and what a pass through them takes there. All functions but the
+/// constructor are called where the calling thread's device is this one.
+struct DeviceModel::Stage {
   /// Entries of a run, on the device.
   struct IndexList {
     const int32_t* entries = nullptr;
@@ -62,15 +64,18 @@ struct DeviceModel::Impl {
     std::span<const IndexList> lists;  // [kv_heads], these entries alone; empty: all
   };
 
-  ModelConfig config;
-  TransformerOptions options;
-  DeviceWeights weights;
-  std::unique_ptr<DeviceDriver> ranks;  // the other ranks' devices; null: all weights are here
-  RopeFrequencies rope;
-  std::vector<LayerShape> shapes;  // [layers]
+  int64_t device;
+  int64_t begin, end;  // layers
+  const ModelConfig& config;
+  const TransformerOptions& options;
+  const DeviceWeights& weights;
+  const RopeFrequencies& rope;
+  const std::vector<PlacedLayer>& shapes;  // [layers], of all
 
   kernels::CudaQueue compute, bus;
   kernels::CudaScratch scratch, bus_scratch, choices, brought_entries, kept_lists;
+  kernels::CudaMark computed;                 // the residual stream, on `compute`
+  kernels::CudaMark received;                 // that of the stage before, on `compute`
   kernels::CudaMark begun;                    // of a pass, on `compute`
   std::array<kernels::CudaMark, 2> fetched;   // of a layer's windows, on `bus`
   std::array<kernels::CudaMark, 2> attended;  // the same, on `compute`
@@ -78,7 +83,7 @@ struct DeviceModel::Impl {
   StepInputs told;
   DownloadedRows brought;
   int64_t moves = 0;
-  int64_t depth = 0;      // layers that the pass under way visits
+  int64_t until = 0;      // the layer behind those of this stage that the pass under way visits
   int64_t rows = 0;       // R, of the pass under way
   Workspace x;            // [R, hidden_size], the residual stream
   Workspace normed;       // [R, hidden_size]
@@ -97,30 +102,31 @@ struct DeviceModel::Impl {
   DeviceAttention attention;
   DeviceFeedForward feed_forward;
 
-  bool recording = true;
   RecordedSteps steps;
 
-  Impl(const ModelConfig& config, const TransformerOptions& options, DeviceWeights weights);
+  /// Layers begin .. end-1 of the model, which outlives this. To be called where the thread's device is theirs.
+  Stage(const Impl& model, int64_t begin, int64_t end);
 
   /// The shape of every layer, but for its window.
   [[nodiscard]] const LayerShape& shape() const { return shapes.front(); }
 
-  void check(std::span<const DevicePass> batch) const;
+  /// Queues what a pass through the model's first `depth` layers does here, behind the stage before it, if any.
+  void pass(std::span<const DevicePass> batch, Download bring, int64_t depth, Stage* before, bool recording);
   void prepare(std::span<const DevicePass> batch);
   void tell();
   void list_kept();
-  int64_t make_room(Download bring);
+  /// Memory for the pass, and to bring rows of some layers to the host.
+  void make_room(Download bring, int64_t first_layer, int64_t layers);
+  void receive(Stage& before);
   void run(kernels::CudaScratch& with);
-  void run_or_replay();
+  void run_or_replay(bool recording);
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
   void mlp_block(int64_t layer);
   void head();
   void predict(int64_t count);
-  void synchronize() const;
   [[nodiscard]] std::span<const float> download(const DeviceLogits& made);
+  [[nodiscard]] std::vector<int32_t> largest(const DeviceLogits& made);
   void normalise(const float* from, const DeviceVector& weight, float* to, int64_t count);
-
-  class Rows;  // device_rows.cpp
 
   // device_model_attention.cpp
   void attention_block(int64_t layer, kernels::CudaScratch& with);
@@ -190,6 +196,29 @@ struct DeviceModel::Impl {
     for (const Sequence& s : sequences) all += wanted_rows(s);
     return all;
   }
+};
+
+struct DeviceModel::Impl {
+  ModelConfig config;
+  TransformerOptions options;
+  DeviceWeights weights;
+  RopeFrequencies rope;
+  std::vector<PlacedLayer> shapes;             // [layers]
+  std::vector<std::unique_ptr<Stage>> stages;  // in the order of layers
+  bool recording = true;
+
+  Impl(const ModelConfig& config, const TransformerOptions& options, std::span<const int64_t> devices,
+       DeviceWeights weights);
+
+  void check(std::span<const DevicePass> batch) const;
+  /// Makes room for what a pass adds to its caches.
+  void grow(std::span<const DevicePass> batch) const;
+  [[nodiscard]] Stage& stage_of(int64_t layer) const;
+  /// The stage that makes logits.
+  [[nodiscard]] Stage& last() const { return *stages.back(); }
+  void synchronize() const;
+
+  class Rows;  // device_rows.cpp
 };
 
 }  // namespace kvarena::device

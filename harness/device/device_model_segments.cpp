@@ -3,7 +3,7 @@
 
 namespace kvarena::device {
 
-bool DeviceModel::Impl::any_mapped() const {
+bool DeviceModel::Stage::any_mapped() const {
   return std::ranges::any_of(sequences, [](const Sequence& s) {
     return s.cache != nullptr && std::ranges::any_of(s.cache->fronts_, [](const std::vector<DeviceSegment>& fronts) {
              return std::ranges::any_of(fronts, &DeviceSegment::is_mapped);
@@ -12,7 +12,7 @@ bool DeviceModel::Impl::any_mapped() const {
 }
 
 /// Parts of them, so that what is dequantised stays in the device's cache; where some are listed, all.
-int64_t DeviceModel::Impl::most_dequantized() const {
+int64_t DeviceModel::Stage::most_dequantized() const {
   constexpr int64_t kAtOnce = 4 * kernels::kChunk;
   int64_t most = 0;
   for (const Sequence& s : sequences) {
@@ -29,8 +29,8 @@ int64_t DeviceModel::Impl::most_dequantized() const {
 }
 
 /// The packed entries of all sequences; a sequence's own one after the other, since they go to one state.
-void DeviceModel::Impl::attend_segments(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
-                                        kernels::CudaScratch& with) {
+void DeviceModel::Stage::attend_segments(int64_t layer, const QkvRows& from, const kernels::AttentionState& all,
+                                         kernels::CudaScratch& with) {
   for (size_t turn = 0;; ++turn) {
     std::vector<SegmentPass> stored;
     bool any = false;
@@ -54,8 +54,8 @@ void DeviceModel::Impl::attend_segments(int64_t layer, const QkvRows& from, cons
 }
 
 /// Part by part, whole chunks of attention, so that its bits do not depend on how large parts are.
-void DeviceModel::Impl::attend_dequantized(const SegmentPass& part, const QkvRows& from,
-                                           const kernels::AttentionState& all, kernels::CudaScratch& with) {
+void DeviceModel::Stage::attend_dequantized(const SegmentPass& part, const QkvRows& from,
+                                            const kernels::AttentionState& all, kernels::CudaScratch& with) {
   const DequantWorkspace room = DequantWorkspace::in(dequantized.data(), dequantized_at_once, shape());
   for (int64_t first = 0; first < part.front->entries(); first += room.entries) {
     const int64_t count = std::min(room.entries, part.front->entries() - first);
@@ -70,8 +70,8 @@ void DeviceModel::Impl::attend_dequantized(const SegmentPass& part, const QkvRow
 
 /// Where keys were mapped, mapped queries attend; where values were, to a state of their own, which is freed of the map
 /// before it joins the others.
-void DeviceModel::Impl::attend_segments(std::span<const SegmentPass> fronts, const QkvRows& from,
-                                        const kernels::AttentionState& all, kernels::CudaScratch& with) {
+void DeviceModel::Stage::attend_segments(std::span<const SegmentPass> fronts, const QkvRows& from,
+                                         const kernels::AttentionState& all, kernels::CudaScratch& with) {
   const int64_t d = shape().head_dim, heads = config.q_heads, width = heads * d;
   const kernels::AttentionState apart{
       .out = own.data(), .max = own.data() + rows * width, .sum = own.data() + rows * (width + heads)};

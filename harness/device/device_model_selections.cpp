@@ -5,7 +5,7 @@
 namespace kvarena::device {
 
 /// Asks the host, which gets the layer's rows for it, what sequences attend to that leave it to it.
-void DeviceModel::Impl::choose_on_host(int64_t layer) {
+void DeviceModel::Stage::choose_on_host(int64_t layer) {
   if (!any_chooses()) return;
   kernels::cuda_synchronize(compute.stream());
   std::vector<int32_t> all;
@@ -39,7 +39,7 @@ void DeviceModel::Impl::choose_on_host(int64_t layer) {
 }
 
 /// Uploads what selections point to in the host's memory; from then on they point to it on the device.
-void DeviceModel::Impl::upload_chosen() {
+void DeviceModel::Stage::upload_chosen() {
   UploadBatch uploads;
   const auto add = [&](kernels::HeadRun& run) {
     const int64_t bytes = kernels::cell_bytes(run.entries, shape().head_dim, options.cache);
@@ -56,8 +56,8 @@ void DeviceModel::Impl::upload_chosen() {
 }
 
 /// Runs by lists, of which every run's head has one or each of its query heads.
-void DeviceModel::Impl::add_listed(std::span<const kernels::HeadRun> runs, std::span<const IndexList> lists,
-                                   std::vector<kernels::HeadRun>& to) {
+void DeviceModel::Stage::add_listed(std::span<const kernels::HeadRun> runs, std::span<const IndexList> lists,
+                                    std::vector<kernels::HeadRun>& to) {
   const size_t lists_of_run = lists.size() / runs.size();
   for (size_t i = 0; i < lists.size(); ++i) {
     kernels::HeadRun& run = to.emplace_back(runs[i / lists_of_run]);
@@ -67,8 +67,8 @@ void DeviceModel::Impl::add_listed(std::span<const kernels::HeadRun> runs, std::
 }
 
 /// A sequence whose rows all attend to what the host listed.
-void DeviceModel::Impl::add_chosen(int64_t layer, const Sequence& s, const QkvRows& from,
-                                   const kernels::AttentionState& all, AttentionCall& call) const {
+void DeviceModel::Stage::add_chosen(int64_t layer, const Sequence& s, const QkvRows& from,
+                                    const kernels::AttentionState& all, AttentionCall& call) const {
   kernels::AttendProblem& problem = call.problems.emplace_back(problem_of(s.first_row, s.rows, from, all));
   problem.runs = call.runs.data() + call.runs.size();
   std::vector<kernels::HeadRun> runs;
@@ -82,8 +82,8 @@ void DeviceModel::Impl::add_chosen(int64_t layer, const Sequence& s, const QkvRo
 }
 
 /// Attends to uploaded entries; a sequence's own one after the other, since they go to one state.
-void DeviceModel::Impl::attend_extra(const QkvRows& from, const kernels::AttentionState& all,
-                                     kernels::CudaScratch& with) {
+void DeviceModel::Stage::attend_extra(const QkvRows& from, const kernels::AttentionState& all,
+                                      kernels::CudaScratch& with) {
   const int64_t dim = shape().head_dim, width = config.q_heads * dim;
   for (size_t turn = 0;; ++turn) {
     std::vector<kernels::AttendProblem> problems, by_query_head;
@@ -110,9 +110,9 @@ void DeviceModel::Impl::attend_extra(const QkvRows& from, const kernels::Attenti
 }
 
 /// Problems with a run a kv head, and those with a run a query head.
-void DeviceModel::Impl::attend(std::span<const kernels::AttendProblem> problems,
-                               std::span<const kernels::AttendProblem> by_query_head, kernels::CudaScratch& with,
-                               std::span<const kernels::RunGrowth> growth) {
+void DeviceModel::Stage::attend(std::span<const kernels::AttendProblem> problems,
+                                std::span<const kernels::AttendProblem> by_query_head, kernels::CudaScratch& with,
+                                std::span<const kernels::RunGrowth> growth) {
   if (!problems.empty()) kernels::attend_cuda(attend_args(problems), growth, with, compute.stream());
   if (by_query_head.empty()) return;
   kernels::AttendArgs args = attend_args(by_query_head);

@@ -5,6 +5,7 @@
 #include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
 #include "harness/device/device_errors.h"
+#include "harness/device/layer_placement.h"
 #include "harness/device/offloaded_rows.h"
 #include "harness/model/attend_sequence.h"
 
@@ -26,15 +27,16 @@ bool wants_views(const KvCache& cache) {
   });
 }
 
-/// So much of what is free caches may take: passes need memory too.
-constexpr double kCacheShare = 0.85;
-
 }  // namespace
 
 DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
     : model_(std::move(model)), shapes_(model_.shapes()) {
-  const auto free = static_cast<int64_t>(kCacheShare * static_cast<double>(kernels::cuda_free_bytes()));
-  mirrors_ = std::make_shared<DeviceMirrors>(shapes_, cache_bytes > 0 ? cache_bytes : free);
+  DeviceBytes limits;
+  for (const PlacedLayer& layer : shapes_) {
+    const kernels::CudaDeviceScope there(layer.device);
+    limits[layer.device] = cache_bytes > 0 ? cache_bytes : room_for_caches(kernels::cuda_free_bytes());
+  }
+  mirrors_ = std::make_shared<DeviceMirrors>(shapes_, std::move(limits));
 }
 
 bool DeviceOffload::attends(const SequencePass& pass) const {

@@ -21,7 +21,7 @@ namespace kvarena::device {
 /// who want something else of it are shown the host's, computed again from the device's queries.
 class DeviceOffload final : public Offload {
  public:
-  /// Caches may take `cache_bytes` on the device; 0: most of what is free once the weights are there.
+  /// Caches may take `cache_bytes` on each device; 0: most of what is free once the weights are there.
   explicit DeviceOffload(DeviceModel model, int64_t cache_bytes = 0);
 
   std::span<const float> forward(std::span<const SequencePass> batch) override;
@@ -56,7 +56,7 @@ class DeviceOffload final : public Offload {
   void read(kernels::AttentionReader& reader, const LayerCache& cache, const LayerQueries& queries);
 
   DeviceModel model_;
-  std::vector<LayerShape> shapes_;  // [layers]
+  std::vector<PlacedLayer> shapes_;  // [layers]
   std::shared_ptr<DeviceMirrors> mirrors_;
   int64_t layers_ = 0;  // that the pass under way visits
   std::vector<Sequence> sequences_;

@@ -20,20 +20,24 @@ using kernels::DeviceMatrix;
 /// Makes weights of what a source gives.
 class Uploader {
  public:
-  Uploader(const ModelConfig& config, WeightSource& source, kernels::DType dtype, const Share& share)
-      : config_(config), names_(architecture_of(config).tensors), source_(source), dtype_(dtype), share_(share) {}
+  Uploader(const ModelConfig& config, WeightSource& source, kernels::DType dtype, std::span<const int64_t> devices)
+      : config_(config), names_(architecture_of(config).tensors), source_(source), dtype_(dtype), devices_(devices) {}
 
   [[nodiscard]] DeviceWeights weights() {
     DeviceWeights all;
     const TensorRows embedding{.name = std::string(names_.embedding), .rows = config_.vocab_size};
-    if (drives()) all.embedding = whole(embedding, config_.hidden_size, dtype_);
     for (int64_t layer = 0; layer < config_.layers; ++layer) {
+      const int64_t device = devices_[static_cast<size_t>(layer)];
+      const kernels::CudaDeviceScope here(device);
+      if (layer > 0 && devices_[static_cast<size_t>(layer - 1)] != device) staged_ = {};  // on the device before
+      if (layer == 0) all.embedding = matrix(embedding, config_.hidden_size, dtype_);
       const std::string base = fmt::format("{}{}.", names_.layer, layer);
       all.layers.push_back(layer_weights(base, config_.is_sparse_layer(layer)));
-      if (drives()) source_.layer_done(base);
+      source_.layer_done(base);
     }
+    const kernels::CudaDeviceScope here(devices_.back());
     all.final_norm = vector(std::string(names_.final_norm), config_.hidden_size);
-    if (!config_.tie_embeddings || share_.ranks > 1) {
+    if (!config_.tie_embeddings || devices_.front() != devices_.back()) {
       const std::string name(config_.tie_embeddings ? names_.embedding : names_.head);
       all.lm_head = stacked({{name, config_.vocab_size}}, config_.hidden_size, /*bias=*/false);
     }
@@ -91,12 +95,10 @@ class Uploader {
     attention.q = stacked({heads(q, config_.q_heads, latent.nope_head_dim)}, rank > 0 ? rank : hidden, /*bias=*/false);
     attention.latent = stacked({heads(name(names_.latent), 1, latent.kv_lora_rank)}, hidden, config_.qkv_bias);
     attention.latent_norm = vector(name(names_.latent_norm), latent.kv_lora_rank);
-    if (drives()) {
-      source_.read_expansion(name(names_.expansion), [&](auto to_latent, auto to_value) {
-        attention.to_latent.push_back(head_matrix(to_latent, latent.nope_head_dim));
-        attention.to_value.push_back(head_matrix(to_value, latent.width()));
-      });
-    }
+    source_.read_expansion(name(names_.expansion), [&](auto to_latent, auto to_value) {
+      attention.to_latent.push_back(head_matrix(to_latent, latent.nope_head_dim));
+      attention.to_value.push_back(head_matrix(to_value, latent.width()));
+    });
     attention.output =
         stacked({{name(names_.output), hidden}}, config_.q_heads * latent.v_head_dim, config_.output_bias);
     return attention;
@@ -104,15 +106,14 @@ class Uploader {
 
   [[nodiscard]] DeviceDense dense_weights(const std::string& stem, int64_t size, bool bias) {
     const std::string gate = stem + std::string(names_.gate), up = stem + std::string(names_.up);
-    return {.gate_up = side_by_side({{gate, size}, {up, size}}, config_.hidden_size, bias),
+    return {.gate_up = stacked({{gate, size}, {up, size}}, config_.hidden_size, bias),
             .down = stacked({{stem + std::string(names_.down), config_.hidden_size}}, size, bias)};
   }
 
   [[nodiscard]] DeviceSparse sparse_weights(const std::string& base) {
     const ExpertConfig& expert = config_.expert;
     const std::string router = base + std::string(names_.router);
-    DeviceSparse sparse;
-    if (drives()) sparse.router = whole({router, expert.experts}, config_.hidden_size, kernels::DType::f32);
+    DeviceSparse sparse{.router = matrix({router, expert.experts}, config_.hidden_size, kernels::DType::f32)};
     if (expert.sigmoid_scores) {
       sparse.correction = source_.vector(router + ".e_score_correction_bias", expert.experts);
     }
@@ -126,83 +127,42 @@ class Uploader {
     return sparse;
   }
 
-  /// The driver has what is not shared.
-  [[nodiscard]] bool drives() const { return share_.rank == 0; }
-
-  /// Weights of norms, which the driver alone applies.
   [[nodiscard]] DeviceVector vector(const std::string& name, int64_t size) {
-    return drives() ? DeviceVector(source_.vector(name, size)) : DeviceVector();
+    return DeviceVector(source_.vector(name, size));
   }
 
-  [[nodiscard]] DeviceMatrix whole(const TensorRows& part, int64_t k, kernels::DType dtype) {
+  [[nodiscard]] DeviceMatrix matrix(const TensorRows& part, int64_t k, kernels::DType dtype) {
     DeviceMatrix made = make(part.rows, k, dtype);
-    fill(made, 0, part, {.begin = 0, .end = part.rows});
+    fill(made, 0, part);
     return made;
   }
 
-  /// Tensors under each other, with their biases or without: the share's rows of the whole ...
+  /// Tensors under each other, with their biases or without.
   [[nodiscard]] DeviceProjection stacked(const std::vector<TensorRows>& parts, int64_t k, bool bias) {
     int64_t total = 0;
     for (const TensorRows& part : parts) total += part.rows;
-    const RowRange all = share_.of(total);
-    std::vector<RowRange> held;
-    for (int64_t begin = 0; const TensorRows& part : parts) {
-      held.push_back(all.among(begin, part.rows));
-      begin += part.rows;
-    }
-    return projection(parts, held, all, k, bias);
-  }
-
-  /// ... or of each tensor, which all have as many.
-  [[nodiscard]] DeviceProjection side_by_side(const std::vector<TensorRows>& parts, int64_t k, bool bias) {
-    const RowRange each = share_.of(parts.front().rows);
-    return projection(parts, std::vector<RowRange>(parts.size(), each), each, k, bias);
-  }
-
-  [[nodiscard]] DeviceProjection projection(const std::vector<TensorRows>& parts, const std::vector<RowRange>& held,
-                                            const RowRange& of_whole, int64_t k, bool bias) {
-    DeviceProjection made{.held = of_whole};
-    int64_t count = 0;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      made.out += parts[i].rows;
-      count += held[i].count();
-    }
-    made.matrix = make(count, k, dtype_);
+    DeviceProjection made{.matrix = make(total, k, dtype_), .bias = {}};
     std::vector<float> biases;
-    for (int64_t i = 0, begin = 0; i < std::ssize(parts); ++i) {
-      fill(made.matrix, begin, parts[i], held[i]);
-      begin += held[i].count();
-      if (bias) {
-        const std::vector<float> placed = placed_bias(parts[i]);
-        biases.insert(biases.end(), placed.begin() + held[i].begin, placed.begin() + held[i].end);
-      }
+    for (int64_t begin = 0; const TensorRows& part : parts) {
+      fill(made.matrix, begin, part);
+      begin += part.rows;
+      if (!bias) continue;
+      const std::vector<float> placed = placed_bias(part);
+      biases.insert(biases.end(), placed.begin(), placed.end());
     }
     if (bias) made.bias = DeviceVector(biases);
     return made;
   }
 
-  /// Rows of `part` that have their place in `held`, to rows begin .. of the matrix.
-  void fill(DeviceMatrix& to, int64_t begin, const TensorRows& part, const RowRange& held) {
-    const std::string name = part.name + ".weight";
-    if (part.place) {
-      const std::vector<float> placed = placed_rows(part, to.k());
-      return store_rows(to, begin, held.count(), placed.data() + held.begin * to.k());
-    }
-    source_.read_blocks(name, part.rows, to.k(), held, [&](int64_t first, int64_t count, const float* rows) {
-      store_rows(to, begin + first - held.begin, count, rows);
+  /// Reads `part` to rows begin .. of the matrix.
+  void fill(DeviceMatrix& to, int64_t begin, const TensorRows& part) {
+    const int64_t k = to.k();
+    std::vector<float> placed(part.place ? static_cast<size_t>(part.rows * k) : 0);
+    source_.read_blocks(part.name + ".weight", part.rows, k, [&](int64_t first, int64_t count, const float* rows) {
+      if (!part.place) return store_rows(to, begin + first, count, rows);
+      for (int64_t i = 0; i < count; ++i) std::copy_n(rows + i * k, k, placed.data() + part.place(first + i) * k);
     });
-  }
-
-  /// All rows of a part, each in its place.
-  [[nodiscard]] std::vector<float> placed_rows(const TensorRows& part, int64_t k) {
-    std::vector<float> placed(static_cast<size_t>(part.rows * k));
-    source_.read_blocks(part.name + ".weight", part.rows, k, {.begin = 0, .end = part.rows},
-                        [&](int64_t first, int64_t count, const float* rows) {
-                          for (int64_t i = 0; i < count; ++i) {
-                            std::copy_n(rows + i * k, k, placed.data() + part.place(first + i) * k);
-                          }
-                        });
-    return placed;
+    if (part.place) store_rows(to, begin, part.rows, placed.data());
   }
 
   [[nodiscard]] std::vector<float> placed_bias(const TensorRows& part) {
@@ -243,8 +203,8 @@ class Uploader {
   const TensorNames& names_;
   WeightSource& source_;
   kernels::DType dtype_;
-  Share share_;
-  kernels::CudaBuffer staged_;  // [kStagedRows, k] of float32
+  std::span<const int64_t> devices_;  // [layers]
+  kernels::CudaBuffer staged_;        // [kStagedRows, k] of float32, on the device of the layer under way
   int64_t matrix_bytes_ = 0;
 };
 
@@ -256,14 +216,15 @@ DeviceVector::DeviceVector(const std::vector<float>& host) : data_(static_cast<i
 }
 
 DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
-                                  const Share& share) {
+                                  std::span<const int64_t> devices) {
   check_entries(config);
-  return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype, share).weights();
+  return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype, devices).weights();
 }
 
-DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed) {
+DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed,
+                                    std::span<const int64_t> devices) {
   check_entries(config);
-  return Uploader(config, *random_source(config, seed), dtype, Share{}).weights();
+  return Uploader(config, *random_source(config, seed), dtype, devices).weights();
 }
 
 }  // namespace kvarena::device

@@ -1,24 +1,17 @@
 #pragma once
-// A decoder's weights on a device.
+// A decoder's weights on one device or several.
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
-#include "harness/model/ranks/share.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace kvarena::device {
-
-class DeviceDriver;
-
-/// Where the rows of a matrix are that are not held here.
-struct DeviceElsewhere {
-  DeviceDriver* driver = nullptr;  // who asks for them; null: all are here, or others ask us
-  int64_t part = 0;                // what ranks call it
-};
 
 /// Numbers on the device; null when there are none.
 class DeviceVector {
@@ -33,11 +26,8 @@ class DeviceVector {
 
 /// y = x * matrix^T + bias.
 struct DeviceProjection {
-  kernels::DeviceMatrix matrix;  // [held, in]
-  DeviceVector bias;             // [held] or none
-  int64_t out = 0;               // rows of the whole
-  RowRange held;                 // of them; all where a model is not split
-  DeviceElsewhere elsewhere;
+  kernels::DeviceMatrix matrix;  // [out, in]
+  DeviceVector bias;             // [out] or none
 };
 
 /// HeadAttention on the device.
@@ -60,9 +50,8 @@ struct DeviceLatentAttention {
 };
 
 struct DeviceDense {
-  DeviceProjection gate_up;  // [2 * size, hidden_size]: gates, then ups; a share has those of the same rows of both
+  DeviceProjection gate_up;  // [2 * size, hidden_size]: gates, then ups
   DeviceProjection down;     // [hidden_size, size]
-  DeviceElsewhere elsewhere;
 };
 
 struct DeviceSparse {
@@ -79,23 +68,23 @@ struct DeviceLayerWeights {
   std::variant<DeviceDense, DeviceSparse> mlp;
 };
 
-/// All of them, or the share of one rank. The driver, rank 0, has besides its rows of shared matrices
-/// (ranks/device_parts.h) everything else whole; the other ranks have none of that.
+/// The embedding is on the first layer's device, final norm and head are on the last one's.
 struct DeviceWeights {
   kernels::DeviceMatrix embedding;  // [vocab_size, hidden_size]
   std::vector<DeviceLayerWeights> layers;
   DeviceVector final_norm;                  // [hidden_size]
-  std::optional<DeviceProjection> lm_head;  // [vocab_size, hidden_size]; absent when it is the embedding, whole
-  int64_t matrix_bytes = 0;                 // of matrices that are held here
+  std::optional<DeviceProjection> lm_head;  // [vocab_size, hidden_size]; absent where it is the embedding
+  int64_t matrix_bytes = 0;                 // of all matrices
 };
 
-/// Reads what the config's architecture needs of a share and uploads it, a block of rows at a time. Throws UserError as
-/// load_weights() does.
+/// Reads what the config's architecture needs and uploads it, a block of rows at a time; `devices` [layers] has each
+/// layer's. Throws UserError as load_weights() does.
 [[nodiscard]] DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint,
-                                                kernels::DType dtype, const Share& share = {});
+                                                kernels::DType dtype, std::span<const int64_t> devices);
 
 /// Weights of the config's shapes without a checkpoint, for measuring: one block of random rows again and again, small
 /// enough that activations stay of size one; norms are 1.
-[[nodiscard]] DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed);
+[[nodiscard]] DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed,
+                                                  std::span<const int64_t> devices);
 
 }  // namespace kvarena::device

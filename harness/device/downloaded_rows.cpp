@@ -21,7 +21,9 @@ void DownloadedRows::make_room(Download what, const Shape& shape, int64_t& moves
   if (pinned_.at_least(shape.layers * places().end)) ++moves;
 }
 
-float* DownloadedRows::memory(int64_t layer) const { return pinned_.data() + layer * places().end; }
+float* DownloadedRows::memory(int64_t layer) const {
+  return pinned_.data() + (layer - shape_.first_layer) * places().end;
+}
 
 void DownloadedRows::bring_inputs(int64_t layer, const QkvRows& from, const float* hidden, kernels::CudaStream stream) {
   if (what_ == Download::nothing) return;

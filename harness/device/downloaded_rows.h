@@ -27,7 +27,7 @@ struct LayerRows {
 class DownloadedRows {
  public:
   struct Shape {
-    int64_t layers = 0, rows = 0;
+    int64_t first_layer = 0, layers = 0, rows = 0;
     int64_t q_heads = 0, hidden_size = 0;
     AttentionLayout attention;
   };

@@ -16,15 +16,13 @@ namespace {
 class CheckpointSource final : public WeightSource {
  public:
   CheckpointSource(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype)
-      : config_(config), load_(checkpoint, dtype, Share{}) {}
+      : config_(config), load_(checkpoint, dtype) {}
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) override {
     return load_.vector(name, size);
   }
-  void read_blocks(const std::string& name, int64_t n, int64_t k, const RowRange& held,
-                   const RowBlocks& body) override {
-    if (held.count() == 0) (void)load_.rows(name, {n, k}, 0, 0);  // looked at all the same
-    for (int64_t first = held.begin; first < held.end; first += kStagedRows) {
-      const int64_t count = std::min(kStagedRows, held.end - first);
+  void read_blocks(const std::string& name, int64_t n, int64_t k, const RowBlocks& body) override {
+    for (int64_t first = 0; first < n; first += kStagedRows) {
+      const int64_t count = std::min(kStagedRows, n - first);
       body(first, count, load_.rows(name, {n, k}, first, count).data());
     }
   }
@@ -45,11 +43,10 @@ class RandomSource final : public WeightSource {
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) override {
     return std::vector<float>(static_cast<size_t>(size), name.ends_with("bias") ? 0.0F : 1.0F);
   }
-  void read_blocks(const std::string& /*name*/, int64_t /*n*/, int64_t k, const RowRange& held,
-                   const RowBlocks& body) override {
+  void read_blocks(const std::string& /*name*/, int64_t n, int64_t k, const RowBlocks& body) override {
     const std::vector<float>& block = block_of(k);
-    for (int64_t first = held.begin; first < held.end; first += kStagedRows)
-      body(first, std::min(kStagedRows, held.end - first), block.data());
+    for (int64_t first = 0; first < n; first += kStagedRows)
+      body(first, std::min(kStagedRows, n - first), block.data());
   }
   void read_expansion(const std::string& /*attention*/, const HeadMatrices& body) override {
     const LatentAttentionConfig& latent = config_.latent;

@@ -10,7 +10,6 @@
 
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
-#include "harness/model/ranks/share.h"
 
 namespace kvarena::device {
 
@@ -27,9 +26,8 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   [[nodiscard]] virtual std::vector<float> vector(const std::string& name, int64_t size) = 0;
-  /// Calls body for blocks of up to kStagedRows of the rows `held` of a matrix [n, k].
-  virtual void read_blocks(const std::string& name, int64_t n, int64_t k, const RowRange& held,
-                           const RowBlocks& body) = 0;
+  /// Calls body for blocks of up to kStagedRows of the rows of a matrix [n, k].
+  virtual void read_blocks(const std::string& name, int64_t n, int64_t k, const RowBlocks& body) = 0;
   /// Calls body for every head with its matrices between latent and heads (harness/model/latent_rows.h); `attention` is
   /// where the layer's names begin.
   virtual void read_expansion(const std::string& attention, const HeadMatrices& body) = 0;

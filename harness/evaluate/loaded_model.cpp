@@ -6,7 +6,6 @@
 
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
-#include "harness/model/ranks/split_model.h"
 #include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::evaluate {
@@ -111,7 +110,6 @@ int64_t ModelTokens::leading_special_tokens() const {
 LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
                          std::shared_ptr<const storage::Hierarchy> machine)
     : entry_(entry),
-      file_(entry.file(home)),
       opened_(open_entry(entry, home)),
       template_(pick_template(opened_, entry.chat_template)),
       tokens_(*opened_.tokenizer),
@@ -126,17 +124,11 @@ TransformerOptions LoadedModel::options() const {
 Transformer& LoadedModel::transformer() {
   if (!transformer_) {
     const TransformerOptions options = this->options();
-    const bool on_device = entry_.device != "cpu";
-    transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options,
-                                                 gather_ranks({.ranks = entry_.tensor_parallel,
-                                                               .listen = entry_.ranks_at,
-                                                               .checkpoint = file_,
-                                                               .weights = options.weights,
-                                                               .devices = on_device}));
-    if (on_device) {
+    transformer_ = std::make_unique<Transformer>(opened_.config, *opened_.checkpoint, options);
+    if (entry_.device != "cpu") {
       const std::string place = fmt::format("model {}: device \"{}\"", entry_.name, entry_.device);
       transformer_->offload_to(
-          device::open_device(place, opened_.config, *opened_.checkpoint, options, transformer_->ranks()));
+          device::open_device(place, opened_.config, *opened_.checkpoint, options, entry_.devices));
     }
   }
   return *transformer_;

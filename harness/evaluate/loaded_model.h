@@ -44,8 +44,6 @@ class LoadedModel {
   /// Number types of the weights and of the cache.
   [[nodiscard]] TransformerOptions options() const;
   [[nodiscard]] Transformer& transformer();
-  /// As Transformer::lost().
-  [[nodiscard]] std::string lost() const { return transformer_ ? transformer_->lost() : ""; }
   /// Facts that methods may know of the model; valid as long as this object.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
@@ -70,7 +68,6 @@ class LoadedModel {
   [[nodiscard]] bool templated(const datasets::Sample& sample) const;
 
   experiment::ModelEntry entry_;
-  std::filesystem::path file_;
   OpenedModel opened_;
   ChatTemplate template_;
   ModelTokens tokens_;

@@ -21,8 +21,6 @@
 #include "harness/method/plugins.h"
 #include "harness/method/registry.h"
 #include "harness/model/attention_projections.h"
-#include "harness/model/ranks/channel.h"
-#include "harness/model/ranks/split_model.h"
 #include "harness/storage/hierarchy.h"
 #include "metrics/registry.h"
 
@@ -337,8 +335,8 @@ std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
   std::vector<results::RunInput> inputs;
   for (const auto& file : loaded(model).opened().files) {
     json detail = {{"bytes", std::filesystem::file_size(file)}};
-    if (model.tensor_parallel > 1) detail["ranks"] = model.tensor_parallel;
     if (model.device != "cpu") detail["device"] = model.device;
+    if (!model.devices.empty()) detail["devices"] = model.devices;
     inputs.push_back({.kind = "model",
                       .name = file.filename().string(),
                       .sha256 = hashes_.of(file),
@@ -361,29 +359,14 @@ std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
 }
 
 void ModelEvaluator::begin_model(const ModelEntry& model, const experiment::EngineSettings& engine) {
-  const int64_t ranks_here = model.ranks_at.empty() ? model.tensor_parallel : 1;
-  omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads) : threads_each(threads_, ranks_here));
-  lost_.clear();
-  try {
-    (void)loaded(model).transformer();
-  } catch (const RankLost& error) {
-    lost_ = error.what();
-    throw;
-  }
+  omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads) : threads_);
+  (void)loaded(model).transformer();
 }
 
 void ModelEvaluator::end_model(const ModelEntry& model) {
   open_ = {};
   std::erase_if(cursors_, [&](const auto& item) { return item.first.starts_with(model.label + "\n"); });
   models_.erase(model.label);
-}
-
-std::string ModelEvaluator::lost() {
-  if (!lost_.empty()) return lost_;
-  for (const auto& [label, model] : models_) {
-    if (std::string reason = model->lost(); !reason.empty()) return reason;
-  }
-  return {};
 }
 
 std::vector<results::MetricDefinition> metric_definitions() {

@@ -53,7 +53,6 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
     return evaluate::metric_definitions();
   }
   std::vector<experiment::SampleOutcome> evaluate(const experiment::EvalTask& task) override;
-  [[nodiscard]] std::string lost() override;
   std::vector<results::MetricValue> cell_values(const experiment::PlannedCell& cell,
                                                 const results::ResultsReader& results) override;
 
@@ -86,7 +85,6 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::shared_ptr<const storage::Hierarchy> machine_;
   Paths paths_;
   FileHashes hashes_;
-  std::string lost_;                                                     // why a model's ranks never met
   std::map<std::string, std::unique_ptr<LoadedModel>> models_;           // by label
   std::map<std::string, std::unique_ptr<SampleCursor>> cursors_;         // by model, workload label and kind
   std::map<std::string, results::RunInput> data_inputs_;                 // by model and workload label

@@ -145,22 +145,18 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .doc(
           "where passes are computed; methods, and attention where they choose what is attended to, stay with the "
           "processor");
-  p("tensor_parallel", tensor_parallel)
-      .min(1)
-      .max(1024)
+  p("devices", devices)
+      .min(0)
       .doc(
-          "processes that share the weights and their products, each with a device where `device` is cuda; bits of "
-          "results are the same for any number");
-  p("ranks_at", ranks_at)
-      .doc("HOST:PORT of the machine that runs the model, where the others join (kvarena rank); empty = started there");
+          "numbers of the devices among which the model's layers are divided, each once, where `device` is cuda; "
+          "empty = the first ones, as many as it needs; bits of results are the same for any");
 }
 
 std::string ModelEntry::parameters_json(bool placement) const {
   ModelEntry copy = *this;
   json values = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
-  if (!placement || tensor_parallel == 1) values.erase("tensor_parallel");
+  if (!placement || devices.empty()) values.erase("devices");
   if (device == "cpu") values.erase("device");
-  values.erase("ranks_at");
   return values.dump();
 }
 
@@ -177,11 +173,7 @@ std::string ModelEntry::how_to_get(const std::filesystem::path& home) const {
 }
 
 void EngineSettings::parameters(ParameterVisitor& p) {
-  p("threads", threads)
-      .min(0)
-      .doc(
-          "at most so many, fewer while others keep cores busy; 0 = one for each core, divided among the ranks of a "
-          "model that are on this machine");
+  p("threads", threads).min(0).doc("at most so many, fewer while others keep cores busy; 0 = one for each core");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the workload's own");
   p("max_prompt_tokens", max_prompt_tokens)
       .min(1)

@@ -25,13 +25,12 @@ struct ModelEntry {
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
-  int64_t tensor_parallel = 1;         // ranks that share the weights; changes times and memory, no result
-  std::string ranks_at;                // HOST:PORT where ranks started elsewhere join; "" = they are started here
+  std::vector<int64_t> devices;        // numbers of those that share the layers; empty = as many as the model needs
   std::string source;                  // where it comes from, huggingface.co/ORG/NAME; decides no result
 
   void parameters(ParameterVisitor& p);
   /// A JSON object of the members that decide a cell's results; `placement`: and of those that decide its times, which
-  /// depend on how many ranks share the model.
+  /// depend on the devices that share the model.
   [[nodiscard]] std::string parameters_json(bool placement) const;
   /// path as an absolute path under `home`, absolute paths stay; where nothing is there, the snapshot of `source` that
   /// Hugging Face's cache holds, if it does.

@@ -139,10 +139,11 @@ std::optional<ModelEntry> read_model(const json& written, const std::string& key
   }
   problems.append(read_parameters(entry, problems.at(key), [&](ParameterVisitor& p) { model.parameters(p); }, {}));
   if (model.path.empty()) problems.add(key + ".path", "nothing", "a checkpoint's file or folder");
-  if (!model.ranks_at.empty() && model.tensor_parallel == 1) {
-    problems.add(key + ".ranks_at", fmt::format("\"{}\" for one rank", model.ranks_at),
-                 "\"tensor_parallel\" of 2 or more beside it");
+  if (!model.devices.empty() && model.device == "cpu") {
+    problems.add(key + ".devices", fmt::format("{}", model.devices), "\"device\": \"cuda\" beside it");
   }
+  if (std::set(model.devices.begin(), model.devices.end()).size() < model.devices.size())
+    problems.add(key + ".devices", fmt::format("{}", model.devices), "each device once");
   if (model.label.empty()) model.label = model.name;
   if (model.kv_dtype.empty()) model.kv_dtype = model.dtype;
   return model;

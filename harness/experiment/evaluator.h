@@ -53,10 +53,6 @@ class Evaluator {
   /// an exception each cell is asked for alone, and one that ends so alone has failed.
   virtual std::vector<SampleOutcome> evaluate(const EvalTask& task) = 0;
 
-  /// Why this evaluator can evaluate nothing more, as when a process that holds a share of its model has died; empty
-  /// while it can. Its last answer then says nothing about the methods.
-  [[nodiscard]] virtual std::string lost() { return {}; }
-
   /// Metrics of a whole cell once all its samples are there (corpus scores, fits). Called again after a kill, so it
   /// depends on what the reader shows alone.
   virtual std::vector<results::MetricValue> cell_values(const PlannedCell& cell,

@@ -1,7 +1,16 @@
 #include "harness/model/latent_rows.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
 namespace kvarena {
 namespace {
+
+constexpr const char* kBoth = "kv_b_proj.weight";
+constexpr const char* kKeys = "k_b_proj.weight";
+constexpr const char* kValues = "v_b_proj.weight";
 
 /// A head's matrix [n, rank] from latent to keys or values, over the channels of a cached entry: [n, width].
 std::vector<float> over_entries(const LatentAttentionConfig& latent, const std::vector<float>& rows) {
@@ -34,16 +43,19 @@ std::function<int64_t(int64_t row)> latent_row_places(const ModelConfig& config,
   };
 }
 
+bool LatentExpansion::is_part(std::string_view tensor) {
+  return std::ranges::any_of(std::array{kBoth, kKeys, kValues},
+                             [&](std::string_view name) { return tensor.ends_with(fmt::format(".{}", name)); });
+}
+
 LatentExpansion::LatentExpansion(WeightLoader& load, const ModelConfig& config, const std::string& attention)
     : load_(&load),
       config_(&config),
-      both_(attention + "kv_b_proj.weight"),
-      keys_(attention + "k_b_proj.weight"),
-      values_(attention + "v_b_proj.weight"),
+      both_(attention + kBoth),
+      keys_(attention + kKeys),
+      values_(attention + kValues),
       split_(load.has(keys_) && load.has(values_)) {
   if (split_) load.skip(both_);
-  (void)key_rows(0, 0);  // shapes are checked even by a share without heads
-  (void)value_rows(0, 0);
 }
 
 std::vector<float> LatentExpansion::key_rows(int64_t head, int64_t heads) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/model/config.h"
@@ -23,6 +24,8 @@ class LatentExpansion {
  public:
   /// `attention` is where a layer's attention begins among the names: "model.layers.N.self_attn.". All outlive this.
   LatentExpansion(WeightLoader& load, const ModelConfig& config, const std::string& attention);
+  /// Whether a tensor is one of these, by its name in the file.
+  [[nodiscard]] static bool is_part(std::string_view tensor);
 
   /// The matrix [width, nope] that takes a head's query to the latent.
   [[nodiscard]] std::vector<float> to_latent(int64_t head);

@@ -11,7 +11,6 @@
 #include "harness/model/feed_forward.h"
 #include "harness/model/pass_checks.h"
 #include "harness/model/products.h"
-#include "harness/model/ranks/driver.h"
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/transformer_impl.h"
 #include "kernels/elementwise/elementwise.h"
@@ -149,8 +148,7 @@ std::span<const float> Transformer::Impl::head(int64_t rows) {
   return {out, static_cast<size_t>(rows * config.vocab_size)};
 }
 
-Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
-                         std::unique_ptr<RankChannel> ranks)
+Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
   impl_->options = options;
@@ -160,7 +158,7 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
     impl_->shapes.push_back(cache_shape(config, layer, options.cache));
   }
   check_entries(config);
-  impl_->weights = load_weights(config, checkpoint, options.weights, ranks ? ranks->share() : Share{});
+  impl_->weights = load_weights(config, checkpoint, options.weights);
   impl_->rope = rope_frequencies(config);
   if (config.is_latent()) {  // so that stored keys are rotated by plain angles
     impl_->a.rotated_scale = impl_->rope.magnitude * impl_->rope.magnitude;
@@ -168,7 +166,6 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   }
   impl_->rotation = cached_rotation(config, impl_->rope);
   impl_->fingerprint = fingerprint_of(checkpoint);
-  if (ranks) impl_->driver = std::make_unique<RankDriver>(std::move(ranks), impl_->weights, impl_->fingerprint);
 }
 
 Transformer::~Transformer() = default;
@@ -195,12 +192,6 @@ void Transformer::predict(const float* rows, int64_t count, float* logits) const
 const RopeFrequencies& Transformer::rope() const { return impl_->rotation; }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }
-std::vector<int64_t> Transformer::rank_bytes() const {
-  return impl_->driver ? impl_->driver->held_bytes() : std::vector<int64_t>{impl_->weights.held_bytes};
-}
-RankDriver* Transformer::ranks() { return impl_->driver.get(); }
-
-std::string Transformer::lost() const { return impl_->driver ? impl_->driver->lost() : ""; }
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
   impl_->check(batch);

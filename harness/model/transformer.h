@@ -12,7 +12,6 @@
 #include "harness/cache/layer_cache.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
-#include "harness/model/ranks/channel.h"
 #include "harness/model/rope_frequencies.h"
 #include "kernels/common/dtype.h"
 
@@ -86,23 +85,18 @@ struct Recomputed {
 };
 
 class Offload;
-class RankDriver;
 
 /// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
 /// each token's logits are the same bits alone, in a batch, or inside a verification run.
 /// One thread at a time may call forward(); kernels use OpenMP threads inside.
 class Transformer {
  public:
-  /// Reads and packs all weights, one tensor at a time; with `ranks` the share of rank 0, while the others load theirs.
-  /// Throws UserError naming the tensor whose shape disagrees with the config, or which is missing or not finite, or
-  /// the rank that cannot be had.
-  Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options,
-              std::unique_ptr<RankChannel> ranks = nullptr);
+  /// Reads and packs all weights, one tensor at a time. Throws UserError naming the tensor whose shape disagrees with
+  /// the config, or which is missing or not finite.
+  Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
 
-  /// The other ranks; null where all weights are here. A device beside this rank reaches the other devices through it.
-  [[nodiscard]] RankDriver* ranks();
   /// Has `device` compute all passes from now on.
   void offload_to(std::unique_ptr<Offload> device);
 
@@ -117,12 +111,8 @@ class Transformer {
   [[nodiscard]] const RopeFrequencies& rope() const;
   /// fingerprint_of() the checkpoint.
   [[nodiscard]] const std::string& fingerprint() const;
-  /// Bytes of packed weights, over all ranks.
+  /// Bytes of packed weights.
   [[nodiscard]] int64_t weight_bytes() const;
-  /// Bytes of packed weights that each rank holds, [ranks].
-  [[nodiscard]] std::vector<int64_t> rank_bytes() const;
-  /// Why nothing can be computed any more (a rank died); empty while all is well.
-  [[nodiscard]] std::string lost() const;
 
   /// The linear map from a layer's attended values to its output, [hidden_size, q_heads * head_dim of its cache]: the
   /// output projection as stored; for latent attention its product with the matrices from latent to values.

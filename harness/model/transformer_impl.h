@@ -5,7 +5,6 @@
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/offload.h"
-#include "harness/model/ranks/driver.h"
 #include "harness/model/row_stream.h"
 #include "harness/model/step_threads.h"
 #include "harness/model/transformer.h"
@@ -17,10 +16,9 @@ struct Transformer::Impl {
   ModelConfig config;
   TransformerOptions options;
   ModelWeights weights;
-  std::unique_ptr<RankDriver> driver;  // drives the other ranks; null: all weights are here
-  std::unique_ptr<Offload> device;     // null: the host computes everything
-  RopeFrequencies rope;                // frequencies of the rotated channels
-  RopeFrequencies rotation;            // frequencies of a whole head in the cache
+  std::unique_ptr<Offload> device;  // null: the host computes everything
+  RopeFrequencies rope;             // frequencies of the rotated channels
+  RopeFrequencies rotation;         // frequencies of a whole head in the cache
   std::string fingerprint;
   std::vector<LayerShape> shapes;  // [layers]
 

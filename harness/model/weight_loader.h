@@ -19,51 +19,41 @@ struct TensorRows {
   std::function<int64_t(int64_t row)> place = nullptr;
 };
 
-/// Loads one rank's share. Remembers which tensors were read, so that those nobody asked for can be named.
+/// Remembers which tensors were read, so that those nobody asked for can be named.
 class WeightLoader {
  public:
-  WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype, const Share& share)
-      : checkpoint_(&checkpoint), dtype_(dtype), share_(share) {}
+  WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype) : checkpoint_(&checkpoint), dtype_(dtype) {}
 
-  [[nodiscard]] const Share& share() const { return share_; }
   [[nodiscard]] bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
   /// Marks as read a tensor that repeats another one's content.
   void skip(const std::string& name) { read_.insert(name); }
-  /// A vector, whole on every rank.
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size);
-  /// A matrix [n, k] in float32, whole at the driver; empty elsewhere.
-  [[nodiscard]] kernels::PackedMatrix driver_matrix(const std::string& name, int64_t n, int64_t k);
-  /// Stacks tensors [rows, k], with their biases or without, and keeps the share's rows of the whole stack.
+  /// A matrix [n, k] in float32.
+  [[nodiscard]] kernels::PackedMatrix matrix_f32(const std::string& name, int64_t n, int64_t k);
+  /// Stacks tensors [rows, k], with their biases or without.
   [[nodiscard]] Projection stacked(const std::vector<TensorRows>& parts, int64_t k, bool bias);
-  /// Stacks the share's rows of each tensor; all tensors have equally many.
-  [[nodiscard]] Projection side_by_side(const std::vector<TensorRows>& parts, int64_t k, bool bias);
   /// Rows first .. first+count-1 of a tensor of shape `shape`, as they are.
   [[nodiscard]] std::vector<float> rows(const std::string& name, const std::vector<int64_t>& shape, int64_t first,
                                         int64_t count);
-  /// `heads` matrices [n, k]; `make_head` gives the values of a head that the share has.
+  /// `heads` matrices [n, k]; `make_head` gives the values of a head.
   [[nodiscard]] HeadProjections of_heads(int64_t heads, int64_t n, int64_t k,
                                          const std::function<std::vector<float>(int64_t head)>& make_head);
 
-  /// Bytes of all matrices loaded so far: of the whole model, and of this rank's share.
-  [[nodiscard]] int64_t whole_bytes() const { return whole_bytes_; }
-  [[nodiscard]] int64_t held_bytes() const { return held_bytes_; }
+  /// Bytes of all matrices loaded so far.
+  [[nodiscard]] int64_t bytes() const { return bytes_; }
   /// Throws UserError naming a tensor that starts with `prefix` and was never read.
   void expect_all_read(std::string_view prefix, const std::string& architecture) const;
 
  private:
   void expect(const std::string& name, const std::vector<int64_t>& shape);
   [[nodiscard]] kernels::PackedMatrix make(int64_t n, int64_t k, kernels::DType dtype);
-  [[nodiscard]] Projection load(const std::vector<TensorRows>& parts, const std::vector<RowRange>& held, int64_t k,
-                                bool bias);
-  void fill(kernels::PackedMatrix& packed, int64_t begin, const TensorRows& part, const RowRange& held,
-            int64_t k) const;
+  /// Reads `part`, whose name is the whole one here, to rows begin .. of the packed matrix.
+  void fill(kernels::PackedMatrix& packed, int64_t begin, const TensorRows& part, int64_t k) const;
 
   const Checkpoint* checkpoint_;
   kernels::DType dtype_;
-  Share share_;
   std::set<std::string, std::less<>> read_;
-  int64_t whole_bytes_ = 0;
-  int64_t held_bytes_ = 0;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace kvarena

@@ -60,14 +60,14 @@ class LayerLoader {
   [[nodiscard]] DenseFeedForward feed_forward(const std::string& stem, int64_t size, bool bias) {
     const std::string gate = stem + std::string(names_.gate);
     const std::string up = stem + std::string(names_.up);
-    return {.gate_up = load_.side_by_side({{gate, size}, {up, size}}, config_.hidden_size, bias),
+    return {.gate_up = load_.stacked({{gate, size}, {up, size}}, config_.hidden_size, bias),
             .down = projection(stem + std::string(names_.down), config_.hidden_size, size, bias)};
   }
 
   [[nodiscard]] SparseFeedForward sparse_feed_forward() {
     const ExpertConfig& expert = config_.expert;
     const std::string router = name(names_.router);
-    SparseFeedForward sparse{.router = load_.driver_matrix(router + ".weight", expert.experts, config_.hidden_size)};
+    SparseFeedForward sparse{.router = load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size)};
     if (expert.sigmoid_scores) sparse.correction = load_.vector(router + ".e_score_correction_bias", expert.experts);
     for (int64_t i = 0; i < expert.experts; ++i) {
       sparse.experts.push_back(
@@ -117,10 +117,9 @@ LatentAttention LayerLoader::latent_attention() {
 
 }  // namespace
 
-ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
-                          const Share& share) {
+ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
   const TensorNames& names = architecture_of(config).tensors;
-  WeightLoader load(checkpoint, dtype, share);
+  WeightLoader load(checkpoint, dtype);
   const auto vocabulary = [&](std::string_view name) {
     return load.stacked({{.name = std::string(name), .rows = config.vocab_size}}, config.hidden_size, /*bias=*/false);
   };
@@ -133,8 +132,7 @@ ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoin
   }
   weights.final_norm = load.vector(std::string(names.final_norm), config.hidden_size);
   if (!config.tie_embeddings) weights.lm_head = vocabulary(names.head);
-  weights.matrix_bytes = load.whole_bytes();
-  weights.held_bytes = load.held_bytes();
+  weights.matrix_bytes = load.bytes();
   return weights;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A decoder's weights, packed for the matrix kernel: all of them, or the share of one rank (ranks/share.h).
+// A decoder's weights, packed for the matrix kernel.
 
 #include <optional>
 #include <variant>
@@ -7,35 +7,18 @@
 
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
-#include "harness/model/ranks/share.h"
 #include "kernels/matmul/matmul.h"
 
 namespace kvarena {
 
-class RankDriver;
-
-/// Access to the rows of a matrix that other ranks hold.
-struct RemoteRows {
-  RankDriver* driver = nullptr;  // asks the other ranks for them; null: all rows are here, or this rank is no driver
-  int64_t part = 0;              // number of the matrix among the ranks' parts
-};
-
 /// y = x * matrix^T + bias.
 struct Projection {
-  kernels::PackedMatrix matrix;  // [held, in]
-  std::vector<float> bias;       // [held], empty without
-  int64_t out = 0;               // rows of the whole
-  RowRange held;                 // rows held here; all where a model is not split
-  RemoteRows elsewhere;
+  kernels::PackedMatrix matrix;  // [out, in]
+  std::vector<float> bias;       // [out], empty without
 };
 
-/// One matrix a head: y[h] = x[h] * matrices[h]^T.
-struct HeadProjections {
-  std::vector<kernels::PackedMatrix> matrices;  // [held] of [n, k]
-  int64_t heads = 0, n = 0, k = 0;
-  RowRange held;  // heads
-  RemoteRows elsewhere;
-};
+/// One matrix [n, k] a head: y[h] = x[h] * matrices[h]^T.
+using HeadProjections = std::vector<kernels::PackedMatrix>;
 
 /// Attention over keys and values of kv_heads heads.
 struct HeadAttention {
@@ -59,14 +42,12 @@ struct LatentAttention {
 };
 
 struct DenseFeedForward {
-  Projection gate_up;  // [2 * size, hidden_size]: gates, then ups; a share has those of the same rows of both
+  Projection gate_up;  // [2 * size, hidden_size]: gates, then ups
   Projection down;     // [hidden_size, size]
-  RemoteRows elsewhere;
 };
 
 struct SparseFeedForward {
-  kernels::PackedMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen;
-                                  // whole at the driver
+  kernels::PackedMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen
   std::vector<float> correction;  // [experts], added to scores when choosing; empty without
   std::vector<DenseFeedForward> experts;
   std::optional<DenseFeedForward> shared;
@@ -84,17 +65,14 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;      // [hidden_size]
   std::optional<Projection> lm_head;  // [vocab_size, hidden_size]; absent when tied to the embedding
-  int64_t matrix_bytes = 0;           // bytes of all matrices of the model, over all ranks
-  int64_t held_bytes = 0;             // bytes of the matrices held here
+  int64_t matrix_bytes = 0;           // bytes of all matrices
 
   [[nodiscard]] const Projection& head() const { return lm_head ? *lm_head : embedding; }
 };
 
 /// Reads everything the config's architecture needs, a block of rows at a time: beside the packed weights never more
 /// than one block is held. Throws UserError naming the tensor, its shape and the shape the config asks for, or a tensor
-/// of a layer that the architecture has no place for. Of a share no other rows are read; vectors of norms are
-/// everybody's.
-[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
-                                        const Share& share = {});
+/// of a layer that the architecture has no place for.
+[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype);
 
 }  // namespace kvarena

@@ -23,25 +23,35 @@ using CudaEvent = CUevent_st*;
 /// Why no kernel can run here ("no CUDA device: ..."), or empty.
 [[nodiscard]] std::string cuda_absent();
 
-/// Devices that this program may use.
+/// Devices that this program may use, numbered from 0.
 [[nodiscard]] int64_t cuda_devices();
-/// The calling thread's device from now on; 0 from the start.
-void cuda_use_device(int64_t number);
-/// PCI address of the calling thread's device, "0000:65:00.0": unique in a machine.
-[[nodiscard]] std::string cuda_device_place();
 
-/// Free bytes on the device.
+/// The calling thread's device while this lives, after which it is the one before; 0 from the start. Memory, streams
+/// and marks are made there, and the default stream is its own. Kernels start on streams of that device alone; copies
+/// and waiting work from anywhere.
+class CudaDeviceScope {
+ public:
+  explicit CudaDeviceScope(int64_t device);
+  ~CudaDeviceScope();
+  CudaDeviceScope(const CudaDeviceScope&) = delete;
+  CudaDeviceScope& operator=(const CudaDeviceScope&) = delete;
+
+ private:
+  int former_ = 0;
+};
+
+/// Copies from the calling thread's device to `other` and back do without the host from now on, where the machine can.
+void cuda_connect(int64_t other);
+
+/// Free bytes on the calling thread's device.
 [[nodiscard]] int64_t cuda_free_bytes();
 
 void cuda_upload(void* device, const void* host, int64_t bytes, CudaStream stream);
 void cuda_download(void* host, const void* device, int64_t bytes, CudaStream stream);
 /// Sets `bytes` bytes to 0, queued on the stream.
 void cuda_clear(void* device, int64_t bytes, CudaStream stream);
-/// Copies between two places, each on the device or in pinned memory.
+/// Copies between two places, each on any device or in pinned memory.
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream);
-/// Copies `rows` rows of `row_bytes` bytes; each side has a row stride of its own.
-void cuda_copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t row_bytes, int64_t rows,
-                    CudaStream stream);
 /// Waits until all that was given to the stream is done.
 void cuda_synchronize(CudaStream stream);
 

@@ -18,14 +18,23 @@ int64_t cuda_devices() {
   return count;
 }
 
-void cuda_use_device(int64_t number) { cuda_check(cudaSetDevice(static_cast<int>(number)), "choosing a device"); }
+CudaDeviceScope::CudaDeviceScope(int64_t device) {
+  cuda_check(cudaGetDevice(&former_), "asking for the device");
+  if (former_ != device) cuda_check(cudaSetDevice(static_cast<int>(device)), "choosing a device");
+}
+CudaDeviceScope::~CudaDeviceScope() { cudaSetDevice(former_); }
 
-std::string cuda_device_place() {
-  int number = 0;
-  char place[32] = {};
-  cuda_check(cudaGetDevice(&number), "asking for the device");
-  cuda_check(cudaDeviceGetPCIBusId(place, sizeof place, number), "asking for the device's place");
-  return place;
+void cuda_connect(int64_t other) {
+  int device = 0, possible = 0;
+  cuda_check(cudaGetDevice(&device), "asking for the device");
+  cuda_check(cudaDeviceCanAccessPeer(&possible, device, static_cast<int>(other)), "asking for a way between devices");
+  if (possible == 0) return;
+  const cudaError_t error = cudaDeviceEnablePeerAccess(static_cast<int>(other), 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    (void)cudaGetLastError();  // or a later call reports it
+    return;
+  }
+  cuda_check(error, "opening a way between devices");
 }
 
 int64_t cuda_free_bytes() {
@@ -50,14 +59,6 @@ void cuda_clear(void* device, int64_t bytes, CudaStream stream) {
 
 void cuda_copy(void* to, const void* from, int64_t bytes, CudaStream stream) {
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream), "copying");
-}
-
-void cuda_copy_rows(void* to, int64_t to_stride, const void* from, int64_t from_stride, int64_t row_bytes, int64_t rows,
-                    CudaStream stream) {
-  if (row_bytes == 0 || rows == 0) return;
-  cuda_check(cudaMemcpy2DAsync(to, static_cast<size_t>(to_stride), from, static_cast<size_t>(from_stride),
-                               static_cast<size_t>(row_bytes), static_cast<size_t>(rows), cudaMemcpyDefault, stream),
-             "copying rows");
 }
 
 void cuda_synchronize(CudaStream stream) { cuda_check(cudaStreamSynchronize(stream), "waiting for a stream"); }

@@ -66,7 +66,7 @@ template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, int64_t shared_bytes, CudaStream stream,
             const Arguments&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  emulated_cuda::start(stream, [=] {
+  emulated_cuda::start_kernel(stream, [=] {
     emulated_cuda::run(grid, block, static_cast<size_t>(shared_bytes),
                        [&] { kernel(static_cast<Parameters>(arguments)...); });
   });

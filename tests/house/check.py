@@ -36,7 +36,7 @@ ARROWS = {
     "reports": {"harness/core", "harness/results", "metrics/statistics.h", "metrics/stored_metrics.h"},
 }
 
-TORCH_FOLDERS = {"harness/method", "harness/engine", "harness/model/ranks", "methods"}
+TORCH_FOLDERS = {"harness/method", "harness/engine", "methods"}
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 
 # Folders with a namespace of their own; every other one is in kvarena itself or in what it nests there.

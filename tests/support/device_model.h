@@ -12,6 +12,7 @@
 #include "harness/core/error.h"
 #include "harness/device/device_model.h"
 #include "kernels/cuda/device.h"
+#include "tests/support/spread_layers.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena::device {
@@ -31,7 +32,7 @@ inline constexpr TransformerOptions kF32{.weights = kernels::DType::f32, .cache 
 
 inline DeviceModel tiny(const TransformerOptions& options = kBf16) {
   const ModelConfig config = testing::tiny_config();
-  return {config, testing::RandomCheckpoint(testing::llama_tensors(config), 1), options};
+  return {config, testing::RandomCheckpoint(testing::llama_tensors(config), 1), options, spread_layers(config.layers)};
 }
 
 inline std::vector<float> copied(std::span<const float> logits) { return {logits.begin(), logits.end()}; }

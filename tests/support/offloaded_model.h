@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "harness/device/device_offload.h"
+#include "tests/support/device_model.h"
 #include "tests/support/differences.h"
+#include "tests/support/spread_layers.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena::device {
-
-inline constexpr TransformerOptions kF32{.weights = kernels::DType::f32, .cache = kernels::DType::f32};
 
 /// The tiny model with a device beside it.
 class Offloaded {
@@ -19,7 +19,8 @@ class Offloaded {
   explicit Offloaded(int64_t cache_bytes = 1 << 30, const ModelConfig& config = testing::tiny_config())
       : model_(testing::tiny_model(1, kF32, config)) {
     const testing::RandomCheckpoint checkpoint(testing::llama_tensors(config), 1);
-    auto device = std::make_unique<DeviceOffload>(DeviceModel(config, checkpoint, kF32), cache_bytes);
+    auto device = std::make_unique<DeviceOffload>(DeviceModel(config, checkpoint, kF32, spread_layers(config.layers)),
+                                                  cache_bytes);
     device_ = device.get();
     model_.offload_to(std::move(device));
   }

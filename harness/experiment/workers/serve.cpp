@@ -49,10 +49,6 @@ void serve(int channel, const std::function<Bench(const json& setup)>& open) {
         answer = evaluate(bench, request->at("task"));
       }
     });
-    if (const std::string reason = bench.evaluator ? bench.evaluator->lost() : ""; !reason.empty()) {
-      (void)send(channel, {{"lost", reason}});
-      return;
-    }
     if (!send(channel, failure.empty() ? json{{"ok", std::move(answer)}} : json{{"error", failure}})) return;
   }
 }

@@ -5,7 +5,6 @@
 //   {"ask": "begin_model", "model": label}  -> {"ok": null}
 //   {"ask": "evaluate", "task": ...}        -> {"ok": [outcome, ...]}
 //   anything that throws                    -> {"error": message}
-//   an evaluator that is lost               -> {"lost": reason}
 
 #include <nlohmann/json_fwd.hpp>
 #include <span>

@@ -18,9 +18,8 @@ using nlohmann::json;
 
 constexpr int kAttempts = 3;  // at a sample whose worker others kill
 
-/// Returns the worker's answer. Throws UserError with its message when that is an error, WorkerDied when it is lost.
+/// Returns the worker's answer. Throws UserError with its message when that is an error.
 json checked(json answer) {
-  if (answer.contains("lost")) throw WorkerDied(answer["lost"].get<std::string>(), /*log=*/"", /*by_others=*/true);
   if (answer.contains("error")) throw UserError(answer["error"].get<std::string>());
   return std::move(answer.at("ok"));
 }

@@ -154,9 +154,10 @@ TEST(Models, ADeviceThatIsNotThereIsNamed) {
   const Finished finished = with({"--device", "cuda"});
   if (finished.code != 0) {
     expect_refused(finished, "--device cuda: found ");
-    expect_refused(with({"--device", "cuda", "--tensor-parallel", "2"}), "rank 1 of 2: the rank's device: found ");
   }
   EXPECT_EQ(with({"--device", "cpu"}).code, 0);
+  expect_refused(with({"--devices", "1"}), "--devices: found --device cpu beside it");
+  expect_refused(with({"--device", "cuda", "--devices", "one"}), "--devices: found \"one\"");
 }
 
 TEST(Models, APromptLongerThanTheWindowIsRefused) {

@@ -64,7 +64,7 @@ TEST(Program, HelpAndVersionAreCommandsToo) {
 
 TEST(Program, EveryCommandThatPeopleSeeStandsUnderOneHeading) {
   const std::string help = run_kvarena({"--help"}).out;
-  EXPECT_FALSE(contains(help, "local-rank"));
+  EXPECT_FALSE(contains(help, "\n  worker "));
   for (const char* part : {"Measure\n  run ", "Reproduce\n  papers ", "Extend\n  new-method "}) {
     EXPECT_TRUE(contains(help, part)) << help;
   }
@@ -96,7 +96,7 @@ TEST(Program, ShellsCompleteCommandsOptionsAndNames) {
     EXPECT_TRUE(contains(completed(shell, "run --dry"), "--dry-run")) << shell;
     EXPECT_TRUE(contains(completed(shell, "methods snap"), "snapkv")) << shell;
     EXPECT_TRUE(contains(completed(shell, "methods --family retr"), "retrieval")) << shell;
-    EXPECT_FALSE(contains(completed(shell, "local"), "local-rank")) << shell;
+    EXPECT_FALSE(contains(completed(shell, "work"), "worker")) << shell;
   }
 }
 

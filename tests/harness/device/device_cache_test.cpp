@@ -102,7 +102,7 @@ TEST_F(DeviceModelTest, CachesThatTheDeviceCannotHoldAreRefusedWithASentence) {
   EXPECT_NE(refusal([&] { (void)model.to_device(wide); }).find("entries in f32"), std::string::npos);
 
   const testing::GoldenModel sliding = testing::golden_model("mistral");
-  const DeviceModel narrow(sliding.config, sliding.checkpoint(), kBf16);
+  const DeviceModel narrow(sliding.config, sliding.checkpoint(), kBf16, spread_layers(sliding.config.layers));
   KvCache packed = filled(sliding.config, DType::bf16, 40);
   LayerCache& layer = packed.layers[0];
   const kernels::QuantFormat format{.bits = 4, .group_size = 16, .token_groups = true};

@@ -113,7 +113,8 @@ TEST(DeviceExits, WhatLayersLackIsNotAttendedTo) {
 TEST(DeviceExits, DraftsUnderASlidingWindowAttendOnTheDevice) {
   const testing::GoldenModel golden = testing::golden_model("mistral");
   Transformer model = golden.transformer(kF32);
-  auto owned = std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kF32), int64_t{1} << 30);
+  auto owned = std::make_unique<DeviceOffload>(
+      DeviceModel(golden.config, golden.checkpoint(), kF32, spread_layers(golden.config.layers)), int64_t{1} << 30);
   const DeviceOffload& device = *owned;
   model.offload_to(std::move(owned));
   ASSERT_TRUE(std::ranges::any_of(device.model().shapes(), [](const LayerShape& shape) { return shape.window > 0; }));

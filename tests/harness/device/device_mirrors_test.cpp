@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
@@ -240,7 +241,8 @@ TEST(DeviceMirrors, WhatALayerLetsGoIsDroppedFromItsCopyToo) {
 
 TEST(DeviceMirrors, CachesThatMadeRoomForOthersComeBack) {
   Offloaded grown_capacity;
-  const int64_t one = DeviceCache(grown_capacity.device().model().shapes(), Placement::device, 512).bytes();
+  const DeviceCache whole(grown_capacity.device().model().shapes(), Placement::device, 512);
+  const int64_t one = std::ranges::max(whole.bytes_by_device() | std::views::values);
   Offloaded tight(one + one / 2);
   const std::vector<int32_t> tokens = tiny_prompt(60);
   std::vector<std::vector<float>> logits[2];

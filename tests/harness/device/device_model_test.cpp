@@ -35,7 +35,7 @@ std::vector<float> fed(const testing::GoldenModel& golden, const TransformerOpti
     }
   };
   if (on_device) {
-    DeviceModel model(golden.config, golden.checkpoint(), options);
+    DeviceModel model(golden.config, golden.checkpoint(), options, spread_layers(golden.config.layers));
     DeviceCache cache = model.make_cache();
     feed_passes([&](std::span<const int32_t> part) { return feed(model, cache, part); });
   } else {
@@ -150,7 +150,7 @@ TEST_F(DeviceModelTest, ARowOfATreeHasTheBitsOfItsPathAlone) {
   }
   for (const char* family : {"qwen3_moe_mixed", "deepseek_v2"}) {
     const testing::GoldenModel golden = testing::golden_model(family);
-    DeviceModel model(golden.config, golden.checkpoint(), kBf16);
+    DeviceModel model(golden.config, golden.checkpoint(), kBf16, spread_layers(golden.config.layers));
     expect_bits_of_paths(model, 30);
   }
 }
@@ -288,7 +288,7 @@ TEST_F(DeviceModelTest, WhatIsChosenComesOverTheBusOnceAndIsAttendedAsByAnIndex)
 /// Single steps of a sequence beside another's have the bits of its prefill.
 void expect_bits_of_its_own(const std::string& family) {
   const testing::GoldenModel golden = testing::golden_model(family);
-  DeviceModel model(golden.config, golden.checkpoint(), kBf16);
+  DeviceModel model(golden.config, golden.checkpoint(), kBf16, spread_layers(golden.config.layers));
   const auto vocabulary = static_cast<size_t>(golden.config.vocab_size);
   const std::vector<int32_t> prompt = range(3, 40), other = range(10, 33, 2);
   DeviceCache whole = model.make_cache(), cut = model.make_cache(), beside = model.make_cache();
@@ -310,7 +310,7 @@ TEST_F(DeviceModelTest, ExpertsAndLatentsDoNotDependOnTheRestOfThePass) {
 
 TEST_F(DeviceModelTest, ALatentsCacheOnTheHostHasTheBitsOfOneOnTheDevice) {
   const testing::GoldenModel golden = testing::golden_model("deepseek_v2");
-  DeviceModel model(golden.config, golden.checkpoint(), kBf16);
+  DeviceModel model(golden.config, golden.checkpoint(), kBf16, spread_layers(golden.config.layers));
   DeviceCache near = model.make_cache(), far = model.make_cache(Placement::host);
   const std::vector<int32_t> prompt = range(3, 60);
   for (const auto& [at, count] : {std::pair<size_t, size_t>{0, 50}, {50, 1}, {51, 3}}) {
@@ -337,7 +337,7 @@ TEST_F(DeviceModelTest, WhatTheDeviceDoesNotRunIsRefusedWithASentence) {
   const std::string refused = refusal([&] { (void)DeviceModel::random(odd, kBf16, 1); });
   EXPECT_NE(refused.find("head_dim 24, expected a multiple of 16"), std::string::npos) << refused;
   const testing::GoldenModel sliding = testing::golden_model("mistral");
-  DeviceModel model(sliding.config, sliding.checkpoint(), kBf16);
+  DeviceModel model(sliding.config, sliding.checkpoint(), kBf16, spread_layers(sliding.config.layers));
   DeviceCache cache = model.make_cache();
   const Lists none(static_cast<size_t>(sliding.config.kv_heads));
   const std::vector<int32_t> token{1};

@@ -128,7 +128,8 @@ TEST(DeviceObservation, EveryQueryGivesOneInAllToTheEntriesThatItSees) {
 TEST(DeviceObservation, ALatentsQueriesAreShownAsTheHostHasThem) {
   const testing::GoldenModel golden = testing::golden_model("deepseek_v2");
   Transformer host = golden.transformer(kF32), model = golden.transformer(kF32);
-  model.offload_to(std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kF32), 1 << 30));
+  model.offload_to(std::make_unique<DeviceOffload>(
+      DeviceModel(golden.config, golden.checkpoint(), kF32, spread_layers(golden.config.layers)), 1 << 30));
   std::vector<int32_t> tokens;
   for (int32_t i = 3; i < 40; ++i) tokens.push_back(i);
   const Needs needs{.prompt_attention = true, .window = 8};

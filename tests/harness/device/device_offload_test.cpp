@@ -54,8 +54,8 @@ TEST(DeviceOffload, AttentionThatHooksSteerIsTheHostsWithinTheDevicesPass) {
     SCOPED_TRACE(name);
     const testing::GoldenModel golden = testing::golden_model(name);
     Transformer host = golden.transformer(kF32), model = golden.transformer(kF32);
-    auto owned =
-        std::make_unique<DeviceOffload>(DeviceModel(golden.config, golden.checkpoint(), kF32), int64_t{1} << 30);
+    auto owned = std::make_unique<DeviceOffload>(
+        DeviceModel(golden.config, golden.checkpoint(), kF32, spread_layers(golden.config.layers)), int64_t{1} << 30);
     const DeviceOffload& device = *owned;
     model.offload_to(std::move(owned));
     std::vector<int32_t> tokens;

@@ -97,13 +97,20 @@ TEST(Config, WhereAModelIsComputedIsChecked) {
                            "models": [{"name": "smollm2-135m", )" +
                        entry + "}]}");
   };
-  EXPECT_EQ(problems(R"("tensor_parallel": 2, "ranks_at": "node1:80")"), "");
-  EXPECT_NE(problems(R"("ranks_at": "node1:80")").find("models[0].ranks_at: found \"node1:80\" for one rank"),
-            std::string::npos);
-  EXPECT_NE(problems(R"("tensor_parallel": 0)").find("models[0].tensor_parallel: found 0"), std::string::npos);
   EXPECT_EQ(problems(R"("device": "cuda")"), "");
   EXPECT_NE(problems(R"("device": "gpu")").find("models[0].device: found \"gpu\""), std::string::npos);
-  EXPECT_EQ(problems(R"("device": "cuda", "tensor_parallel": 2)"), "");
+  EXPECT_EQ(problems(R"("device": "cuda", "devices": [0, 1])"), "");
+  EXPECT_NE(problems(R"("devices": [0, 1])").find("models[0].devices: found [0, 1], expected \"device\": \"cuda\""),
+            std::string::npos);
+  EXPECT_NE(problems(R"("device": "cuda", "devices": [1, 0, 1])")
+                .find("models[0].devices: found [1, 0, 1], expected each device once"),
+            std::string::npos);
+  EXPECT_NE(problems(R"("device": "cuda", "devices": [-1])").find("models[0].devices"), std::string::npos);
+  const std::string former = problems(R"("tensor_parallel": 2, "ranks_at": "node1:80")");
+  EXPECT_NE(former.find("models[0].tensor_parallel: found an unknown key, expected one of: "), std::string::npos)
+      << former;
+  EXPECT_NE(former.find("models[0].ranks_at: found an unknown key"), std::string::npos) << former;
+  EXPECT_NE(former.find("device, devices"), std::string::npos) << former;
 }
 
 TEST(Config, MissingListsAreNamed) {

@@ -63,8 +63,12 @@ TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   EXPECT_TRUE(same({}));
   EXPECT_TRUE(same({.limit = 2})) << "more samples go into the same cells";
   EXPECT_TRUE(same({.set = {"engine.threads=1"}})) << "threads change times, not quality";
-  EXPECT_TRUE(same({.set = {"models[0].tensor_parallel=4", "models[0].ranks_at=node1:29500"}}))
-      << "nor does the number of ranks change a result";
+  const auto on = [](const char* devices) {
+    return Overrides{.set = {"models[0].device=cuda", fmt::format("models[0].devices={}", devices)}};
+  };
+  EXPECT_FALSE(same(on("[]")));
+  EXPECT_EQ(ids_of(plan_of(kSmallConfig, on("[0, 1]"))), ids_of(plan_of(kSmallConfig, on("[]"))))
+      << "how many devices share the layers changes no result";
   EXPECT_TRUE(same({.set = {"title=x", "output.report=y"}}));
   const std::vector<std::string> twice = ids_of(plan_of(kSmallConfig, {.set = {"engine.noise_floor=2"}}));
   for (const std::string& id : ids)
@@ -94,14 +98,14 @@ TEST(Plan, TimingAddsCellsOfItsOwnOverTheFirstSamples) {
   Overrides threads = timing;
   threads.set.push_back("engine.threads=1");
   EXPECT_NE(ids_of(plan_of(kSmallConfig, threads))[4], with[4]) << "timing cells depend on threads";
-  const auto with_ranks = [&](const char* ranks) {
+  const auto on_devices = [&](const char* devices) {
     Overrides split = timing;
-    split.set.push_back(fmt::format("models[0].tensor_parallel={}", ranks));
+    split.set.push_back("models[0].device=cuda");
+    split.set.push_back(fmt::format("models[0].devices={}", devices));
     return ids_of(plan_of(kSmallConfig, split));
   };
-  EXPECT_EQ(with_ranks("1"), with);
-  EXPECT_EQ(with_ranks("2")[0], with[0]);
-  EXPECT_NE(with_ranks("2")[4], with[4]) << "timing cells depend on the number of ranks";
+  EXPECT_EQ(on_devices("[0, 1]")[0], on_devices("[]")[0]);
+  EXPECT_NE(on_devices("[0, 1]")[4], on_devices("[]")[4]) << "timing cells depend on the devices that are named";
 }
 
 TEST(Plan, DryRunSaysWhatIsToDoAndWhatIsDone) {
@@ -129,12 +133,13 @@ TEST(Plan, DryRunSaysWhatTheRestMayTake) {
   catalog.answer_tokens = 19;
   catalog.size = {.weight_bytes = 1e9, .entry_bytes = 1e6};
   const Plan plan = make_plan(parse(kSmallConfig), catalog);
-  // Four cells share 100 steps of prefill and 20 passes, each of which reads 810 entries of its own, 0.81 of a step.
-  const double cost = 100.0 / 4 + 20 * (1.0 / 4 + 0.81);
+  // Four cells share 100 steps of prefill and add 15 each; of 20 passes each reads 810 entries of its own, 0.81 of a
+  // step.
+  const double cost = 100.0 / 4 + 15 + 20 * (1.0 / 4 + 0.81);
   ASSERT_NEAR(plan.groups[0].cost, cost, 1e-9);
   EXPECT_NEAR(plan.groups[0].bytes, 1e9 + 5 * 819 * 1e6, 1);
-  // Ten samples under four cells, a step of 1/6 s at 0.6 of the rate: 308 s.
-  EXPECT_EQ(expected_use(plan, nullptr, 1e10), "about 5 min 08 s and 4.7 GiB on this machine");
+  // Ten samples under four cells, a step of 1/6 s at 0.6 of the rate: 408 s.
+  EXPECT_EQ(expected_use(plan, nullptr, 1e10), "about 6 min 48 s and 4.7 GiB on this machine");
   EXPECT_NE(describe_plan(plan, nullptr, "about 1 s").find("0 done already; about 1 s\n"), std::string::npos);
   const Plan on_device = make_plan(parse(kSmallConfig, {.set = {"models[0].device=cuda"}}), catalog);
   EXPECT_EQ(expected_use(on_device, nullptr, 1e10), "") << "its rates are not known";

@@ -188,8 +188,6 @@ class FakeEvaluator : public Evaluator {
     return outcomes;
   }
 
-  std::string lost() override { return lost_reason; }
-
   std::vector<results::MetricValue> cell_values(const PlannedCell& cell,
                                                 const results::ResultsReader& results) override {
     double sum = 0;
@@ -199,7 +197,6 @@ class FakeEvaluator : public Evaluator {
 
   int loads = 0, unloads = 0, calls = 0;
   bool fail_loading = false;
-  std::string lost_reason;
   std::function<void(const EvalTask&)> before_sample;
   std::function<std::string(const EvalTask&, const PlannedCell&)> failure;
   std::function<bool(const PlannedCell&)> inactive;

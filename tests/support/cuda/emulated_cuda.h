@@ -8,6 +8,9 @@
 // launch throws std::logic_error, naming places, when threads wait at different barriers, when a lane named in a mask
 // has returned or is elsewhere, or when shared memory is written past its end. Shared and device memory begin as NaN.
 //
+// There is one device, or as many as the variable KVARENA_EMULATED_DEVICES lists sizes of memory in bytes
+// ("1000000,1000000"). Then each has its memory apart: a kernel that reads or writes another device's ends the program.
+//
 // What is given to a stream (but the default one, which is done at once) runs some time later, drawn from the same
 // seed: at the latest when somebody waits for it. So a stream that reads what another has not been told to wait for, or
 // a host that writes to pinned memory too early, shows as a wrong result as well. One thread at a time is in here.
@@ -77,6 +80,11 @@ void sync_block(const std::source_location& where);
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
 /// Gives `work` to the stream, or records it where a graph is being made of that.
 void start(CUstream_st* stream, std::function<void()> work);
+/// Starts a kernel in the same way: throws std::logic_error where the stream is not of the calling thread's device.
+/// While it runs, no other device's memory can be touched.
+void start_kernel(CUstream_st* stream, std::function<void()> kernel);
+/// Copies from one device to another so far.
+[[nodiscard]] long copies_between_devices();
 /// Sets the seed of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
 /// Streams do nothing until somebody waits for them, from now on or no longer.
@@ -208,7 +216,14 @@ using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraphExec_st*;
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorStreamCaptureUnsupported, cudaErrorNotReady };
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorMemoryAllocation,
+  cudaErrorStreamCaptureUnsupported,
+  cudaErrorNotReady,
+  cudaErrorInvalidDevice,
+  cudaErrorPeerAccessAlreadyEnabled
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
@@ -218,7 +233,9 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
-cudaError_t cudaDeviceGetPCIBusId(char* place, int bytes, int device);
+cudaError_t cudaDeviceCanAccessPeer(int* possible, int device, int other);
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags);
+cudaError_t cudaGetLastError();
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 /// Throws std::logic_error when something was written just before or behind the memory.
@@ -226,8 +243,6 @@ cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocHost(void** memory, size_t bytes);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/cuda/emulated_devices.h"
 #include "tests/support/cuda/emulated_memory.h"
 
 // NOLINTBEGIN: the names are CUDA's
@@ -21,6 +22,7 @@ struct CUgraphExec_st {
   std::vector<std::function<void()>> work;
 };
 struct CUevent_st {
+  int device = 0;
   CUstream_st* stream = nullptr;       // stream on which it was recorded last
   uint64_t recorded = 0, reached = 0;  // how often
   std::chrono::steady_clock::time_point at;
@@ -31,6 +33,7 @@ struct CUstream_st {
     CUevent_st* awaited = nullptr;  // null, or what must be reached before
     uint64_t recorded = 0;
   };
+  int device = 0;
   CUgraph_st* recording = nullptr;
   std::deque<Work> waiting;
 };
@@ -42,6 +45,18 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 std::set<CUstream_st*> streams;
 bool lazy = false;
 std::map<const unsigned char*, size_t> pinned;  // address and bytes of each block
+thread_local int chosen_device = 0;             // of the calling thread
+long between_devices = 0;
+
+int device_of(const CUstream_st* stream) { return stream == nullptr ? chosen_device : stream->device; }
+/// The device whose memory it is; -1 for the host's.
+int device_of(const void* memory) {
+  for (int i = 0; const DeviceArena& arena : device_arenas()) {
+    if (arena.holds(memory)) return i;
+    ++i;
+  }
+  return -1;
+}
 
 /// Does the first thing that the stream has to do; false when it must wait for another.
 bool advance(CUstream_st& stream) {
@@ -102,6 +117,17 @@ void emulated_cuda::start(CUstream_st* stream, std::function<void()> work) {
   advance_some();
 }
 
+void emulated_cuda::start_kernel(CUstream_st* stream, std::function<void()> kernel) {
+  const int device = device_of(stream);
+  if (device != chosen_device) throw std::logic_error("emulated CUDA: a kernel on a stream of another device");
+  start(stream, [device, kernel = std::move(kernel)] {
+    const OnlyDevice alone(device);
+    kernel();
+  });
+}
+
+long emulated_cuda::copies_between_devices() { return between_devices; }
+
 void emulated_cuda::set_lazy(bool on) {
   const Lock lock(the_runtime);
   lazy = on;
@@ -113,17 +139,19 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
   }
   return "?";
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = std::max(1, static_cast<int>(device_arenas().size()));
   return cudaSuccess;
 }
-
-/// Device of the calling thread; there is any number of them, all with the same memory.
-thread_local int chosen_device = 0;
 cudaError_t cudaSetDevice(int device) {
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
   chosen_device = device;
   return cudaSuccess;
 }
@@ -131,14 +159,25 @@ cudaError_t cudaGetDevice(int* device) {
   *device = chosen_device;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetPCIBusId(char* place, int bytes, int device) {
-  std::snprintf(place, static_cast<size_t>(bytes), "0000:%02x:00.0", static_cast<unsigned>(device));
+cudaError_t cudaDeviceCanAccessPeer(int* possible, int device, int other) {
+  *possible = device != other ? 1 : 0;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
+  const Lock lock(the_runtime);
+  static std::set<std::pair<int, int>> enabled;
+  return enabled.insert({chosen_device, other}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
 
-/// Reports the memory of a small device.
+/// Reports the memory of a small device where there is but one.
 cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
+  const Lock lock(the_runtime);
   *left = *all = size_t{256} << 10;
+  if (device_arenas().empty()) return cudaSuccess;
+  const DeviceArena& arena = device_arenas()[static_cast<size_t>(chosen_device)];
+  *left = arena.left();
+  *all = arena.bytes();
   return cudaSuccess;
 }
 
@@ -146,8 +185,10 @@ cudaError_t cudaMemGetInfo(size_t* left, size_t* all) {
 constexpr size_t kHeadBytes = 256;
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  auto* whole = static_cast<unsigned char*>(
-      std::aligned_alloc(kHeadBytes, (kHeadBytes + bytes + kGuardBytes + kHeadBytes - 1) / kHeadBytes * kHeadBytes));
+  const Lock lock(the_runtime);
+  const size_t all = (kHeadBytes + bytes + kGuardBytes + kHeadBytes - 1) / kHeadBytes * kHeadBytes;
+  auto* whole = device_arenas().empty() ? static_cast<unsigned char*>(std::aligned_alloc(kHeadBytes, all))
+                                        : device_arenas()[static_cast<size_t>(chosen_device)].allocate(all);
   if (whole == nullptr) return cudaErrorMemoryAllocation;
   std::memcpy(whole, &bytes, sizeof(bytes));
   std::memset(whole + kHeadBytes - kGuardBytes, kGuard, kGuardBytes);
@@ -165,7 +206,11 @@ cudaError_t cudaFree(void* memory) {
   std::memcpy(&bytes, whole, sizeof(bytes));
   require_guard(whole + kHeadBytes - kGuardBytes, "device memory, before it");
   require_guard(whole + kHeadBytes + bytes, "device memory, behind it");
-  std::free(whole);
+  if (const int device = device_of(memory); device >= 0) {
+    device_arenas()[static_cast<size_t>(device)].free(whole);
+  } else {
+    std::free(whole);
+  }
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
@@ -188,6 +233,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const Lock lock(the_runtime);
   if (bytes == 0) return cudaSuccess;  // from or to nowhere, perhaps
   const bool recording = stream != nullptr && stream->recording != nullptr;
+  if (device_of(to) >= 0 && device_of(from) >= 0 && device_of(to) != device_of(from)) ++between_devices;
   if (kind == cudaMemcpyHostToDevice && !recording && !is_pinned(from)) {
     const auto* begin = static_cast<const unsigned char*>(from);
     start(stream,
@@ -198,16 +244,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (kind == cudaMemcpyDeviceToHost && stream != nullptr && !recording && !is_pinned(to)) drain(*stream);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  if (width > to_pitch || width > from_pitch) throw std::logic_error("emulated CUDA: rows wider than their distance");
-  start(stream, [=] {
-    for (size_t row = 0; row < height; ++row) {
-      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
-    }
-  });
-  return cudaSuccess;
-}
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   start(stream, [=] { std::memset(memory, value, bytes); });
@@ -215,7 +251,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Lock lock(the_runtime);
-  *stream = new CUstream_st;
+  *stream = new CUstream_st{.device = chosen_device};
   streams.insert(*stream);
   return cudaSuccess;
 }
@@ -265,7 +301,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  *event = new CUevent_st;
+  *event = new CUevent_st{.device = chosen_device};
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
@@ -277,6 +313,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(the_runtime);
+  if (event->device != device_of(stream))
+    throw std::logic_error("emulated CUDA: a stream of another device than its event");
   event->stream = stream;
   const uint64_t recorded = ++event->recorded;
   start(stream, [event, recorded] {
@@ -299,6 +337,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const Lock lock(the_runtime);
   if (stream == nullptr) {
     reach(*event, event->recorded);
+  } else if (stream->recording != nullptr) {
+    return cudaErrorStreamCaptureUnsupported;
   } else {
     stream->waiting.push_back({[] {}, event, event->recorded});
     advance_some();

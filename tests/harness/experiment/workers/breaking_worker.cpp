@@ -2,8 +2,7 @@
 //
 //   {"config": text, "breaks": [{"method": label, "sample": id, "how": "segfault", "times": 2, "counter": file}]}
 //
-// With "times" it breaks so often only; the file remembers how often it did. "lose what it needs" fails all that come
-// after, as a model does whose ranks have died.
+// With "times" it breaks so often only; the file remembers how often it did.
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -79,8 +78,6 @@ std::string break_down(const std::string& how) {
   return "failed by itself";
 }
 
-constexpr const char* kLosing = "lose what it needs";
-
 bool still_due(const json& rule) {
   if (!rule.contains("times")) return true;
   std::FILE* file = std::fopen(rule.at("counter").get<std::string>().c_str(), "a+");
@@ -96,14 +93,12 @@ Bench open_bench(const json& setup) {
   bench.config =
       std::make_unique<const experiment::ExperimentConfig>(experiment::parse(setup.at("config").get<std::string>()));
   auto evaluator = std::make_unique<FakeEvaluator>();
-  evaluator->failure = [rules = setup.at("breaks"), &lost = evaluator->lost_reason](
-                           const EvalTask& task, const PlannedCell& cell) -> std::string {
+  evaluator->failure = [rules = setup.at("breaks")](const EvalTask& task, const PlannedCell& cell) -> std::string {
     for (const json& rule : rules) {
-      if (rule.at("method") != cell.record.method || rule.at("sample") != task.sample_id || !still_due(rule)) continue;
-      if (rule.at("how") != kLosing) return break_down(rule.at("how"));
-      lost = "rank 1 of 2 is gone";
+      if (rule.at("method") == cell.record.method && rule.at("sample") == task.sample_id && still_due(rule))
+        return break_down(rule.at("how"));
     }
-    return lost;
+    return {};
   };
   bench.evaluator = std::move(evaluator);
   return bench;

@@ -180,23 +180,6 @@ TEST_F(WorkerEvaluatorTest, WhateverIsThrownCostsTheCellThatThrowsIt) {
 
 TEST_F(WorkerEvaluatorTest, AWorkerThatOthersKillIsNoFaultOfTheMethod) { expect_healthy_in_the_end("be killed"); }
 
-TEST_F(WorkerEvaluatorTest, AWorkerThatLostWhatItNeedsIsReplaced) {
-  rig_.sink = std::tmpfile();
-  expect_healthy_in_the_end("lose what it needs");
-  std::array<char, 400> said{};
-  std::rewind(rig_.sink);
-  (void)!std::fread(said.data(), 1, said.size() - 1, rig_.sink);
-  std::fclose(rig_.sink);
-  EXPECT_NE(std::string(said.data()).find("rank 1 of 2 is gone; its 4 methods are evaluated one by one"),
-            std::string::npos)
-      << said.data();
-}
-
-TEST_F(WorkerEvaluatorTest, WhatIsLostEveryTimeFailsTheCellAndNoOther) {
-  EXPECT_EQ(run(breaks("lose what it needs")).failed_cells, 1);
-  EXPECT_EQ(cells().at(3).reason, "sample qasper-2: rank 1 of 2 is gone");
-}
-
 TEST_F(WorkerEvaluatorTest, SeveralGuiltyMethodsAreFoundAmongTheInnocent) {
   const RunSummary summary = run({{{"method", kGuilty}, {"sample", kPlace}, {"how", "segfault"}},
                                   {{"method", "snapkv keep=0.25"}, {"sample", kPlace}, {"how", "abort"}},
