@@ -24,25 +24,21 @@ struct Task {
   int64_t max_new_tokens;
   int64_t contexts;
   const char* metric;
-  const char* preamble;   // before the context
-  const char* question;   // after it
-  const char* follow_up;  // after an earlier answer
+  const char* preamble;  // before the context
+  const char* question;  // after it, and after an earlier answer
 };
 
-constexpr Task kTasks[] = {{"kv", "values of keys in a large JSON object", 150, 100, "string_match_all",
-                            "Extract the value corresponding to the specified key in the JSON object below.\n\n",
-                            "\n\n{input}", "\n\n{input}"},
-                           {"prefix_suffix", "strings with a given beginning and end", 150, 100, "string_match_all", "",
-                            "\n\n{input}", "\n\n{input}"},
-                           {"qa_eng", "questions about a novel", 40, 69, "string_match_part",
-                            "Read the book and answer the question. Be very concise in your answer.\n\n",
-                            "\n\nQuestion: {input}\nAnswer:", "\n\nQuestion: {input}\nAnswer:"}};
+constexpr Task kTasks[] = {
+    {"kv", "values of keys in a large JSON object", 150, 100, "string_match_all",
+     "Extract the value corresponding to the specified key in the JSON object below.\n\n", "\n\n{input}"},
+    {"prefix_suffix", "strings with a given beginning and end", 150, 100, "string_match_all", "", "\n\n{input}"},
+    {"qa_eng", "questions about a novel", 40, 69, "string_match_part",
+     "Read the book and answer the question. Be very concise in your answer.\n\n", "\n\nQuestion: {input}\nAnswer:"}};
 
 constexpr int64_t kTemplateTokens = 32;  // of a turn's place in a chat, at most
 
 struct Turn {
   std::string question;
-  std::string follow_up;
   std::string answer;
 };
 
@@ -62,7 +58,6 @@ class ScBenchSource final : public SampleSource {
     sample.context = fmt::format("{}", row_ - 1);
     sample.messages = {{"user", context_ + turn.question}};
     sample.question = {0, context_.size()};
-    sample.follow_up = turn.follow_up;
     sample.references = {turn.answer};
     sample.truncation.tokens_removed = removed_;
     sample.origin = origin_;
@@ -83,7 +78,6 @@ class ScBenchSource final : public SampleSource {
     for (const Row& turn : turns) {
       const std::string input = string_field(turn, "input", record.place);
       turns_.push_back({.question = render(task_->question, {{"input", input}}).text,
-                        .follow_up = render(task_->follow_up, {{"input", input}}).text,
                         .answer = string_field(turn, "answer", record.place)});
     }
     context_ = task_->preamble + cut(string_field(row, "context", record.place));
