@@ -101,9 +101,7 @@ void add_traffic(results::SampleResult& result, const Session& session, const Re
     bytes.push_back(static_cast<float>(pass.loaded_bytes));
     link.push_back(static_cast<float>(pass.link_seconds * kMilliseconds));
     stall.push_back(static_cast<float>(pass.stalled_seconds * kMilliseconds));
-    total.loaded_bytes += pass.loaded_bytes;
-    total.link_seconds += pass.link_seconds;
-    total.stalled_seconds += pass.stalled_seconds;
+    total += pass;
   }
   const Origin counted{.storage = storage};
   const Origin measured{.clock = results::Clock::measured, .storage = storage};

@@ -139,13 +139,7 @@ void describe_point(results::SampleResult& result, const ServingTask& task, cons
 Activity total_activity(const Served& served) {
   Activity total;
   for (const auto& answer : served.answers) {
-    if (!answer) continue;
-    total.entries_dropped += answer->activity.entries_dropped;
-    total.entries_packed += answer->activity.entries_packed;
-    total.entries_skipped += answer->activity.entries_skipped;
-    total.tokens_drafted += answer->activity.tokens_drafted;
-    total.tokens_accepted += answer->activity.tokens_accepted;
-    total.tokens_reused += answer->activity.tokens_reused;
+    if (answer) total += answer->activity;
   }
   return total;
 }

@@ -20,6 +20,25 @@ const char* to_string(Family family) {
   return "";
 }
 
+Traffic& Traffic::operator+=(const Traffic& other) {
+  loaded_bytes += other.loaded_bytes;
+  offloaded_bytes += other.offloaded_bytes;
+  link_seconds += other.link_seconds;
+  stalled_seconds += other.stalled_seconds;
+  return *this;
+}
+
+Activity& Activity::operator+=(const Activity& other) {
+  entries_dropped += other.entries_dropped;
+  entries_packed += other.entries_packed;
+  entries_skipped += other.entries_skipped;
+  tokens_drafted += other.tokens_drafted;
+  tokens_accepted += other.tokens_accepted;
+  tokens_reused += other.tokens_reused;
+  traffic += other.traffic;
+  return *this;
+}
+
 namespace {
 
 template <typename T>

@@ -100,6 +100,8 @@ struct Traffic {
   int64_t offloaded_bytes = 0;
   double link_seconds = 0;     // that loads occupied the link
   double stalled_seconds = 0;  // that a pass waited for loads; the rest was hidden behind computing
+
+  Traffic& operator+=(const Traffic& other);
 };
 
 /// Proof that a method acted on a sample. A method whose counters are all zero is reported as inactive.
@@ -115,6 +117,7 @@ struct Activity {
   [[nodiscard]] bool acted() const {
     return entries_dropped + entries_packed + entries_skipped + tokens_drafted + tokens_reused > 0;
   }
+  Activity& operator+=(const Activity& other);
 };
 
 /// A request as a method sees it outside its layers.

@@ -36,20 +36,6 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
   return state;
 }
 
-Activity& operator+=(Activity& sum, const Activity& part) {
-  sum.entries_dropped += part.entries_dropped;
-  sum.entries_packed += part.entries_packed;
-  sum.entries_skipped += part.entries_skipped;
-  sum.tokens_drafted += part.tokens_drafted;
-  sum.tokens_accepted += part.tokens_accepted;
-  sum.tokens_reused += part.tokens_reused;
-  sum.traffic.loaded_bytes += part.traffic.loaded_bytes;
-  sum.traffic.offloaded_bytes += part.traffic.offloaded_bytes;
-  sum.traffic.link_seconds += part.traffic.link_seconds;
-  sum.traffic.stalled_seconds += part.traffic.stalled_seconds;
-  return sum;
-}
-
 /// Returns what `make` does or, of a prompt that keeps what methods made of it, a copy of that.
 template <typename Make>
 PromptState made_once(const Prefill& prompt, const Method& method, Activity& activity, const Make& make) {
