@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "kernels/cells/cells.h"
@@ -16,8 +16,13 @@ namespace {
 using kernels::CellKind;
 using kernels::Cells;
 
+/// Cells to write.
+Cells cells(const LayerShape& shape, CellKind kind, Buffer& buffer) {
+  return {.kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = buffer.data()};
+}
+
+/// Cells to read: kernels take the same struct.
 Cells cells(const LayerShape& shape, CellKind kind, const Buffer& buffer) {
-  // Kernels that only read take the same struct; what they do not write stays untouched.
   return {
       .kind = kind, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<std::byte*>(buffer.data())};
 }
@@ -26,14 +31,6 @@ Cells cells(const LayerShape& shape, CellKind kind, const Buffer& buffer) {
 int64_t grown_cells(int64_t entries) {
   const int64_t needed = kernels::cells_for(entries);
   return needed + needed / 64;
-}
-
-void resize(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
-  if (bytes == buffer.bytes()) return;
-  Buffer grown(ledger, Tier::device, bytes);
-  const int64_t common = std::min(bytes, buffer.bytes());
-  if (common > 0) std::memcpy(grown.data(), buffer.data(), static_cast<size_t>(common));
-  buffer = std::move(grown);
 }
 
 }  // namespace
@@ -87,14 +84,31 @@ int64_t EntrySegment::cell_bytes() const {
 void EntrySegment::reserve(Head& head, int64_t entries) {
   if (kernels::cells_for(entries) * cell_bytes() <= head.keys.bytes()) return;
   const int64_t bytes = grown_cells(entries) * cell_bytes();
-  resize(head.keys, ledger_, bytes);
-  resize(head.values, ledger_, bytes);
+  head.keys.resize(ledger_, bytes);
+  head.values.resize(ledger_, bytes);
+}
+
+/// In place where the cells stay as many.
+template <typename Move>
+void EntrySegment::close_up(Head& head, int64_t entries, const Move& move) {
+  const int64_t bytes = kernels::cells_for(entries) * cell_bytes();
+  for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
+    if (bytes == buffer->bytes()) {
+      const Cells run = cells(shape(), kind, *buffer);
+      move(run, run);
+    } else {
+      Buffer left(ledger_, Tier::device, bytes);
+      move(cells(shape(), kind, std::as_const(*buffer)), cells(shape(), kind, left));
+      *buffer = std::move(left);
+    }
+  }
+  head.entries = entries;
 }
 
 void EntrySegment::shrink(Head& head) {
   const int64_t bytes = kernels::cells_for(head.entries) * cell_bytes();
-  resize(head.keys, ledger_, bytes);
-  resize(head.values, ledger_, bytes);
+  head.keys.resize(ledger_, bytes);
+  head.values.resize(ledger_, bytes);
   head.positions.shrink_to_fit();
   head.scores.shrink_to_fit();
 }
@@ -214,10 +228,8 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
     const auto count = static_cast<int64_t>(kept[h].size());
-    for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
-      const Cells run = cells(shape(), kind, *buffer);
-      kernels::gather_entries(run, kept[h].data(), count, run, 0);
-    }
+    close_up(head, count,
+             [&](const Cells& from, const Cells& to) { kernels::gather_entries(from, kept[h].data(), count, to, 0); });
     for (int64_t i = 0; i < count; ++i) head.positions[i] = head.positions[kept[h][i]];
     head.positions.resize(count);
     const int64_t width = score_width_;
@@ -225,8 +237,8 @@ void EntrySegment::keep(std::span<const std::vector<int32_t>> kept) {
       std::copy_n(head.scores.begin() + kept[h][i] * width, width, head.scores.begin() + i * width);
     }
     head.scores.resize(count * width);
-    head.entries = count;
-    shrink(head);
+    head.positions.shrink_to_fit();
+    head.scores.shrink_to_fit();
   }
 }
 
@@ -269,14 +281,11 @@ void EntrySegment::drop_front(int64_t n) {
   change_version();
   for (Head& head : heads_) {
     const int64_t left = head.entries - n;
-    for (auto [kind, buffer] : {std::pair{CellKind::keys, &head.keys}, std::pair{CellKind::values, &head.values}}) {
-      const Cells run = cells(shape(), kind, *buffer);
-      kernels::copy_entries(run, n, left, run, 0);
-    }
+    close_up(head, left, [&](const Cells& from, const Cells& to) { kernels::copy_entries(from, n, left, to, 0); });
     if (ragged_) head.positions.erase(head.positions.begin(), head.positions.begin() + n);
     head.scores.erase(head.scores.begin(), head.scores.begin() + n * score_width_);
-    head.entries = left;
-    shrink(head);
+    head.positions.shrink_to_fit();
+    head.scores.shrink_to_fit();
   }
   first_position_ += n;
 }
@@ -336,6 +345,13 @@ void EntrySegment::read_some(int64_t kv_head, int64_t first, int64_t count, floa
   if (keys != nullptr) kernels::load_rows(cells(shape(), CellKind::keys, head.keys), first, count, keys, stride);
   if (values != nullptr)
     kernels::load_rows(cells(shape(), CellKind::values, head.values), first, count, values, stride);
+}
+
+void EntrySegment::own() {
+  for (Head& head : heads_) {
+    (void)head.keys.data();
+    (void)head.values.data();
+  }
 }
 
 std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {

@@ -81,6 +81,8 @@ class EntrySegment final : public Segment {
   /// Entries first .. first+count-1 of a head as rows of head_dim, `stride` floats apart; either may be null.
   void read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values, int64_t stride) const;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  /// Takes memory of its own for what it shares with clones, as its next write would.
+  void own();
   /// Held back are entries that leave one by one or are overwritten, and all remembered numbers; of entries that change
   /// all together, a copy.
   void mark() override;
@@ -101,6 +103,9 @@ class EntrySegment final : public Segment {
   [[nodiscard]] int64_t cell_bytes() const;
   void reserve(Head& head, int64_t entries);
   void shrink(Head& head);
+  /// Moves `entries` to the front of the head's cells, keys and values, by move(from, to), and releases the rest.
+  template <typename Move>
+  void close_up(Head& head, int64_t entries, const Move& move);
   void become_ragged();
   void change_version();
   struct Mark;

@@ -1,7 +1,6 @@
 #include "harness/cache/hierarchical_segment.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace kvarena {
 namespace {
@@ -38,11 +37,7 @@ void HierarchicalSegment::encode_lower(int64_t kv_head, CellKind kind, int64_t f
   const int64_t n = static_cast<int64_t>(rows.size()) / d;
   Buffer& codes = kind == CellKind::keys ? lower_[kv_head].keys : lower_[kv_head].values;
   const auto bytes = static_cast<int64_t>(sizeof(uint32_t)) * kernels::packed_code_dwords(first + n, d, kPlaneBits);
-  if (bytes > codes.bytes()) {  // codes of entries that were taken back are written over
-    Buffer larger(ledger_, Tier::device, bytes);
-    if (codes.bytes() > 0) std::memcpy(larger.data(), codes.data(), static_cast<size_t>(codes.bytes()));
-    codes = std::move(larger);
-  }
+  codes.resize(ledger_, std::max(bytes, codes.bytes()));  // codes of entries that were taken back are written over
 
   std::vector<float> left(rows.size());
   kernels::decode_rows(upper_->packed(kv_head, kind), first, n, left.data(), d);

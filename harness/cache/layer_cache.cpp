@@ -105,6 +105,10 @@ KvCache KvCache::clone() const {
   return copy;
 }
 
+void KvCache::own_tails() {
+  for (LayerCache& layer : layers) layer.tail().own();
+}
+
 void KvCache::truncate(int64_t new_length) {
   for (LayerCache& layer : layers) {
     EntrySegment& tail = layer.tail();

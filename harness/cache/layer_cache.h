@@ -105,8 +105,11 @@ struct KvCache {
 
   /// Bytes allocated by all layers, metadata included.
   [[nodiscard]] int64_t bytes() const;
-  /// A deep copy with a ledger of its own.
+  /// A copy with a ledger of its own, which counts all of it; memory is shared segment by segment until one of both
+  /// changes there.
   [[nodiscard]] KvCache clone() const;
+  /// Takes memory of its own for tails that it shares, which a first append would take in the middle of a pass.
+  void own_tails();
   /// Forgets the entries from position `length` on, which must lie in the tails. Only for caches whose tails are dense;
   /// layers may hold fewer tokens than others. An index is told that it covers no more than what is left.
   void truncate(int64_t length);

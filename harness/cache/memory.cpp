@@ -1,5 +1,6 @@
 #include "harness/cache/memory.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -9,9 +10,42 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};  // one cache line, one AVX-512 register
 
+/// Stands in front of a block of memory.
+struct alignas(64) Holders {
+  std::atomic<int64_t> count = 1;  // of buffers
+};
+
+Holders& holders(std::byte* data) { return *reinterpret_cast<Holders*>(data - sizeof(Holders)); }
+
+/// A block that one buffer holds, its content undefined.
+std::byte* allocate(Tier tier, int64_t bytes) {
+  void* const block = ::operator new(sizeof(Holders) + static_cast<size_t>(bytes), kAlignment);
+  new (block) Holders;
+  MemoryLedger::process().add_own(tier, bytes);
+  return static_cast<std::byte*>(block) + sizeof(Holders);
+}
+
+/// Ends one buffer's hold on a block.
+void let_go(std::byte* data, Tier tier, int64_t bytes) noexcept {
+  Holders& all = holders(data);
+  if (all.count.fetch_sub(1) > 1) return;
+  MemoryLedger::process().add_own(tier, -bytes);
+  ::operator delete(&all, kAlignment);
+}
+
 }  // namespace
 
+MemoryLedger& MemoryLedger::process() noexcept {
+  static MemoryLedger all;
+  return all;
+}
+
 void MemoryLedger::add(Tier tier, int64_t bytes) noexcept {
+  add_own(tier, bytes);
+  process().add_own(tier, bytes);
+}
+
+void MemoryLedger::add_own(Tier tier, int64_t bytes) noexcept {
   const auto t = static_cast<size_t>(tier);
   const int64_t now = current_[t].fetch_add(bytes) + bytes;
   int64_t seen = peak_[t].load();
@@ -29,17 +63,21 @@ int64_t MemoryLedger::current() const noexcept {
   return total;
 }
 
+void MemoryLedger::restart_peaks() noexcept {
+  for (size_t tier = 0; tier < peak_.size(); ++tier) peak_[tier] = current_[tier].load();
+}
+
 Buffer::Buffer(LedgerPtr ledger, Tier tier, int64_t bytes) : ledger_(std::move(ledger)), tier_(tier), bytes_(bytes) {
   if (bytes_ == 0) return;
-  data_ = static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes_), kAlignment));
+  data_ = allocate(tier_, bytes_);
   std::memset(data_, 0, static_cast<size_t>(bytes_));
-  ledger_->add(tier_, bytes_);
+  ledger_->add_own(tier_, bytes_);
 }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  ::operator delete(data_, kAlignment);
-  ledger_->add(tier_, -bytes_);
+  let_go(data_, tier_, bytes_);
+  ledger_->add_own(tier_, -bytes_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -56,9 +94,31 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
+std::byte* Buffer::data() {
+  if (data_ == nullptr || holders(data_).count == 1) return data_;
+  std::byte* const own = allocate(tier_, bytes_);
+  std::memcpy(own, data_, static_cast<size_t>(bytes_));
+  let_go(std::exchange(data_, own), tier_, bytes_);
+  return data_;
+}
+
+void Buffer::resize(const LedgerPtr& ledger, int64_t bytes) {
+  if (bytes == bytes_) return static_cast<void>(data());
+  Buffer resized(ledger, tier_, bytes);
+  const int64_t common = std::min(bytes, bytes_);
+  if (common > 0) std::memcpy(resized.data_, data_, static_cast<size_t>(common));
+  *this = std::move(resized);
+}
+
 Buffer Buffer::clone(LedgerPtr ledger) const {
-  Buffer copy(std::move(ledger), tier_, bytes_);
-  if (bytes_ > 0) std::memcpy(copy.data_, data_, static_cast<size_t>(bytes_));
+  Buffer copy;
+  copy.ledger_ = std::move(ledger);
+  copy.tier_ = tier_;
+  if (data_ == nullptr) return copy;
+  ++holders(data_).count;
+  copy.data_ = data_;
+  copy.bytes_ = bytes_;
+  copy.ledger_->add_own(tier_, bytes_);
   return copy;
 }
 

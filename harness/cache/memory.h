@@ -13,10 +13,18 @@ namespace kvarena {
 enum class Tier { device, host, disk, remote };
 inline constexpr int kTiers = 4;
 
-/// Bytes allocated now and at most, per tier. One ledger a request; thread-safe.
+/// Bytes allocated now and at most, per tier; thread-safe. A request's ledger says what the request would hold by
+/// itself: memory that several share counts whole in the ledger of each, and once in the process's.
 class MemoryLedger {
  public:
+  /// Counts all that the process's other ledgers count, shared memory once.
+  [[nodiscard]] static MemoryLedger& process() noexcept;
+
   void add(Tier tier, int64_t bytes) noexcept;  // negative to release
+  /// Counts here alone: memory that is shared.
+  void add_own(Tier tier, int64_t bytes) noexcept;
+  /// Forgets the peaks so far.
+  void restart_peaks() noexcept;
   [[nodiscard]] int64_t current(Tier tier) const noexcept;
   [[nodiscard]] int64_t peak(Tier tier) const noexcept;
   [[nodiscard]] int64_t current() const noexcept;  // over all tiers
@@ -28,8 +36,8 @@ class MemoryLedger {
 
 using LedgerPtr = std::shared_ptr<MemoryLedger>;
 
-/// A block of bytes, aligned to 64, zeroed, counted in its ledger as long as it lives. Move-only.
-/// The device tier of a CPU run is main memory.
+/// A block of bytes, aligned to 64, zeroed, counted in its ledger as long as it lives. Move-only. Clones share its
+/// memory until one of them is written. The device tier of a CPU run is main memory.
 class Buffer {
  public:
   Buffer() = default;
@@ -38,10 +46,13 @@ class Buffer {
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
 
-  [[nodiscard]] std::byte* data() noexcept { return data_; }
+  /// For writing, from here on in memory of its own: what clones share stays as it is.
+  [[nodiscard]] std::byte* data();
   [[nodiscard]] const std::byte* data() const noexcept { return data_; }
   [[nodiscard]] int64_t bytes() const noexcept { return bytes_; }
-  /// Copies the content, counted in another ledger.
+  /// Holds so many bytes from here on, in memory of its own: the first as they were, others 0.
+  void resize(const LedgerPtr& ledger, int64_t bytes);
+  /// Shares the content, counted in another ledger.
   [[nodiscard]] Buffer clone(LedgerPtr ledger) const;
 
  private:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <numeric>
 #include <tuple>
@@ -71,11 +70,7 @@ void MergedPair::retain(Rows& rows, int64_t entry, const float* row) const {
   const auto count = static_cast<int64_t>(rows.entries.size());
   const int64_t bytes =
       kernels::cells_for(count + 1) * kernels::cell_bytes(kernels::kCell, shape.head_dim, shape.dtype);
-  if (bytes > rows.data.bytes()) {
-    Buffer grown(ledger_, Tier::device, bytes);
-    if (rows.data.bytes() > 0) std::memcpy(grown.data(), rows.data.data(), static_cast<size_t>(rows.data.bytes()));
-    rows.data = std::move(grown);
-  }
+  rows.data.resize(ledger_, std::max(bytes, rows.data.bytes()));
   kernels::store_rows(rows_of(shape, rows.data), count, 1, row, shape.head_dim);
   rows.entries.push_back(static_cast<int32_t>(entry));
 }

@@ -11,12 +11,11 @@ namespace {
 
 using kernels::CellKind;
 
-/// Grows a buffer to exactly `bytes`, or by 1/64 where it grows step by step, so that it is seldom moved.
+/// Grows a buffer that is about to be written to exactly `bytes`, or by 1/64 where it grows step by step, so that it is
+/// seldom moved.
 void grow(Buffer& buffer, const LedgerPtr& ledger, int64_t bytes) {
-  if (bytes <= buffer.bytes()) return;
-  Buffer larger(ledger, Tier::device, std::max(bytes, buffer.bytes() + buffer.bytes() / 64 / 64 * 64));
-  if (buffer.bytes() > 0) std::memcpy(larger.data(), buffer.data(), static_cast<size_t>(buffer.bytes()));
-  buffer = std::move(larger);
+  const int64_t held = buffer.bytes();
+  buffer.resize(ledger, bytes <= held ? held : std::max(bytes, held + held / 64 / 64 * 64));
 }
 
 }  // namespace

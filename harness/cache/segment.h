@@ -66,7 +66,7 @@ class Segment {
   /// Appends what the queries attend to of this segment, all of it or, in a layer with a sliding window, what their
   /// positions reach. It is valid until the segment changes.
   virtual void plan(const LayerQueries& queries, AttentionPlan& to) const = 0;
-  /// A deep copy whose memory is counted in `ledger`.
+  /// A copy whose memory is counted in `ledger`. Both share entries and codes until one of them changes these.
   [[nodiscard]] virtual std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const = 0;
 
   /// Entries of `kv_head` as float: keys and values [entries, head_dim]; either may be null. Packed entries are

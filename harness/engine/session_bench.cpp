@@ -50,6 +50,7 @@ Timed decode(Transformer& model, Session& session) {
   Timed all;
   for ([[maybe_unused]] auto _ : state) {
     const auto session = start_session(model, prompt, method, {.stop = {.max_new_tokens = kTokens}});
+    session->stop_sharing();
     const Timed timed = decode(model, *session);
     state.SetIterationTime(timed.whole);
     all.whole += timed.whole;

@@ -62,6 +62,7 @@ class Batch {
     while (static_cast<int64_t>(run_.sessions.size()) < settings_.requests && next_fits()) {
       std::unique_ptr<Session>& session =
           run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
+      session->stop_sharing();
       run_to_first_token(*model_, *session);
       if (run_.sessions.size() == 1) measure(*session);
       places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));

@@ -207,13 +207,15 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
 
 void ServingEngine::start(int64_t request, State& state) {
   const ServedRequest& served = of(request);
-  Prefill prompt = state.prompt ? state.prompt->finish() : unread_prompt(*model_, served.prompt, facts_);
-  prompt.layout = served.layout;
-  prompt.memory = served.memory;
-  state.session = start_session(*model_, prompt, *served.method, served.options);
+  {
+    Prefill prompt = state.prompt ? state.prompt->finish() : unread_prompt(*model_, served.prompt, facts_);
+    prompt.layout = served.layout;
+    prompt.memory = served.memory;
+    state.session = start_session(*model_, prompt, *served.method, served.options);
+  }  // the session goes on alone with what it shared
+  state.prompt.reset();
   run_to_first_token(*model_, *state.session);
   if (!state.session->failure.empty()) throw UserError(state.session->failure);
-  state.prompt.reset();
   if (has_schedule(*served.method) && !state.session->finished()) joining_.push_back(request);
 }
 

@@ -21,6 +21,7 @@ class LookaheadSession final : public Session {
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return cache_.bytes(); }
+  void stop_sharing() override { cache_.own_tails(); }
   [[nodiscard]] bool preparing() const override { return !guess_; }
 
  private:

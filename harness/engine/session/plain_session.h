@@ -15,6 +15,7 @@ class PlainSession final : public Session {
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }
+  void stop_sharing() override { state_.cache.own_tails(); }
 
  private:
   PromptState state_;

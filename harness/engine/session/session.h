@@ -53,6 +53,9 @@ class Session : public PassMember {
   [[nodiscard]] virtual int64_t held_bytes() const = 0;
   /// Bytes that it may come to hold beside these and its caches' growth, for a time.
   [[nodiscard]] virtual int64_t passing_bytes() const { return 0; }
+  /// Takes memory of its own for what it shares with its prompt, for who measures passes: a first write would take it
+  /// in the middle of one.
+  virtual void stop_sharing() {}
   /// Whether it has the first token but not yet the entries that the next pass attends to.
   [[nodiscard]] virtual bool preparing() const { return false; }
 

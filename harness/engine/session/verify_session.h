@@ -35,6 +35,7 @@ class VerifySession final : public Session {
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return full_bytes() + source_->held_bytes(); }
   [[nodiscard]] int64_t passing_bytes() const override;
+  void stop_sharing() override { full_.own_tails(); }
 
   /// Null unless its full cache is offloaded.
   [[nodiscard]] OffloadedCache* offloaded() { return offloaded_ ? &*offloaded_ : nullptr; }

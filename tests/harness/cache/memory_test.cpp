@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace kvarena {
 namespace {
 
@@ -35,6 +37,58 @@ TEST(Buffer, MovingTransfersAndCloningCountsElsewhere) {
   EXPECT_EQ(other->current(), 256);
   moved = Buffer();
   EXPECT_EQ(ledger->current(), 0);
+}
+
+TEST(Buffer, ClonesShareMemoryUntilOneIsWritten) {
+  const MemoryLedger& process = MemoryLedger::process();
+  const int64_t before = process.current(Tier::device);
+  auto ledger = std::make_shared<MemoryLedger>();
+  auto other = std::make_shared<MemoryLedger>();
+  Buffer a(ledger, Tier::device, 256);
+  a.data()[17] = std::byte{42};
+  Buffer b = a.clone(other);
+  EXPECT_EQ(std::as_const(a).data(), std::as_const(b).data());
+  EXPECT_EQ(process.current(Tier::device) - before, 256);
+  EXPECT_EQ(ledger->current() + other->current(), 512);
+
+  b.data()[17] = std::byte{7};
+  EXPECT_EQ(std::as_const(a).data()[17], std::byte{42});
+  EXPECT_EQ(std::as_const(b).data()[17], std::byte{7});
+  EXPECT_EQ(process.current(Tier::device) - before, 512);
+  EXPECT_EQ(other->peak(Tier::device), 256);
+  const std::byte* const own = std::as_const(b).data();
+  EXPECT_EQ(b.data(), own);  // nobody shares it any more
+
+  Buffer c = a.clone(other);
+  a = Buffer();
+  EXPECT_EQ(process.current(Tier::device) - before, 512);
+  EXPECT_EQ(ledger->current(), 0);
+  Buffer d = c.clone(ledger);
+  d.resize(ledger, 32);
+  EXPECT_EQ(std::as_const(d).data()[17], std::byte{42});
+  EXPECT_EQ(c.bytes(), 256);
+  EXPECT_EQ(ledger->current(), 32);
+  EXPECT_EQ(ledger->peak(Tier::device), 256 + 32);  // as by itself
+  EXPECT_EQ(process.current(Tier::device) - before, 512 + 32);
+  b = Buffer();
+  c = Buffer();
+  d = Buffer();
+  EXPECT_EQ(process.current(Tier::device), before);
+  EXPECT_EQ(other->current(), 0);
+}
+
+TEST(MemoryLedger, OfTheProcessCountsWhatOthersCount) {
+  MemoryLedger& process = MemoryLedger::process();
+  const int64_t before = process.current(Tier::disk);
+  process.restart_peaks();
+  MemoryLedger ledger;
+  ledger.add(Tier::disk, 900);
+  ledger.add(Tier::disk, -500);
+  EXPECT_EQ(process.current(Tier::disk) - before, 400);
+  EXPECT_EQ(process.peak(Tier::disk) - before, 900);
+  process.restart_peaks();
+  EXPECT_EQ(process.peak(Tier::disk) - before, 400);
+  ledger.add(Tier::disk, -400);
 }
 
 TEST(LedgerVector, CountsItsCapacity) {
