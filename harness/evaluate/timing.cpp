@@ -5,6 +5,8 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/serving/batch_run.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/read_by_layers.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/statistics.h"
@@ -31,10 +33,11 @@ struct Repeat {
 /// Whether the method's session reads the prompt itself.
 bool reads_prompts(const Method& method) { return method.pruner() != nullptr || method.prompt_pass() > 0; }
 
-/// Prefills the prompt for the method. A method that reuses entries finds them in `memory`, one that prunes or attends
-/// in its own way reads the prompt itself: both get an unread prompt.
-Prefill start_prompt(Transformer& model, const Request& request, const Method& method,
+/// Prefills the prompt for so many sessions of the method. A method that reuses entries finds them in `memory`, one
+/// that prunes or attends in its own way reads the prompt itself: both get an unread prompt.
+Prefill start_prompt(Transformer& model, const Request& request, const Method& method, int64_t sessions,
                      const std::shared_ptr<ReuseMemory>& memory) {
+  if (outlives_full_cache(method)) return read_for(model, request.prompt, method, sessions, request.facts);
   if (method.reuser() == nullptr && !reads_prompts(method)) {
     return prefill(model, request.prompt, method.needs(), kPrefillChunk, request.facts);
   }
@@ -53,7 +56,7 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
   };
   Repeat repeat;
   const auto start = Clock::now();
-  const Prefill prompt = start_prompt(model, request, *evaluated.method, memory);
+  const Prefill prompt = start_prompt(model, request, *evaluated.method, batch.requests, memory);
   repeat.prefill_ms = prompt.seconds * kMilliseconds;
   repeat.observe_ms = prompt.observe_seconds * kMilliseconds;
   double waited_s = 0;  // since the first request's last token

@@ -79,6 +79,7 @@ class CodecMethod final : public PartMethod<Codec> {
   [[nodiscard]] Needs needs() const override;
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
+  [[nodiscard]] bool compresses_by_layer() const override { return !over_ || over_->compresses_by_layer(); }
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void after_append(LayerContext& layer) const override;
   [[nodiscard]] HookAccess reach() const override { return part_->has_views() ? HookAccess::planes : HookAccess::rows; }

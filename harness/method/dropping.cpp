@@ -160,7 +160,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
   if (unlimited() || layers.empty()) return;
   const double share = share_of(layers.front());
   // Layer by layer where the rule allows, so that beside the full cache no more than one layer's state is held.
-  const size_t group = rule_.name() == "global" ? layers.size() : 1;
+  const size_t group = compresses_by_layer() ? 1 : layers.size();
   for (size_t first = 0; first < layers.size(); first += group) {
     const auto own = layers.subspan(first, group);
     const auto own_seen = seen.subspan(first, group);

@@ -177,6 +177,9 @@ class Method : public MethodPart {
     for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
   }
   virtual void compress(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
+  /// Whether compress_all() makes of a layer alone what it makes of it among all, so that a layer can be compressed
+  /// before the next one is computed.
+  [[nodiscard]] virtual bool compresses_by_layer() const { return false; }
   /// Called with tokens that join the request, the first at position cache.length, before their pass; their entries
   /// follow.
   virtual void on_tokens(RequestContext& /*request*/, std::span<const int32_t> /*tokens*/) const {}

@@ -93,6 +93,8 @@ class SpeCache final : public Method {
 
   Needs needs() const override { return copy_->needs(); }
   bool looks_ahead() const override { return speculative_; }
+  /// A layer is quantised and offloaded once it is computed, which frees its room for the next (section 3.3).
+  bool compresses_by_layer() const override { return copy_->compresses_by_layer(); }
   HookAccess reach() const override { return HookAccess::views; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override {

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/read_by_layers.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
@@ -152,6 +153,24 @@ TEST_P(Conformance, LeavesThePromptOfOthersUntouched) {
   const Decoded before = run(start, {{"name", "full"}});
   (void)run(start, active_settings(entry()));
   EXPECT_EQ(run(start, {{"name", "full"}}).logits, before.logits);
+}
+
+TEST_P(Conformance, APromptReadForItsSessionsAloneChangesNothingBitForBit) {
+  const auto method = make_method(active_settings(entry()), "test");
+  if (!outlives_full_cache(*method)) GTEST_SKIP() << GetParam() << " needs the full cache for longer";
+  const Decoded shared = run(prompt(600), active_settings(entry()));
+  const Prefill own = read_for(model_, testing::tiny_prompt(600), *method, 2, facts_);
+  for (const bool copied : {true, false}) {  // the second session takes the state itself
+    const Decoded alone = testing::decode(model_, own, *method, 24);
+    expect_equal(alone, shared);
+    if (copied) {  // without the spare room of its vectors
+      EXPECT_LE(alone.resident_bytes, shared.resident_bytes);
+    } else {
+      EXPECT_EQ(alone.resident_bytes, shared.resident_bytes);
+    }
+    EXPECT_EQ(alone.activity.entries_dropped, shared.activity.entries_dropped);
+    EXPECT_EQ(alone.activity.entries_packed, shared.activity.entries_packed);
+  }
 }
 
 TEST_P(Conformance, DraftsLosslesslyForAVerifier) {

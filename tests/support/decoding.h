@@ -33,12 +33,11 @@ inline std::unique_ptr<Session> start_noted(Transformer& model, const Prefill& p
   return start_session(model, prompt, method, std::move(options));
 }
 
-inline Decoded decode(Transformer& model, const Prefill& prompt, const nlohmann::json& spec, int64_t new_tokens,
+inline Decoded decode(Transformer& model, const Prefill& prompt, const Method& method, int64_t new_tokens,
                       SessionOptions options = {}) {
   options.stop.max_new_tokens = new_tokens;
-  const auto method = make_method(spec, "test");
   Decoded result;
-  const auto session = start_noted(model, prompt, *method, result.logits, std::move(options));
+  const auto session = start_noted(model, prompt, method, result.logits, std::move(options));
   Session* const sessions[] = {session.get()};
   run_together(model, sessions);
   result.tokens = session->tokens;
@@ -50,6 +49,11 @@ inline Decoded decode(Transformer& model, const Prefill& prompt, const nlohmann:
   result.tier_bytes = session->tier_bytes;
   result.failure = session->failure;
   return result;
+}
+
+inline Decoded decode(Transformer& model, const Prefill& prompt, const nlohmann::json& spec, int64_t new_tokens,
+                      SessionOptions options = {}) {
+  return decode(model, prompt, *make_method(spec, "test"), new_tokens, std::move(options));
 }
 
 }  // namespace kvarena::testing

@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_bytes.h"
 
 namespace kvarena {
@@ -211,6 +212,7 @@ void ServingEngine::start(int64_t request, State& state) {
     Prefill prompt = state.prompt ? state.prompt->finish() : unread_prompt(*model_, served.prompt, facts_);
     prompt.layout = served.layout;
     prompt.memory = served.memory;
+    if (outlives_full_cache(*served.method)) compress_in_place(prompt, *served.method, /*sessions=*/1);
     state.session = start_session(*model_, prompt, *served.method, served.options);
   }  // the session goes on alone with what it shared
   state.prompt.reset();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "harness/core/error.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/pruned_prompt.h"
 
@@ -48,14 +49,18 @@ PromptState made_once(const Prefill& prompt, const Method& method, Activity& act
     kept = all.emplace(&method, CompressedPrompts::Kept{.state = std::move(state), .activity = own}).first;
   }
   activity += kept->second.activity;
-  const PromptState& state = kept->second.state;
+  PromptState& state = kept->second.state;
+  if (kept->second.sessions > 0 && --kept->second.sessions == 0) {
+    auto taken = all.extract(kept);
+    return std::move(taken.mapped().state);
+  }
   return {.cache = state.cache.clone(), .logits = state.logits, .reuse = state.reuse, .seconds = state.seconds};
 }
 
-/// The prompt's cache as the method's compress_all() leaves it.
-PromptState compressed_state(const Prefill& prompt, const Method& method, Activity& activity) {
+/// The prompt's cache, or a clone of it, as the method's compress_all() leaves it.
+PromptState compressed_state(KvCache cache, const Prefill& prompt, const Method& method, Activity& activity) {
+  KVARENA_ASSERT(!cache.layers.empty(), "a prompt whose full cache was handed over");
   const auto start = std::chrono::steady_clock::now();
-  KvCache cache = prompt.cache.clone();
   std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
   // Where a device has read the prompt, it computes what the last queries attended to.
   const bool asks = cache.mirror != nullptr && method.needs().window > 0;
@@ -118,9 +123,26 @@ std::vector<LayerContext> contexts_of(KvCache& cache, const Prefill& prompt, Act
   return contexts;
 }
 
+bool outlives_full_cache(const Method& method) {
+  return method.verifier() == nullptr && method.reuser() == nullptr && method.pruner() == nullptr &&
+         method.prompt_pass() == 0 && method.needs().future == 0;
+}
+
+void hand_over(Prefill& prompt, const Method& method, PromptState state, const Activity& activity, int64_t sessions) {
+  prompt.compressed = std::make_shared<CompressedPrompts>();
+  prompt.compressed->by_method.emplace(
+      &method, CompressedPrompts::Kept{.state = std::move(state), .activity = activity, .sessions = sessions});
+}
+
+void compress_in_place(Prefill& prompt, const Method& method, int64_t sessions) {
+  Activity activity;
+  PromptState state = compressed_state(std::move(prompt.cache), prompt, method, activity);
+  hand_over(prompt, method, std::move(state), activity, sessions);
+}
+
 KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& activity) {
-  return made_once(prompt, method, activity, [&](Activity& own) { return compressed_state(prompt, method, own); })
-      .cache;
+  const auto make = [&](Activity& own) { return compressed_state(prompt.cache.clone(), prompt, method, own); };
+  return made_once(prompt, method, activity, make).cache;
 }
 
 PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
@@ -132,7 +154,7 @@ PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const 
           .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
     }
     if (method.prompt_pass() > 0) return read_prompt(model, prompt, method, method.prompt_pass(), own);
-    return compressed_state(prompt, method, own);
+    return compressed_state(prompt.cache.clone(), prompt, method, own);
   });
 }
 

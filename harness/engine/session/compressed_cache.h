@@ -34,10 +34,21 @@ class CompressedPrompts {
  public:
   struct Kept {
     PromptState state;
-    Activity activity;  // of compressing
+    Activity activity;     // of compressing
+    int64_t sessions = 0;  // that may still begin with it; 0: any number
   };
   std::map<const Method*, Kept> by_method;
 };
+
+/// Whether sessions of the method need the prompt's full cache only until the method has compressed it.
+[[nodiscard]] bool outlives_full_cache(const Method& method);
+
+/// Has the next `sessions` of the method begin with what it made of the prompt: with copies, and the last one with the
+/// state itself.
+void hand_over(Prefill& prompt, const Method& method, PromptState state, const Activity& activity, int64_t sessions);
+
+/// Compresses the prompt's cache in place and hands it over. No other sessions can begin with the prompt then.
+void compress_in_place(Prefill& prompt, const Method& method, int64_t sessions);
 
 /// A clone of the prompt's cache, compressed by `method`. Throws UserError when the prompt was observed
 /// without what the method needs.

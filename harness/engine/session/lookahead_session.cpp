@@ -1,7 +1,5 @@
 #include "harness/engine/session/lookahead_session.h"
 
-#include <chrono>
-
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_meter.h"
 #include "harness/engine/session/selection_meter.h"
@@ -16,10 +14,9 @@ LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, co
                                    SessionOptions options)
     : model_config_(&model.config()),
       cache_([&] {
-        const auto start = std::chrono::steady_clock::now();
-        KvCache cache = compress_prompt(prompt, method, activity);
-        compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        return cache;
+        PromptState state = state_after_prompt(model, prompt, method, activity);
+        compress_seconds = state.seconds;
+        return std::move(state.cache);
       }()),
       model_facts_(prompt.model),
       hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),

@@ -30,11 +30,15 @@ HookAccess PromptObserver::reach() const {
   return reads || looks ? HookAccess::rows : HookAccess::nothing;
 }
 
+LayerObservations PromptObserver::take(int64_t layer) {
+  for (QueryMoments& moments : seen_[layer].query_moments) finish_moments(moments);
+  return std::move(seen_[layer]);
+}
+
 std::vector<LayerObservations> PromptObserver::take() {
-  for (LayerObservations& seen : seen_) {
-    for (QueryMoments& moments : seen.query_moments) finish_moments(moments);
-  }
-  return std::move(seen_);
+  std::vector<LayerObservations> all;
+  for (int64_t layer = 0; layer < std::ssize(seen_); ++layer) all.push_back(take(layer));
+  return all;
 }
 
 void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,

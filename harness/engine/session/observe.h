@@ -21,7 +21,8 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
   [[nodiscard]] bool wants_hidden() const override { return needs_.hidden; }
-  /// Gives what was seen, once the whole prompt went by.
+  /// Gives what was seen of a layer, or of all, once the whole prompt went by there.
+  [[nodiscard]] LayerObservations take(int64_t layer);
   [[nodiscard]] std::vector<LayerObservations> take();
   /// Time spent on it so far; for work that threads shared while they attended, their mean.
   [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }

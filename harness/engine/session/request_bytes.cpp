@@ -1,6 +1,10 @@
 #include "harness/engine/session/request_bytes.h"
 
+#include <algorithm>
+
 #include "harness/engine/serving/scheduled_decoding.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/method/verifier.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena {
@@ -8,6 +12,16 @@ namespace {
 
 /// A method's bytes beside its entries: positions, scores, page bounds, in vectors that grow by halves.
 constexpr double kMetadata = 1.5;
+
+/// Caches that are made beside the prompt's full one: a copy on which the prompt is repeated, which grows by as much,
+/// and is gone when the session starts; then that of a verifier's drafts and the one that it verifies on, where that is
+/// not full KV, or a method's own, unless the full one becomes it in place.
+int64_t caches_beside(const Method& method) {
+  const int64_t repeated = method.needs().reconstructions.empty() ? 0 : 2;
+  if (const Verifier* verifier = method.verifier())
+    return std::max<int64_t>(repeated, verifier->verified_cache() ? 2 : 1);
+  return std::max<int64_t>(repeated, outlives_full_cache(method) ? 0 : 1);
+}
 
 }  // namespace
 
@@ -27,12 +41,12 @@ int64_t growth_bytes(const Transformer& model, int64_t prompt, int64_t answer) {
                                                               full_cache_bytes(model, prompt)));
 }
 
-/// The prompt's cache, the session's own, which begins as a copy of it, and that of a verifier's drafts; beside them, a
-/// method's codes of one layer or its index of all.
+/// The prompt's full cache, which the session goes on with, those beside it, and a method's codes of one layer or its
+/// index of all.
 int64_t bytes_to_start(const Transformer& model, const Method& method, int64_t prompt, int64_t answer) {
-  const int64_t caches = method.verifier() == nullptr ? 1 : 2;
+  const int64_t growing = method.verifier() == nullptr ? 1 : 2;
   const int64_t full = full_cache_bytes(model, prompt);
-  return full + full / 2 + caches * (full + growth_bytes(model, prompt, answer));
+  return full + full / 2 + caches_beside(method) * full + growing * growth_bytes(model, prompt, answer);
 }
 
 /// Both caches of a verifier grow, unless one lies behind the device.

@@ -1,0 +1,81 @@
+#include "harness/engine/session/read_by_layers.h"
+
+#include <chrono>
+#include <numeric>
+
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/observe.h"
+
+namespace kvarena {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Whether all that the method observes are queries, which a layer shows as it is computed.
+bool observes_queries(const Needs& needs) {
+  return !needs.prompt_attention && !needs.hidden && !needs.output_projection && needs.taps.empty() &&
+         needs.reconstructions.empty() && needs.statistics.empty();
+}
+
+/// Keeps every row, and compresses a layer when the last of them has gone through it.
+class CompressedLayers final : public RowPruner {
+ public:
+  CompressedLayers(const Transformer& model, Prefill& prompt, const Method& method, Activity& activity)
+      : method_(&method),
+        contexts_(contexts_of(prompt.cache, prompt, activity)),
+        observer_(method.needs(), std::ssize(prompt.tokens), model.config().layers, model.config().hidden_size,
+                  prompt.model->rotation) {}
+
+  void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& /*cache*/,
+                const LayerQueries& queries, const float* lse) override {
+    LayerContext& context = contexts_[static_cast<size_t>(layer)];
+    observer_.after_attention(layer, context.cache, queries, lse);
+    if (positions.back() + 1 < context.prompt_tokens) return;
+    const auto start = Clock::now();
+    const LayerObservations seen = observer_.take(layer);
+    method_->compress_all({&context, 1}, {&seen, 1});
+    compressing_s_ += seconds_since(start);
+  }
+  [[nodiscard]] std::vector<int32_t> keep(int64_t /*layer*/, std::span<const int32_t> positions) override {
+    return {positions.begin(), positions.end()};
+  }
+  [[nodiscard]] double observing_seconds() const { return observer_.seconds(); }
+  [[nodiscard]] double compressing_seconds() const { return compressing_s_; }
+
+ private:
+  const Method* method_;
+  std::vector<LayerContext> contexts_;
+  PromptObserver observer_;
+  double compressing_s_ = 0;
+};
+
+}  // namespace
+
+Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Method& method, int64_t sessions,
+                 std::shared_ptr<const ModelFacts> facts) {
+  if (!method.compresses_by_layer() || !observes_queries(method.needs())) {
+    Prefill prompt = prefill(model, tokens, method.needs(), kPrefillChunk, std::move(facts));
+    compress_in_place(prompt, method, sessions);
+    return prompt;
+  }
+  const auto start = Clock::now();
+  Prefill prompt = unread_prompt(model, tokens, std::move(facts));
+  Activity activity;
+  CompressedLayers layers(model, prompt, method, activity);
+  std::vector<int32_t> all(tokens.size());
+  std::iota(all.begin(), all.end(), 0);
+  const Recomputed read =
+      model.recompute({.tokens = prompt.tokens, .positions = all, .cache = &prompt.cache, .pruner = &layers});
+  prompt.logits.assign(read.logits.begin(), read.logits.end());
+  prompt.cache.mirror.reset();  // of what the layers were
+  prompt.observe_seconds = layers.observing_seconds();
+  PromptState state{
+      .cache = std::move(prompt.cache), .logits = prompt.logits, .reuse = {}, .seconds = layers.compressing_seconds()};
+  prompt.seconds = seconds_since(start) - state.seconds;
+  hand_over(prompt, method, std::move(state), activity, sessions);
+  return prompt;
+}
+
+}  // namespace kvarena
