@@ -109,14 +109,17 @@ Table runtime_table(const ExperimentData& data) {
        .title = "In limited device memory",
        .caption = "Equal requests that share the device's memory for caches. Where full caches lie behind the device: "
                   "at what rate their link brings them (measured before the run unless emulated), how much of the time "
-                  "it was occupied, how much went by in passes that verify, and how often a verification had to wait "
-                  "for its cache."},
+                  "it was occupied, how much went by in passes that verify, how often a verification had to wait for "
+                  "its cache, how many full caches found room to stay, and how many requests then drafted no more, "
+                  "since full KV alone reads less for a token."},
       {{metrics::kConcurrentRequests, kFixed1},
        {metrics::kThroughputTokensPerS, kFixed1},
        {metrics::kLinkRate, kFixed1},
        {metrics::kLinkUtilisation},
        {metrics::kVerifyShare},
-       {metrics::kLateVerifies, kFixed1, "Verifications that waited"}},
+       {metrics::kLateVerifies, kFixed1, "Verifications that waited"},
+       {metrics::kFullCachesKept, kFixed1, "Full caches that stayed"},
+       {metrics::kFallenBack, kFixed1, "Back to full KV"}},
       timing_rows(data));
 }
 

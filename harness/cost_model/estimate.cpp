@@ -42,6 +42,15 @@ int64_t requests_that_fit(const DecodingMachine& machine, const DecodingLoad& lo
   return std::max<int64_t>(0, static_cast<int64_t>(std::floor(free / (kept * load.cache_bytes))));
 }
 
+/// Resident requests of a plan whose full caches stay beside the compressed caches of all.
+int64_t residents_that_fit(const DecodingMachine& machine, const DecodingLoad& load, const DecodingPlan& plan,
+                           int64_t requests) {
+  const double room =
+      machine.memory_bytes - load.weight_bytes - static_cast<double>(requests) * plan.kept * load.cache_bytes;
+  const std::vector<double> full(static_cast<size_t>(requests), load.cache_bytes);
+  return std::min(plan.resident, full_caches_that_stay(room, full));
+}
+
 /// The most iterations that go by while a full cache is reloaded.
 int64_t reload_iterations(const DecodingMachine& machine, const DecodingLoad& load) {
   return static_cast<int64_t>(
@@ -54,13 +63,15 @@ std::vector<ScheduleRow> schedule_rows(const DecodingMachine& machine, const Dec
   const int64_t requests = std::min(plan.resident + plan.offloaded, requests_that_fit(machine, load, plan.kept));
   for (const char* name : {"staggered", "lock_step", "sequential"}) {
     ScheduleRow row{.schedule = name, .requests = requests};
+    const ScheduleKind kind = schedule_named(name);
     ModelledSettings settings{.machine = machine,
                               .load = load,
                               .kept = plan.kept,
                               .requests = requests,
                               .draft_length = plan.draft_length,
                               .output_tokens = output,
-                              .kind = schedule_named(name)};
+                              .kind = kind};
+    if (kind == ScheduleKind::staggered) settings.resident = residents_that_fit(machine, load, plan, requests);
     settings.windows = std::max(settings.windows, plan.draft_length + reload_iterations(machine, load) + 1);
     if (requests > 0) row.run = run_modelled(settings, acceptance);
     row.fits = row.run && row.run->peak_bytes <= machine.memory_bytes;

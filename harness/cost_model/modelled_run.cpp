@@ -62,6 +62,10 @@ class Simulation {
         rounds_(settings.requests),
         random_(settings.seed, "accepted drafts") {
     for (int64_t i = 0; i < settings.requests; ++i) (void)schedule_.add(settings.load.cache_bytes, compressed());
+    for (int64_t i = 0; i < settings.resident; ++i) {
+      schedule_.pin(i);
+      link_.holding.push_back(i);
+    }
   }
 
   ModelledRun run() {
@@ -108,8 +112,9 @@ class Simulation {
     emitted_[request] += emitted;
     run_.tokens += emitted;
     drafted_[request] = 0;
-    std::erase(link_.holding, request);
-    schedule_.verified(request, emitted_[request] >= settings_.output_tokens);
+    const bool finished = emitted_[request] >= settings_.output_tokens;
+    if (finished || request >= settings_.resident) std::erase(link_.holding, request);
+    schedule_.verified(request, finished);
   }
 
   /// The length of a run of acceptances: survival to position i is accepted(i) - accepted(i - 1).
@@ -134,13 +139,13 @@ class Simulation {
 }  // namespace
 
 ModelledRun run_modelled(const ModelledSettings& settings, const AcceptanceCurve& acceptance) {
-  const double needed = settings.load.weight_bytes +
-                        static_cast<double>(settings.requests) * settings.kept * settings.load.cache_bytes +
-                        settings.load.cache_bytes;
+  const int64_t full = std::min(settings.resident + 1, settings.requests);
+  const double caches = static_cast<double>(settings.requests) * settings.kept + static_cast<double>(full);
+  const double needed = settings.load.weight_bytes + caches * settings.load.cache_bytes;
   if (settings.kind != ScheduleKind::lock_step && needed > settings.machine.memory_bytes) {
     fail({.place = "modelled run",
-          .found = fmt::format("{:.3g} bytes for weights, {} compressed caches and one full cache", needed,
-                               settings.requests),
+          .found = fmt::format("{:.3g} bytes for weights, {} compressed caches and {} full ones", needed,
+                               settings.requests, full),
           .expected = fmt::format("at most {:.3g}, the machine's memory", settings.machine.memory_bytes),
           .action = "run fewer requests or compress more"});
   }

@@ -15,6 +15,7 @@ struct ModelledSettings {
   DecodingLoad load;
   double kept = 0.25;        // c
   int64_t requests = 1;      // all at once, at time 0
+  int64_t resident = 0;      // B_g of them, whose full caches stay on the accelerator; staggered alone
   int64_t draft_length = 1;  // x
   int64_t output_tokens = 256;
   ScheduleKind kind = ScheduleKind::staggered;
@@ -37,7 +38,7 @@ struct ModelledRun {
 /// Runs until every request has its output tokens. An iteration reads the weights, the compressed cache of each
 /// drafting request and the full cache of each verifying one; one with nothing to do waits for the link. How many
 /// drafts a verification accepts is drawn from `acceptance`; drafts beyond its reach are not accepted. Throws UserError
-/// when the requests' compressed caches and one full cache do not fit beside the weights.
+/// when the requests' compressed caches, the full ones that stay and one more do not fit beside the weights.
 [[nodiscard]] ModelledRun run_modelled(const ModelledSettings& settings, const AcceptanceCurve& acceptance);
 
 }  // namespace kvarena::cost_model

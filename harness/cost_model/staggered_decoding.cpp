@@ -86,6 +86,17 @@ std::optional<DecodingOptimum> best_plan(const DecodingMachine& machine, const D
   return best;
 }
 
+bool residents_should_decode(const DecodingLoad& load, const DecodingPlan& plan) {
+  const auto x = static_cast<double>(plan.draft_length);
+  const auto resident = static_cast<double>(plan.resident), offloaded = static_cast<double>(plan.offloaded);
+  const double tokens = (plan.acceptance * x + 1) / (x + 1);  // of a request that drafts, an iteration
+  const double drafting = average_cache_bytes(load, plan.draft_length, plan.kept);
+  const double all_draft = (resident + offloaded) * tokens / (load.weight_bytes + (resident + offloaded) * drafting);
+  const double some_decode =
+      (resident + offloaded * tokens) / (load.weight_bytes + resident * load.cache_bytes + offloaded * drafting);
+  return some_decode > all_draft;
+}
+
 double short_iteration_seconds(const DecodingMachine& machine, const DecodingLoad& load, int64_t requests,
                                int64_t draft_length, double kept) {
   const double caches = static_cast<double>(requests) * load.cache_bytes;

@@ -84,6 +84,10 @@ using Acceptance = std::function<double(int64_t draft_length, double kept)>;
                                                        const DecodingChoices& choices, const Acceptance& acceptance,
                                                        LinkModel link = LinkModel::paper);
 
+/// Whether the resident requests of `plan` had better decode on their full caches than draft, the offloaded ones
+/// drafting either way: by the objective of Eq. 11 with iterations that memory bounds (Eq. 7).
+[[nodiscard]] bool residents_should_decode(const DecodingLoad& load, const DecodingPlan& plan);
+
 /// The simplified iteration time of Eq. 3, for `requests` that all reload their whole cache every draft_length steps.
 [[nodiscard]] double short_iteration_seconds(const DecodingMachine& machine, const DecodingLoad& load, int64_t requests,
                                              int64_t draft_length, double kept);

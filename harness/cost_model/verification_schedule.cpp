@@ -1,16 +1,38 @@
 #include "harness/cost_model/verification_schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/core/error.h"
 
 namespace kvarena::cost_model {
+namespace {
+
+/// Iterations until a reload of a cache that is there.
+constexpr int64_t kNever = -1;
+
+}  // namespace
 
 ScheduleKind schedule_named(const std::string& name) {
   if (name == "lock_step") return ScheduleKind::lock_step;
   if (name == "sequential") return ScheduleKind::sequential;
   KVARENA_ASSERT(name == "staggered", name);
   return ScheduleKind::staggered;
+}
+
+int64_t full_caches_that_stay(double room, std::span<const double> full_bytes) {
+  double staying = 0;
+  int64_t count = 0;
+  for (; count < std::ssize(full_bytes); ++count) {
+    staying += full_bytes[count];
+    double first = 0, second = 0;  // the largest of the others
+    for (const double other : full_bytes.subspan(count + 1)) {
+      second = std::max(second, std::min(first, other));
+      first = std::max(first, other);
+    }
+    if (staying + first + second > room) break;
+  }
+  return count;
 }
 
 VerificationSchedule::VerificationSchedule(ScheduleSettings settings) : settings_(settings), rings_(settings.rings) {
@@ -29,7 +51,8 @@ int64_t VerificationSchedule::running() const {
 double VerificationSchedule::resident_bytes() const {
   double bytes = 0;
   for (const Request& request : requests_) {
-    if (request.mode != Mode::left) bytes += request.compressed_bytes;
+    if (request.mode == Mode::left) continue;
+    bytes += request.compressed_bytes + (request.pinned ? request.full_bytes : 0);
   }
   return bytes;
 }
@@ -37,6 +60,12 @@ double VerificationSchedule::resident_bytes() const {
 void VerificationSchedule::admit(double iteration_seconds) {
   for (Request& request : requests_) {
     if (request.mode != Mode::waiting) continue;
+    if (request.pinned) {
+      request.mode = Mode::drafting;
+      request.until_reload = kNever;
+      request.until_verify = draft_length(request);
+      continue;
+    }
     const auto placement = rings_.admit({.bytes = request.full_bytes,
                                          .link_bandwidth = settings_.link_bandwidth,
                                          .iteration_seconds = iteration_seconds,
@@ -100,6 +129,22 @@ IterationPlan VerificationSchedule::next(double iteration_seconds, ReloadLink& l
   return plan;
 }
 
+void VerificationSchedule::pin(int64_t request) {
+  KVARENA_ASSERT(settings_.kind == ScheduleKind::staggered, "other schedules load every full cache");
+  requests_[request].pinned = true;
+}
+
+void VerificationSchedule::unpin(int64_t request) {
+  Request& unpinned = requests_[request];
+  if (std::exchange(unpinned.pinned, false) && unpinned.mode != Mode::left) unpinned.mode = Mode::waiting;
+}
+
+void VerificationSchedule::stop_drafting(int64_t request) {
+  KVARENA_ASSERT(requests_[request].pinned, "full KV is on the device");
+  requests_[request].compressed_bytes = 0;
+  limit(request, 0);
+}
+
 void VerificationSchedule::verified(int64_t request, bool finished) {
   requests_[request].mode = finished ? Mode::left : Mode::waiting;
 }
@@ -107,7 +152,7 @@ void VerificationSchedule::verified(int64_t request, bool finished) {
 void VerificationSchedule::advance() {
   rings_.advance();
   for (Request& request : requests_) {
-    --request.until_reload;
+    if (request.until_reload != kNever) --request.until_reload;
     --request.until_verify;
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ enum class ScheduleKind {
 
 /// "staggered", "lock_step" or "sequential".
 [[nodiscard]] ScheduleKind schedule_named(const std::string& name);
+
+/// How many full caches stay on the device in `room` that compressed ones leave, first come first (B_g of Appendix
+/// B.1): beside them the two largest others have room, one that is verified and one on its way.
+[[nodiscard]] int64_t full_caches_that_stay(double room, std::span<const double> full_bytes);
 
 struct ScheduleSettings {
   ScheduleKind kind = ScheduleKind::staggered;
@@ -70,6 +75,12 @@ class VerificationSchedule {
   /// Lets `request` draft at most so many tokens in its coming rounds: its verifications are placed as if draft_length
   /// were no more, so that it does not idle until then.
   void limit(int64_t request, int64_t drafts) { requests_[request].most_drafts = drafts; }
+  /// Staggered: the full cache of `request` is on the device and stays, so that its verifications need no reload, until
+  /// unpin(), which places a round under way anew.
+  void pin(int64_t request);
+  void unpin(int64_t request);
+  /// `request`, which is pinned, drafts no more and has no compressed cache: it decodes on its full one.
+  void stop_drafting(int64_t request);
   /// Records that `request` was verified in the planned iteration; `finished` ones leave.
   void verified(int64_t request, bool finished);
   /// Ends the planned iteration.
@@ -86,6 +97,7 @@ class VerificationSchedule {
     double full_bytes = 0;
     double compressed_bytes = 0;
     Mode mode = Mode::waiting;
+    bool pinned = false;
     int64_t most_drafts = std::numeric_limits<int64_t>::max();
     int64_t until_reload = 0;  // iterations, staggered
     int64_t until_verify = 0;

@@ -111,6 +111,8 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
   add(metrics::kLinkRate, {run.link_bytes_per_s / kGiga});
   add(metrics::kVerifyShare, {verifying / run.seconds});
   add(metrics::kLateVerifies, {static_cast<double>(run.late_verifies)});
+  add(metrics::kFullCachesKept, {static_cast<double>(run.peak_pinned)});
+  add(metrics::kFallenBack, {static_cast<double>(run.fallen_back)});
   add(metrics::kIterationMs, milliseconds);
   add(metrics::kIterationBytes, bytes);
 }

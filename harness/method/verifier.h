@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "harness/cache/memory.h"
 #include "harness/core/nested.h"
 #include "harness/method/part_method.h"
 #include "harness/method/registry.h"
@@ -36,6 +37,11 @@ struct CompressedCopy {
   /// How verifications are placed when the full caches of many requests lie behind the device, "staggered", "lock_step"
   /// or "sequential" (harness/cost_model/verification_schedule.h). Empty: they stay on it.
   std::string schedule;
+  Tier tier = Tier::host;  // that holds them meanwhile
+  /// Staggered: whether full caches stay on the device where there is room, and whether drafting ends for those where
+  /// full KV alone gives more tokens.
+  bool pin = true;
+  bool fall_back = true;
   /// The path of requests whose prompts' caches lie in a store behind links, one that verifies
   /// (harness/cost_model/remote_prefix.h). Empty: the mix of paths that serves the most tokens.
   std::string prefix_path;

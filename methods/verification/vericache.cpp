@@ -11,7 +11,8 @@ namespace {
 /// Defaults are those of the paper's long-context pipeline: draft length 25. With "aux" (Appendix C) another verifier
 /// drafts for the compressed cache, which verifies its drafts before full KV verifies all; draft_length then counts
 /// passes over the compressed cache, whose inner drafts do not count. With "schedule" (sections 4.2 and 5) the full
-/// caches lie in host memory and come back for their verifications alone. "path" (section 5.3, Appendix B.2) is for
+/// caches lie behind the device and come back for their verifications alone; where memory is left, some stay (B_g of
+/// Appendix B.1). "path" (section 5.3, Appendix B.2) is for
 /// caches that lie in a store.
 /// Yao et al. 2026, arXiv:2605.17613, section 4. No code by the authors is public; tests/golden/speculation.py restates
 /// the rounds.
@@ -24,7 +25,17 @@ class VeriCache final : public Verifier {
         .one_of({"resident", "staggered", "lock_step", "sequential"})
         .doc(
             "where full caches lie while drafting, and when they come back, in timing and serving cells: resident on "
-            "the device, or in host memory behind engine.host_link. Tokens are the same");
+            "the device, or behind it in \"tier\". Tokens are the same");
+    p("tier", tier_).one_of({"host", "disk"}).doc("where full caches lie under a schedule other than resident");
+    p("pin", pin_)
+        .doc(
+            "under the staggered schedule, full caches stay on the device where it has room beside those that come and "
+            "go: "
+            "they are verified on without a reload");
+    p("fall_back", fall_back_)
+        .doc(
+            "requests whose full caches stay draft no more once the drafts accepted so far say that full KV gives more "
+            "tokens a second (Eq. 11), by the bytes that either reads");
     p("path", path_)
         .one_of({"best", "verify_only_cached", "verify_only_stateless", "verify_streaming_cached",
                  "verify_streaming_stateless"})
@@ -59,6 +70,9 @@ class VeriCache final : public Verifier {
     return CompressedCopy{.compressor = drafter_,
                           .auxiliary = aux_,
                           .schedule = schedule_ == "resident" ? "" : schedule_,
+                          .tier = tier_ == "disk" ? Tier::disk : Tier::host,
+                          .pin = pin_,
+                          .fall_back = fall_back_,
                           .prefix_path = path_ == "best" ? "" : path_};
   }
   int64_t draft_length() const override { return draft_length_; }
@@ -76,7 +90,10 @@ class VeriCache final : public Verifier {
   Nested<Method> drafter_;
   Nested<Method> aux_;
   std::string schedule_ = "resident";
+  std::string tier_ = "host";
   std::string path_ = "best";
+  bool pin_ = true;
+  bool fall_back_ = true;
   int64_t draft_length_ = 25;
 };
 

@@ -28,13 +28,13 @@ struct Verified {
   std::span<const int32_t> rows;  // of the verification's pass that they were, ascending
 };
 
-/// One request's drafter. A round: begin(), passes of the target while it wants_pass(), then drafts() are verified,
-/// then commit() tells which of the verified entries stay.
+/// One request's drafter; this one drafts nothing. A round: begin(), passes of the target while it wants_pass(), then
+/// drafts() are verified, then commit() tells which of the verified entries stay.
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
 
-  virtual void begin(const DraftRound& round) = 0;
+  virtual void begin(const DraftRound& /*round*/) {}
   /// Whether the target model has to run for it before drafts() is complete.
   [[nodiscard]] virtual bool wants_pass() const { return false; }
   [[nodiscard]] virtual SequencePass next_pass() { return {}; }
@@ -48,7 +48,7 @@ class DraftSource {
   /// the one before it.
   [[nodiscard]] std::span<const int32_t> parents() const { return parents_; }
 
-  virtual void commit(const Verified& verified) = 0;
+  virtual void commit(const Verified& /*verified*/) {}
 
   /// Bytes held between rounds, now, and at most so far.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }

@@ -29,10 +29,9 @@ class Batch {
         admission_(settings.device_bytes) {
     if (!has_schedule(method)) return;
     run_.scheduled = true;
-    options_.offload_tier = Tier::host;
-    load_ = &prompt.model->tiers->load(Tier::host);
-    const ScheduledSettings scheduled =
-        scheduled_settings(*method.verifier(), prompt.model->tiers, settings.device_bytes);
+    const ScheduledSettings scheduled = scheduled_settings(method, model, prompt.model->tiers, settings.device_bytes);
+    options_.offload_tier = scheduled.tier;
+    load_ = &prompt.model->tiers->load(scheduled.tier);
     run_.link_bytes_per_s = scheduled.link_bytes_per_s;
     scheduled_.emplace(scheduled);
   }
@@ -45,7 +44,11 @@ class Batch {
       pass();
     }
     run_.link_busy_seconds = link_seconds() - busy_before;
-    if (scheduled_) run_.late_verifies = scheduled_->late_verifies();
+    if (scheduled_) {
+      run_.late_verifies = scheduled_->late_verifies();
+      run_.peak_pinned = scheduled_->peak_pinned();
+      run_.fallen_back = scheduled_->fallen_back();
+    }
     return std::move(run_);
   }
 

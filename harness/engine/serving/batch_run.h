@@ -26,6 +26,8 @@ struct BatchRun {
   double link_busy_seconds = 0;  // of full caches on their way to the device
   double link_bytes_per_s = 0;   // that the schedule counts on: the link's own, of a real one measured before the run
   int64_t late_verifies = 0;
+  int64_t peak_pinned = 0;   // full caches at a time that stayed on the device
+  int64_t fallen_back = 0;   // requests that stopped drafting
   int64_t peak_bytes = 0;    // on the device
   int64_t peak_running = 0;  // requests at a time
 };
@@ -37,9 +39,9 @@ struct BatchRunEvents {
 };
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
-/// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches in host memory
-/// and verifies by it. A request whose method throws in a pass ends as failed. Throws UserError when not even one
-/// request fits, and what a method throws when a request starts.
+/// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches behind the
+/// device and verifies by it. A request whose method throws in a pass ends as failed. Throws UserError when not even
+/// one request fits, and what a method throws when a request starts.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
                                  const SessionOptions& options, const BatchRunSettings& settings,
                                  const BatchRunEvents& events = {});

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/core/failure.h"
+#include "harness/cost_model/staggered_decoding.h"
 
 namespace kvarena {
 namespace {
@@ -13,26 +15,30 @@ namespace {
 constexpr double kFirstGuessSeconds = 0.05;
 /// Weight of the newest pass in what is expected of the next.
 constexpr double kNewest = 0.25;
-
-/// "" for a verifier whose full caches stay on the device.
-std::string schedule_of(const Verifier& verifier) {
-  const Drafter drafter = verifier.drafter();
-  const auto* copy = std::get_if<CompressedCopy>(&drafter);
-  return copy == nullptr ? "" : copy->schedule;
-}
+/// Drafted tokens that say what acceptance is.
+constexpr int64_t kEvidence = 64;
 
 }  // namespace
 
 bool has_schedule(const Method& method) {
-  return method.verifier() != nullptr && !schedule_of(*method.verifier()).empty();
+  if (method.verifier() == nullptr) return false;
+  const Drafter drafter = method.verifier()->drafter();
+  const auto* copy = std::get_if<CompressedCopy>(&drafter);
+  return copy != nullptr && !copy->schedule.empty();
 }
 
-ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::HierarchyPtr& tiers,
+ScheduledSettings scheduled_settings(const Method& method, const Transformer& model, const storage::HierarchyPtr& tiers,
                                      int64_t device_bytes) {
-  return {.kind = cost_model::schedule_named(schedule_of(verifier)),
-          .draft_length = verifier.draft_length(),
+  const auto copy = std::get<CompressedCopy>(method.verifier()->drafter());
+  const cost_model::ScheduleKind kind = cost_model::schedule_named(copy.schedule);
+  return {.kind = kind,
+          .draft_length = method.verifier()->draft_length(),
           .device_bytes = device_bytes,
-          .link_bytes_per_s = storage::load_rate(tiers, Tier::host)};
+          .tier = copy.tier,
+          .link_bytes_per_s = storage::load_rate(tiers, copy.tier),
+          .pin = copy.pin && kind == cost_model::ScheduleKind::staggered,
+          .fall_back = copy.fall_back,
+          .weight_bytes = model.weight_bytes()};
 }
 
 ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
@@ -66,6 +72,7 @@ void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t 
                   .full_bytes = full_bytes,
                   .resident_bytes = resident_bytes,
                   .place = admission_.admit(promise(full_bytes, resident_bytes))};
+  share_room();
 }
 
 void ScheduledDecoding::drop(const VerifySession& session) {
@@ -76,17 +83,48 @@ void ScheduledDecoding::drop(const VerifySession& session) {
   std::erase(coming_, found->first);
   std::erase(verifying_, found->first);
   members_.erase(found);
+  share_room();
 }
 
-int64_t ScheduledDecoding::full_bytes_held() const {
-  int64_t bytes = 0;
-  for (const auto& [id, member] : members_) bytes += member.session->offloaded()->device_bytes();
-  return bytes;
+void ScheduledDecoding::share_room() {
+  if (!settings_.pin) return;
+  std::vector<std::pair<const int64_t, Member>*> claims;  // those that stopped drafting keep theirs
+  for (auto& member : members_) claims.push_back(&member);
+  std::ranges::stable_partition(claims, [](const auto* member) { return !member->second.drafts; });
+  std::vector<double> full;
+  for (const auto* member : claims) full.push_back(static_cast<double>(member->second.full_bytes));
+  const auto room = static_cast<double>(settings_.device_bytes - resident_bytes());
+  const int64_t staying = cost_model::full_caches_that_stay(room, full);
+  for (int64_t i = 0; i < std::ssize(claims); ++i) {
+    auto& [id, member] = *claims[i];
+    if (i < staying && !member.pinned) {
+      member.pinned = true;
+      member.session->offloaded()->keep();
+    } else if (i >= staying && member.pinned && member.drafts) {
+      release(id, member);
+    }
+  }
+}
+
+void ScheduledDecoding::release(int64_t request, Member& member) {
+  member.pinned = false;
+  schedule_.unpin(request);
+  const std::string failure = failure_of([&] { member.session->release_full(); });
+  if (!failure.empty()) member.session->failed(failure);
 }
 
 int64_t ScheduledDecoding::resident_bytes() const {
   int64_t bytes = 0;
   for (const auto& [id, member] : members_) bytes += member.resident_bytes;
+  return bytes;
+}
+
+int64_t ScheduledDecoding::full_bytes_claimed() const {
+  int64_t bytes = 0;
+  for (const auto& [id, member] : members_) {
+    const OffloadedCache& cache = *member.session->offloaded();
+    bytes += cache.stays() ? member.full_bytes : cache.device_bytes();
+  }
   return bytes;
 }
 
@@ -99,7 +137,7 @@ void ScheduledDecoding::reload() {
   while (!wanted_.empty()) {
     const int64_t id = wanted_.front();
     Member& member = members_.at(id);
-    if (full_bytes_held() + resident_bytes() + member.full_bytes > settings_.device_bytes) return;
+    if (full_bytes_claimed() + resident_bytes() + member.full_bytes > settings_.device_bytes) return;
     wanted_.pop_front();
     coming_.push_back(id);
     member.session->offloaded()->begin_reload();
@@ -166,13 +204,55 @@ void ScheduledDecoding::advance(double seconds) {
     if (member.session->finished()) finished.push_back(member.session);
   }
   for (const VerifySession* session : finished) drop(*session);
-  for (const int64_t id : verifying_) {
-    schedule_.limit(id, members_.at(id).session->most_drafts());
-    schedule_.verified(id, /*finished=*/false);
-    std::erase(coming_, id);
-  }
+  for (const int64_t id : verifying_) settle(id, members_.at(id));
   verifying_.clear();
   schedule_.advance();
+}
+
+void ScheduledDecoding::settle(int64_t request, Member& member) {
+  const VerifyRound& round = member.session->rounds.back();
+  if (round.drafted > 0) ++rounds_;
+  drafted_ += round.drafted;
+  accepted_ += round.accepted;
+  std::erase(coming_, request);
+  schedule_.verified(request, /*finished=*/false);
+  const bool stays = member.session->offloaded()->stays();  // unless it was pinned after this verification
+  if (stays) schedule_.pin(request);
+  const int64_t pinned =
+      std::ranges::count_if(members_, [](const auto& each) { return each.second.session->offloaded()->stays(); });
+  peak_pinned_ = std::max(peak_pinned_, pinned);
+  if (stays && member.drafts && full_kv_is_better()) stop_drafting(request, member);
+  schedule_.limit(request, member.session->most_drafts());
+}
+
+bool ScheduledDecoding::full_kv_is_better() const {
+  if (!settings_.fall_back || drafted_ < kEvidence) return false;
+  cost_model::DecodingPlan plan{.draft_length = std::max<int64_t>(1, drafted_ / rounds_),
+                                .acceptance = static_cast<double>(accepted_) / static_cast<double>(drafted_)};
+  int64_t drafting = 0;
+  double full = 0, compressed = 0;  // bytes of those that draft
+  for (const auto& [id, member] : members_) {
+    ++(member.pinned ? plan.resident : plan.offloaded);
+    if (!member.drafts) continue;
+    const OffloadedCache& cache = *member.session->offloaded();
+    ++drafting;
+    full += static_cast<double>(cache.offloaded_bytes());
+    compressed += static_cast<double>(member.session->held_bytes() - cache.device_bytes());
+  }
+  plan.kept = compressed / full;
+  return cost_model::residents_should_decode({.weight_bytes = static_cast<double>(settings_.weight_bytes),
+                                              .cache_bytes = full / static_cast<double>(drafting)},
+                                             plan);
+}
+
+void ScheduledDecoding::stop_drafting(int64_t request, Member& member) {
+  ++fallen_back_;
+  member.drafts = false;
+  member.session->stop_drafting();
+  schedule_.stop_drafting(request);
+  member.resident_bytes = 0;
+  member.place.reset();
+  member.place = admission_.admit({.own = member.full_bytes});
 }
 
 }  // namespace kvarena

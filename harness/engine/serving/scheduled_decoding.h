@@ -17,20 +17,24 @@ struct ScheduledSettings {
   cost_model::ScheduleKind kind = cost_model::ScheduleKind::staggered;
   int64_t draft_length = 1;     // x
   int64_t device_bytes = 0;     // for caches: resident compressed ones, full ones on their way and in use
-  double link_bytes_per_s = 0;  // of the link that full caches come over
+  Tier tier = Tier::host;       // that holds full caches
+  double link_bytes_per_s = 0;  // of the link that they come over
   int64_t windows = 128;        // W
+  bool pin = true;              // CompressedCopy::pin
+  bool fall_back = true;        // CompressedCopy::fall_back
+  int64_t weight_bytes = 0;     // of the model, which every pass reads
 };
 
 /// Whether the method verifies by a schedule (CompressedCopy::schedule).
 [[nodiscard]] bool has_schedule(const Method& method);
-/// Settings for the verifier of such a method, whose full caches come from host memory. The rate of a real link is
-/// measured now.
-[[nodiscard]] ScheduledSettings scheduled_settings(const Verifier& verifier, const storage::HierarchyPtr& tiers,
-                                                   int64_t device_bytes);
+/// Settings for such a method. The rate of a real link is measured now.
+[[nodiscard]] ScheduledSettings scheduled_settings(const Method& method, const Transformer& model,
+                                                   const storage::HierarchyPtr& tiers, int64_t device_bytes);
 
 /// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),
 /// a forward pass over what it returns, advance(). Full caches never take more of the device than resident ones leave,
-/// whatever the schedule expects: a reload waits for its room.
+/// whatever the schedule expects: a reload waits for its room. Staggered, full caches that find room stay after their
+/// verification, and leave when others ask for it; those that stop drafting keep theirs.
 class ScheduledDecoding final : private cost_model::ReloadLink {
  public:
   explicit ScheduledDecoding(const ScheduledSettings& settings);
@@ -54,10 +58,11 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
 
   [[nodiscard]] int64_t running() const { return schedule_.running(); }
   [[nodiscard]] int64_t late_verifies() const { return schedule_.late_verifies(); }
+  /// The most sessions at a time whose full caches stayed, and all that stopped drafting.
+  [[nodiscard]] int64_t peak_pinned() const { return peak_pinned_; }
+  [[nodiscard]] int64_t fallen_back() const { return fallen_back_; }
   /// Sessions that verify in the present pass.
   [[nodiscard]] int64_t verifying() const { return static_cast<int64_t>(verifying_.size()); }
-  /// Bytes of the device that full caches take now.
-  [[nodiscard]] int64_t full_bytes_held() const;
   /// Bytes that resident caches may come to hold.
   [[nodiscard]] int64_t resident_bytes() const;
 
@@ -67,16 +72,28 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
     VerifySession* session = nullptr;
     int64_t full_bytes = 0;
     int64_t resident_bytes = 0;
+    bool pinned = false;  // its full cache stays from its next verification on
+    bool drafts = true;
     serving::Admission::Place place;
     Clock::time_point arrival = Clock::time_point::max();  // expected, of the reload begun last
   };
 
   [[nodiscard]] serving::Promise promise(int64_t full_bytes, int64_t resident_bytes) const;
+  /// Decides whose full caches stay.
+  void share_room();
+  void release(int64_t request, Member& member);
+  /// Takes in a round that was verified.
+  void settle(int64_t request, Member& member);
+  /// Whether the pinned sessions had better stop drafting.
+  [[nodiscard]] bool full_kv_is_better() const;
+  void stop_drafting(int64_t request, Member& member);
   void begin(int64_t request) override;
   [[nodiscard]] bool arrives_in_time(int64_t request) const override;
   /// Begins the reloads asked for, in order, as long as there is room.
   void reload();
   void wait_for_reload();
+  /// Bytes of the device that full caches take, or may come to take where they stay.
+  [[nodiscard]] int64_t full_bytes_claimed() const;
 
   ScheduledSettings settings_;
   serving::Admission admission_;
@@ -86,10 +103,13 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   std::deque<int64_t> coming_;         // reloads that were begun, in order
   std::vector<int64_t> verifying_;
   Clock::time_point link_free_;
-  double iteration_seconds_;  // expected
-  bool measured_ = false;     // by a pass of this run
-  bool fed_ = false;          // somebody, in the present iteration
-  int64_t idle_ = 0;          // iterations in which nobody was fed and nothing was coming
+  double iteration_seconds_;                         // expected
+  bool measured_ = false;                            // by a pass of this run
+  int64_t rounds_ = 0, drafted_ = 0, accepted_ = 0;  // of all sessions so far, where something was drafted
+  int64_t peak_pinned_ = 0;
+  int64_t fallen_back_ = 0;
+  bool fed_ = false;  // somebody, in the present iteration
+  int64_t idle_ = 0;  // iterations in which nobody was fed and nothing was coming
 };
 
 }  // namespace kvarena

@@ -58,14 +58,17 @@ void ServingEngine::drop(int64_t request) {
 
 void ServingEngine::make_schedule() {
   const Method* scheduled = nullptr;
-  for (ServedRequest& request : requests_) {
+  for (const ServedRequest& request : requests_) {
     if (!has_schedule(*request.method)) continue;
     KVARENA_ASSERT(scheduled == nullptr || scheduled == request.method, "one schedule for one method");
     scheduled = request.method;
-    request.options.offload_tier = Tier::host;
   }
   if (scheduled == nullptr) return;
-  schedule_.emplace(scheduled_settings(*scheduled->verifier(), facts_->tiers, reload_bytes_));
+  const ScheduledSettings settings = scheduled_settings(*scheduled, *model_, facts_->tiers, reload_bytes_);
+  schedule_.emplace(settings);
+  for (ServedRequest& request : requests_) {
+    if (request.method == scheduled) request.options.offload_tier = settings.tier;
+  }
 }
 
 void ServingEngine::join_schedule() {

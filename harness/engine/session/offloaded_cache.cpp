@@ -42,7 +42,14 @@ void OffloadedCache::offload(int64_t before, Traffic& traffic) {
   }
   reloads_.clear();
   arriving_.clear();
-  leave(before, traffic);
+  reserved_ = 0;
+  unwritten_ = std::min(unwritten_, before);
+  if (!kept_) leave(unwritten_, traffic);
+}
+
+void OffloadedCache::release(Traffic& traffic) {
+  kept_ = false;
+  if (stays()) leave(unwritten_, traffic);
 }
 
 void OffloadedCache::leave(int64_t before, Traffic& traffic) {
@@ -59,7 +66,7 @@ void OffloadedCache::leave(int64_t before, Traffic& traffic) {
     traffic.stalled_seconds += write.waited_seconds();
     full_->layers[layer] = LayerCache(full_->layers[layer].shape(), full_->ledger);
   }
-  reserved_ = 0;
+  unwritten_ = kAll;
 }
 
 void ReloadHooks::complete(KvCache& cache) {

@@ -3,6 +3,7 @@
 // compute. Yao et al. 2026, arXiv:2605.17613, sections 3 and 4.2.
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "harness/engine/session/forwarding_hooks.h"
@@ -21,23 +22,31 @@ class OffloadedCache {
 
   /// Bytes in the tier.
   [[nodiscard]] int64_t offloaded_bytes() const { return full_->ledger->current(tier_); }
-  [[nodiscard]] int64_t peak_offloaded_bytes() const { return full_->ledger->peak(tier_); }
   /// Bytes of the device that the cache takes, those included that a reload under way has yet to take.
   [[nodiscard]] int64_t device_bytes() const;
 
   /// Asks for all layers, the first one first.
   void begin_reload();
+  /// Whether a pass may attend to it: it stays, or has been asked for.
+  [[nodiscard]] bool is_coming() const { return stays() || !reloads_.empty(); }
   /// Whether all layers are there, or will never be: nothing would wait any more.
   [[nodiscard]] bool arrived() const { return reloads_.empty() || reloads_.back().done(); }
   void wait() { wait_for(static_cast<int64_t>(reloads_.size()) - 1); }
   /// Waits for one layer. Throws UserError with what its reload failed with.
   void wait_for(int64_t layer);
 
-  /// After a verification: the entries from position `before` on go to the tier, and the device forgets all. Counts
-  /// what was moved for it both ways.
+  /// After a verification: the entries from position `before` on go to the tier, and the device forgets all, unless it
+  /// keeps them. Counts what was moved for it both ways.
   void offload(int64_t before, Traffic& traffic);
+  /// Lets the cache stay on the device from its next verification on.
+  void keep() { kept_ = true; }
+  /// Whether it has stayed, so that a verification needs no reload.
+  [[nodiscard]] bool stays() const { return unwritten_ != kAll; }
+  /// Lets it leave again: at once, unless it is on its way or not there.
+  void release(Traffic& traffic);
 
  private:
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
   void leave(int64_t before, Traffic& traffic);
 
   KvCache* full_;  // of the request, and whose ledger counts; layers empty unless they have arrived
@@ -45,6 +54,8 @@ class OffloadedCache {
   std::vector<storage::CellStore> stores_;  // [layers]
   std::vector<LayerCache> arriving_;        // [layers], what reloads write to; empty while offloaded
   int64_t reserved_ = 0;                    // bytes of the device for these
+  bool kept_ = false;                       // on the device between verifications
+  int64_t unwritten_ = kAll;                // first position of a kept cache that the tier has yet to get
   std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded; destroyed before what they write to
 };
 

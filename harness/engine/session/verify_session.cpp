@@ -91,6 +91,7 @@ void VerifySession::drop_full() {
 
 void VerifySession::stop_drafting() {
   source_->end_drafting();
+  most_drafts_ = 0;
   verifier_ = nullptr;
 }
 
@@ -108,6 +109,7 @@ int64_t VerifySession::passing_bytes() const {
 }
 
 void VerifySession::begin_round() {
+  if (verifier_ == nullptr) source_ = std::make_unique<DraftSource>();
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
   most_drafts_ = std::max<int64_t>(0, std::min({draft_limit(), room, emitter_.remaining(*this) - 1}));
@@ -130,7 +132,7 @@ SequencePass VerifySession::next_pass() {
             .logits = piece.size() == question.size() ? LogitsRows::last : LogitsRows::none};
   }
   if (source_->wants_pass()) return source_->next_pass();
-  KVARENA_ASSERT(!absent_, "a verification before its cache");
+  KVARENA_ASSERT(!absent_ && (!offloaded_ || offloaded_->is_coming()), "a verification before its cache");
   fed_ = {history_.back()};
   for (const Draft& draft : source_->drafts()) fed_.push_back(draft.token);
   tree_.clear();
@@ -220,7 +222,8 @@ void VerifySession::note_round() { note_bytes(*this, full_, source_->held_bytes(
 void VerifySession::offload(int64_t before) {
   offloaded_->offload(before, activity.traffic);
   note_traffic(*this, traffic_so_far_);
-  peak_host_bytes = offloaded_->peak_offloaded_bytes();
+  peak_host_bytes = full_.ledger->peak(Tier::host);
+  peak_disk_bytes = full_.ledger->peak(Tier::disk);
 }
 
 /// Keeps the accepted `rows` of the verification's entries, which begin at position `before`; they close up.

@@ -43,6 +43,8 @@ class VerifySession final : public Session {
   /// Tokens that the round under way may draft.
   [[nodiscard]] int64_t most_drafts() const { return most_drafts_; }
   void end_drafting() { source_->end_drafting(); }
+  /// Lets the full cache that came for a verification leave the device.
+  void release_full() { offloaded_->release(activity.traffic); }
 
   /// Whether the prompt's cache is there, in a session that began without it.
   [[nodiscard]] bool has_full() const { return !absent_; }
@@ -50,7 +52,7 @@ class VerifySession final : public Session {
   void take_full(KvCache prompt);
   /// Drops the prompt's cache; entries of later tokens stay.
   void drop_full();
-  /// Makes the present round the last that drafts.
+  /// Ends drafting with what was drafted: later tokens are decoded on the full cache, the other one is dropped.
   void stop_drafting();
 
  private:

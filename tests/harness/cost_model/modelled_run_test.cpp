@@ -96,6 +96,76 @@ TEST(VerificationSchedule, ARequestThatCanDraftLittleIsVerifiedSoon) {
   }
 }
 
+TEST(VerificationSchedule, APinnedRequestIsVerifiedAfterItsDraftsWithoutAReload) {
+  struct : ReloadLink {
+    void begin(int64_t request) override { begun.push_back(request); }
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+    std::vector<int64_t> begun;
+  } link;
+  VerificationSchedule schedule({.rings = {.memory_bytes = 100}, .link_bandwidth = 10, .draft_length = 5});
+  const int64_t request = schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);
+  // Returns the tokens drafted before the next verification.
+  const auto round = [&] {
+    int64_t drafted = 0;
+    while (true) {
+      const IterationPlan plan = schedule.next(/*iteration_seconds=*/1, link);
+      drafted += std::ssize(plan.draft);
+      if (!plan.verify.empty()) schedule.verified(request, /*finished=*/false);
+      schedule.advance();
+      if (!plan.verify.empty()) return drafted;
+    }
+  };
+  schedule.pin(request);
+  EXPECT_EQ(round(), 5);
+  schedule.limit(request, 2);
+  EXPECT_EQ(round(), 2);
+  EXPECT_TRUE(link.begun.empty());
+  (void)schedule.next(1, link);  // a draft, cut by what follows
+  schedule.unpin(request);
+  schedule.advance();
+  EXPECT_EQ(round(), 2);
+  EXPECT_EQ(link.begun, std::vector<int64_t>{request});
+  schedule.pin(request);
+  schedule.stop_drafting(request);
+  EXPECT_EQ(round(), 0);
+  EXPECT_EQ(round(), 0);
+  EXPECT_EQ(std::ssize(link.begun), 1);
+}
+
+TEST(VerificationSchedule, FullCachesStayWhereTwoOthersStillComeAndGo) {
+  EXPECT_EQ(full_caches_that_stay(80, std::vector<double>(5, 20)), 2);
+  EXPECT_EQ(full_caches_that_stay(79, std::vector<double>(5, 20)), 1);
+  EXPECT_EQ(full_caches_that_stay(100, std::vector<double>(5, 20)), 5);         // none comes and goes
+  EXPECT_EQ(full_caches_that_stay(60, std::vector<double>{10, 20, 5, 30}), 1);  // beside 20 and 30
+  EXPECT_EQ(full_caches_that_stay(59, std::vector<double>{10, 20, 5, 30}), 0);
+  EXPECT_EQ(full_caches_that_stay(-1, std::vector<double>{1}), 0);
+}
+
+TEST(ModelledRun, FullCachesThatStayTakeMemoryAndNoLink) {
+  ModelledSettings settings = example(ScheduleKind::staggered);
+  settings.resident = 5;
+  const ModelledRun run = run_modelled(settings, acceptance());
+  const ModelledRun all_offloaded = run_modelled(example(ScheduleKind::staggered), acceptance());
+  EXPECT_EQ(run.tokens, all_offloaded.tokens);
+  EXPECT_NEAR(run.link_busy_seconds / all_offloaded.link_busy_seconds, 0.5, 0.05);
+  EXPECT_NEAR(run.peak_bytes, (50 + 10 + 5 * 4 + 4) * giga, 1e-3 * giga);
+  EXPECT_EQ(run.late_verifies, 0);
+
+  settings.resident = settings.requests;
+  settings.machine.memory_bytes = 100 * giga;
+  settings.output_tokens = 4000;  // the estimate is a steady state
+  const ModelledRun resident = run_modelled(settings, acceptance());
+  EXPECT_EQ(resident.link_busy_seconds, 0);
+  const DecodingEstimate model =
+      estimate(settings.machine, settings.load,
+               {.resident = 10, .draft_length = 30, .kept = 0.25, .acceptance = acceptance().rate(30)});
+  EXPECT_NEAR(resident.tokens_per_second() / model.tokens_per_second, 1, 0.1);
+
+  settings.resident = 9;
+  settings.machine.memory_bytes = 99 * giga;  // 50 + 10 + 10 * 4 = 100
+  EXPECT_THROW((void)run_modelled(settings, acceptance()), UserError);
+}
+
 TEST(ModelledRun, StaggeredBeatsSequentialBeatsNothingGained) {
   const double staggered = run_modelled(example(ScheduleKind::staggered), acceptance()).tokens_per_second();
   const double sequential = run_modelled(example(ScheduleKind::sequential), acceptance()).tokens_per_second();

@@ -97,6 +97,20 @@ TEST(StaggeredDecoding, TheBestPlanIsTheBestOfAllPlans) {
   }
 }
 
+TEST(StaggeredDecoding, ResidentsDecodeWhereTheirCachesAreSmallBesideTheWeights) {
+  // x = 3, c = 0.25, gamma = 2/3: (2 + 1) / 4 tokens an iteration, caches of (3 / 4 + 1) / 4 = 7/16 on average.
+  DecodingPlan plan{.resident = 4, .draft_length = 3, .kept = 0.25, .acceptance = 2.0 / 3};
+  // Drafting gives 3 tokens for W + 4 * 7, decoding 4 for W + 4 * 16: the same at W = 80.
+  EXPECT_FALSE(residents_should_decode({.weight_bytes = 79, .cache_bytes = 16}, plan));
+  EXPECT_TRUE(residents_should_decode({.weight_bytes = 81, .cache_bytes = 16}, plan));
+  // Beside 4 offloaded ones 6 tokens for W + 56, or 7 for W + 28 + 64: at W = 160.
+  plan.offloaded = 4;
+  EXPECT_FALSE(residents_should_decode({.weight_bytes = 159, .cache_bytes = 16}, plan));
+  EXPECT_TRUE(residents_should_decode({.weight_bytes = 161, .cache_bytes = 16}, plan));
+  plan.acceptance = 1;
+  EXPECT_FALSE(residents_should_decode({.weight_bytes = 161, .cache_bytes = 16}, plan));
+}
+
 TEST(StaggeredDecoding, NothingFitsIsNoPlan) {
   EXPECT_FALSE(best_plan({.memory_bytes = 49, .memory_bandwidth = 1720, .link_bandwidth = 50}, load,
                          {.draft_lengths = {10}, .kept = {0.25}}, [](int64_t, double) { return 0.9; }));

@@ -13,6 +13,7 @@
 #include "harness/engine/serving/batch_run.h"
 #include "harness/engine/session/request_bytes.h"
 #include "harness/method/registry.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -155,6 +156,90 @@ TEST_F(Scheduled, StaggeredVerifiesAmongDraftsAndRunsMoreRequestsThanLockStep) {
   }
 }
 
+TEST_F(Scheduled, FullCachesStayWhereThereIsRoom) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
+  spec["fall_back"] = false;
+  const int64_t room = 11 * full_bytes() / 2;  // of 5 requests two stay, two come and go
+  const BatchRun some = run(spec, {.requests = 5, .device_bytes = room}, options);
+  EXPECT_EQ(some.peak_running, 5);
+  EXPECT_GE(some.peak_pinned, 2);
+  EXPECT_LE(some.peak_bytes, room);
+  EXPECT_EQ(some.fallen_back, 0);
+  const int64_t once = full_cache_bytes(model_, kPrompt) * 63 / 64;
+  const auto loaded = [](const Session& session) { return session.activity.traffic.loaded_bytes; };
+  EXPECT_LT(loaded(*some.sessions[0]), 2 * once);
+  EXPECT_LT(loaded(*some.sessions[1]), 2 * once);
+  EXPECT_GT(loaded(*some.sessions[4]), 2 * once);
+
+  spec["pin"] = false;
+  const BatchRun none = run(spec, {.requests = 5, .device_bytes = room}, options);
+  EXPECT_EQ(none.peak_pinned, 0);
+  for (const auto& session : none.sessions) {
+    EXPECT_GE(loaded(*session), std::ssize(session->rounds) * once);
+    EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+  }
+  for (const auto& session : some.sessions) EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+}
+
+TEST_F(Scheduled, AFullCacheThatStayedLeavesForALaterRequest) {
+  SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
+  spec["fall_back"] = false;
+  methods_.push_back(make_method(spec, "test"));
+  const Method& method = *methods_.back();
+  prompts_.push_back(prompt(method, fast_host()));
+  const ScheduledSettings settings =
+      scheduled_settings(method, model_, prompts_.back().model->tiers, 5 * full_bytes() / 2);
+  ScheduledDecoding decoding(settings);
+  options.offload_tier = Tier::host;
+  std::vector<std::unique_ptr<Session>> sessions;
+  const auto add = [&] {
+    sessions.push_back(start_session(model_, prompts_.back(), method, options));
+    run_to_first_token(model_, *sessions.back());
+    decoding.add(dynamic_cast<VerifySession&>(*sessions.back()), full_bytes(), full_bytes() / 10);
+  };
+  const auto pass = [&] {
+    std::vector<PassMember*> fed;
+    for (VerifySession* session : decoding.next()) fed.push_back(session);
+    run_pass(model_, fed);
+    decoding.advance(1);
+  };
+  add();
+  const OffloadedCache& first = *dynamic_cast<VerifySession&>(*sessions[0]).offloaded();
+  while (sessions[0]->rounds.empty()) pass();
+  EXPECT_TRUE(first.stays());
+  EXPECT_GT(first.device_bytes(), 0);
+  add();  // two full caches and both compressed ones have room
+  EXPECT_TRUE(first.stays());
+  add();  // two of three come and go
+  EXPECT_FALSE(first.stays());
+  EXPECT_EQ(first.device_bytes(), 0);
+  while (decoding.running() > 0) pass();
+  for (const auto& session : sessions) {
+    EXPECT_EQ(session->failure, "");
+    EXPECT_EQ(session->tokens.size(), kNewTokens);
+    EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+  }
+}
+
+TEST_F(Scheduled, DraftsThatFailEndWhereTheFullCacheStays) {
+  SessionOptions options{.stop = {.max_new_tokens = 120}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  const json spec = scheduled("staggered", {{"name", "random"}, {"keep", 0.02}});
+  const BatchRun many = run(spec, {.requests = 3}, options);
+  EXPECT_EQ(many.peak_pinned, 3);
+  EXPECT_EQ(many.fallen_back, 3);
+  for (const auto& session : many.sessions) {
+    EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+    EXPECT_EQ(session->rounds.back().drafted, 0);
+    EXPECT_EQ(session->rounds.back().emitted, 1);
+    EXPECT_LE(session->held_bytes(), full_cache_bytes(model_, kPrompt + 120));
+  }
+}
+
 TEST_F(Scheduled, PlainRequestsWaitForRoomToo) {
   const SessionOptions options{.stop = {.max_new_tokens = 10}};
   const BatchRun alone = run({{"name", "full"}}, {}, options);
@@ -191,6 +276,25 @@ TEST_F(Scheduled, ARealLinkIsMeasuredAndBringsTheBitsOfFullKv) {
     }
     options.on_logits = [&](int64_t, std::span<const float> row) { rows.emplace_back(row.begin(), row.end()); };
   }
+}
+
+TEST_F(Scheduled, FullCachesMayLieOnTheDisk) {
+  const testing::TemporaryFolder folder;
+  std::vector<storage::TierSettings> tiers = storage::usual_tiers();
+  tiers.push_back({.tier = Tier::disk, .link = storage::link_named("real", "test"), .folder = folder.path()});
+  const auto hierarchy = std::make_shared<storage::Hierarchy>(tiers);
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
+  spec["tier"] = "disk";
+  const BatchRun many = run(spec, {.requests = 4, .device_bytes = 3 * full_bytes()}, options, hierarchy);
+  EXPECT_LE(many.peak_bytes, 3 * full_bytes());
+  for (const auto& session : many.sessions) {
+    EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+    EXPECT_EQ(session->peak_host_bytes, 0);
+    EXPECT_GE(session->peak_disk_bytes, full_cache_bytes(model_, kPrompt) * 63 / 64);
+  }
+  EXPECT_THROW((void)run(spec, {}, options, real_host()), UserError);  // there is no disk
 }
 
 TEST_F(Scheduled, AReloadThatFailsEndsItsRequestAlone) {
