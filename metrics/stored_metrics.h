@@ -123,6 +123,8 @@ inline constexpr StoredMetric kLinkRate{"link_gb_per_s", "Rate of the link", "GB
 inline constexpr StoredMetric kVerifyShare{"verify_share", "Time in passes that verify", "fraction", Better::lower};
 inline constexpr StoredMetric kLateVerifies{"late_verifies", "Verifications that waited for a cache", "verifications",
                                             Better::lower};
+inline constexpr StoredMetric kTokensPerPass{"tokens_per_pass", "A pass of all requests", "tokens", Better::higher};
+inline constexpr StoredMetric kMeanPassMs{"mean_pass_ms", "A pass, mean", "ms", Better::lower};
 inline constexpr StoredMetric kFullCachesKept{"full_caches_kept", "Full caches that stayed on the device", "requests"};
 inline constexpr StoredMetric kFallenBack{"fallen_back", "Requests that fell back to full KV", "requests"};
 inline constexpr StoredMetric kIterationMs{"iteration_ms", "A pass", "ms", Better::lower};

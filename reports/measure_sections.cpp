@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -101,19 +102,38 @@ Table metric_table(const ExperimentData& data, Table table, const std::vector<Me
   return metric_table(data, std::move(table), columns, quality_rows(data));
 }
 
+/// Says by which of its terms a method's rate differs from the baseline's: tokens a pass, time of a pass.
+void explain_rates(const std::string& baseline, size_t rate, size_t tokens, size_t time, Table& table) {
+  const auto base = std::ranges::find(table.rows, RowRole::baseline, &TableRow::role);
+  if (base == table.rows.end()) return;
+  for (TableRow& row : table.rows) {
+    const bool known = std::ranges::all_of(std::array{rate, tokens, time}, [&](size_t column) {
+      return row.cells[column].has_value() && base->cells[column].value > 0;
+    });
+    if (row.role == RowRole::baseline || !known) continue;
+    const auto ratio = [&](size_t column) { return row.cells[column].value / base->cells[column].value; };
+    row.cells[rate].notes.push_back(footnote(
+        table, fmt::format("{:.2f}× the rate of {}: a pass gives {:.2f}× the tokens and takes {:.2f}× the time.",
+                           ratio(rate), baseline, ratio(tokens), ratio(time))));
+  }
+}
+
 /// Equal requests in limited device memory.
 Table runtime_table(const ExperimentData& data) {
-  return metric_table(
+  Table table = metric_table(
       data,
       {.id = "verification-runtime",
        .title = "In limited device memory",
-       .caption = "Equal requests that share the device's memory for caches. Where full caches lie behind the device: "
+       .caption = "Equal requests that share the device's memory for caches; their rate is tokens a pass over its "
+                  "time. Where full caches lie behind the device: "
                   "at what rate their link brings them (measured before the run unless emulated), how much of the time "
                   "it was occupied, how much went by in passes that verify, how often a verification had to wait for "
                   "its cache, how many full caches found room to stay, and how many requests then drafted no more, "
                   "since full KV alone reads less for a token."},
       {{metrics::kConcurrentRequests, kFixed1},
        {metrics::kThroughputTokensPerS, kFixed1},
+       {metrics::kTokensPerPass, kFixed2, "Tokens a pass"},
+       {metrics::kMeanPassMs, kFixed1, "A pass"},
        {metrics::kLinkRate, kFixed1},
        {metrics::kLinkUtilisation},
        {metrics::kVerifyShare},
@@ -121,6 +141,8 @@ Table runtime_table(const ExperimentData& data) {
        {metrics::kFullCachesKept, kFixed1, "Full caches that stayed"},
        {metrics::kFallenBack, kFixed1, "Back to full KV"}},
       timing_rows(data));
+  explain_rates(data.baseline(), /*rate=*/2, /*tokens=*/3, /*time=*/4, table);
+  return table;
 }
 
 }  // namespace

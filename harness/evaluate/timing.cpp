@@ -99,6 +99,11 @@ void add_batch(results::SampleResult& result, const BatchRun& run, results::Stor
     add_repeats(result, metric, values, {.clock = results::Clock::measured, .storage = storage});
   };
   add(metrics::kConcurrentRequests, {static_cast<double>(run.peak_running)});
+  int64_t tokens = -std::ssize(run.sessions);  // the first of each came before
+  for (const auto& session : run.sessions) tokens += std::ssize(session->tokens);
+  const auto passes = static_cast<double>(run.passes.size());
+  add(metrics::kTokensPerPass, {static_cast<double>(tokens) / passes});
+  add(metrics::kMeanPassMs, {run.seconds * kMilliseconds / passes});
   if (!run.scheduled) return;
   double verifying = 0;
   std::vector<double> milliseconds, bytes;

@@ -15,6 +15,7 @@ KVARENA_METRIC(
          "long the pass waited for it; the rest of the link's time was hidden behind computing.",
      .source = "SpeCache, section 4.5 and table 4; VeriCache, section 4.2",
      .stored = {kLinkBytes, kLinkMs, kStallMs, kPrefetchOverlap, kLinkUtilisation, kLinkRate, kVerifyShare,
-                kLateVerifies, kFullCachesKept, kFallenBack, kIterationMs, kIterationBytes}});
+                kLateVerifies, kTokensPerPass, kMeanPassMs, kFullCachesKept, kFallenBack, kIterationMs,
+                kIterationBytes}});
 
 }  // namespace kvarena::metrics

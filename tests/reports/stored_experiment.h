@@ -39,7 +39,8 @@ struct MethodScores {
   std::vector<float> itl;  // repeats of the time of a token
   double accepted = 0;     // accepted tokens of every sample's rounds; 0: no value
   std::string answer = "<i>answer</i>";
-  std::vector<double> calls = {};  // golden calls of every sample; none: no value
+  std::vector<double> calls = {};                 // golden calls of every sample; none: no value
+  std::vector<results::MetricValue> values = {};  // further values of every sample
 };
 
 inline const std::vector<results::MetricDefinition> kDefinitions = {
@@ -119,6 +120,7 @@ class ReportTest : public ::testing::Test {
                                          .unit = "ms",
                                          .clock = results::Clock::measured}}});
           std::ranges::copy(method.series, std::back_inserter(results.back().series));
+          std::ranges::copy(method.values, std::back_inserter(results.back().values));
           if (!method.itl.empty()) {
             results.back().series.push_back({.name = "inter_token_latency_ms",
                                              .values = method.itl,

@@ -132,6 +132,27 @@ TEST_F(ReportTest, WhatTimingSaysOfLinksAndMemoryIsShown) {
   EXPECT_EQ(table(memory, "speed").rows.size(), 2U);
 }
 
+TEST_F(ReportTest, ARateInLimitedMemorySaysByWhichTermItDiffers) {
+  const auto of = [](const std::string& label, double rate, double tokens, double milliseconds) {
+    MethodScores method{label, scores(1, 4)};
+    method.kind = results::CellKind::timing;
+    method.metric = "concurrent_requests";
+    for (const auto& [metric, value] :
+         {std::pair{"throughput_tokens_per_s", rate}, std::pair{"tokens_per_pass", tokens},
+          std::pair{"mean_pass_ms", milliseconds}}) {
+      method.values.push_back({.metric = metric, .value = value, .clock = results::Clock::measured});
+    }
+    return method;
+  };
+  const Table memory = table(experiment_report(experiment("a.db", {of("full", 200, 4, 20), of("fast", 150, 6, 40)})),
+                             "verification-runtime");
+  ASSERT_EQ(memory.rows.size(), 2U);
+  EXPECT_TRUE(memory.rows[0].cells[2].notes.empty());
+  ASSERT_EQ(memory.rows[1].cells[2].notes.size(), 1U);
+  EXPECT_EQ(memory.footnotes.at(memory.rows[1].cells[2].notes.front()),
+            "0.75× the rate of full: a pass gives 1.50× the tokens and takes 2.00× the time.");
+}
+
 TEST_F(ReportTest, TimesComeWithTheirSpreadAndTheirClock) {
   MethodScores timed{"full", scores(1, 0.5)};
   timed.kind = results::CellKind::timing;
