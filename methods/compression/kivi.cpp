@@ -10,7 +10,7 @@ namespace {
 ///   lo = min x,  s = (max x - lo) / (2^bits - 1),  code = round((x - lo) / s),  decoded s code + lo,
 /// s and lo in 16 bits. The newest T mod R keys and exactly the last R values stay in 16 bits, R = residual_length.
 /// With one bit, zero_point "midpoint" reconstructs the midpoints of the halves of the range instead of its ends
-/// (SpeCache's improvement, arXiv:2503.16163, section 3.1: lo = (3 min + max) / 4, s = (max - min) / 2).
+/// (SpeCache's improvement, arXiv:2503.16163, section 3.4: lo = (3 min + max) / 4, s = (max - min) / 2).
 /// Liu et al. 2024, arXiv:2402.02750, section 4; defaults are the paper's (group 32, residual 128).
 class Kivi final : public QuantizingCodec {
  public:
