@@ -1,13 +1,16 @@
 #include "reports/document.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
+#include <sstream>
+#include <vector>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "reports/chart_specs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace kvarena::reports {
 namespace {
@@ -44,26 +47,75 @@ TEST(Html, DefinesEveryStyleVariableThatChartsUse) {
   }
 }
 
+bool is_installed(const std::string& program) {
+  return std::system(fmt::format("command -v {} >/dev/null 2>&1", program).c_str()) == 0;
+}
+
+/// A page as headless Chromium opens it. What it says is in the folder's file "log".
+class Browser {
+ public:
+  explicit Browser(const std::string& html) { write_file(path("page.html"), html); }
+
+  /// What Chromium writes to its standard output under these options.
+  [[nodiscard]] std::string open(const std::string& options) const {
+    const std::string command = fmt::format(
+        "timeout 60 chromium --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir={} {} "
+        "file://{} >{} 2>{}",
+        path("profile"), options, path("page.html"), path("out"), path("log"));
+    EXPECT_EQ(std::system(command.c_str()), 0) << read_file(path("log"));
+    return read_file(path("out"));
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  [[nodiscard]] std::string log() const { return read_file(path("log")); }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
 TEST(Html, OpensInChromiumWithoutConsoleMessages) {
-  if (std::system("command -v chromium >/dev/null 2>&1") != 0) GTEST_SKIP() << "chromium is not installed";
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "kvarena-report-page";
-  std::filesystem::create_directories(folder);
-  const auto console_of = [&](const std::string& html) {
-    write_file(folder / "page.html", html);
-    const std::string command =
-        "timeout 60 chromium --headless --no-sandbox --disable-gpu --enable-logging=stderr "
-        "--user-data-dir=" +
-        (folder / "profile").string() + " --dump-dom file://" + (folder / "page.html").string() + " >" +
-        (folder / "dom").string() + " 2>" + (folder / "log").string();
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return read_file(folder / "log");
-  };
-  EXPECT_EQ(console_of(render(document(), Format::html)).find("CONSOLE"), std::string::npos)
-      << read_file(folder / "log");
-  EXPECT_NE(read_file(folder / "dom").find("full &amp; &lt;fast&gt;"), std::string::npos);
+  if (!is_installed("chromium")) GTEST_SKIP() << "chromium is not installed";
+  const Browser browser(render(document(), Format::html));
+  EXPECT_NE(browser.open("--dump-dom").find("full &amp; &lt;fast&gt;"), std::string::npos);
+  EXPECT_EQ(browser.log().find("CONSOLE"), std::string::npos) << browser.log();
   // A page with an error is reported, so that silence means something.
-  EXPECT_NE(console_of("<script>undefined_name()</script>").find("CONSOLE"), std::string::npos);
-  std::filesystem::remove_all(folder);
+  const Browser wrong("<script>undefined_name()</script>");
+  (void)wrong.open("--dump-dom");
+  EXPECT_NE(wrong.log().find("CONSOLE"), std::string::npos);
+}
+
+/// Words of each page that Chromium prints, line by line.
+std::vector<std::string> printed_pages(const Document& document) {
+  const Browser browser(render(document, Format::html));
+  (void)browser.open("--no-pdf-header-footer --print-to-pdf=" + browser.path("page.pdf"));
+  const std::string command =
+      fmt::format("pdftotext -layout {} {}", browser.path("page.pdf"), browser.path("page.txt"));
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  std::vector<std::string> pages;
+  std::istringstream text(read_file(browser.path("page.txt")));
+  for (std::string page; std::getline(text, page, '\f');) pages.push_back(page);
+  return pages;
+}
+
+TEST(Html, PrintsWhatIsFoldedAndNoHeadApartFromItsRows) {
+  if (!is_installed("chromium") || !is_installed("pdftotext"))
+    GTEST_SKIP() << "chromium or pdftotext (Debian: poppler-utils) is not installed";
+  Document page = document();
+  Table& table = page.sections[0].tables[0];
+  table.rows[0].badge = Badge{.label = "card", .details = {{"dtype", "folded away"}}};
+  table.rows.insert(table.rows.end(), 3, {.cells = {text_cell("a row"), number_cell(2)}});
+  page.sections[0].paragraphs = {"A paragraph."};
+  page.sections.insert(page.sections.end(), 49, page.sections[0]);
+  const std::vector<std::string> pages = printed_pages(page);
+  ASSERT_GE(pages.size(), 10U);
+  int cards = 0;
+  for (const std::string& text : pages) {
+    for (size_t at = text.find("folded away"); at != std::string::npos; at = text.find("folded away", at + 1)) ++cards;
+    const size_t end = text.find_last_not_of(" \n");
+    const size_t line = text.find_last_of('\n', end) + 1;
+    EXPECT_TRUE(text.substr(line, end - line).find("a row") != std::string::npos || &text == &pages.back()) << text;
+  }
+  EXPECT_EQ(cards, 50);
+  EXPECT_NE(pages.back().find("a<b"), std::string::npos) << "provenance";
 }
 
 TEST(Markdown, HoldsTitleTableAndProvenance) {
