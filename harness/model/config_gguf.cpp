@@ -1,7 +1,6 @@
 // The model's description in GGUF metadata: general.architecture, then keys that start with it.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,20 +12,6 @@
 
 namespace kvarena {
 namespace {
-
-const Architecture& find_architecture(const GgufFile& file) {
-  const std::string name = file.get_string("general.architecture");
-  std::vector<std::string> known;
-  for (const Architecture* one : architectures()) {
-    if (one->gguf.empty()) continue;
-    if (one->gguf == name) return *one;
-    known.emplace_back(one->gguf);
-  }
-  fail({.place = fmt::format("{}: metadata general.architecture", file.path().string()),
-        .found = fmt::format("\"{}\"", name),
-        .expected = fmt::format("one of {}", fmt::join(known, ", ")),
-        .nearest = nearest_name(name, known)});
-}
 
 const GgufTensor* find_tensor(const GgufFile& file, std::string_view name) {
   const auto& all = file.tensors();
@@ -127,7 +112,9 @@ int64_t read_vocab_size(const GgufFile& file, const std::string& arch) {
 
 ModelConfig read_gguf_config(const GgufFile& file) {
   ModelConfig config;
-  const Architecture& architecture = find_architecture(file);
+  const Architecture& architecture =
+      find_architecture(fmt::format("{}: metadata general.architecture", file.path().string()),
+                        file.get_string("general.architecture"), &Architecture::gguf);
   config.architecture = architecture.name;
   const std::string arch(architecture.gguf);
   const std::string place = file.path().string() + ": metadata";

@@ -1,7 +1,6 @@
 // config.json of Hugging Face checkpoints.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -104,24 +103,12 @@ void refuse_unheeded(const JsonSection& root) {
   }
 }
 
-const Architecture& find_architecture(const JsonSection& root) {
-  const std::string type = root.string("model_type");
-  std::vector<std::string> known;
-  for (const Architecture* one : architectures()) {
-    if (one->name == type) return *one;
-    known.emplace_back(one->name);
-  }
-  fail({.place = root.place() + ": model_type",
-        .found = fmt::format("\"{}\"", type),
-        .expected = fmt::format("one of {}", fmt::join(known, ", ")),
-        .nearest = nearest_name(type, known)});
-}
-
 }  // namespace
 
 ModelConfig read_hf_config(const std::filesystem::path& config_json) {
   const JsonSection root(config_json);
-  const Architecture& architecture = find_architecture(root);
+  const Architecture& architecture =
+      find_architecture(root.place() + ": model_type", root.string("model_type"), &Architecture::name);
   refuse_unheeded(root);
   ModelConfig config;
   config.architecture = architecture.name;

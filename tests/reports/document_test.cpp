@@ -56,7 +56,7 @@ class Browser {
  public:
   explicit Browser(const std::string& html) { write_file(path("page.html"), html); }
 
-  /// What Chromium writes to its standard output under these options.
+  /// Returns what Chromium writes to its standard output under these options.
   [[nodiscard]] std::string open(const std::string& options) const {
     const std::string command = fmt::format(
         "timeout 60 chromium --headless --no-sandbox --disable-gpu --enable-logging=stderr --user-data-dir={} {} "

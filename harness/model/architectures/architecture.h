@@ -56,6 +56,10 @@ struct Architecture {
 };
 
 [[nodiscard]] std::span<const Architecture* const> architectures();
+/// The family that a file calls `name`, by Architecture::name or Architecture::gguf. Throws UserError naming `place`
+/// and the families there are.
+[[nodiscard]] const Architecture& find_architecture(const std::string& place, const std::string& name,
+                                                    std::string_view Architecture::*by);
 /// The family named by ModelConfig::architecture, which readers have checked.
 [[nodiscard]] const Architecture& architecture_of(const ModelConfig& config);
 

@@ -1,9 +1,11 @@
 // The table of all families.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "harness/core/error.h"
 #include "harness/model/architectures/architecture.h"
@@ -17,6 +19,20 @@ constexpr std::array kArchitectures = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kQ
 }  // namespace
 
 std::span<const Architecture* const> architectures() { return kArchitectures; }
+
+const Architecture& find_architecture(const std::string& place, const std::string& name,
+                                      std::string_view Architecture::*by) {
+  std::vector<std::string_view> known;
+  for (const Architecture* one : kArchitectures) {
+    if ((one->*by).empty()) continue;
+    if (one->*by == name) return *one;
+    known.push_back(one->*by);
+  }
+  fail({.place = place,
+        .found = fmt::format("\"{}\"", name),
+        .expected = fmt::format("one of {}", fmt::join(known, ", ")),
+        .action = "the forward pass of another family differs; docs/models.md says how one is added"});
+}
 
 const Architecture& architecture_of(const ModelConfig& config) {
   const auto* const found =

@@ -172,8 +172,9 @@ TEST(ModelConfig, EndsOfSequenceComeFromBothFilesOnceEach) {
 
 TEST(ModelConfig, ErrorsNameFileAndKey) {
   json content = llama();
-  content["model_type"] = "lama";
-  expect_error(content, {"config.json", "model_type", "\"lama\"", "did you mean \"llama\""});
+  content["model_type"] = "mixtral";  // no slip for "mistral"
+  expect_error(content, {"config.json: model_type: found \"mixtral\", expected one of llama, mistral, qwen2, qwen3, "
+                         "qwen3_moe, deepseek_v2, deepseek_v3; the forward pass of another family differs"});
   for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
                           "rms_norm_eps", "max_position_embeddings", "model_type"}) {
     content = llama();
