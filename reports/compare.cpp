@@ -1,6 +1,7 @@
 #include "reports/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -75,6 +76,29 @@ std::vector<Compared> common_cells(const ExperimentData& before, const Experimen
     if (failed || compared.change) list.push_back(std::move(compared));
   }
   return list;
+}
+
+/// Names the methods that have scores on a workload in `data` and no cell there in `other`.
+std::string methods_only_in(const ExperimentData& data, const ExperimentData& other) {
+  std::vector<std::string> methods;
+  for (const CellData& cell : data.cells) {
+    const results::CellRecord& record = cell.row.cell;
+    if (record.kind != results::CellKind::quality || !cell.counts() || same_place(other, record) != nullptr) continue;
+    const std::string name = fmt::format("“{}”", record.method);
+    if (std::ranges::find(methods, name) == methods.end()) methods.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(methods, ", "));
+}
+
+/// Says which rows there is nothing to compare with.
+std::string unpaired(const ExperimentData& before, const ExperimentData& after) {
+  std::string text;
+  for (const auto& [run, methods] :
+       {std::pair{"before", methods_only_in(before, after)}, std::pair{"after", methods_only_in(after, before)}}) {
+    if (!methods.empty())
+      text += fmt::format("{}Not compared, for they have scores {} alone: {}.", text.empty() ? "" : " ", run, methods);
+  }
+  return text;
 }
 
 /// Counts the change and returns its name in the table.
@@ -191,6 +215,8 @@ Comparison compare(const ExperimentData& before, const ExperimentData& after, co
       .title = name == old_name ? name + ", before and after" : fmt::format("{} against {}", name, old_name),
       .introduction = {std::move(summary)},
       .provenance = {{"before", run_words(before)}, {"after", run_words(after)}}};
+  if (std::string text = unpaired(before, after); !text.empty())
+    result.document.introduction.push_back(std::move(text));
   if (!table.rows.empty())
     result.document.sections = {{.id = "comparison", .title = "Changes", .tables = {std::move(table)}}};
   return result;

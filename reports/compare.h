@@ -27,8 +27,9 @@ struct Comparison {
 
 /// Pairs the quality cells of `after` with those of `before` that have the same method and workload labels, on each
 /// workload's own metric and in its own direction. Runs are deterministic, so every change is one, however few samples
-/// show it; where two runs of a baseline differ, a change must exceed that. Throws UserError when no cell is in both,
-/// when prompts of a sample differ, or when settings or cards differ and `allow_unlike` is not set.
+/// show it; where two runs of a baseline differ, a change must exceed that. Methods of one run alone are named. Throws
+/// UserError when no cell is in both, when prompts of a sample differ, or when settings or cards differ and
+/// `allow_unlike` is not set.
 [[nodiscard]] Comparison compare(const ExperimentData& before, const ExperimentData& after,
                                  const CompareOptions& options);
 

@@ -75,6 +75,17 @@ TEST_F(ReportTest, CompareRefusesOtherSettingsUnderOneLabel) {
   EXPECT_EQ(compare(before, after, {.allow_unlike = true}).worse, 1);
 }
 
+TEST_F(ReportTest, CompareNamesMethodsOfOneRunAlone) {
+  const auto before = experiment("a.db", {{"full", scores(4, 0.5)}, {"H2O, half", scores(4, 0.5)}});
+  const auto after = experiment("b.db", {{"full", scores(4, 0.5)}, {"H2O, half [keep=0.25]", scores(4, 0.0)}});
+  const std::vector<std::string> said = compare(before, after, {}).document.introduction;
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_EQ(said[1],
+            "Not compared, for they have scores before alone: “H2O, half”. Not compared, for they have scores after "
+            "alone: “H2O, half [keep=0.25]”.");
+  EXPECT_EQ(compare(before, before, {}).document.introduction.size(), 1U);
+}
+
 TEST_F(ReportTest, CompareCountsACellThatFailedAsARegression) {
   const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16"})";
   const auto before = experiment("a.db", {{"full", scores(4, 0.5)}, {"mine", scores(4, 0.5)}});
