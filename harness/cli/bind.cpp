@@ -102,7 +102,7 @@ void parse(CLI::App& app, const std::vector<std::string>& args) {
 Invocation bind(const Command& root, const std::vector<std::string>& args) {
   CLI::App app;
   const Bound bound_root = bind_command(root, app);
-  const CLI::Option* version = app.add_flag("--version");
+  const CLI::Option* version = app.add_flag("-v,--version");
   parse(app, args);
 
   const Bound* bound = &bound_root;

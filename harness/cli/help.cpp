@@ -68,7 +68,7 @@ Rows option_rows(const OptionSet& options, bool of_the_program) {
   }
   rows.push_back({"-h, --help", "show this text"});
   if (of_the_program) {
-    rows.push_back({"--version", "show version, revision and libraries"});
+    rows.push_back({"-v, --version", "show version, revision and libraries"});
     rows.push_back({"--plugin FILE",
                     "methods of a shared library join those of the program; with any command, several times; also "
                     "KVARENA_PLUGINS=FILE:FILE"});

@@ -53,7 +53,8 @@ struct Options {
   std::optional<std::filesystem::path> log;
 
   void declare(OptionSet& o) {
-    o.positional("CONFIG", config).help("the experiment, a JSON file; `kvarena schema` says what it may hold");
+    o.positional("CONFIG", config)
+        .help("the experiment, a JSON file such as configs/quickstart.json; `kvarena schema` says what it may hold");
     o.flag("dry-run", dry_run).help("show what would be evaluated, how much of it is done, what the rest may take");
     o.option("set", "KEY=VALUE", set)
         .help("change the config: engine.seed=3, methods[1].keep=0.2, methods.NAME.keep=0.2");

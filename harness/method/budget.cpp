@@ -16,10 +16,12 @@ void Budget::parameters(ParameterVisitor& p) {
 void Budget::check(const std::string& place, std::vector<std::string>& problems) const {
   const int given = keep.has_value() + tokens.has_value() + bytes.has_value();
   if (given == 1) return;
-  problems.push_back(describe({.place = place,
-                               .found = given == 0 ? "no budget" : "several budgets",
-                               .expected = "exactly one of keep, tokens, bytes",
-                               .action = "for a quarter of the prompt write \"keep\": 0.25"}));
+  problems.push_back(
+      describe({.place = place,
+                .found = given == 0 ? "no budget" : "several budgets",
+                .expected = "exactly one of keep, tokens, bytes",
+                .action = "for a quarter of the prompt write \"keep\": 0.25, on a command line NAME:keep=0.25, "
+                          "inside another method (NAME:keep=0.25)"}));
 }
 
 double Budget::share(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const {

@@ -59,6 +59,7 @@ TEST(Program, HelpAndVersionAreCommandsToo) {
   EXPECT_EQ(run_kvarena({"help"}).out, run_kvarena({"--help"}).out);
   EXPECT_EQ(run_kvarena({"help", "model", "logits"}).out, run_kvarena({"model", "logits", "--help"}).out);
   EXPECT_EQ(run_kvarena({"version"}).out, run_kvarena({"--version"}).out);
+  EXPECT_EQ(run_kvarena({"-v"}).out, run_kvarena({"--version"}).out);
   expect_refused(run_kvarena({"help", "rnu"}), "there is no command \"rnu\"; did you mean \"run\"?");
 }
 
