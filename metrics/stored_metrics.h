@@ -102,6 +102,10 @@ inline constexpr StoredSpread kInterTokenLatencySpread{
     .p50 = {"p50_inter_token_latency_ms", "Inter-token latency, median", "ms", Better::lower},
     .p90 = {"p90_inter_token_latency_ms", "Inter-token latency, 90%", "ms", Better::lower},
     .p99 = {"p99_inter_token_latency_ms", "Inter-token latency, 99%", "ms", Better::lower}};
+inline constexpr StoredSpread kEndToEndSpread{.mean = {"mean_end_to_end_ms", "Whole answer, mean", "ms", Better::lower},
+                                              .p50 = {"p50_end_to_end_ms", "Whole answer, median", "ms", Better::lower},
+                                              .p90 = {"p90_end_to_end_ms", "Whole answer, 90%", "ms", Better::lower},
+                                              .p99 = {"p99_end_to_end_ms", "Whole answer, 99%", "ms", Better::lower}};
 inline constexpr StoredMetric kServedTokensPerS{"served_tokens_per_s", "Output tokens served", "tokens/s"};
 inline constexpr StoredMetric kServedRequestsPerS{"served_requests_per_s", "Requests served", "requests/s"};
 inline constexpr StoredMetric kAttainment{"attainment", "Requests within objectives"};

@@ -28,6 +28,9 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kQueueingSpread.mean, kFixed1, "mean", "Queueing"},
     {metrics::kInterTokenLatencySpread.p50, kFixed2, "p50", "Inter-token latency"},
     {metrics::kInterTokenLatencySpread.p99, kFixed2, "p99", "Inter-token latency"},
+    {metrics::kEndToEndSpread.mean, kFixed1, "mean", "Whole answer"},
+    {metrics::kEndToEndSpread.p50, kFixed1, "p50", "Whole answer"},
+    {metrics::kEndToEndSpread.p99, kFixed1, "p99", "Whole answer"},
     {metrics::kServedTokensPerS, kFixed1, "Throughput"},
     {metrics::kAttainment, {}, "within objectives", "Goodput"},
     {metrics::kGoodputLatencyPerS, kFixed2, "by latency", "Goodput"},
@@ -55,23 +58,35 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
   }
 }
 
-/// Time to first token over what was offered, a line a method; measured.
-std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const ExperimentData& data) {
+/// A time of requests whose mean is drawn over the load.
+struct LoadTime {
+  const char* metric;
+  const char* id;
+  const char* title;
+};
+
+constexpr LoadTime kLoadTimes[] = {
+    {metrics::kTimeToFirstTokenSpread.mean.name, "load", "Time to first token"},
+    {metrics::kEndToEndSpread.mean.name, "load-whole", "Whole answer"},
+};
+
+/// The mean of a time over what was offered, a line a method; measured.
+std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const ExperimentData& data,
+                               const LoadTime& time) {
   const auto line = [&](const CellData& cell) {
-    LineSeries waits{
-        .label = marked_label(cell.row.cell.method, is_emulated(cell, metrics::kTimeToFirstTokenSpread.mean.name)),
-        .baseline = cell.row.cell.method == data.baseline()};
+    LineSeries waits{.label = marked_label(cell.row.cell.method, is_emulated(cell, time.metric)),
+                     .baseline = cell.row.cell.method == data.baseline()};
     for (const std::string& point : points_of(cell)) {
       const double x = value_of(cell, metrics::kOfferedRequestsPerS.name, point);
-      const double y = value_of(cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
+      const double y = value_of(cell, time.metric, point);
       if (std::isfinite(x) && std::isfinite(y)) waits.points.push_back({.x = x, .y = y});
     }
     return waits;
   };
   return charts_by_workload(
-      data, cells, line, [](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
+      data, cells, line, [&](size_t number, const std::string& workload, const std::vector<LineSeries>& lines) {
         Chart chart = line_chart(
-            fmt::format("load-{}", number), fmt::format("Time to first token under load, {}", workload),
+            fmt::format("{}-{}", time.id, number), fmt::format("{} under load, {}", time.title, workload),
             {.title = "requests offered a second"}, {.title = "mean ms, queueing included", .zero = true}, lines);
         chart.caption = "Measured. Each point serves samples of its own.";
         return chart;
@@ -112,7 +127,8 @@ std::optional<Section> serving_section(const ExperimentData& data) {
           "Continuous batching under one budget of cache bytes; a load of 1x is what full KV serves when all "
           "requests wait. Every request prefills its own prompt, but where it begins with a stored context. Measured: "
           "passes of this machine, time without "
-          "work skipped. Modelled: the same loop on a described machine. Time to first token includes queueing.",
+          "work skipped. Modelled: the same loop on a described machine. Time to first token includes queueing, and so "
+          "does the whole answer, from arrival to its last token.",
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Clock", .numeric = false},
@@ -125,7 +141,8 @@ std::optional<Section> serving_section(const ExperimentData& data) {
     for (const bool virtual_clock : {false, true}) add_rows(table, data, cell, virtual_clock, looks);
   }
   if (table.rows.empty()) return std::nullopt;
-  std::vector<Chart> charts = load_charts(cells, data);
+  std::vector<Chart> charts;
+  for (const LoadTime& time : kLoadTimes) std::ranges::move(load_charts(cells, data, time), std::back_inserter(charts));
   std::ranges::move(arrival_charts(cells, data), std::back_inserter(charts));
   std::ranges::move(latency_distribution_charts(data), std::back_inserter(charts));
   return Section{.id = "serving", .title = "Serving", .tables = {std::move(table)}, .charts = std::move(charts)};

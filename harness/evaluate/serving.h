@@ -29,11 +29,12 @@ struct ServingTask {
 ///
 /// Values, on the measured clock, and on the modelled one where a machine is described and the method feeds one token a
 /// step and reads prompts as full KV does: offered_requests_per_s, mean_, p50_, p90_ and p99_ of time_to_first_token_ms
-/// (queueing included), queueing_ms and inter_token_latency_ms, served_tokens_per_s, served_requests_per_s, attainment,
-/// goodput_latency_per_s, goodput_score_per_s; measured only, peak_cache_bytes. The modelled run takes prompts, answers
-/// and kept bytes from the real one, and of a method that selected, what its steps attend to and fetch from its costs
-/// on the longest prompt (engine/method_cost.h). Without a clock: served_score (mean of the workload's first metric),
-/// refused_requests. Series by request: time_to_first_token_ms, queueing_ms.
+/// (queueing included), queueing_ms, inter_token_latency_ms and end_to_end_ms (arrival to last token),
+/// served_tokens_per_s, served_requests_per_s, attainment, goodput_latency_per_s, goodput_score_per_s; measured only,
+/// peak_cache_bytes. The modelled run takes prompts, answers and kept bytes from the real one, and of a method that
+/// selected, what its steps attend to and fetch from its costs on the longest prompt (engine/method_cost.h). Without a
+/// clock: served_score (mean of the workload's first metric), refused_requests. Series by answered request:
+/// time_to_first_token_ms, queueing_ms; by request, NaN for one without an answer: end_to_end_ms.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_serving(Transformer& model, const ServingTask& task,
                                                                       std::span<const EvaluatedMethod> methods);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -122,15 +123,17 @@ void add_run(results::SampleResult& result, const Origin& origin, const ServingS
              const ScoredRun& scored) {
   const ServingRun& run = scored.run;
   std::vector<metrics::RequestTimes> times;
-  std::vector<double> first, queueing;
+  std::vector<double> first, queueing, whole;
   for (size_t i = 0; i < run.requests.size(); ++i) {
     const serving::Timeline& request = run.requests[i];
+    whole.push_back(NAN);
     if (request.outcome != Outcome::answered) continue;
     times.push_back({.arrival_s = request.arrival_s,
                      .prompt_tokens = scored.prompt_tokens[i],
                      .token_times_s = spread_bursts(request.token_s)});
     first.push_back(request.token_s.front() - request.arrival_s);
     queueing.push_back(request.admitted_s - request.arrival_s);
+    whole.back() = request.token_s.back() - request.arrival_s;
   }
   const metrics::ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
                                     .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
@@ -141,6 +144,7 @@ void add_run(results::SampleResult& result, const Origin& origin, const ServingS
   add_spread(result, metrics::kTimeToFirstTokenSpread, summary.time_to_first_token_s, origin);
   add_spread(result, metrics::kQueueingSpread, metrics::summarize(queueing), origin);
   add_spread(result, metrics::kInterTokenLatencySpread, summary.inter_token_latency_s, origin);
+  add_spread(result, metrics::kEndToEndSpread, summary.end_to_end_s, origin);
   add(result, metrics::kServedTokensPerS, summary.output_tokens_per_s, origin);
   add(result, metrics::kServedRequestsPerS, summary.requests_per_s, origin);
   add(result, metrics::kAttainment, summary.attainment * answered, origin);
@@ -150,6 +154,7 @@ void add_run(results::SampleResult& result, const Origin& origin, const ServingS
   add(result, metrics::kGoodputScorePerS, goodput.goodput_per_s, origin);
   add_series(result, metrics::kTimeToFirstTokenMs, in_milliseconds(first), origin);
   add_series(result, metrics::kQueueingMs, in_milliseconds(queueing), origin);
+  add_series(result, metrics::kEndToEndMs, in_milliseconds(whole), origin);
 }
 
 }  // namespace kvarena::evaluate

@@ -111,7 +111,7 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
                                      const StoredPoint& point, const ServingEngine& engine, const ServingRun& run,
                                      const Origin& origin) {
   std::string prompts;
-  std::vector<double> scores, answered, end_to_end;
+  std::vector<double> scores, answered;
   for (size_t r = 0; r < point.asks.size(); ++r) {
     const Request& request = request_of(task, point.asks[r]);
     const auto& answer = engine.answer(static_cast<int64_t>(r));
@@ -119,13 +119,11 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
     result.prompt_tokens += point.prompt_tokens[r];
     scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
     answered.push_back(answer ? run.requests[r].token_s.back() : NAN);
-    end_to_end.push_back(answered.back() - run.requests[r].arrival_s);
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
   describe_requests(result, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
   add_series(result, metrics::kAnsweredMs, in_milliseconds(answered), origin);
-  add_series(result, metrics::kEndToEndMs, in_milliseconds(end_to_end), origin);
   return scores;
 }
 

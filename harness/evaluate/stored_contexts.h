@@ -36,9 +36,8 @@ struct StoredContextsTask {
 /// Values as evaluate_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
 /// memory_hits, disk_hits, remote_hits, recomputed_contexts (shares of requests), cache_load_ms, cache_restore_ms
 /// (means), peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie
-/// there in the end), reprofiled_contexts. Series by request: answer_similarity, answered_ms (since the
-/// run began), end_to_end_ms, each NaN for a request without an answer. Events: context_stored for each context as it
-/// lies in the end, context_profiled.
+/// there in the end), reprofiled_contexts. Series by request: answer_similarity, answered_ms (since the run began, NaN
+/// for a request without an answer). Events: context_stored for each context as it lies in the end, context_profiled.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model,
                                                                               const StoredContextsTask& task,
                                                                               std::span<const EvaluatedMethod> methods);

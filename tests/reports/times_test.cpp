@@ -186,26 +186,29 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
     store.upsert_cells(cells);
     std::vector<results::SampleResult> results;
     for (const auto& [point, rate, ttft] : {std::tuple{"0.5x", 1.0, 100.0}, std::tuple{"1.2x", 2.4, 900.0}}) {
-      results.push_back({.cell_id = "s",
-                         .sample_id = point,
-                         .sample_index = static_cast<int64_t>(results.size()),
-                         .values = {{.metric = "served_score", .value = 1, .unit = "fraction"},
-                                    {.metric = "offered_requests_per_s",
-                                     .value = rate,
-                                     .unit = "requests/s",
-                                     .clock = results::Clock::measured},
-                                    {.metric = "mean_time_to_first_token_ms",
-                                     .value = ttft,
-                                     .unit = "ms",
-                                     .clock = results::Clock::measured},
-                                    {.metric = "mean_time_to_first_token_ms",
-                                     .value = ttft / 10,
-                                     .unit = "ms",
-                                     .clock = results::Clock::modelled}},
-                         .series = {{.name = "time_to_first_token_ms",
-                                     .values = {100, static_cast<float>(2 * ttft - 100)},
-                                     .unit = "ms",
-                                     .clock = results::Clock::measured}}});
+      results.push_back(
+          {.cell_id = "s",
+           .sample_id = point,
+           .sample_index = static_cast<int64_t>(results.size()),
+           .values =
+               {{.metric = "served_score", .value = 1, .unit = "fraction"},
+                {.metric = "offered_requests_per_s",
+                 .value = rate,
+                 .unit = "requests/s",
+                 .clock = results::Clock::measured},
+                {.metric = "mean_time_to_first_token_ms",
+                 .value = ttft,
+                 .unit = "ms",
+                 .clock = results::Clock::measured},
+                {.metric = "mean_end_to_end_ms", .value = 3 * ttft, .unit = "ms", .clock = results::Clock::measured},
+                {.metric = "mean_time_to_first_token_ms",
+                 .value = ttft / 10,
+                 .unit = "ms",
+                 .clock = results::Clock::modelled}},
+           .series = {{.name = "time_to_first_token_ms",
+                       .values = {100, static_cast<float>(2 * ttft - 100)},
+                       .unit = "ms",
+                       .clock = results::Clock::measured}}});
     }
     store.commit(run, results);
     store.settle_cell("s", {});
@@ -222,10 +225,18 @@ TEST_F(ReportTest, ServingShowsARowAPointOnEachClock) {
   EXPECT_EQ(serving.rows[3].cells[6].value, 90);
   EXPECT_TRUE(serving.rows[3].cells[6].modelled);
   EXPECT_FALSE(serving.rows[3].cells[4].has_value());
-  bool chart = false;
-  for (const Section& section : document.sections)
-    chart = chart || (section.id == "serving" && section.charts.size() > 1 && section.charts[1].id == "arrivals-1");
-  EXPECT_TRUE(chart);
+  EXPECT_EQ(serving.columns[12].group, "Whole answer");
+  EXPECT_EQ(serving.rows[1].cells[12].value, 2700);
+  EXPECT_FALSE(serving.rows[3].cells[12].has_value());
+  std::vector<std::string> charts;
+  for (const Section& section : document.sections) {
+    if (section.id != "serving") continue;
+    for (const Chart& chart : section.charts) charts.push_back(chart.id);
+  }
+  ASSERT_GE(charts.size(), 3U);
+  EXPECT_EQ(charts[0], "load-1");
+  EXPECT_EQ(charts[1], "load-whole-1");
+  EXPECT_EQ(charts[2], "arrivals-1");
 }
 
 }  // namespace

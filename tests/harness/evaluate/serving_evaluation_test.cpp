@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/engine/method_cost.h"
@@ -87,7 +89,7 @@ TEST_F(ServingEvaluation, BothClocksSayEverythingAndOrderTheirPercentiles) {
   EXPECT_TRUE(outcomes[0].result.active);
   EXPECT_EQ(outcomes[0].result.output_tokens, 12 * 12);
   for (const Clock clock : {Clock::measured, Clock::modelled}) {
-    for (const char* name : {"time_to_first_token_ms", "queueing_ms", "inter_token_latency_ms"}) {
+    for (const char* name : {"time_to_first_token_ms", "queueing_ms", "inter_token_latency_ms", "end_to_end_ms"}) {
       const double p50 = value(outcomes[0], std::string("p50_") + name, clock);
       const double p90 = value(outcomes[0], std::string("p90_") + name, clock);
       EXPECT_LE(p50, p90) << name;
@@ -100,6 +102,24 @@ TEST_F(ServingEvaluation, BothClocksSayEverythingAndOrderTheirPercentiles) {
               value(outcomes[0], "served_requests_per_s", clock) + 1e-9);
   }
   EXPECT_EQ(value(outcomes[0], "refused_requests", Clock::none), 0);
+}
+
+TEST_F(ServingEvaluation, AWholeAnswerTakesItsFirstTokenAndItsGaps) {
+  constexpr int64_t kNewTokens = 12;
+  const auto outcomes = evaluate({.load = {0.8}, .cache_mib = 64}, requests(6, kNewTokens), {{"name", "full"}});
+  ASSERT_EQ(outcomes[0].failure, "");
+  for (const Clock clock : {Clock::measured, Clock::modelled}) {
+    const double whole = value(outcomes[0], "mean_end_to_end_ms", clock);
+    const double parts = value(outcomes[0], "mean_time_to_first_token_ms", clock) +
+                         (kNewTokens - 1) * value(outcomes[0], "mean_inter_token_latency_ms", clock);
+    EXPECT_NEAR(whole, parts, 1e-9 * whole);
+    const auto series = std::ranges::find_if(outcomes[0].result.series, [&](const results::Series& each) {
+      return each.name == "end_to_end_ms" && each.clock == clock;
+    });
+    ASSERT_NE(series, outcomes[0].result.series.end());
+    ASSERT_EQ(series->values.size(), 6U);
+    EXPECT_NEAR(std::accumulate(series->values.begin(), series->values.end(), 0.0) / 6, whole, 1e-5 * whole);
+  }
 }
 
 TEST_F(ServingEvaluation, WhatCameOverAnEmulatedLinkSaysSo) {

@@ -172,6 +172,9 @@ TEST_F(StoredContexts, AnswersThatStayBelowTheProfileHaveTheContextProfiledAnewA
   const auto answered = std::ranges::find(series, "answered_ms", &results::Series::name);
   ASSERT_NE(answered, series.end());
   EXPECT_EQ(answered->values.size(), 30U);
+  const auto whole = std::ranges::find(series, "end_to_end_ms", &results::Series::name);
+  ASSERT_NE(whole, series.end());
+  EXPECT_EQ(whole->values.size(), 30U);
   const double last = std::ranges::max(answered->values);
   int64_t profiled = 0, stored = 0;
   for (const results::Event& event : outcomes[1].result.events) {
