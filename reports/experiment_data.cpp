@@ -11,6 +11,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/results/changed_label.h"
 #include "metrics/stored_metrics.h"
 
 namespace kvarena::reports {
@@ -49,19 +50,12 @@ std::string judge_text(const std::vector<results::JudgeRecord>& judges) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-/// Lets published values speak of rows whose labels tell a setting changed for the run: "H2O [tokens=64]" stands for
-/// the printed "H2O" where no row has that label and no other tells one.
+/// Lets published values speak of rows whose labels tell a setting changed for the run.
 void follow_labels(ExperimentData& data) {
   const auto follow = [&](std::string results::CellRecord::*label, std::string results::PublishedValue::*word) {
     const std::vector<std::string> all = labels(data.cells, label);
-    for (results::PublishedValue& value : data.experiment.published) {
-      if (std::ranges::find(all, value.*word) != all.end()) continue;
-      std::vector<std::string> changed;
-      for (const std::string& one : all) {
-        if (one.starts_with(value.*word + " [")) changed.push_back(one);
-      }
-      if (changed.size() == 1) value.*word = changed.front();
-    }
+    for (results::PublishedValue& value : data.experiment.published)
+      value.*word = results::label_among(all, value.*word).value_or(value.*word);
   };
   follow(&results::CellRecord::method, &results::PublishedValue::method);
   follow(&results::CellRecord::workload, &results::PublishedValue::workload);

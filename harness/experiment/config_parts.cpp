@@ -13,6 +13,7 @@
 #include "harness/core/home.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/expand.h"
+#include "harness/results/changed_label.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -441,10 +442,10 @@ std::vector<std::string> unmatched_published(const ExperimentConfig& config, con
                          std::string results::PublishedValue::*word) {
     std::vector<std::string> known;
     for (const ComponentEntry& entry : entries) known.push_back(entry.label);
-    std::set<std::string> seen(known.begin(), known.end());
+    std::set<std::string> seen;
     if (what == std::string_view("workload")) seen.insert(std::string(results::kAllWorkloads));
     for (const results::PublishedValue& value : config.published) {
-      if (!seen.insert(value.*word).second) continue;
+      if (!seen.insert(value.*word).second || results::label_among(known, value.*word)) continue;
       warnings.push_back(
           describe({.place = place + ": published",
                     .found = fmt::format("{} \"{}\", which this experiment does not have", what, value.*word),

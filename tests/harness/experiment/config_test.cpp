@@ -371,6 +371,18 @@ TEST(Config, PublishedValuesComeSinglyOrAsABlockOfATable) {
   EXPECT_NE(problems.find("published[2].rows[0].values: found [1,2], expected a list of 1 numbers"), std::string::npos);
 }
 
+TEST(Config, PublishedValuesOfALabelWithAChangedSettingFit) {
+  const std::string text = R"({"name": "m", "models": ["smollm2-135m"],
+    "workloads": [{"name": "needle", "label": "Needle", "length": 64}, {"name": "qasper", "label": "Papers"}],
+    "methods": ["full", {"name": "kivi", "bits": 2, "label": "KIVI"}], "published": [
+      {"model": "b", "method": "KIVI", "workload": "Needle", "metric": "f", "value": 2, "source": "s"}]})";
+  EXPECT_EQ(parse(text, {.set = {"workloads.Needle.length=128", "methods.KIVI.bits=4"}}).warnings,
+            std::vector<std::string>());
+  const std::vector<std::string> warnings = parse(text, {.set = {"workloads.Needle.label=Hay"}}).warnings;
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("workload \"Needle\", which this experiment does not have"), std::string::npos);
+}
+
 TEST(Config, CanonicalFormDependsOnWhatIsMeantOnly) {
   const ExperimentConfig a = parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
     "methods": ["full", {"name": "snapkv", "keep": 0.5, "window": 8}]})");

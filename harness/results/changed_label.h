@@ -1,0 +1,14 @@
+#pragma once
+// Labels that tell a setting changed for a run: "H2O [tokens=64]" of a config's "H2O".
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace kvarena::results {
+
+/// The one of `labels` that `label` speaks of: itself, or where it is none of them the only one that is `label` with
+/// changed settings behind it. Nothing where there is none, or several.
+[[nodiscard]] std::optional<std::string> label_among(std::span<const std::string> labels, const std::string& label);
+
+}  // namespace kvarena::results
