@@ -86,6 +86,7 @@ inline constexpr StoredMetric kTimeToFirstTokenMs{"time_to_first_token_ms", "Tim
 inline constexpr StoredMetric kInterTokenLatencyMs{"inter_token_latency_ms", "Inter-token latency", "ms",
                                                    Better::lower};
 inline constexpr StoredMetric kThroughputTokensPerS{"throughput_tokens_per_s", "Throughput", "tokens/s"};
+inline constexpr StoredMetric kBatchRequests{"batch_requests", "Requests of the batch", "requests"};
 inline constexpr StoredMetric kConcurrentRequests{"concurrent_requests", "Requests at a time", "requests"};
 inline constexpr StoredMetric kOfferedRequestsPerS{"offered_requests_per_s", "Requests offered", "requests/s"};
 inline constexpr StoredSpread kTimeToFirstTokenSpread{

@@ -14,6 +14,7 @@
 namespace kvarena::reports {
 namespace {
 
+constexpr NumberFormat kWhole{.style = NumberStyle::fixed, .digits = 0};
 constexpr NumberFormat kFixed1{.style = NumberStyle::fixed, .digits = 1};
 constexpr NumberFormat kFixed2{.style = NumberStyle::fixed, .digits = 2};
 
@@ -58,15 +59,24 @@ void judge(const ExperimentData& data, const std::string& method, const std::str
                                .detectable = {}};
 }
 
+/// Whether more than one request was timed together.
+bool batched(const ExperimentData& data) {
+  return std::ranges::any_of(data.cells, [](const CellData& cell) {
+    const std::vector<double> requests = cell.numbers(metrics::kBatchRequests.name);
+    return std::ranges::any_of(requests, [](double value) { return value > 1; });
+  });
+}
+
 /// Times of the methods over all workloads of the data.
 Table speed_table(const ExperimentData& data, bool shared) {
-  const std::vector<MetricColumn> columns = {
+  std::vector<MetricColumn> columns = {
       {metrics::kTimeToFirstTokenMs, kFixed1},
       {metrics::kCompressMs, kFixed1, "of it compressing"},
       {metrics::kCompressionOverhead, kFixed1, "Observing and compressing, of the prefill"},
       {metrics::kInterTokenLatencyMs, kFixed2},
       {metrics::kEndToEndMs, kFixed1},
       {metrics::kThroughputTokensPerS, kFixed1}};
+  if (batched(data)) columns.push_back({metrics::kBatchRequests, kWhole, "Batch"});
   Table table{
       .id = "speed",
       .title = "Latency and throughput",

@@ -69,19 +69,27 @@ Request timed_request(const OpenTask& open) {
   return request;
 }
 
+/// The config's settings with the batch of the method's cell.
+experiment::TimingSettings timing_of(const OpenTask& open, const EvaluatedMethod& method) {
+  experiment::TimingSettings timing = *open.config.timing;
+  const experiment::PlannedCell* cell = open.task.cells[static_cast<size_t>(&method - open.methods.data())];
+  timing.batch = json::parse(cell->record.engine_json).at("batch").get<int64_t>();
+  return timing;
+}
+
 std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
   const Request request = timed_request(open);
   return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
-    return evaluate_timing(open.model.transformer(), request, method, *open.config.timing);
+    return evaluate_timing(open.model.transformer(), request, method, timing_of(open, method));
   });
 }
 
 std::vector<SampleOutcome> remote_prefix_cell(const OpenTask& open) {
   const Request request = timed_request(open);
-  const RemotePrefixTask task{
-      .timing = *open.config.timing, .links = *open.config.remote_prefix, .seed = seed_of(open)};
   return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
-    return evaluate_remote_prefix(open.model.transformer(), request, method, task);
+    return evaluate_remote_prefix(
+        open.model.transformer(), request, method,
+        {.timing = timing_of(open, method), .links = *open.config.remote_prefix, .seed = seed_of(open)});
   });
 }
 

@@ -190,6 +190,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
   add_repeats(result, metrics::kEndToEndMs, end_to_end_ms, measured);
   add_repeats(result, metrics::kInterTokenLatencyMs, gap_ms, measured);
   add_repeats(result, metrics::kThroughputTokensPerS, throughput, measured);
+  add(result, metrics::kBatchRequests, static_cast<double>(settings.batch));
   if (settings.device_mib) add_batch(result, repeat.run, storage);
   return outcome;
 }

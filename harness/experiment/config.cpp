@@ -12,6 +12,7 @@
 #include "harness/core/home.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/config_parts.h"
+#include "harness/experiment/method_batch.h"
 #include "harness/experiment/overrides.h"
 
 namespace kvarena::experiment {
@@ -96,6 +97,7 @@ std::string canonical(const ExperimentConfig& config) {
       if (component.limit) entry["limit"] = *component.limit;
       if (component.question) entry["question"] = name(*component.question);
       if (component.request_tokens) entry["request_tokens"] = request_tokens_json(*component.request_tokens);
+      if (!component.batch_json.empty()) entry["batch"] = json::parse(component.batch_json);
       if (component.baseline) entry["baseline"] = true;
       whole[key].push_back(std::move(entry));
     }
@@ -209,7 +211,11 @@ void TimingSettings::parameters(ParameterVisitor& p) {
   p("repeats", repeats).min(1).doc("timed runs of each sample; medians with spread are reported");
   p("warmup", warmup).min(0).doc("untimed runs before");
   p("samples", samples).min(1).doc("the first so many samples of each workload are timed");
-  p("batch", batch).min(1).doc("equal requests that are decoded together; latency is of a pass of all");
+  p("batch", batch)
+      .min(1)
+      .doc(
+          "equal requests that are decoded together, unless a method says a \"batch\" of its own; latency is of a pass "
+          "of all");
   p("device_mib", device_mib)
       .above(0)
       .doc("device memory for the batch's caches, MiB: requests that do not fit wait for others to end; absent = any");
@@ -352,6 +358,12 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
     problems.add("workloads", fmt::format("\"request_tokens\" of {} and no \"timing\" beside them", of_length->label),
                  "a group \"timing\", which times requests of this length");
   }
+  const auto with_batch =
+      std::ranges::find_if(config.methods, [](const ComponentEntry& entry) { return !entry.batch_json.empty(); });
+  if (with_batch != config.methods.end() && !config.timing) {
+    problems.add("methods", fmt::format("\"batch\" of {} and no \"timing\" beside them", with_batch->label),
+                 "a group \"timing\", which times so many requests together");
+  }
   if (whole.contains("serving")) {
     read_group(whole["serving"], "serving", config.serving.emplace(), problems);
     check_serving(*config.serving, problems);
@@ -366,6 +378,7 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
   problems.throw_if_any();
 
   config.warnings = unmatched_published(config, place);
+  for (std::string& warning : unmatched_batches(config, place)) config.warnings.push_back(std::move(warning));
   config.canonical_json = canonical(config);
   return config;
 }

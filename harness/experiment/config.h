@@ -65,6 +65,7 @@ struct ComponentEntry {
   std::optional<int64_t> limit;      // workloads: at most so many samples
   std::optional<Question> question;  // workloads: absent = unseen where samples say where their question starts
   std::optional<RequestTokens> request_tokens;  // workloads: timed at this length, and nothing else
+  std::string batch_json;                       // methods: a batch of its own (method_batch.h); "" = timing.batch
   bool baseline = false;                        // methods: the one others are paired with; exactly one is
 };
 

@@ -13,6 +13,7 @@
 #include "harness/core/home.h"
 #include "harness/core/json_text.h"
 #include "harness/experiment/expand.h"
+#include "harness/experiment/method_batch.h"
 #include "harness/results/changed_label.h"
 
 namespace kvarena::experiment {
@@ -194,6 +195,7 @@ ComponentEntry read_component(json entry, ComponentKind kind, const std::string&
   if (kind == ComponentKind::workloads) component.limit = take_limit(entry, key, problems);
   if (kind == ComponentKind::workloads) component.question = take_question(entry, key, problems);
   if (kind == ComponentKind::methods) component.baseline = take_baseline(entry, key, problems);
+  if (kind == ComponentKind::methods) component.batch_json = take_batch(entry, key, problems);
   const json told = entry;  // by an automatic label
   if (kind == ComponentKind::workloads) component.request_tokens = take_request_tokens(entry, key, problems);
   if (validator) problems.append(validator(component.name, entry, problems.at(key)));

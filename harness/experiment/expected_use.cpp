@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/core/progress.h"
+#include "harness/experiment/method_batch.h"
 
 namespace kvarena::experiment {
 namespace {
@@ -14,12 +15,19 @@ using results::CellKind;
 /// Share of the memory's rate that a step of decoding reaches, with sampling, scoring and storing counted in.
 constexpr double kReachedShare = 0.6;
 
+int64_t largest_batch(const ExperimentConfig& config, const CellGroup& group) {
+  int64_t most = 1;
+  for (const ComponentEntry& method : config.methods)
+    most = std::max(most, timed_batch(config, method, group.workload->label, group.model->label));
+  return most;
+}
+
 /// Requests whose caches are held at the same time; a prompt's cache is kept beside its methods'.
 double requests_at_work(const ExperimentConfig& config, const CellGroup& group) {
   switch (group.kind) {
     case CellKind::quality: return static_cast<double>(group.cells.size()) + 1;
     case CellKind::noise_floor: return 2;
-    case CellKind::timing: return static_cast<double>(config.timing->batch) + 1;
+    case CellKind::timing: return static_cast<double>(largest_batch(config, group)) + 1;
     case CellKind::serving: return static_cast<double>(std::min(group.requests, config.serving->max_running)) + 1;
   }
   return 1;

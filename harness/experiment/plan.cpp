@@ -12,6 +12,7 @@
 #include "harness/core/json_text.h"
 #include "harness/experiment/config_parts.h"
 #include "harness/experiment/expected_use.h"
+#include "harness/experiment/method_batch.h"
 #include "harness/results/left_out.h"
 
 namespace kvarena::experiment {
@@ -25,7 +26,7 @@ constexpr size_t kIdDigits = 20;  // 80 bits of SHA-256: no collision among any 
 
 /// The engine's settings that change what a cell measures. Threads change times only, the noise floor's samples are
 /// cells of their own. `files`: those that the method reads.
-std::string engine_identity(const ExperimentConfig& config, const CellGroup& group,
+std::string engine_identity(const ExperimentConfig& config, const CellGroup& group, const ComponentEntry& method,
                             const std::vector<results::RunInput>& files) {
   const CellKind kind = group.kind;
   EngineSettings engine = config.engine;
@@ -46,6 +47,7 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
     TimingSettings timing = config.timing.value();
     json settings = parameter_values([&](ParameterVisitor& p) { timing.parameters(p); });
     settings.erase("samples");
+    settings["batch"] = timed_batch(config, method, group.workload->label, group.model->label);
     identity.update(settings);
     if (config.remote_prefix) {
       RemotePrefixSettings links = *config.remote_prefix;
@@ -96,7 +98,7 @@ PlannedCell plan_cell(const ExperimentConfig& config, const CellGroup& group, co
   cell.method = method.label;
   cell.method_name = method.name;
   cell.settings_json = method.settings_json;
-  cell.engine_json = engine_identity(config, group, catalog.method_inputs(*group.model, method));
+  cell.engine_json = engine_identity(config, group, method, catalog.method_inputs(*group.model, method));
   cell.protocol_json = json::parse(catalog.protocol_card(*group.model, *group.workload, method, group.kind)).dump();
   cell.protocol_sha256 = sha256(cell.protocol_json);
   cell.baseline = method.baseline;

@@ -187,6 +187,15 @@ json config_schema(const Components& components) {
   json of_methods = shared;
   of_methods["baseline"] = {{"type", "boolean"}, {"description", "what the others are paired with; else the first"}};
 
+  const json requests = {{"type", "integer"}, {"minimum", 1}};
+  const json by_label = [&](const json& value) {
+    return json{{"type", "object"}, {"additionalProperties", value}};
+  }(json{{"anyOf", {requests, {{"type", "object"}, {"additionalProperties", requests}}}}});
+  of_methods["batch"] = {{"anyOf", {requests, by_label}},
+                         {"description",
+                          "requests that are timed together, instead of timing.batch; or by the workload's label, and "
+                          "there by the model's"}};
+
   json contexts = settings_schema<ContextSettings>();
   json properties = {{"$schema", {{"type", "string"}}},
                      {"name", {{"type", "string"}, {"minLength", 1}}},

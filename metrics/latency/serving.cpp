@@ -142,6 +142,7 @@ KVARENA_METRIC(
                 kTimeToFirstTokenMs,
                 kInterTokenLatencyMs,
                 kThroughputTokensPerS,
+                kBatchRequests,
                 kConcurrentRequests,
                 kOfferedRequestsPerS,
                 kTimeToFirstTokenSpread.mean,

@@ -38,6 +38,22 @@ TEST_F(ReportTest, RequestsOfALengthHaveATableOfTimesOfTheirOwn) {
   EXPECT_FALSE(remembered) << "a table of no rows";
 }
 
+TEST_F(ReportTest, BatchesStandBesideTimesWhereRequestsWereTimedTogether) {
+  const auto timed = [](const std::string& label, double batch) {
+    MethodScores method{label, scores(2, batch)};
+    method.kind = results::CellKind::timing;
+    method.metric = "batch_requests";
+    method.itl = {10, 11, 12};
+    return method;
+  };
+  const Table alone = table(experiment_report(experiment("a.db", {timed("full", 1), timed("fast", 1)})), "speed");
+  const Table batched = table(experiment_report(experiment("b.db", {timed("full", 1), timed("fast", 16)})), "speed");
+  EXPECT_NE(alone.columns.back().title, "Batch");
+  EXPECT_EQ(batched.columns.back().title, "Batch");
+  EXPECT_EQ(batched.rows[0].cells.back().value, 1);
+  EXPECT_EQ(batched.rows[1].cells.back().value, 16);
+}
+
 /// A cell of timed repeats, sample by sample; "full" is the baseline.
 CellData timed_cell(const std::string& method, const std::string& metric,
                     const std::vector<std::vector<float>>& repeats) {

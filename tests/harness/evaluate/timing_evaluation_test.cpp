@@ -96,6 +96,7 @@ TEST_F(TimingEvaluation, PlainRequestsSayHowManyRanAtATime) {
   const TimingSettings settings{.repeats = 1, .warmup = 0, .batch = 5, .device_mib = full_mib(2.5)};
   const SampleOutcome outcome = evaluate({{"name", "full"}}, settings);
   EXPECT_EQ(value(outcome, "concurrent_requests"), 2);
+  EXPECT_EQ(value(outcome, "batch_requests"), 5);
   EXPECT_TRUE(std::isnan(value(outcome, "link_utilisation")));
   const results::Series* gaps = nullptr;
   for (const results::Series& series : outcome.result.series) {

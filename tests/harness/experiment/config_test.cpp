@@ -1,5 +1,6 @@
 #include "harness/experiment/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -381,6 +382,24 @@ TEST(Config, PublishedValuesOfALabelWithAChangedSettingFit) {
   const std::vector<std::string> warnings = parse(text, {.set = {"workloads.Needle.label=Hay"}}).warnings;
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_NE(warnings[0].find("workload \"Needle\", which this experiment does not have"), std::string::npos);
+}
+
+TEST(Config, ABatchOfAMethodIsOfWorkloadsAndModelsThatAreThere) {
+  const auto config_of = [](const std::string& batch, const std::string& timing = R"(, "timing": {})") {
+    return fmt::format(R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
+                            "methods": [{{"name": "full", "batch": {}}}]{}}})",
+                       batch, timing);
+  };
+  EXPECT_EQ(parse(config_of("16")).warnings, std::vector<std::string>());
+  const ExperimentConfig config = parse(config_of(R"({"qaspr": 2, "qasper": {"smollm": 3}})"));
+  ASSERT_EQ(config.warnings.size(), 2U);
+  EXPECT_NE(config.warnings[0].find("batch of full: found workload \"qaspr\""), std::string::npos)
+      << config.warnings[0];
+  EXPECT_NE(config.warnings[1].find("found model \"smollm\""), std::string::npos) << config.warnings[1];
+  for (const char* wrong : {"0", "1.5", "\"two\"", "{}", R"({"qasper": {"smollm2-135m": {"x": 1}}})"}) {
+    EXPECT_NE(problems_of(config_of(wrong)).find("methods[0].batch: found"), std::string::npos) << wrong;
+  }
+  EXPECT_NE(problems_of(config_of("16", "")).find("\"batch\" of full and no \"timing\""), std::string::npos);
 }
 
 TEST(Config, CanonicalFormDependsOnWhatIsMeantOnly) {

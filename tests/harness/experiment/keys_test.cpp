@@ -164,6 +164,11 @@ TEST(ConfigKeys, OfComponentsEachChangeSomething) {
     if (path == "/metrics/0") other["table"]["columns"] = {"metric"};
     EXPECT_TRUE(observable(other.dump()) != before) << path;
   }
+  json timed = base;
+  timed["timing"] = json::object();
+  json own_batch = timed;
+  own_batch["methods"][3]["batch"] = 3;
+  EXPECT_TRUE(observable(own_batch.dump()) != observable(timed.dump()));
 }
 
 TEST(ConfigKeys, OfTheTopEachChangeSomethingOrAreAGroup) {

@@ -56,6 +56,28 @@ TEST(Plan, TheBaselineAnswersSomeSamplesTwice) {
   EXPECT_EQ(plan.groups[3].sample_ids.size(), 5U);
 }
 
+TEST(Plan, AMethodIsTimedAtItsOwnBatch) {
+  const std::string text = R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper", "needle"],
+    "methods": [{"name": "full", "batch": {"qasper": 16, "needle": {"smollm2-135m": 6, "qwen3-8b": 8}}},
+                {"name": "kivi", "bits": 2, "batch": 4}, {"name": "snapkv"}],
+    "engine": {"noise_floor": 0}, "timing": {"batch": 32}})";
+  const auto batches = [&](const Overrides& overrides = {}) {
+    std::vector<int64_t> all;
+    for (const CellGroup& group : plan_of(text, overrides).groups) {
+      for (const PlannedCell& cell : group.cells) {
+        if (group.kind == results::CellKind::timing)
+          all.push_back(nlohmann::json::parse(cell.record.engine_json).at("batch").get<int64_t>());
+      }
+    }
+    return all;
+  };
+  EXPECT_EQ(batches(), (std::vector<int64_t>{16, 4, 32, 6, 4, 32}));
+  EXPECT_EQ(batches({.set = {"workloads.needle.length=64", "timing.batch=2"}}),
+            (std::vector<int64_t>{16, 4, 2, 2, 4, 2}))
+      << "requests of another length have no batch that was printed for them";
+  EXPECT_EQ(batches({.set = {"methods[0].batch=3"}}), (std::vector<int64_t>{3, 4, 32, 3, 4, 32}));
+}
+
 TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   const std::vector<std::string> ids = ids_of(plan_of(kSmallConfig));
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
