@@ -59,6 +59,10 @@ void follow_labels(ExperimentData& data) {
   };
   follow(&results::CellRecord::method, &results::PublishedValue::method);
   follow(&results::CellRecord::workload, &results::PublishedValue::workload);
+  const std::vector<std::string> methods = labels(data.cells, &results::CellRecord::method);
+  for (results::PublishedValue& value : data.experiment.published) {
+    for (std::string& other : value.against) other = results::label_among(methods, other).value_or(other);
+  }
 }
 
 void mark_labels(ExperimentData& data) {

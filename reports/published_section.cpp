@@ -1,125 +1,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
-#include <numeric>
 
-#include "metrics/stored_metrics.h"
+#include "reports/reproduced.h"
 #include "reports/sections.h"
-#include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
 
 enum Place : size_t { method, workload, metric, unit, published, reproduced, difference, finding, source, printed_for };
-
-/// A number of ours that a printed one is held against, or why there is none.
-struct Ours {
-  double value = 0;
-  std::optional<metrics::Interval> interval;
-  size_t samples = 0;
-  const CellData* cell = nullptr;
-  const results::ValueColumn* values = nullptr;
-  std::string missing;
-};
-
-/// The values that a printed one speaks of: of quality cells, then timed, then modelled.
-Ours values_for(const ExperimentData& data, const std::string& method, const std::string& workload,
-                const std::string& metric) {
-  Ours ours;
-  for (const results::CellKind kind : {results::CellKind::quality, results::CellKind::timing}) {
-    const CellData* cell = data.find(method, workload, kind);
-    if (cell == nullptr) continue;
-    if (ours.cell == nullptr) ours.cell = cell;
-    if (metric == metrics::kPromptLength.name) return {.cell = cell, .values = &cell->prompt_lengths};
-    for (const std::string& name : {metric, modelled(metric)}) {
-      const auto found = cell->values.find(name);
-      if (cell->counts() && found != cell->values.end()) return {.cell = cell, .values = &found->second};
-    }
-  }
-  return ours;
-}
-
-std::vector<double> numbers_of(const results::ValueColumn& column) {
-  std::vector<double> values;
-  for (const results::ValueRow& row : column.rows) values.push_back(row.value);
-  return finite(std::move(values));
-}
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-/// Sets what stands beside the baseline's values of the workload.
-void compare_with_baseline(const ExperimentData& data, results::Statistic statistic, const std::string& metric,
-                           Ours& ours) {
-  const Ours base = values_for(data, data.baseline(), ours.cell->row.cell.workload, metric);
-  const std::vector<double> theirs = base.values == nullptr ? std::vector<double>() : numbers_of(*base.values);
-  const bool median = statistic == results::Statistic::median_drop;
-  const std::vector<double> lost =
-      theirs.empty() || !median ? std::vector<double>() : sample_drops(*ours.cell, *base.cell, metric);
-  const double over = theirs.empty() ? 0 : mean_of(theirs);
-  const double mean = mean_of(numbers_of(*ours.values));
-  if (median ? lost.empty() : over == 0 || (mean == 0 && statistic == results::Statistic::reduction)) {
-    ours.missing = fmt::format("no value of {} to hold it against", data.baseline());
-  } else if (median) {
-    ours.value = metrics::percentile(lost, 50);
-  } else {
-    ours.value = statistic == results::Statistic::relative ? mean / over : over / mean;
-  }
-}
-
-/// Ours of one workload, in the printed unit.
-Ours of_workload(const ExperimentData& data, const results::PublishedValue& printed, const std::string& workload) {
-  using enum results::Statistic;
-  const std::string metric = printed.metric == results::kAnyScore ? primary_metric(data, workload) : printed.metric;
-  Ours ours = values_for(data, printed.method, workload, metric);
-  const std::vector<double> values = ours.values == nullptr ? std::vector<double>() : numbers_of(*ours.values);
-  if (values.empty()) {
-    ours.missing = printed.workload == results::kAllWorkloads ? "no value of " + workload : "no value here";
-    return ours;
-  }
-  const bool beside_others = printed.statistic != mean && printed.statistic != minimum;
-  const std::string stored = beside_others ? "fraction" : ours.values->unit;
-  const std::optional<UnitChange> change = unit_change(stored, printed.unit);
-  if (!change) {
-    const auto words = [](const std::string& unit) { return unit.empty() ? "plain numbers" : unit; };
-    ours.missing = fmt::format("printed in {}, stored in {}", words(printed.unit), words(stored));
-    return ours;
-  }
-  ours.samples = values.size();
-  if (beside_others) {
-    compare_with_baseline(data, printed.statistic, metric, ours);
-  } else if (printed.statistic == minimum) {
-    ours.value = std::ranges::min(values);
-  } else {
-    const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
-    ours.value = estimate.mean;
-    if (values.size() > 1) ours.interval = {(*change)(estimate.interval.low), (*change)(estimate.interval.high)};
-  }
-  ours.value = (*change)(ours.value);
-  return ours;
-}
-
-/// Ours of the printed workload, or over all workloads: the least of them where that is printed, else their mean. The
-/// cell is one of project-made samples where there is any.
-Ours of_printed(const ExperimentData& data, const results::PublishedValue& printed) {
-  if (printed.workload != results::kAllWorkloads) return of_workload(data, printed, printed.workload);
-  Ours all;
-  std::vector<double> values;
-  for (const std::string& workload : data.workloads()) {
-    const Ours one = of_workload(data, printed, workload);
-    if (!one.missing.empty()) return one;
-    values.push_back(one.value);
-    all.samples += one.samples;
-    if (all.cell == nullptr || !all.cell->row.cell.workload.ends_with(kInventedLabel)) all.cell = one.cell;
-    all.values = one.values;
-  }
-  if (values.empty()) return {.missing = "no value here"};
-  all.value = printed.statistic == results::Statistic::minimum ? std::ranges::min(values) : mean_of(values);
-  return all;
-}
 
 /// "match", "differs", or whether the printed bound holds.
 std::string finding_of(const results::PublishedValue& printed, const Ours& ours, const NumberFormat& format) {
@@ -166,7 +56,7 @@ struct Tally {
 /// Fills what is ours in a row: reproduced, difference, finding.
 void reproduce(const ExperimentData& data, const results::PublishedValue& printed, const NumberFormat& format,
                std::vector<TableCell>& cells, Tally& tally) {
-  const Ours ours = of_printed(data, printed);
+  const Ours ours = ours_of(data, printed);
   ++tally.all;
   if (!ours.missing.empty()) {
     ++tally.without[ours.missing];
@@ -207,7 +97,8 @@ TableCell printed_cell(const results::PublishedValue& printed, const NumberForma
 
 std::string metric_text(const results::PublishedValue& printed) {
   if (printed.statistic == results::Statistic::mean) return printed.metric;
-  return fmt::format("{}, {}", printed.metric, results::name(printed.statistic));
+  return fmt::format("{}, {}{}{}", printed.metric, results::name(printed.statistic),
+                     printed.against.empty() ? "" : " of ", fmt::join(printed.against, "; "));
 }
 
 /// Scores as papers print them, other quantities with the digits that matter.
@@ -226,8 +117,11 @@ std::optional<Section> published_section(const ExperimentData& data) {
                   "Difference is reproduced minus published, in the unit that was printed. A published value "
                   "inside the 95% interval of ours is marked so; what has no number here says why. Minimum: of the "
                   "samples; relative: over the baseline's mean; reduction: the baseline's mean over ours; median "
-                  "drop: of the share of the baseline's value that samples lose. \"all\" is the mean of the "
-                  "workloads.",
+                  "drop: of the share of the baseline's value that samples lose; drop variation: deviation over mean "
+                  "of that share. Best for: share of the samples, of methods with about as many bytes; best ratio "
+                  "variation: of the share of bytes that is best removed, sample by sample. At equal quality: the time "
+                  "of the others, linear between their best settings, over the method's; at equal time: quality gained "
+                  "at its time to the first token. \"all\" is the mean of the workloads.",
               .columns = {{.title = "Method", .numeric = false},
                           {.title = "Workload", .numeric = false},
                           {.title = "Metric", .numeric = false},

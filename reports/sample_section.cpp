@@ -3,11 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "reports/best_samples.h"
 #include "reports/byte_classes.h"
 #include "reports/chart_specs.h"
 #include "reports/metric_look.h"
@@ -34,8 +35,8 @@ std::vector<std::string> compressing(const ExperimentData& data) {
 
 /// Standard deviation over mean, of the size of the mean; nothing where that is 0.
 TableCell variation_cell(const std::vector<double>& values) {
-  const double mean = metrics::mean_of(values);
-  return mean == 0 || values.size() < 2 ? TableCell{} : number_cell(metrics::standard_deviation_of(values) / mean);
+  const double variation = variation_of(values);
+  return std::isfinite(variation) ? number_cell(variation) : TableCell{};
 }
 
 /// Figure 3: spread of the share of the baseline's similarity that samples lose.
@@ -78,67 +79,6 @@ void add_drops(const ExperimentData& data, Section& section) {
   }
 }
 
-/// A sample that all methods of a group answered.
-struct Sample {
-  double prompt_tokens = 0;
-  std::map<std::string, double> similarity, share;  // by method; share: resident bytes of full KV's
-};
-
-/// Values by sample.
-std::map<std::string, double> by_sample(const results::ValueColumn& column) {
-  std::map<std::string, double> values;
-  for (const results::ValueRow& row : column.rows) values[row.sample_id] = row.value;
-  return values;
-}
-
-std::vector<Sample> samples_of_all(const ExperimentData& data, const std::vector<std::string>& methods,
-                                   const std::string& workload) {
-  std::map<std::string, Sample> samples;
-  for (const std::string& method : methods) {
-    const CellData* cell = cell_of(data, method, workload);
-    if (cell == nullptr) return {};
-    for (const auto& [sample, tokens] : by_sample(cell->prompt_lengths)) samples[sample].prompt_tokens = tokens;
-    for (const auto& [sample, value] : by_sample(cell->values.at(kMetric))) samples[sample].similarity[method] = value;
-    const auto bytes = cell->values.find(metrics::kKeptBytesFraction.name);
-    if (bytes == cell->values.end()) return {};
-    for (const auto& [sample, value] : by_sample(bytes->second)) samples[sample].share[method] = value;
-  }
-  std::vector<Sample> whole;
-  for (auto& [name, sample] : samples) {
-    if (sample.similarity.size() == methods.size() && sample.share.size() == methods.size())
-      whole.push_back(std::move(sample));
-  }
-  return whole;
-}
-
-/// Samples that each of some methods is best for.
-struct BestFor {
-  double samples = 0;                                  // of all of the methods
-  std::map<std::string, double> counts;                // by method; a tie counts for each with its part
-  std::map<std::string, std::vector<double>> lengths;  // prompts of those that a method alone is best for
-};
-
-void count_best(const Sample& sample, BestFor& best) {
-  std::vector<std::string> winners;
-  double highest = -1;
-  for (const auto& [method, value] : sample.similarity) {
-    if (value > highest) winners.clear();
-    if (value >= highest) winners.push_back(method);
-    highest = std::max(highest, value);
-  }
-  for (const std::string& winner : winners) best.counts[winner] += 1.0 / static_cast<double>(winners.size());
-  if (winners.size() == 1) best.lengths[winners.front()].push_back(sample.prompt_tokens);
-  ++best.samples;
-}
-
-BestFor best_for(const ExperimentData& data, const std::vector<std::string>& methods) {
-  BestFor best;
-  for (const std::string& workload : data.workloads()) {
-    for (const Sample& sample : samples_of_all(data, methods, workload)) count_best(sample, best);
-  }
-  return best;
-}
-
 /// Figure 4: of methods that keep about as many bytes, the samples that each is best for.
 void add_best_methods(const ExperimentData& data, Section& section) {
   Table table{
@@ -157,7 +97,7 @@ void add_best_methods(const ExperimentData& data, Section& section) {
   const std::map<std::string, double> shares = byte_shares(data);
   for (const auto& [number, methods] : groups) {
     if (methods.size() < 2) continue;
-    BestFor best = best_for(data, methods);
+    BestFor best = best_for(data, methods, kMetric);
     if (best.samples == 0) continue;
     std::vector<LineSeries> lines;
     for (const std::string& method : methods) {
@@ -199,17 +139,9 @@ void add_best_shares(const ExperimentData& data, Section& section) {
                           {.title = "Variation", .format = kRatio}}};
   std::vector<BarValue> bars;
   for (const std::string& workload : data.workloads()) {
-    std::vector<double> best;
-    for (const Sample& sample : samples_of_all(data, data.methods(), workload)) {
-      const double whole = sample.similarity.at(data.baseline());
-      if (whole == 0) continue;
-      const auto worth = [&](const std::string& method) {
-        return sample.similarity.at(method) / whole - sample.share.at(method);
-      };
-      const std::vector<std::string> methods = data.methods();
-      best.push_back(100 * sample.share.at(*std::ranges::max_element(methods, {}, worth)));
-    }
+    std::vector<double> best = best_shares(data, workload, kMetric);
     if (best.size() < 2) continue;
+    for (double& share : best) share *= 100;
     const double mean = metrics::mean_of(best), deviation = metrics::standard_deviation_of(best);
     table.rows.push_back({.cells = {text_cell(workload), number_cell(static_cast<double>(best.size())),
                                     number_cell(mean), number_cell(deviation), variation_cell(best)}});

@@ -247,12 +247,30 @@ results::Statistic statistic_of(const std::string& name) {
                                              : *found;  // another word is refused beside this
 }
 
+/// The labels that a published value is held against; only settings at equal quality or time are compared with such.
+std::vector<std::string> take_against(json& entry, const std::string& key, Problems& problems) {
+  const json against = entry.is_object() ? take(entry, "against") : json();
+  if (against.is_null()) return {};
+  const json told = entry.value("statistic", json("mean"));
+  if (told != results::name(results::Statistic::equal_quality) &&
+      told != results::name(results::Statistic::equal_time)) {
+    problems.add(key + ".against", fmt::format("it beside the statistic {}", brief(told)),
+                 R"(the statistic "at equal quality" or "at equal time")");
+  }
+  const bool labels = against.is_array() && !against.empty() &&
+                      std::ranges::all_of(against, [](const json& label) { return label.is_string(); });
+  if (labels) return against.get<std::vector<std::string>>();
+  problems.add(key + ".against", brief(against), "a list of labels of methods");
+  return {};
+}
+
 /// One value, or a block of a paper's table: "workloads" as columns and "rows" with "values".
 void read_published_entry(const json& entry, const std::string& key, std::vector<results::PublishedValue>& values,
                           Problems& problems) {
   results::PublishedValue common;
   const bool block = entry.is_object() && entry.contains("rows");
   json head = entry;
+  common.against = take_against(head, key, problems);
   const json workloads = block ? take(head, "workloads") : json();
   const json rows = block ? take(head, "rows") : json();
   std::string statistic = "mean";
@@ -270,7 +288,7 @@ void read_published_entry(const json& entry, const std::string& key, std::vector
     p("method", value.method).required().doc("label of a method");
   };
   if (!block) {
-    problems.append(read_parameters(entry, problems.at(key), [&](ParameterVisitor& p) {
+    problems.append(read_parameters(head, problems.at(key), [&](ParameterVisitor& p) {
       about(p);
       place_of(p, common);
       p("workload", common.workload).required().doc("label of a workload, or all");
@@ -440,22 +458,25 @@ std::vector<results::PublishedValue> read_published(const json& list, Problems& 
 
 std::vector<std::string> unmatched_published(const ExperimentConfig& config, const std::string& place) {
   std::vector<std::string> warnings;
-  const auto check = [&](const char* what, const std::vector<ComponentEntry>& entries,
-                         std::string results::PublishedValue::*word) {
-    std::vector<std::string> known;
-    for (const ComponentEntry& entry : entries) known.push_back(entry.label);
-    std::set<std::string> seen;
-    if (what == std::string_view("workload")) seen.insert(std::string(results::kAllWorkloads));
-    for (const results::PublishedValue& value : config.published) {
-      if (!seen.insert(value.*word).second || results::label_among(known, value.*word)) continue;
-      warnings.push_back(
-          describe({.place = place + ": published",
-                    .found = fmt::format("{} \"{}\", which this experiment does not have", what, value.*word),
-                    .nearest = nearest_name(value.*word, known)}));
-    }
+  const auto labels_of = [](const std::vector<ComponentEntry>& entries) {
+    std::vector<std::string> labels;
+    for (const ComponentEntry& entry : entries) labels.push_back(entry.label);
+    return labels;
   };
-  check("method", config.methods, &results::PublishedValue::method);
-  check("workload", config.workloads, &results::PublishedValue::workload);
+  std::set<std::pair<std::string, std::string>> seen = {{"method", std::string(results::kAllMethods)},
+                                                        {"workload", std::string(results::kAllWorkloads)}};
+  const auto check = [&](const char* what, const std::vector<std::string>& known, const std::string& word) {
+    if (!seen.emplace(what, word).second || results::label_among(known, word)) return;
+    warnings.push_back(describe({.place = place + ": published",
+                                 .found = fmt::format("{} \"{}\", which this experiment does not have", what, word),
+                                 .nearest = nearest_name(word, known)}));
+  };
+  const std::vector<std::string> methods = labels_of(config.methods), workloads = labels_of(config.workloads);
+  for (const results::PublishedValue& value : config.published) {
+    check("method", methods, value.method);
+    check("workload", workloads, value.workload);
+    for (const std::string& other : value.against) check("method", methods, other);
+  }
   return warnings;
 }
 

@@ -136,6 +136,7 @@ json published_schema() {
                       {"statistic", {{"type", "string"}, {"enum", statistic_names()}, {"default", "mean"}}},
                       {"bound", {{"type", "string"}, {"enum", results::kBounds}}},
                       {"upper", value},
+                      {"against", list_of(text)},
                       {"source", text},
                       {"note", text}};
   json one = {{"type", "object"},

@@ -16,7 +16,7 @@ namespace {
 constexpr std::array kContent = {
     "SELECT 'experiments', experiment, title, config_json, table_json FROM experiments ORDER BY 2",
     "SELECT 'published', experiment, model, workload, method, metric, source, value, unit, note, statistic, "
-    "bound, upper FROM published ORDER BY 2, 3, 4, 5, 6, 7",
+    "bound, upper, against_json FROM published ORDER BY 2, 3, 4, 5, 6, 7",
     "SELECT 'metrics', metric, title, unit, better, table_scale FROM metrics ORDER BY 2",
     "SELECT 'judges', experiment, metric, model, question_sha256 FROM judges ORDER BY 2, 3",
     "SELECT 'cells', cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, "

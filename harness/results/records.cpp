@@ -65,6 +65,11 @@ std::string_view name(Statistic value) {
     case Statistic::relative: return "relative";
     case Statistic::reduction: return "reduction";
     case Statistic::median_drop: return "median drop";
+    case Statistic::drop_variation: return "drop variation";
+    case Statistic::best_for: return "best for";
+    case Statistic::best_ratio_variation: return "best ratio variation";
+    case Statistic::equal_quality: return "at equal quality";
+    case Statistic::equal_time: return "at equal time";
   }
   return "";
 }

@@ -141,10 +141,27 @@ struct MetricDefinition {
 };
 
 /// Statistic of a metric's values that a paper prints: their mean; the least of them; the mean over the baseline's
-/// mean, or the baseline's over it; the median over samples of the share of the baseline's value that is lost.
-enum class Statistic { mean, minimum, relative, reduction, median_drop };
-inline constexpr std::array kStatistics = {Statistic::mean, Statistic::minimum, Statistic::relative,
-                                           Statistic::reduction, Statistic::median_drop};
+/// mean, or the baseline's over it; the median over samples of the share of the baseline's value that is lost, or the
+/// standard deviation of that share over its mean; the share of samples that the method is best for, of those that keep
+/// about as many bytes; the deviation over the mean of the share of bytes that is best removed, sample by sample; of a
+/// time, that of other settings at the method's quality over its own; of a quality, what it is more than that of other
+/// settings at the method's time to the first token, over theirs.
+enum class Statistic {
+  mean,
+  minimum,
+  relative,
+  reduction,
+  median_drop,
+  drop_variation,
+  best_for,
+  best_ratio_variation,
+  equal_quality,
+  equal_time
+};
+inline constexpr std::array kStatistics = {
+    Statistic::mean,          Statistic::minimum,        Statistic::relative, Statistic::reduction,
+    Statistic::median_drop,   Statistic::drop_variation, Statistic::best_for, Statistic::best_ratio_variation,
+    Statistic::equal_quality, Statistic::equal_time};
 [[nodiscard]] std::string_view name(Statistic value);
 
 /// Signs before a printed value that is no exact one.
@@ -155,9 +172,13 @@ inline constexpr std::string_view kAllWorkloads = "all";
 /// The metric of a published value of all workloads that are each scored by a metric of their own.
 inline constexpr std::string_view kAnyScore = "score";
 
+/// The method of a published value that speaks of the best of all methods of its experiment.
+inline constexpr std::string_view kAllMethods = "all";
+
 /// A value printed in a paper.
 struct PublishedValue {
   std::string model, workload, method, metric;  // labels as in the config
+  std::vector<std::string> against = {};        // labels of the methods it is held against; none: the baseline
   double value = 0;
   std::optional<double> upper;  // of a printed range, which begins at `value`
   std::string unit;

@@ -177,8 +177,8 @@ std::vector<ExperimentRecord> ResultsReader::experiments() const {
   for (ExperimentRecord& row : rows) {
     row.published = select<PublishedValue>(
         *database_,
-        "SELECT model, workload, method, metric, unit, source, note, bound, value, upper, statistic FROM published "
-        "WHERE experiment = ? ORDER BY model, workload, method, metric, source",
+        "SELECT model, workload, method, metric, unit, source, note, bound, value, upper, statistic, against_json "
+        "FROM published WHERE experiment = ? ORDER BY model, workload, method, metric, source",
         {row.experiment}, [](Columns& next) {
           PublishedValue value;
           for (std::string* text : {&value.model, &value.workload, &value.method, &value.metric, &value.unit,
@@ -188,6 +188,7 @@ std::vector<ExperimentRecord> ResultsReader::experiments() const {
           value.value = next.number();
           if (const double upper = next.number(); std::isfinite(upper)) value.upper = upper;
           value.statistic = next.one_of(kStatistics);
+          value.against = nlohmann::json::parse(next.text()).get<std::vector<std::string>>();
           return value;
         });
   }

@@ -160,11 +160,12 @@ std::string ResultsStore::begin_run(const ExperimentRecord& experiment, const Ru
         .put(canonical(experiment.table_json))
         .run();
     Writer(database, "DELETE FROM published WHERE experiment = ?").put(experiment.experiment).run();
-    Writer published(database, "INSERT INTO published VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    Writer published(database, "INSERT INTO published VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     for (const PublishedValue& value : experiment.published) {
       published.put(experiment.experiment).put(value.model).put(value.workload).put(value.method).put(value.metric);
       published.put(value.value).put(value.unit).put(value.source).put(value.note).put(name(value.statistic));
-      published.put(value.bound).put(value.upper.value_or(std::nan(""))).run();
+      published.put(value.bound).put(value.upper.value_or(std::nan("")));
+      published.put(json(value.against).dump()).run();
     }
     Writer row(database, "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     row.put(run_id).put(experiment.experiment).put(name(RunState::running)).put(run.config_path).put(run.config_text);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <tuple>
 
 #include "reports/compare.h"
 #include "reports/experiment_report.h"
@@ -159,6 +160,94 @@ TEST_F(ReportTest, APublishedValueOfAllWorkloadsIsHeldAgainstTheirMean) {
   EXPECT_EQ(rows["score"][1].text, "all");
   EXPECT_EQ(rows["kept_bytes_fraction"][7].text, "match");
   EXPECT_EQ(rows["perplexity"][7].text, "not comparable: no value of facts");
+}
+
+/// Rows of the table of published values by their source.
+std::map<std::string, std::vector<TableCell>> published_rows(const ExperimentData& data) {
+  std::map<std::string, std::vector<TableCell>> rows;
+  for (const TableRow& row : table(experiment_report(data), "published").rows) rows[row.cells[8].text] = row.cells;
+  return rows;
+}
+
+results::PublishedValue printed_as(results::Statistic statistic, const std::string& method, const std::string& metric,
+                                   const std::string& unit, double value) {
+  return {.model = "m",
+          .workload = "facts",
+          .method = method,
+          .metric = metric,
+          .value = value,
+          .unit = unit,
+          .statistic = statistic,
+          .source = fmt::format("{} {}", results::name(statistic), method)};
+}
+
+TEST_F(ReportTest, PublishedSharesAndVariationsOfSamplesAreComparedInKind) {
+  using enum results::Statistic;
+  const auto kept = [](const std::string& label, const std::vector<double>& scores, double share) {
+    MethodScores method{label, scores};
+    method.kept = share;
+    return method;
+  };
+  // Drops of a are 10, 10, 50 and 30%. Best kept, by score less bytes: a quarter, a quarter, a half, a quarter.
+  std::vector<results::PublishedValue> values = {printed_as(best_for, "a", "qa_f1", "percent", 62.5),
+                                                 printed_as(best_for, "b", "qa_f1", "percent", 37.5),
+                                                 printed_as(best_for, "c", "qa_f1", "percent", 40),
+                                                 printed_as(drop_variation, "a", "qa_f1", "fraction", 0.7659),
+                                                 printed_as(drop_variation, "full", "qa_f1", "fraction", 1),
+                                                 printed_as(best_ratio_variation, "all", "qa_f1", "fraction", 0.1818)};
+  values[0].workload = results::kAllWorkloads;
+  auto rows = published_rows(experiment("a.db",
+                                        {kept("full", {1, 1, 1, 1}, 1), kept("a", {0.9, 0.9, 0.5, 0.7}, 0.25),
+                                         kept("b", {0.1, 0.1, 0.6, 0.7}, 0.25), kept("c", {0.8, 0.8, 0.9, 0.7}, 0.5)},
+                                        values));
+  for (const char* row : {"best for a", "best for b", "drop variation a", "best ratio variation all"})
+    EXPECT_EQ(rows[row][7].text, "match") << row;
+  EXPECT_EQ(rows["best for a"][1].text, "all");
+  EXPECT_EQ(rows["best for c"][7].text, "not comparable: no other method with about as many bytes");
+  EXPECT_EQ(rows["drop variation full"][7].text, "not comparable: no variation of one sample, or about 0");
+}
+
+TEST_F(ReportTest, PublishedRatiosBetweenSettingsAreAtEqualQualityOrTime) {
+  using enum results::Statistic;
+  std::vector<MethodScores> cells;
+  for (const auto& [label, score, time] : {std::tuple{"full", 1.0, 100.0}, std::tuple{"small", 0.5, 20.0},
+                                           std::tuple{"large", 0.9, 60.0}, std::tuple{"mine", 0.7, 25.0}}) {
+    cells.push_back({label, {score, score}});
+    cells.push_back({label, {time, time}});
+    cells.back().kind = results::CellKind::timing;
+    cells.back().metric = "time_to_first_token_ms";
+  }
+  std::vector<results::PublishedValue> values = {
+      printed_as(equal_quality, "mine", "time_to_first_token_ms", "×", 1.6),  // 40 ms at 0.7, between 20 and 60
+      printed_as(equal_time, "mine", "qa_f1", "percent", 27.3),               // 0.55 at 25 ms
+      printed_as(equal_quality, "small", "time_to_first_token_ms", "×", 2),
+      printed_as(equal_quality, "large", "time_to_first_token_ms", "×", 2)};
+  values[0].against = values[1].against = {"small", "large"};
+  values[2].against = {"large", "mine"};
+  auto rows = published_rows(experiment("a.db", cells, values));
+  EXPECT_EQ(rows["at equal quality mine"][7].text, "match");
+  EXPECT_EQ(rows["at equal quality mine"][2].text, "time_to_first_token_ms, at equal quality of small; large");
+  EXPECT_EQ(rows["at equal time mine"][7].text, "match");
+  EXPECT_EQ(rows["at equal quality small"][7].text, "not comparable: no two of the others lie around its quality");
+  EXPECT_EQ(rows["at equal quality large"][7].text, "not comparable: no two of the others lie around its quality")
+      << "the baseline alone, which is above it";
+}
+
+TEST_F(ReportTest, PublishedValuesUnderLoadAreOfOneLoad) {
+  const auto served = [](const std::string& label, const std::vector<double>& values) {
+    MethodScores method{label, values};
+    method.kind = results::CellKind::serving;
+    method.metric = "mean_end_to_end_ms";
+    return method;
+  };
+  const std::string metric = "mean_end_to_end_ms";
+  auto rows = published_rows(experiment("a.db", {served("full", {200}), served("mine", {100}), served("two", {1, 2})},
+                                        {printed_as(results::Statistic::mean, "full", metric, metric, 200),
+                                         printed_as(results::Statistic::reduction, "mine", metric, "×", 2),
+                                         printed_as(results::Statistic::mean, "two", metric, metric, 1.5)}));
+  EXPECT_EQ(rows["mean full"][7].text, "match");
+  EXPECT_EQ(rows["reduction mine"][7].text, "match");
+  EXPECT_EQ(rows["mean two"][7].text, "not comparable: of one load, 2 were run");
 }
 
 TEST_F(ReportTest, LowerPerplexityIsBetterAndIsNoPercentage) {

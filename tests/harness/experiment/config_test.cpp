@@ -372,6 +372,25 @@ TEST(Config, PublishedValuesComeSinglyOrAsABlockOfATable) {
   EXPECT_NE(problems.find("published[2].rows[0].values: found [1,2], expected a list of 1 numbers"), std::string::npos);
 }
 
+TEST(Config, PublishedValuesAreHeldAgainstSettingsAtEqualQuality) {
+  const auto config_of = [](const std::string& statistic, const std::string& against) {
+    return fmt::format(
+        R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods": ["full", {{"name": "kivi", "bits": 2, "label": "kivi"}}],
+             "published": [{{"model": "b", "method": "kivi", "workload": "all", "metric": "wait_ms", "value": 2,
+                            "statistic": "{}", "against": {}, "source": "s"}}]}})",
+        statistic, against);
+  };
+  const ExperimentConfig config = parse(config_of("at equal quality", R"(["full", "snapkv"])"));
+  EXPECT_EQ(config.published.at(0).statistic, results::Statistic::equal_quality);
+  EXPECT_EQ(config.published.at(0).against, (std::vector<std::string>{"full", "snapkv"}));
+  ASSERT_EQ(config.warnings.size(), 1U);
+  EXPECT_NE(config.warnings[0].find("method \"snapkv\""), std::string::npos) << config.warnings[0];
+  EXPECT_NE(problems_of(config_of("relative", R"(["full"])")).find("published[0].against: found it beside"),
+            std::string::npos);
+  EXPECT_NE(problems_of(config_of("at equal time", R"("full")")).find("published[0].against: found \"full\""),
+            std::string::npos);
+}
+
 TEST(Config, PublishedValuesOfALabelWithAChangedSettingFit) {
   const std::string text = R"({"name": "m", "models": ["smollm2-135m"],
     "workloads": [{"name": "needle", "label": "Needle", "length": 64}, {"name": "qasper", "label": "Papers"}],

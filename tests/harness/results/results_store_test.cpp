@@ -296,8 +296,10 @@ TEST_F(ResultsStoreTest, RunsCarryTheirProvenanceAndAKilledOneIsMarked) {
                            .workload = "qa",
                            .method = "snap",
                            .metric = "f1",
+                           .against = {"full", "snap, half"},
                            .value = 19.5,
                            .unit = "percent",
+                           .statistic = Statistic::equal_quality,
                            .source = "paper, table 1",
                            .note = ""}};
   RunRecord run;
@@ -332,6 +334,8 @@ TEST_F(ResultsStoreTest, RunsCarryTheirProvenanceAndAKilledOneIsMarked) {
   ASSERT_EQ(back.size(), 1U);
   EXPECT_EQ(back[0].config_json, R"({"a":2,"b":1})");
   EXPECT_EQ(back[0].published.at(0).value, 19.5);
+  EXPECT_EQ(back[0].published.at(0).statistic, Statistic::equal_quality);
+  EXPECT_EQ(back[0].published.at(0).against, (std::vector<std::string>{"full", "snap, half"}));
 }
 
 TEST_F(ResultsStoreTest, MetricsListsWhatAnyCellInForceHas) {
