@@ -1,9 +1,13 @@
 // LongBench (THUDM/LongBench @2e00731f) and LongBench-E: official rows, official prompts, official settings. One table:
-// 21 tasks, 13 of them also in the E set, whose files hold other rows of the same form.
+// 21 tasks, 13 of them also in the E set, whose files hold other rows of the same form. Twelve come by turns, too, as
+// the contexts of one store.
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "datasets/prompt.h"
 #include "datasets/records.h"
@@ -200,6 +204,59 @@ class LongBench final : public Workload {
   const Task& task_;
 };
 
+WorkloadInfo describe_task(const Task& task, bool e);
+
+const Task& task_named(std::string_view name) { return *std::ranges::find(kTasks, name, &Task::name); }
+
+/// The samples of several tasks by turns; a task that has no more is passed over.
+class ByTurns final : public SampleSource {
+ public:
+  struct Part {
+    const Task* task;
+    std::unique_ptr<SampleSource> samples;
+  };
+  explicit ByTurns(std::vector<Part> parts) : parts_(std::move(parts)) {}
+
+  bool next(Sample& sample) override {
+    while (!parts_.empty()) {
+      if (turn_ >= parts_.size()) turn_ = 0;
+      const Task& task = *parts_[turn_].task;
+      const WorkloadInfo info = describe_task(task, false);
+      sample.chat_template = info.chat_template;
+      sample.generation = info.generation;
+      if (parts_[turn_].samples->next(sample)) {
+        sample.id = fmt::format("{}/{}", task.name, sample.id);
+        ++turn_;
+        return true;
+      }
+      parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(turn_));
+    }
+    return false;
+  }
+
+ private:
+  std::vector<Part> parts_;
+  size_t turn_ = 0;
+};
+
+// The twelve tasks whose contexts EvicPress stores (arXiv:2512.14946, table 2).
+constexpr std::array kContextTasks = {"2wikimqa",        "gov_report", "hotpotqa",    "multi_news",
+                                      "multifieldqa_en", "musique",    "narrativeqa", "qasper",
+                                      "qmsum",           "samsum",     "trec",        "triviaqa"};
+
+class LongBenchContexts final : public Workload {
+ protected:
+  std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
+    std::vector<ByTurns::Part> parts;
+    for (const char* name : kContextTasks) {
+      const Task& task = task_named(name);
+      const DataFile file = require_data_file(describe_task(task, false), settings.data_dir);
+      parts.push_back({&task, make_row_source(file, std::bind_front(fill, std::cref(task)))});
+    }
+    return std::make_unique<ByTurns>(std::move(parts));
+  }
+};
+
 WorkloadInfo describe_task(const Task& task, bool e) {
   const std::string name = task.name;
   WorkloadInfo info{
@@ -232,6 +289,13 @@ WorkloadInfo describe_task(const Task& task, bool e) {
       WorkloadRegistration(describe_task(task, true), [&task] { return std::make_unique<LongBench>(task); });
     }
   }
+  WorkloadInfo contexts = describe_task(task_named(kContextTasks[0]), false);
+  contexts.name = contexts.family = "longbench-contexts";
+  contexts.title = "LongBench contexts: twelve English tasks by turns";
+  contexts.metrics = {"embedding_similarity"};
+  contexts.samples = 0;
+  for (const char* name : kContextTasks) contexts.samples += task_named(name).rows;
+  WorkloadRegistration(std::move(contexts), [] { return std::make_unique<LongBenchContexts>(); });
   return true;
 }();
 

@@ -95,12 +95,13 @@ std::vector<SampleOutcome> remote_prefix_cell(const OpenTask& open) {
 
 // --- serving
 
-/// The point's own samples: the next so many of the workload after those of the points before.
+/// The point's samples: the next so many of the workload after those of the points before; as contexts, the first.
 std::vector<datasets::Sample> point_samples(const OpenTask& open) {
   const json identity = json::parse(open.task.cells.front()->record.engine_json);
   const auto count = identity.at("requests").get<int64_t>();
+  const int64_t first = open.config.contexts ? 0 : open.task.sample_index * count;
   std::vector<datasets::Sample> samples;
-  for (int64_t i = 0; i < count; ++i) samples.push_back(*open.samples.at(open.task.sample_index * count + i));
+  for (int64_t i = 0; i < count; ++i) samples.push_back(*open.samples.at(first + i));
   return samples;
 }
 

@@ -39,11 +39,17 @@ stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint&
   behind[0] = {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}};
   behind[1] = {.tier = Tier::remote,
                .link = {.name = "remote", .bytes_per_s = s.remote_bytes_per_s, .latency_s = latency}};
-  const auto room = [&](double share) { return static_cast<int64_t>(share * static_cast<double>(point.full_bytes)); };
+  const auto room = [&](const std::optional<int64_t>& bytes, double share) {
+    return bytes.value_or(static_cast<int64_t>(share * static_cast<double>(point.full_bytes)));
+  };
   return {.tiers = {{.tier = Tier::host,
-                     .books = {.name = "memory", .capacity = room(s.memory_share), .bandwidth = s.memory_bytes_per_s}},
+                     .books = {.name = "memory",
+                               .capacity = room(s.memory_bytes, s.memory_share),
+                               .bandwidth = s.memory_bytes_per_s}},
                     {.tier = Tier::disk,
-                     .books = {.name = "disk", .capacity = room(s.disk_share), .bandwidth = s.disk_bytes_per_s},
+                     .books = {.name = "disk",
+                               .capacity = room(s.disk_bytes, s.disk_share),
+                               .bandwidth = s.disk_bytes_per_s},
                      .disk_link = {.name = "disk", .bytes_per_s = s.disk_bytes_per_s}},
                     {.tier = Tier::remote,
                      .books = {.name = "remote", .bandwidth = s.remote_bytes_per_s, .latency_s = latency}}},

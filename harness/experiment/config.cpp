@@ -269,6 +269,8 @@ void ServingSettings::parameters(ParameterVisitor& p) {
 void ContextSettings::parameters(ParameterVisitor& p) {
   p("memory_share", memory_share).min(0).doc("room in memory, as a share of all contexts' uncompressed bytes");
   p("disk_share", disk_share).min(0).doc("room on the disk, likewise; the remote tier behind it has no limit");
+  p("memory_bytes", memory_bytes).min(0).doc("room in memory in bytes, whatever the contexts take; absent = the share");
+  p("disk_bytes", disk_bytes).min(0).doc("room on the disk, likewise");
   p("memory_bytes_per_s", memory_bytes_per_s).above(0).doc("rate at which a cache is read from memory");
   p("disk_bytes_per_s", disk_bytes_per_s).above(0).doc("from the disk, unless its files really take longer");
   p("remote_bytes_per_s", remote_bytes_per_s).above(0).doc("from the remote tier");

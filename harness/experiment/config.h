@@ -113,7 +113,7 @@ struct RemotePrefixSettings {
 };
 
 /// Present when cells of kind serving are wanted: requests that arrive over time, at several loads. Each load is a
-/// point of its own, with samples of the workload that no other point sees.
+/// point of its own, with samples of the workload that no other point sees, unless they are stored contexts.
 struct ServingSettings {
   std::string arrivals = "poisson";  // poisson, trace or clients
   std::string trace;                 // for arrivals "trace": an Azure, BurstGPT or Mooncake file
@@ -142,6 +142,8 @@ struct ContextSettings {
   std::vector<ComponentEntry> forms;  // methods that a policy may choose among, beside leaving a context as it is
   double memory_share = 0.1;          // room in memory, of all contexts' uncompressed bytes
   double disk_share = 1;
+  std::optional<int64_t> memory_bytes;  // instead of the share
+  std::optional<int64_t> disk_bytes;
   double memory_bytes_per_s = 20e9;  // rate of a read; 0: not emulated
   double disk_bytes_per_s = 2e9;
   double remote_bytes_per_s = 1e9;

@@ -124,12 +124,11 @@ void check_sample_ids(const CellGroup& group) {
   }
 }
 
-/// Samples of each point of a load; no two points share one. With stored contexts a point takes its whole share,
-/// however often it asks about them.
+/// Samples of each point of a load; no two points share one. Stored contexts are those of every point, however often it
+/// asks about them: each fills a store of its own.
 int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry& workload, int64_t samples) {
   const auto points = static_cast<int64_t>(config.serving->load.size());
-  const int64_t share = samples / points;
-  const int64_t requests = config.contexts ? share : std::min(config.serving->requests, share);
+  const int64_t requests = config.contexts ? samples : std::min(config.serving->requests, samples / points);
   if (requests > 0) return requests;
   fail({.place = fmt::format("serving, workload {}", workload.label),
         .found = fmt::format("{} samples", samples),

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "datasets/data_files.h"
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
@@ -105,6 +107,24 @@ TEST(LongBench, FewShotTasksAskTheScorerForTheFirstLine) {
   EXPECT_EQ(extras["all_classes"].size(), 6u);
   const auto qasper = all_samples("longbench/qasper", "{}", {.data_dir = samples_dir()});
   EXPECT_FALSE(nlohmann::json::parse(qasper.at(0).extras).contains("first_line_only"));
+}
+
+TEST(LongBench, ContextsOfTwelveTasksComeByTurns) {
+  const auto all = all_samples("longbench-contexts", "{}", {.data_dir = samples_dir()});
+  ASSERT_EQ(all.size(), 12 * 5U) << "five rows a task";
+  std::set<std::string> ids;
+  for (size_t i = 0; i < all.size(); ++i) {
+    ids.insert(all[i].id);
+    const std::string task = all[i].id.substr(0, all[i].id.find('/'));
+    EXPECT_EQ(all[i].id.starts_with(all[i % 12].id.substr(0, task.size() + 1)), true) << all[i].id;
+    const Sample own = all_samples("longbench/" + task, "{}", {.data_dir = samples_dir()}).at(i / 12);
+    EXPECT_EQ(all[i].id, task + "/" + own.id);
+    EXPECT_EQ(all[i].prompt_sha256, own.prompt_sha256);
+    EXPECT_EQ(all[i].chat_template, own.chat_template);
+    EXPECT_EQ(all[i].generation.max_new_tokens, own.generation.max_new_tokens);
+    EXPECT_EQ(all[i].question.byte, own.question.byte);
+  }
+  EXPECT_EQ(ids.size(), all.size());
 }
 
 TEST(LongBench, LongPromptsAreCutInTheMiddleAndKeepTheQuestion) {

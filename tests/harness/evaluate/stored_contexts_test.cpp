@@ -206,6 +206,19 @@ TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
   EXPECT_EQ(value(evaluate({{{"name", "evicpress"}, {"alpha", 0}}})[0], "memory_hits"), 1);
 }
 
+TEST_F(StoredContexts, RoomInBytesCountsInsteadOfTheShare) {
+  const json lru = {{"name", "lru"}};
+  settings_.memory_bytes = 0;
+  const SampleOutcome none = evaluate({lru})[0];
+  EXPECT_EQ(value(none, "memory_hits"), 0);
+  EXPECT_EQ(value(none, "peak_memory_bytes"), 0);
+  settings_.memory_bytes = 1 << 30;
+  settings_.memory_share = 0;
+  EXPECT_EQ(value(evaluate({lru})[0], "memory_hits"), 1);
+  settings_.memory_bytes = settings_.disk_bytes = 0;
+  EXPECT_EQ(value(evaluate({lru})[0], "remote_hits"), 1);
+}
+
 TEST_F(StoredContexts, WhatPlacesNothingIsRefusedAndTheOthersGoOn) {
   const auto outcomes = evaluate(
       {{{"name", "snapkv"}, {"keep", 0.5}}, {{"name", "lru"}, {"compress", {{"name", "kivi"}}}}, {{"name", "fifo"}}});

@@ -302,8 +302,8 @@ TEST(Plan, StoredContextsAreServedAndNothingElse) {
   const Plan plan = plan_of(kSmallConfig, {.set = {serving, contexts}});
   ASSERT_EQ(plan.groups.size(), 2U) << "a group a workload";
   EXPECT_EQ(plan.groups[0].kind, results::CellKind::serving);
-  EXPECT_EQ(plan.groups[0].requests, 2) << "four samples are two contexts for each of two points";
-  EXPECT_EQ(plan.groups[1].requests, 3);
+  EXPECT_EQ(plan.groups[0].requests, 4) << "four samples are the contexts of each of two points";
+  EXPECT_EQ(plan.groups[1].requests, 6);
   const auto id = [&](const std::string& other_serving, const std::string& other_contexts) {
     return plan_of(kSmallConfig, {.set = {other_serving, other_contexts}}).groups[0].cells[0].record.cell_id;
   };
@@ -312,6 +312,7 @@ TEST(Plan, StoredContextsAreServedAndNothingElse) {
   EXPECT_NE(id(R"(serving={"load": [0.5, 1.2], "requests": 41})", contexts), same);
   EXPECT_NE(id(serving, R"(contexts={"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 0.5}]})"), same);
   EXPECT_NE(id(serving, R"(contexts={"quality": "token_f1", "memory_share": 0.2})"), same);
+  EXPECT_NE(id(serving, R"(contexts={"quality": "token_f1", "memory_bytes": 1000000})"), same);
 }
 
 }  // namespace
