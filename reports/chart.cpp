@@ -65,7 +65,7 @@ std::string chart_html(const Chart& chart) {
       fmt::format("<figure class=\"chart\" id=\"{}\">\n<h3>{}</h3>\n", chart.id, escape_html(chart.title));
   html += "<div class=\"wide\">" + render_svg(spec, {.width = 760, .title = false}) + "</div>";
   html += "<div class=\"narrow\">" + render_svg(spec, {.width = 350, .title = false}) + "</div>\n<figcaption>";
-  if (const std::string caption = marked_caption(chart.caption, is_marked(chart.spec)); !caption.empty())
+  if (const std::string caption = marked_caption(chart.caption, chart.emulated); !caption.empty())
     html += fmt::format("<p class=\"note\">{}</p>", escape_html(caption));
   html += "<p class=\"save\">Save as " +
           link(chart, "svg", "image/svg+xml", render_svg(spec, {.width = 760, .standalone = true}), "SVG") + " · " +

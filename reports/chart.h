@@ -10,10 +10,11 @@ namespace kvarena::reports {
 /// A chart of a report. The specification holds its data inline, so it is the whole chart: it opens in any Vega-Lite
 /// viewer and its data table is its CSV.
 struct Chart {
-  std::string id;       // lower-case with hyphens; unique in its document
-  std::string title;    // also in the specification
-  std::string caption;  // how to read it
-  std::string spec;     // Vega-Lite v5 as JSON text
+  std::string id;         // lower-case with hyphens; unique in its document
+  std::string title;      // also in the specification
+  std::string caption;    // how to read it
+  std::string spec;       // Vega-Lite v5 as JSON text
+  bool emulated = false;  // whether it shows numbers that came over an emulated link
 };
 
 /// Sets the title of a chart, and of its specification.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "reports/emulated.h"
 #include "reports/escape.h"
 
 namespace kvarena::reports {
@@ -53,13 +54,22 @@ json tip(const char* field, const std::string& title, bool number = true) {
   return {{"field", field}, {"type", number ? "quantitative" : "nominal"}, {"title", title}};
 }
 
-Chart finish(const std::string& id, const std::string& title, json spec) {
+/// Whether some of what is drawn came over an emulated link.
+template <typename Drawn>
+bool any_emulated(const std::vector<Drawn>& drawn) {
+  return std::ranges::any_of(drawn, &Drawn::emulated);
+}
+
+Chart finish(const std::string& id, const std::string& title, json spec, bool emulated) {
   spec["$schema"] = kSchema;
   spec["title"] = clean_text(title);
   spec["width"] = "container";
   spec["config"] = {{"legend", {{"orient", "top"}, {"columns", 3}}}};
-  return {
-      .id = slug(id), .title = title, .caption = {}, .spec = spec.dump(-1, ' ', false, json::error_handler_t::replace)};
+  return {.id = slug(id),
+          .title = title,
+          .caption = {},
+          .spec = spec.dump(-1, ' ', false, json::error_handler_t::replace),
+          .emulated = emulated};
 }
 
 bool shown(const AxisSpec& axis, double value) { return std::isfinite(value) && (!axis.log || value > 0); }
@@ -78,10 +88,11 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
     }
   }
   for (const LineSeries& line : series) {
-    looks.add(clean_text(line.label), line.baseline);
+    const std::string label = clean_text(marked_label(line.label, line.emulated));
+    looks.add(label, line.baseline);
     for (const LinePoint& point : line.points) {
       if (!shown(x, point.x) || !shown(y, point.y)) continue;
-      json row = {{"x", point.x}, {"y", point.y}, {"series", clean_text(line.label)}};
+      json row = {{"x", point.x}, {"y", point.y}, {"series", label}};
       if (point.interval) {
         bands = true;
         row["low"] = y.log ? std::max(point.interval->low, std::min(point.y, least / 2)) : point.interval->low;
@@ -116,7 +127,7 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
                       {"data", {{"values", marks}}},
                       {"encoding", {{"x", axis_channel("x", x)}}}});
   }
-  return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 300}});
+  return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 300}}, any_emulated(series));
 }
 
 std::vector<LinePoint> cumulative_points(std::vector<double> values) {
@@ -145,7 +156,10 @@ Chart scatter_chart(const std::string& id, const std::string& title, const AxisS
     if (!shown(x, point.x) || !shown(y, point.y)) continue;
     const std::string series = clean_text(point.series);
     looks.add(series, point.baseline);
-    json row = {{"series", series}, {"label", clean_text(point.label)}, {"x", point.x}, {"y", point.y}};
+    json row = {{"series", series},
+                {"label", clean_text(marked_label(point.label, point.emulated))},
+                {"x", point.x},
+                {"y", point.y}};
     if (point.y_interval) {
       row["low"] = point.y_interval->low;
       row["high"] = point.y_interval->high;
@@ -181,7 +195,7 @@ Chart scatter_chart(const std::string& id, const std::string& title, const AxisS
                         tip("high", "high")}}}}});
   layers.push_back({{"mark", {{"type", "text"}, {"align", "left"}, {"dx", 9}, {"fontSize", 11}}},
                     {"encoding", {{"x", at}, {"y", y_at}, {"text", {{"field", "label"}, {"type", "nominal"}}}}}});
-  return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 320}});
+  return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}, {"height", 320}}, any_emulated(points));
 }
 
 Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec& value,
@@ -191,7 +205,7 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
   bool parts = false, intervals = false;
   for (const BarValue& bar : bars) {
     if (!shown(value, bar.value)) continue;
-    json row = {{"category", clean_text(bar.category)}, {"value", bar.value}};
+    json row = {{"category", clean_text(marked_label(bar.category, bar.emulated))}, {"value", bar.value}};
     if (!bar.part.empty()) {
       parts = true;
       row["part"] = clean_text(bar.part);
@@ -219,7 +233,7 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
     layers.push_back({{"mark", {{"type", "errorbar"}, {"ticks", true}}}, {"encoding", error}});
   }
   json spec = {{"data", {{"values", values}}}, {"layer", layers}};
-  return finish(id, title, spec);
+  return finish(id, title, spec, any_emulated(bars));
 }
 
 Chart heat_map(const std::string& id, const std::string& title, const std::string& x_title, const std::string& y_title,
@@ -257,7 +271,7 @@ Chart heat_map(const std::string& id, const std::string& title, const std::strin
   texts["text"] = {{"field", "value"}, {"type", "quantitative"}, {"format", format}};
   texts["color"] = {{"field", "ink"}, {"type", "nominal"}, {"scale", nullptr}, {"legend", nullptr}};
   const json layers = {{{"mark", "rect"}, {"encoding", rects}}, {{"mark", {{"type", "text"}}}, {"encoding", texts}}};
-  return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}});
+  return finish(id, title, {{"data", {{"values", values}}}, {"layer", layers}}, /*emulated=*/false);
 }
 
 }  // namespace kvarena::reports

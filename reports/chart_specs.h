@@ -29,6 +29,7 @@ struct LineSeries {
   std::string label;
   std::vector<LinePoint> points;
   bool baseline = false;  // drawn in the text's colour
+  bool emulated = false;  // its label says so
 };
 
 /// Lines with bands where intervals are given. On a log axis points at or below zero are left out.
@@ -45,6 +46,7 @@ struct ScatterPoint {
   double y = 0;
   std::optional<metrics::Interval> y_interval;
   bool baseline = false;
+  bool emulated = false;    // its label says so
   bool on_segment = false;  // part of the Pareto front, which is drawn as a dashed staircase
 };
 
@@ -61,6 +63,7 @@ struct BarValue {
   std::string part;      // a bar in the row (grouped) or a piece of it (stacked); empty when there is one
   double value = 0;
   std::optional<metrics::Interval> interval;
+  bool emulated = false;  // its category says so
 };
 
 enum class BarLayout { grouped, stacked };

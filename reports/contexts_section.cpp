@@ -65,11 +65,11 @@ void add_trade_offs(const std::vector<const CellData*>& cells, const ExperimentD
         const double y = value_of(*cell, metrics::kServedScore.name, point);
         if (!std::isfinite(x) || !std::isfinite(y)) continue;
         points.push_back({.series = cell->row.cell.method,
-                          .label = marked_label(fmt::format("{}, {}", cell->row.cell.method, point),
-                                                is_emulated(*cell, metrics::kTimeToFirstTokenSpread.mean.name)),
+                          .label = fmt::format("{}, {}", cell->row.cell.method, point),
                           .x = x,
                           .y = y,
-                          .baseline = cell->row.cell.method == data.baseline()});
+                          .baseline = cell->row.cell.method == data.baseline(),
+                          .emulated = is_emulated(*cell, metrics::kTimeToFirstTokenSpread.mean.name)});
       }
     }
     if (points.size() < 2) continue;
@@ -138,7 +138,7 @@ std::vector<Chart> over_time_charts(const std::vector<const CellData*>& cells, c
                                     const std::string& axis) {
   const bool similarity = what.name == std::string_view(metrics::kAnswerSimilarity.name);
   const auto line = [&](const CellData& cell) {
-    LineSeries one{.label = marked_label(cell.row.cell.method, is_emulated(cell, what.name))};
+    LineSeries one{.label = cell.row.cell.method, .emulated = is_emulated(cell, what.name)};
     const Timed values = in_time(cell, what);
     if (!similarity || std::ranges::any_of(values, [](const auto& each) { return each.second < 1; }))
       one.points = running_mean(values, kWindow);
@@ -175,10 +175,9 @@ std::vector<Chart> gain_charts(const std::vector<const CellData*>& cells, const 
       if (std::isfinite(at[r])) gains.emplace_back(at[r] / 1e3, more[r] - less[r]);
     }
     std::ranges::stable_sort(gains, {}, &Timed::value_type::first);
-    const bool emulated = is_emulated(*placing[1], metrics::kAnsweredMs.name);
-    LineSeries line{.label = marked_label(
-                        fmt::format("{} over {}", placing[1]->row.cell.method, placing[0]->row.cell.method), emulated),
-                    .points = running_mean(gains, kWindow)};
+    LineSeries line{.label = fmt::format("{} over {}", placing[1]->row.cell.method, placing[0]->row.cell.method),
+                    .points = running_mean(gains, kWindow),
+                    .emulated = is_emulated(*placing[1], metrics::kAnsweredMs.name)};
     if (line.points.size() < 2) continue;
     charts.push_back(line_chart(fmt::format("gain-{}", charts.size() + 1), fmt::format("Gain over time, {}", workload),
                                 {.title = "seconds of the run", .marks = profilings(placing, workload)},

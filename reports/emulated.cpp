@@ -10,8 +10,6 @@ std::string marked_label(const std::string& label, bool emulated) {
   return emulated ? fmt::format("{} ({})", label, kEmulatedMark) : label;
 }
 
-bool is_marked(const std::string& text) { return text.find(marked_label("", true)) != std::string::npos; }
-
 std::string marked_caption(const std::string& caption, bool emulated) {
   if (!emulated) return caption;
   return fmt::format("{}{}{}: over an emulated link, which takes the time that its description says.", caption,

@@ -12,7 +12,6 @@ inline constexpr const char* kEmulatedMark = "emu";
 
 /// The label, with the mark behind it where it is wanted: "VeriCache (emu)".
 [[nodiscard]] std::string marked_label(const std::string& label, bool emulated);
-[[nodiscard]] bool is_marked(const std::string& text);
 /// The caption, with what the mark means behind it where it is wanted.
 [[nodiscard]] std::string marked_caption(const std::string& caption, bool emulated);
 

@@ -53,8 +53,10 @@ std::optional<Table> equal_quality_table(const std::string& id, const std::strin
                           {.title = time, .group = "At that quality", .format = kFixed2},
                           {.title = "Ratio", .unit = "×", .group = "At that quality", .format = kFixed2}}};
   std::map<std::string, std::string> names;  // series: its label where it is a point alone
+  std::map<std::string, bool> emulated;      // series: whether a point of it is
   for (const ScatterPoint& point : points) {
-    const bool first = names.emplace(point.series, point.label).second;
+    emulated[point.series] = emulated[point.series] || point.emulated;
+    const bool first = names.emplace(point.series, marked_label(point.label, point.emulated)).second;
     if (!first) names[point.series] = point.series;
   }
   for (const ScatterPoint& point : points) {
@@ -62,17 +64,15 @@ std::optional<Table> equal_quality_table(const std::string& id, const std::strin
       if (series == point.series) continue;
       const std::optional<double> other = x_at_quality(points, series, point.y);
       if (!other || point.x <= 0) continue;
-      const bool others = std::ranges::any_of(
-          points, [&](const ScatterPoint& one) { return one.series == series && is_marked(one.label); });
-      const auto time_cell = [](double value, bool emulated) {
+      const auto time_cell = [](double value, bool marked) {
         TableCell cell = number_cell(value);
-        cell.emulated = emulated;
+        cell.emulated = marked;
         return cell;
       };
-      const bool ours = is_marked(point.label);
+      const bool ours = point.emulated, others = emulated[series];
       table.rows.push_back(
-          {.cells = {text_cell(point.label), number_cell(point.y), time_cell(point.x, ours), text_cell(name),
-                     time_cell(*other, others), time_cell(*other / point.x, ours || others)},
+          {.cells = {text_cell(marked_label(point.label, ours)), number_cell(point.y), time_cell(point.x, ours),
+                     text_cell(name), time_cell(*other, others), time_cell(*other / point.x, ours || others)},
            .peers = -1});
     }
   }

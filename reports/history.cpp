@@ -7,7 +7,6 @@
 #include "harness/core/error.h"
 #include "reports/change.h"
 #include "reports/chart_specs.h"
-#include "reports/emulated.h"
 #include "reports/escape.h"
 #include "reports/sections.h"
 
@@ -99,7 +98,7 @@ Section section_of(const std::vector<NamedRun>& runs, const std::vector<Row>& ro
     LineSeries line{.label = row.method, .baseline = row.method == latest.baseline()};
     for (size_t at = 0; at < runs.size(); ++at) {
       shown.cells.push_back(number_of(runs, at, row, metric, table));
-      line.label = marked_label(row.method, is_marked(line.label) || shown.cells.back().emulated);
+      line.emulated = line.emulated || shown.cells.back().emulated;
       if (shown.cells.back().has_value())
         line.points.push_back({.x = static_cast<double>(at) + 1, .y = shown.cells.back().value});
     }

@@ -40,24 +40,27 @@ void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const st
   const char* const whole = metrics::kTimeToFirstTokenMs.name;
   const std::optional<double> total = mean(whole);
   if (!total) return;
-  const std::string label = marked_label(method, is_emulated(data, method, results::CellKind::timing, whole));
+  const bool emulated = is_emulated(data, method, results::CellKind::timing, whole);
+  const auto add_part = [&](const char* title, double value) {
+    if (value > 0) bars.push_back({.category = method, .part = title, .value = value, .emulated = emulated});
+  };
   double told = 0;
   const auto add = [&](std::span<const Part> parts) {
     for (const Part& part : parts) {
       const double value = mean(part.metric).value_or(0);
       told += value;
-      if (value > 0) bars.push_back({.category = label, .part = part.title, .value = value});
+      add_part(part.title, value);
     }
   };
   if (const auto load = mean(metrics::kLoadMs.name)) {
     const double rest = *load - mean(metrics::kScoreMs.name).value_or(0);
     told += std::max(rest, 0.0);
-    if (rest > 0) bars.push_back({.category = label, .part = "load not hidden", .value = rest});
+    add_part("load not hidden", rest);
     add(kReuseParts);
   } else {
     add(kParts);
   }
-  if (*total > told) bars.push_back({.category = label, .part = "rest", .value = *total - told});
+  add_part("rest", *total - told);
 }
 
 /// The mean of each workload's own metric, in the unit that tables print, where all workloads are read alike.
@@ -117,12 +120,12 @@ void add_quality_speed(const ExperimentData& data, bool first_token, Section& se
       const auto x = mean_over(data, method, results::CellKind::timing, axis.metric), y = quality_of(data, method);
       if (!x || !y) continue;
       const CellData* cell = data.find(method, data.workloads().front(), results::CellKind::timing);
-      const bool emulated = is_emulated(data, method, results::CellKind::timing, axis.metric);
       points.push_back({.series = cell == nullptr ? method : cell->row.cell.method_name,
-                        .label = marked_label(method, emulated),
+                        .label = method,
                         .x = *x,
                         .y = *y,
-                        .baseline = method == data.baseline()});
+                        .baseline = method == data.baseline(),
+                        .emulated = is_emulated(data, method, results::CellKind::timing, axis.metric)});
     }
     if (points.size() < 2) continue;
     ++number;
@@ -146,9 +149,10 @@ std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
     for (const results::SeriesRow& row : series->second) {
       std::vector<double> times = waits(cell, row.sample_id);
       if (times.size() < 2) continue;
-      LineSeries line{.label = marked_label(cell.row.cell.method, is_emulated(cell, metrics::kTimeToFirstTokenMs.name)),
+      LineSeries line{.label = cell.row.cell.method,
                       .points = cumulative_points(std::move(times)),
-                      .baseline = cell.row.cell.method == data.baseline()};
+                      .baseline = cell.row.cell.method == data.baseline(),
+                      .emulated = is_emulated(cell, metrics::kTimeToFirstTokenMs.name)};
       lines[{cell.row.cell.workload, row.sample_id}].push_back(std::move(line));
     }
   }

@@ -74,8 +74,9 @@ constexpr LoadTime kLoadTimes[] = {
 std::vector<Chart> load_charts(const std::vector<const CellData*>& cells, const ExperimentData& data,
                                const LoadTime& time) {
   const auto line = [&](const CellData& cell) {
-    LineSeries waits{.label = marked_label(cell.row.cell.method, is_emulated(cell, time.metric)),
-                     .baseline = cell.row.cell.method == data.baseline()};
+    LineSeries waits{.label = cell.row.cell.method,
+                     .baseline = cell.row.cell.method == data.baseline(),
+                     .emulated = is_emulated(cell, time.metric)};
     for (const std::string& point : points_of(cell)) {
       const double x = value_of(cell, metrics::kOfferedRequestsPerS.name, point);
       const double y = value_of(cell, time.metric, point);
@@ -100,7 +101,7 @@ std::vector<Chart> arrival_charts(const std::vector<const CellData*>& cells, con
     if (cell->row.cell.method != data.baseline()) continue;
     std::vector<LineSeries> lines;
     for (const std::string& point : points_of(*cell)) {
-      LineSeries line{.label = marked_label(point, is_emulated(*cell, metrics::kTimeToFirstTokenMs.name))};
+      LineSeries line{.label = point, .emulated = is_emulated(*cell, metrics::kTimeToFirstTokenMs.name)};
       for (const float value : series_of(*cell, metrics::kTimeToFirstTokenMs.name, point)) {
         line.points.push_back({.x = static_cast<double>(line.points.size() + 1), .y = value});
       }

@@ -80,7 +80,7 @@ std::vector<LineSeries> along_lengths(const ExperimentData& data, results::CellK
     for (const auto& [length, method] : group.lengths) {
       const std::vector<double> values = values_of(method);
       if (values.empty()) continue;
-      line.label = marked_label(group.label, is_marked(line.label) || is_emulated(data, method, kind, metric));
+      line.emulated = line.emulated || is_emulated(data, method, kind, metric);
       const metrics::MeanEstimate estimate = metrics::bootstrap_mean(values, resampling_for(values.size()));
       line.points.push_back({.x = static_cast<double>(length), .y = estimate.mean});
       if (values.size() > 1) line.points.back().interval = estimate.interval;

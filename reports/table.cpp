@@ -17,11 +17,9 @@ bool competes(const TableRow& row, const TableCell& cell) {
          std::isfinite(cell.value);
 }
 
-/// Whether a number, or the label of a row, has the mark.
 bool has_emulated(const Table& table) {
-  return std::ranges::any_of(table.rows, [](const TableRow& row) {
-    return std::ranges::any_of(row.cells, [](const TableCell& cell) { return cell.emulated || is_marked(cell.text); });
-  });
+  return std::ranges::any_of(table.rows,
+                             [](const TableRow& row) { return std::ranges::any_of(row.cells, &TableCell::emulated); });
 }
 
 /// Whether the best value cannot be told from the cell's: equal in print, or inside its interval.

@@ -36,7 +36,7 @@ class Catalog {
   /// the window together with an answer. Deterministic.
   virtual WorkloadSamples samples(const ModelEntry& model, const ComponentEntry& workload, results::CellKind kind,
                                   int64_t most) = 0;
-  virtual ModelSize model_size(const ModelEntry& /*model*/) { return {}; }
+  virtual ModelSize model_size(const ModelEntry& model) = 0;
   /// The file or generator that the samples come from, as a run records it.
   virtual results::RunInput data_input(const ModelEntry& model, const ComponentEntry& workload) = 0;
 

@@ -168,7 +168,7 @@ TEST(EmulatedMark, IsOnTimesOfEqualRequests) {
 
 TEST(EmulatedMark, IsOnRatiosAtEqualQuality) {
   const std::vector<ScatterPoint> points = {
-      {.series = "a", .label = marked_label("a", true), .x = 10, .y = 1},
+      {.series = "a", .label = "a", .x = 10, .y = 1, .emulated = true},
       {.series = "b", .label = "b", .x = 20, .y = 1},
       {.series = "c", .label = "c", .x = 30, .y = 1},
   };

@@ -218,6 +218,7 @@ TEST(Plan, AWorkloadWithoutSamplesIsAnError) {
     WorkloadSamples samples(const ModelEntry&, const ComponentEntry&, results::CellKind, int64_t) override {
       return {};
     }
+    ModelSize model_size(const ModelEntry&) override { return {}; }
     results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
     std::string protocol_card(const ModelEntry&, const ComponentEntry&, const ComponentEntry&,
                               results::CellKind) override {
@@ -251,6 +252,7 @@ TEST(Plan, APlanBeyondMeasureIsRefusedAtOnce) {
       }
       return samples;
     }
+    ModelSize model_size(const ModelEntry&) override { return {}; }
     results::RunInput data_input(const ModelEntry&, const ComponentEntry&) override { return {}; }
   } endless;
   const std::string endless_refusal = refusal(parse(kSmallConfig), endless);
