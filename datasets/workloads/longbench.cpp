@@ -213,6 +213,7 @@ class ByTurns final : public SampleSource {
  public:
   struct Part {
     const Task* task;
+    WorkloadInfo info;
     std::unique_ptr<SampleSource> samples;
   };
   explicit ByTurns(std::vector<Part> parts) : parts_(std::move(parts)) {}
@@ -220,12 +221,11 @@ class ByTurns final : public SampleSource {
   bool next(Sample& sample) override {
     while (!parts_.empty()) {
       if (turn_ >= parts_.size()) turn_ = 0;
-      const Task& task = *parts_[turn_].task;
-      const WorkloadInfo info = describe_task(task, false);
-      sample.chat_template = info.chat_template;
-      sample.generation = info.generation;
-      if (parts_[turn_].samples->next(sample)) {
-        sample.id = fmt::format("{}/{}", task.name, sample.id);
+      const Part& part = parts_[turn_];
+      sample.chat_template = part.info.chat_template;
+      sample.generation = part.info.generation;
+      if (part.samples->next(sample)) {
+        sample.id = fmt::format("{}/{}", part.task->name, sample.id);
         ++turn_;
         return true;
       }
@@ -250,8 +250,9 @@ class LongBenchContexts final : public Workload {
     std::vector<ByTurns::Part> parts;
     for (const char* name : kContextTasks) {
       const Task& task = task_named(name);
-      const DataFile file = require_data_file(describe_task(task, false), settings.data_dir);
-      parts.push_back({&task, make_row_source(file, std::bind_front(fill, std::cref(task)))});
+      WorkloadInfo info = describe_task(task, false);
+      const DataFile file = require_data_file(info, settings.data_dir);
+      parts.push_back({&task, std::move(info), make_row_source(file, std::bind_front(fill, std::cref(task)))});
     }
     return std::make_unique<ByTurns>(std::move(parts));
   }

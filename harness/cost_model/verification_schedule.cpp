@@ -8,7 +8,7 @@
 namespace kvarena::cost_model {
 namespace {
 
-/// Iterations until a reload of a cache that is there.
+/// Iterations until a reload of a cache that is there: one that lies in the past never begins.
 constexpr int64_t kNever = -1;
 
 }  // namespace
@@ -152,7 +152,7 @@ void VerificationSchedule::verified(int64_t request, bool finished) {
 void VerificationSchedule::advance() {
   rings_.advance();
   for (Request& request : requests_) {
-    if (request.until_reload != kNever) --request.until_reload;
+    --request.until_reload;
     --request.until_verify;
   }
 }

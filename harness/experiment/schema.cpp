@@ -189,10 +189,9 @@ json config_schema(const Components& components) {
   of_methods["baseline"] = {{"type", "boolean"}, {"description", "what the others are paired with; else the first"}};
 
   const json requests = {{"type", "integer"}, {"minimum", 1}};
-  const json by_label = [&](const json& value) {
-    return json{{"type", "object"}, {"additionalProperties", value}};
-  }(json{{"anyOf", {requests, {{"type", "object"}, {"additionalProperties", requests}}}}});
-  of_methods["batch"] = {{"anyOf", {requests, by_label}},
+  const json by_model = {{"type", "object"}, {"additionalProperties", requests}};
+  const json by_workload = {{"type", "object"}, {"additionalProperties", {{"anyOf", {requests, by_model}}}}};
+  of_methods["batch"] = {{"anyOf", {requests, by_workload}},
                          {"description",
                           "requests that are timed together, instead of timing.batch; or by the workload's label, and "
                           "there by the model's"}};

@@ -12,8 +12,7 @@ namespace {
 /// drafts for the compressed cache, which verifies its drafts before full KV verifies all; draft_length then counts
 /// passes over the compressed cache, whose inner drafts do not count. With "schedule" (sections 4.2 and 5) the full
 /// caches lie behind the device and come back for their verifications alone; where memory is left, some stay (B_g of
-/// Appendix B.1). "path" (section 5.3, Appendix B.2) is for
-/// caches that lie in a store.
+/// Appendix B.1). "path" (section 5.3, Appendix B.2) is for caches that lie in a store.
 /// Yao et al. 2026, arXiv:2605.17613, section 4. No code by the authors is public; tests/golden/speculation.py restates
 /// the rounds.
 class VeriCache final : public Verifier {
@@ -30,8 +29,7 @@ class VeriCache final : public Verifier {
     p("pin", pin_)
         .doc(
             "under the staggered schedule, full caches stay on the device where it has room beside those that come and "
-            "go: "
-            "they are verified on without a reload");
+            "go: they are verified on without a reload");
     p("fall_back", fall_back_)
         .doc(
             "requests whose full caches stay draft no more once the drafts accepted so far say that full KV gives more "
