@@ -63,6 +63,11 @@ std::string difference_text(const ComparedFigure& figure) {
   return std::abs(percent) < 0.5 ? "0%" : fmt::format("{:+.0f}%", percent);
 }
 
+std::string published_text(const ComparedFigure& figure) {
+  if (!figure.published) return "drawn";
+  return number(*figure.published) + (figure.upper ? " to " + number(*figure.upper) : "");
+}
+
 /// The last column of a figure's line; unknown inputs are numbered as they come, each told once below the table.
 std::string mark_of(const ComparedFigure& figure, std::vector<std::string>& unknowns) {
   if (figure.spent) return "spent";
@@ -70,9 +75,10 @@ std::string mark_of(const ComparedFigure& figure, std::vector<std::string>& unkn
   if (figure.within_tolerance()) return figure.derived ? "derived" : "";
   if (figure.unknown.empty()) return figure.derived ? "derived" : "**unexplained**";
   const auto known = std::ranges::find(unknowns, figure.unknown);
-  const auto number = known - unknowns.begin() + 1;
+  const auto index = known - unknowns.begin() + 1;
   if (known == unknowns.end()) unknowns.push_back(figure.unknown);
-  return fmt::format("{}unknown {}", figure.derived ? "derived; " : "", number);
+  const char* sort = figure.derived ? "derived; " : figure.explained() ? "" : "**unexplained**; ";
+  return fmt::format("{}unknown {}: {} to {}", sort, index, number(figure.least), number(figure.most));
 }
 
 std::string table(const Comparison& comparison) {
@@ -88,7 +94,7 @@ std::string table(const Comparison& comparison) {
   for (const ComparedFigure& figure : comparison.figures) {
     std::vector<std::string> cells = {figure.row,
                                       figure.quantity,
-                                      figure.published ? number(*figure.published) : "drawn",
+                                      published_text(figure),
                                       number(figure.modelled),
                                       difference_text(figure),
                                       mark_of(figure, unknowns)};
@@ -115,9 +121,25 @@ std::vector<std::string> shown_quantities(const json& row, const std::string& ro
   return shown;
 }
 
+const json kNoUnknowns = json::object();
+
+/// [low, high]
+bool is_range(const json& value) {
+  return value.is_array() && value.size() == 2 && value[0].is_number() && value[1].is_number() && value[0] < value[1];
+}
+
 }  // namespace
 
+double ComparedFigure::difference() const {
+  if (!published) return 0;
+  return modelled / std::clamp(modelled, *published, upper.value_or(*published)) - 1;
+}
+
 bool ComparedFigure::within_tolerance() const { return std::abs(difference()) <= kHeadlineTolerance + 1e-12; }
+
+bool ComparedFigure::explained() const {
+  return published && !unknown.empty() && least <= upper.value_or(*published) && *published <= most;
+}
 
 ComparisonReader::ComparisonReader(json whole, std::string place, DescriptionFolders folders)
     : whole_(std::move(whole)), place_(std::move(place)), folders_(std::move(folders)) {
@@ -134,13 +156,38 @@ json ComparisonReader::row(size_t index, const std::string& place) const {
   return merged;
 }
 
-std::vector<ComparedFigure> ComparisonReader::each_row(
-    const std::function<std::vector<ComparedFigure>(const json& row, const std::string& row_place)>& compare) const {
+/// Values of figures with an unknown input, by quantity, at what the file says that it may be instead.
+std::multimap<std::string, double> ComparisonReader::at_unknowns(const json& row, const std::string& row_place,
+                                                                 const CompareRow& compare) const {
+  std::multimap<std::string, double> values;
+  const json named = row.value("unknown", json::object());
+  for (const auto& [quantity, key] : named.items()) {
+    if (!key.is_string()) continue;  // comparing refuses it
+    for (const json& change : unknown(key, row_place + ".unknown." + quantity)["at"]) {
+      json changed = row;
+      changed.merge_patch(change);
+      for (const ComparedFigure& figure : compare(changed, row_place))
+        if (figure.quantity == quantity) values.emplace(quantity, figure.modelled);
+    }
+  }
+  return values;
+}
+
+std::vector<ComparedFigure> ComparisonReader::each_row(const CompareRow& compare) const {
   std::vector<ComparedFigure> figures;
   for (size_t i = 0; i < whole_["rows"].size(); ++i) {
     const std::string place = fmt::format("{}.rows[{}]", place_, i);
-    const std::vector<ComparedFigure> found = compare(row(i, place), place);
-    figures.insert(figures.end(), found.begin(), found.end());
+    const json own = row(i, place);
+    const auto elsewhere = at_unknowns(own, place, compare);  // first: later rows may be compared with the row itself
+    for (ComparedFigure& figure : compare(own, place)) {
+      figure.least = figure.most = figure.modelled;
+      const auto [first, last] = elsewhere.equal_range(figure.quantity);
+      for (auto there = first; there != last; ++there) {
+        figure.least = std::min(figure.least, there->second);
+        figure.most = std::max(figure.most, there->second);
+      }
+      figures.push_back(std::move(figure));
+    }
   }
   return figures;
 }
@@ -174,14 +221,25 @@ ModelShape ComparisonReader::shape(const json& row, const std::string& row_place
   return found;
 }
 
-std::string ComparisonReader::unknown_text(const std::string& key, const std::string& key_place) const {
-  const json unknowns = whole_.value("unknowns", json::object());
-  if (unknowns.contains(key)) return unknowns[key];
-  std::vector<std::string> names;
-  for (const auto& [name, text] : unknowns.items()) names.push_back(name);
-  fail({.place = key_place,
-        .found = fmt::format("\"{}\"", key),
-        .expected = fmt::format("one of \"unknowns\": {}", fmt::join(names, ", "))});
+const json& ComparisonReader::unknown(const std::string& key, const std::string& key_place) const {
+  const json& unknowns = whole_.contains("unknowns") ? whole_["unknowns"] : kNoUnknowns;
+  if (!unknowns.contains(key)) {
+    std::vector<std::string> names;
+    for (const auto& [name, text] : unknowns.items()) names.push_back(name);
+    fail({.place = key_place,
+          .found = fmt::format("\"{}\"", key),
+          .expected = fmt::format("one of \"unknowns\": {}", fmt::join(names, ", "))});
+  }
+  const json& found = unknowns[key];
+  const auto holds = [&](const char* part, json::value_t type) {
+    return found.is_object() && found.contains(part) && found[part].type() == type && !found[part].empty();
+  };
+  if (!holds("text", json::value_t::string) || !holds("at", json::value_t::array) || found.size() != 2) {
+    fail({.place = fmt::format("{}.unknowns.{}", place_, key),
+          .found = brief(found),
+          .expected = "\"text\", and \"at\": a list of changes of the row, between which the input lies"});
+  }
+  return found;
 }
 
 std::vector<ComparedFigure> ComparisonReader::compare(
@@ -189,15 +247,15 @@ std::vector<ComparedFigure> ComparisonReader::compare(
     const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const {
   std::vector<std::string> names;
   for (const auto& [quantity, value] : modelled) names.push_back(quantity);
-  const json derived = row.value("derived", json::object()), unknown = row.value("unknown", json::object());
+  const json derived = row.value("derived", json::object()), open = row.value("unknown", json::object());
   const json repeats = row.value("repeats", json::object());
   json published = row.value("published", json::object());
   published.update(derived);
   for (const auto& [quantity, value] : published.items()) {
-    if (std::ranges::find(names, quantity) != names.end() && value.is_number()) continue;
+    if (std::ranges::find(names, quantity) != names.end() && (value.is_number() || is_range(value))) continue;
     fail({.place = fmt::format("{}.published.{}", row_place, quantity),
           .found = brief(value),
-          .expected = fmt::format("a number for one of: {}", fmt::join(names, ", "))});
+          .expected = fmt::format("a number, or [low, high], for one of: {}", fmt::join(names, ", "))});
   }
   for (const char* key : {"unknown", "repeats"}) {
     const json named = row.value(key, json::object());
@@ -214,11 +272,14 @@ std::vector<ComparedFigure> ComparisonReader::compare(
     const bool printed = published.contains(quantity);
     if (!printed && std::ranges::find(shown, quantity) == shown.end()) continue;
     ComparedFigure figure{.row = row.value("label", ""), .quantity = quantity, .modelled = value.value_or(0)};
-    if (printed) figure.published = published[quantity].get<double>();
+    if (printed) {
+      const json& found = published[quantity];
+      figure.published = (found.is_array() ? found[0] : found).get<double>();
+      if (found.is_array()) figure.upper = found[1].get<double>();
+    }
     figure.derived = derived.contains(quantity);
     figure.repeats = repeats.value(quantity, "");
-    if (unknown.contains(quantity))
-      figure.unknown = unknown_text(unknown[quantity], row_place + ".unknown." + quantity);
+    if (open.contains(quantity)) figure.unknown = unknown(open[quantity], row_place + ".unknown." + quantity)["text"];
     figures.push_back(std::move(figure));
   }
   return figures;
@@ -275,7 +336,7 @@ Counts count(const std::vector<Comparison>& comparisons) {
       ++counts.printed;
       if (figure.within_tolerance()) {
         ++counts.within;
-      } else if (!figure.unknown.empty()) {
+      } else if (figure.explained()) {
         ++counts.explained;
       }
     }
@@ -323,16 +384,18 @@ std::string comparison_page(const std::vector<Comparison>& comparisons) {
   const Counts counts = count(comparisons);
   std::string text = fmt::format(
       "# Published and modelled\n\nFigures of the papers beside what `harness/cost_model` models from the inputs that "
-      "the papers state; nothing here was measured.\nOf {} distinct printed figures {} are within {:.0f}%; for {} the "
-      "paper leaves an input open, which is named. {} more are spent:\na constant or an input was found from them, so "
-      "that they count nowhere. {} are drawn in the papers and printed nowhere.\nShares of peaks are the "
-      "assumptions of `harness/cost_model/hardware.h` unless a file says otherwise. Where constants are\ncalibrated, "
-      "the "
-      "column "
-      "\"assumed\" is the model before any figure of the paper was looked at.\nInputs are files, `configs/modelled`, "
-      "`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this\npage, and a test compares "
-      "it.\n",
-      counts.printed, counts.within, 100 * kHeadlineTolerance, counts.explained, counts.spent, counts.drawn);
+      "the papers state; nothing here was measured.\nOf {} distinct printed figures {} are within {:.0f}%. {} more are "
+      "met by a value of an input that the paper leaves open,\nbetween bounds that its text states; beside them stands "
+      "what the model gives from bound to bound. {} are unexplained.\n{} others are spent: a constant or an input was "
+      "found from them, so that they count nowhere. {} are drawn in the papers and\nprinted nowhere. Shares of peaks "
+      "are the assumptions of `harness/cost_model/hardware.h` unless a file says otherwise. Where\nconstants are "
+      "calibrated, the column \"assumed\" is the model before any figure of the paper was looked at. 0.9 of memory\n"
+      "usable is the default of vLLM; for the papers' other programs it is an assumption. Inputs are files, "
+      "`configs/modelled`,\n`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this page, and "
+      "a "
+      "test compares it.\n",
+      counts.printed, counts.within, 100 * kHeadlineTolerance, counts.explained,
+      counts.printed - counts.within - counts.explained, counts.spent, counts.drawn);
   for (const Comparison& comparison : comparisons) {
     text += fmt::format("\n## {}\n\n{}. Inputs: `configs/modelled/{}.json`.\n", comparison.title, comparison.source,
                         comparison.name);

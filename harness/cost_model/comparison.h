@@ -16,16 +16,21 @@ struct ComparedFigure {
   std::string row;
   std::string quantity;             // "batch", "tokens/s", "speed-up", "seconds", "quality"
   std::optional<double> published;  // absent where the paper draws the figure and prints no number
+  std::optional<double> upper;      // of a printed range, which begins at `published`
   double modelled = 0;
   double assumed = 0;    // as modelled, with assumed values of calibrated constants
   std::string unknown;   // input that the paper leaves open and that would explain the gap; may be ""
+  double least = 0;      // modelled at the values between which that input lies; as `modelled` without one
+  double most = 0;       //
   bool spent = false;    // a constant or an input was found from it
   bool derived = false;  // a ratio of printed numbers that the paper does not print
   std::string repeats;   // name of the comparison that has the same printed number already; else ""
 
-  /// modelled / published - 1; 0 where nothing is printed.
-  [[nodiscard]] double difference() const { return published ? modelled / *published - 1 : 0; }
+  /// modelled / published - 1, of a printed range's nearest end; 0 within a range and where nothing is printed.
+  [[nodiscard]] double difference() const;
   [[nodiscard]] bool within_tolerance() const;
+  /// Whether some value of the unknown input, between those that the file states, makes the model meet the print.
+  [[nodiscard]] bool explained() const;
   /// Whether it is a printed number that the model is held against, and the only one of its kind.
   [[nodiscard]] bool counts() const { return published && !spent && !derived && repeats.empty(); }
 };

@@ -16,6 +16,9 @@
 
 namespace kvarena::cost_model {
 
+/// Makes the figures of a row.
+using CompareRow = std::function<std::vector<ComparedFigure>(const nlohmann::json& row, const std::string& row_place)>;
+
 /// Reader of one file's rows: shared keys, machines, models, problems.
 class ComparisonReader {
  public:
@@ -24,10 +27,9 @@ class ComparisonReader {
   [[nodiscard]] const nlohmann::json& whole() const { return whole_; }
   [[nodiscard]] const std::string& place() const { return place_; }
   /// Figures of all rows: `compare` returns those of a row, with the file's "all" as defaults of its keys, at its
-  /// place.
-  [[nodiscard]] std::vector<ComparedFigure> each_row(
-      const std::function<std::vector<ComparedFigure>(const nlohmann::json& row, const std::string& row_place)>&
-          compare) const;
+  /// place. Of a figure with an unknown input, `least` and `most` are over the row and the row changed as each object
+  /// of the unknown's "at" says.
+  [[nodiscard]] std::vector<ComparedFigure> each_row(const CompareRow& compare) const;
 
   /// The machine and model by the keys "hardware" and "shape" of a row, with the file's own "efficiency".
   [[nodiscard]] Hardware hardware(const nlohmann::json& row, const std::string& row_place);
@@ -37,6 +39,7 @@ class ComparisonReader {
   /// The figures of a row whose key "published" or "shown" names some of `modelled`, in this order. "shown" lists
   /// quantities that the paper draws without printing them, "derived" has ratios of printed numbers that it does not
   /// print, and "repeats" says which file has a published figure already. "unknown" names one of the file's "unknowns".
+  /// A range is printed as [low, high].
   [[nodiscard]] std::vector<ComparedFigure> compare(
       const nlohmann::json& row, const std::string& row_place,
       const std::vector<std::pair<std::string, std::optional<double>>>& modelled) const;
@@ -44,7 +47,9 @@ class ComparisonReader {
  private:
   [[nodiscard]] nlohmann::json row(size_t index, const std::string& place) const;
   void note_input(const std::string& line);
-  [[nodiscard]] std::string unknown_text(const std::string& key, const std::string& key_place) const;
+  [[nodiscard]] const nlohmann::json& unknown(const std::string& key, const std::string& key_place) const;
+  [[nodiscard]] std::multimap<std::string, double> at_unknowns(const nlohmann::json& row, const std::string& row_place,
+                                                               const CompareRow& compare) const;
 
   nlohmann::json whole_;
   std::string place_;

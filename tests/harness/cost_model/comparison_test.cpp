@@ -2,10 +2,12 @@
 
 #include "harness/cost_model/comparison.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -36,15 +38,42 @@ const ComparedFigure& figure(const Comparison& comparison, const std::string& ro
   throw std::out_of_range(row + ", " + quantity);
 }
 
-TEST(PublishedAndModelled, WithinFifteenPercentOrTheUnknownInputIsNamed) {
+/// Figures further away than 15% that no value of an open input meets, within the bounds that are stated for it.
+const std::set<std::string> kUnexplained = {"specontext-table3: Qwen3-8B, 2k,16k, eager, tokens/s",
+                                            "specontext-table3: Qwen3-8B, 2k,32k, eager, tokens/s"};
+
+TEST(PublishedAndModelled, WithinFifteenPercentOrAnOpenInputMeetsThePrint) {
+  std::set<std::string> unexplained;
   for (const Comparison& compared : all_comparisons()) {
     EXPECT_FALSE(compared.figures.empty()) << compared.name;
     for (const ComparedFigure& found : compared.figures) {
-      EXPECT_TRUE(!found.counts() || found.within_tolerance() || !found.unknown.empty())
-          << compared.name << ": " << found.row << ", " << found.quantity << ": published "
-          << found.published.value_or(0) << ", modelled " << found.modelled;
+      if (found.counts() && !found.within_tolerance() && !found.explained())
+        unexplained.insert(fmt::format("{}: {}, {}", compared.name, found.row, found.quantity));
     }
   }
+  EXPECT_EQ(unexplained, kUnexplained);
+}
+
+TEST(PublishedAndModelled, AnOpenInputMovesTheModelBetweenItsBounds) {
+  const ComparedFigure composed = figure(comparison("vericache-figure10"), "VeriCache and EAGLE", "speed-up");
+  EXPECT_NEAR(composed.most, composed.modelled, 1e-9) << "EAGLE gets as much right as alone";
+  EXPECT_NEAR(composed.least, figure(comparison("vericache-figure10"), "VeriCache", "speed-up").modelled, 1e-9)
+      << "EAGLE gets nothing right";
+  EXPECT_TRUE(composed.explained());
+  for (const double printed : {composed.least - 0.01, composed.most + 0.01}) {
+    ComparedFigure beyond = composed;
+    beyond.published = printed;
+    EXPECT_FALSE(beyond.explained()) << printed;
+  }
+}
+
+TEST(PublishedAndModelled, ARangeIsMetBetweenItsEndsAndElseAtTheNearest) {
+  ComparedFigure found{.published = 1.33, .upper = 2.11, .modelled = 1.9};
+  EXPECT_EQ(found.difference(), 0);
+  found.modelled = 1.33 / 2;
+  EXPECT_NEAR(found.difference(), -0.5, 1e-12);
+  found.modelled = 2.11 * 1.25;
+  EXPECT_NEAR(found.difference(), 0.25, 1e-12);
 }
 
 TEST(PublishedAndModelled, EvicPressFigure2IsExact) {
@@ -103,7 +132,7 @@ TEST(PublishedAndModelled, SpeCacheFigure2FromTheLinkAlone) {
 TEST(PublishedAndModelled, WhatIsDrawnWithoutANumberIsNotCounted) {
   const std::string page = comparison_page({comparison("specache-figure2-middle")});
   EXPECT_NE(page.find("Of 0 distinct printed figures 0 are within"), std::string::npos);
-  EXPECT_NE(page.find("15 are drawn"), std::string::npos);
+  EXPECT_NE(page.find("15 are drawn in the papers"), std::string::npos);
   EXPECT_NE(page.find("| drawn |"), std::string::npos);
 }
 
@@ -113,7 +142,7 @@ TEST(PublishedAndModelled, ARatioThatNoPaperPrintsIsMarkedAndNotCounted) {
   for (const ComparedFigure& found : left.figures) EXPECT_EQ(found.derived, found.quantity == "speed-up");
   const std::string page = comparison_page({left});
   EXPECT_NE(page.find("Of 1 distinct printed figures"), std::string::npos) << page;
-  EXPECT_NE(page.find("derived; unknown 1"), std::string::npos) << page;
+  EXPECT_NE(page.find("derived; unknown 1: "), std::string::npos) << page;
 }
 
 TEST(PublishedAndModelled, ThePageInDocsIsWhatTheModelSays) {
@@ -168,6 +197,13 @@ TEST_F(Mistakes, AreToldWithTheirPlace) {
   EXPECT_NE(
       decoding(R"("unknown": {"tokens/s": "kernels"})", R"("unknowns": {"memory": "m"},)").find("found \"kernels\""),
       std::string::npos);
+  const std::string unbound = decoding(R"("unknown": {"tokens/s": "kernels"})", R"("unknowns": {"kernels": "k"},)");
+  EXPECT_NE(unbound.find("unknowns.kernels: found \"k\", expected \"text\", and \"at\""), std::string::npos) << unbound;
+  EXPECT_NE(problem_of(R"({"title": "t", "source": "s", "kind": "decoding",
+      "rows": [{"label": "x", "context": 10, "output": 1, "hardware": "a6000-48gb", "shape": "llama-3-8b",
+                "published": {"tokens/s": [2, 1]}}]})")
+                .find("rows[0].published.tokens/s: found [2,1], expected a number, or [low, high]"),
+            std::string::npos);
   EXPECT_NE(decoding(R"("baseline": "full")", "").find("rows[0].baseline: found full"), std::string::npos);
   EXPECT_NE(decoding(R"("batch": 100000)", "").find("rows[0].batch: found 100000 requests"), std::string::npos);
   const std::string machine = problem_of(R"({"title": "t", "source": "s", "kind": "decoding",
