@@ -60,6 +60,8 @@ void check_item(const PaperItem& item, const std::string& key, Problems& problem
   }
   if (!item.small.empty() && (item.config.empty() || !fs::is_regular_file(item.small)))
     problems.add(key + ".small", brief(item.small.string()), "a config there is, of an item with a config");
+  if (!item.small_scaled.empty() && item.small.empty())
+    problems.add(key + ".small_scaled", brief(json(item.small_scaled)), "\"small\", whose settings these change");
   if (!item.command.empty() && item.kind != ItemKind::modelled)
     problems.add(key + ".command", brief(item.command), "a command of an item of kind \"modelled\" alone");
 }
@@ -72,6 +74,7 @@ PaperItem read_item(json entry, const fs::path& folder, const std::string& key, 
   PaperItem item;
   item.notes = take_strings(entry, "notes", key, problems);
   item.scaled = take_strings(entry, "scaled", key, problems);
+  item.small_scaled = take_strings(entry, "small_scaled", key, problems);
   item.parts = take_parts(entry, key, problems);
   std::string kind = "measured", small;
   problems.append(read_parameters(

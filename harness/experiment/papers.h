@@ -38,9 +38,10 @@ struct PaperItem {
   std::string missing;             // why there is neither config nor command yet
   std::vector<std::string> notes;  // points that the paper leaves open, and the config's reading
   std::filesystem::path small;  // measured: a config that shows it on two cores, with the default model; may be empty
-  std::vector<std::string> scaled;  // settings changed for the default model beside model and limit: "KEY=VALUE"
-  bool gpu = false;                 // the paper's speed figures need one
-  ItemParts parts;                  // what `covered()` says is covered of it
+  std::vector<std::string> small_scaled;  // settings changed in `small`: "KEY=VALUE"
+  std::vector<std::string> scaled;        // settings changed for the default model beside model and limit: "KEY=VALUE"
+  bool gpu = false;                       // the paper's speed figures need one
+  ItemParts parts;                        // what `covered()` says is covered of it
 
   /// Whether the program can reproduce it.
   [[nodiscard]] bool covered() const { return !config.empty() || !command.empty(); }

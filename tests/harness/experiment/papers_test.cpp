@@ -70,14 +70,16 @@ TEST(Papers, AnItemIsFoundByItsConfigAndNamesASmallOne) {
   fs::create_directories(configs / "papers/sample");
   for (const char* file : {"small.json", "papers/sample/table1.json"}) std::ofstream(configs / file) << "{}";
   const auto index = [&](const std::string& small) {
-    std::ofstream(configs / "papers/sample/paper.json")
-        << index_of(R"({"item": "table1", "title": "scores", "gpu": true, "small": ")" + small + R"("})");
+    std::ofstream(configs / "papers/sample/paper.json") << index_of(
+        R"({"item": "table1", "title": "scores", "gpu": true, "small_scaled": ["engine.seed=1"], "small": ")" + small +
+        R"("})");
   };
   index("small.json");
   const auto item = find_item(configs / "papers", configs / "papers/sample/../sample/table1.json");
   ASSERT_TRUE(item.has_value());
   EXPECT_TRUE(item->gpu);
   EXPECT_TRUE(fs::equivalent(item->small, configs / "small.json"));
+  EXPECT_EQ(item->small_scaled, std::vector<std::string>{"engine.seed=1"});
   EXPECT_FALSE(find_item(configs / "papers", configs / "small.json").has_value());
   EXPECT_FALSE(find_item(configs / "papers", configs / "no.json").has_value());
   index("smal.json");
@@ -90,13 +92,14 @@ TEST(Papers, EveryProblemOfAnIndexIsTold) {
                          {"item": "table2", "title": "t", "missing": "x", "tittle": "a slip"}, {"item": "table3", "title": "t", "missing": "x"},
                          {"item": "table4", "title": "t", "kind": "guessed", "missing": "x"},
                          {"item": "table5", "title": "t", "command": "kvarena x"}, 7,
-                         {"item": "table6", "title": "t", "missing": "x", "parts": {"covered": 3, "all": 3, "of": "rows"}})"),
+                         {"item": "table6", "title": "t", "missing": "x", "parts": {"covered": 3, "all": 3, "of": "rows"}},
+                         {"item": "table7", "title": "t", "missing": "x", "small_scaled": ["engine.seed=1"]})"),
              {"table3.json", "table9.json"})
           .problems();
-  for (const char* part :
-       {"paper.json: items[0]: found neither a config", "items[1].item: found \"table1\" twice", "items[2].tittle",
-        "did you mean \"title\"?", "items[3].missing", "guessed", "items[5].command", "items[6]: found 7",
-        "items[7].parts: found 3 of 3 rows", "nothing of table9.json"}) {
+  for (const char* part : {"paper.json: items[0]: found neither a config", "items[1].item: found \"table1\" twice",
+                           "items[2].tittle", "did you mean \"title\"?", "items[3].missing", "guessed",
+                           "items[5].command", "items[6]: found 7", "items[7].parts: found 3 of 3 rows",
+                           "items[8].small_scaled: found [\"engine.seed=1\"]", "nothing of table9.json"}) {
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
   }
 }
