@@ -2,12 +2,12 @@
 // metric, prompts cut to a length at which every method acts. What fails is a name, a setting or a metric that does not
 // fit, a method that does nothing, or a printed number that is not of the kind of ours, whatever the model.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -25,8 +25,8 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 const fs::path kPapers = fs::path(KVARENA_SOURCE_DIR) / "configs" / "papers";
-constexpr const char* kPromptTokens = "engine.max_prompt_tokens=640";
-constexpr size_t kTextBytes = 2200;  // about as many tokens, where prompts are not cut by a workload's rule
+constexpr int64_t kShortPrompt = 384, kLongPrompt = 640;  // tokens
+constexpr size_t kTextBytes = 2200;                       // where prompts are not cut by a workload's rule
 
 std::vector<std::string> configs() {
   std::vector<std::string> found;
@@ -80,26 +80,44 @@ fs::path make_data(const fs::path& folder) {
   return folder;
 }
 
+/// Tokens of a prompt at which every method of the config acts: InfLLM's window alone has 512, ShadowKV's outliers 384,
+/// and a prompt has to repeat itself for a lookup.
+int64_t prompt_tokens(const json& config) {
+  static const std::set<std::string> kWantMore = {"infllm", "ngram", "shadowkv"};
+  const auto wants_more = [](const json& method) { return kWantMore.contains(method["name"].get<std::string>()); };
+  return std::ranges::any_of(config["methods"], wants_more) ? kLongPrompt : kShortPrompt;
+}
+
+/// Lists of more than two values of a matrix cut to their ends: a method that acts at both acts between them.
+void keep_ends(json& matrix) {
+  for (json& values : matrix) {
+    if (values.size() > 2) values = {values.front(), values.back()};
+  }
+}
+
 /// Divides budgets in tokens that a short prompt would not fill.
 void shrink_budgets(json& value) {
   if (value.is_number_integer() && value.get<int64_t>() >= 512) value = value.get<int64_t>() / 16;
   if (value.is_array()) std::ranges::for_each(value, shrink_budgets);
 }
 
-/// The config with one task of LongBench for each metric, one in all where it is timed; short timing; budgets and
-/// chunks that suit short prompts.
+/// The config with one task of LongBench for each metric, one in all where it is timed, as of workloads that differ in
+/// length alone; of a matrix its ends; short timing; budgets and chunks that suit short prompts.
 json scaled_config(const std::string& name) {
   json config = json::parse(std::ifstream(kPapers / name));
   std::set<std::string> metrics;
   std::erase_if(config["workloads"].get_ref<json::array_t&>(), [&](const json& entry) {
     const std::string workload = entry.is_string() ? entry.get<std::string>() : entry["name"].get<std::string>();
     const datasets::WorkloadInfo& info = datasets::find_workload(workload, name).info;
-    const std::string kind = config.contains("timing") ? "timed" : info.metrics.front();
-    return workload.starts_with("longbench/") && !metrics.insert(kind).second;
+    if (config.contains("timing")) return !metrics.insert(workload.substr(0, workload.find('/'))).second;
+    return workload.starts_with("longbench/") && !metrics.insert(info.metrics.front()).second;
   });
   for (json& method : config["methods"]) {
     if (method.contains("tokens")) shrink_budgets(method["tokens"]);
-    if (method.contains("matrix") && method["matrix"].contains("tokens")) shrink_budgets(method["matrix"]["tokens"]);
+    if (method.contains("matrix")) {
+      keep_ends(method["matrix"]);
+      if (method["matrix"].contains("tokens")) shrink_budgets(method["matrix"]["tokens"]);
+    }
     const bool in_chunks = method["name"] != "full" && method["name"] != "full_recompute";
     if (name.starts_with("speccache/") && in_chunks) method["chunk"] = 128;
   }
@@ -108,6 +126,24 @@ json scaled_config(const std::string& name) {
     if (config["timing"].contains("batch")) config["timing"]["batch"] = 2;
   }
   return config;
+}
+
+/// Settings of a run: short answers and prompts, then what the paper's index changes, no longer than a test needs.
+std::vector<std::string> changes_of(const std::string& name, const json& config) {
+  const int64_t answer = name.starts_with("vericache/") ? 16 : 3;  // rules over the tokens find a repetition in some
+  std::map<std::string, int64_t> most = {{"engine.max_prompt_tokens", prompt_tokens(config)}, {"timing.batch", 2}};
+  if (prompt_tokens(config) == kShortPrompt) {  // a lookup wants long answers too
+    most["timing.max_new_tokens"] = 2;
+    if (name.starts_with("vericache/")) most["engine.max_new_tokens"] = answer;
+  }
+  std::vector<std::string> changes = {fmt::format("engine.max_new_tokens={}", answer), "engine.noise_floor=0",
+                                      fmt::format("engine.max_prompt_tokens={}", prompt_tokens(config))};
+  for (const std::string& change : scaled_changes(name)) {
+    const std::string key = change.substr(0, change.find('='));
+    const bool longer = most.contains(key) && std::stoll(change.substr(key.size() + 1)) > most[key];
+    changes.push_back(longer ? fmt::format("{}={}", key, most[key]) : change);
+  }
+  return changes;
 }
 
 bool asks_judge(const std::string& metric) { return metric.starts_with("judged_"); }
@@ -206,13 +242,9 @@ TEST_P(PaperConfig, RunsScaledDown) {
                                     "smollm2-135m", "--limit",     "1",
                                     "--quiet",      "--data",      make_data(scratch / "data").string(),
                                     "--database",   "run.db"};
-  const bool drafts = GetParam().starts_with("vericache/");  // rules over the tokens need some to find a repetition
-  std::vector<std::string> changes = {drafts ? "engine.max_new_tokens=16" : "engine.max_new_tokens=3", kPromptTokens,
-                                      "engine.noise_floor=0"};
-  std::ranges::move(scaled_changes(GetParam()), std::back_inserter(changes));
-  for (std::string& change : changes) {
+  for (const std::string& change : changes_of(GetParam(), config)) {
     words.emplace_back("--set");
-    words.push_back(std::move(change));
+    words.push_back(change);
   }
   const Finished finished = run_kvarena(words, {.folder = scratch.path()});
   ASSERT_EQ(finished.code, 0) << finished.err;
