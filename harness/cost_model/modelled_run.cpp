@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
@@ -10,27 +12,37 @@
 namespace kvarena::cost_model {
 namespace {
 
-/// A link that transfers one reload after the other at a fixed rate.
+/// A link that transfers one cache after the other at a fixed rate.
 class ModelledLink final : public ReloadLink {
  public:
-  ModelledLink(double bandwidth, double bytes, int64_t requests)
-      : transfer_seconds_(bytes / bandwidth), arrival_(requests, 0.0) {}
+  ModelledLink(double bandwidth, double full_bytes, int64_t requests)
+      : bandwidth_(bandwidth), full_bytes_(full_bytes), arrival_(requests, 0.0) {}
 
   void begin(int64_t request) override {
-    free_at_ = std::max(free_at_, now) + transfer_seconds_;
-    arrival_[request] = free_at_;
-    busy_seconds += transfer_seconds_;
+    arrival_[request] = transfer(full_bytes_);
     holding.push_back(request);
+  }
+  void begin_load(int64_t load, double bytes) { loads_[load] = transfer(bytes); }
+  /// Takes the loads that have come.
+  [[nodiscard]] std::vector<int64_t> loads_that_came() {
+    std::vector<int64_t> came;
+    for (const auto& [load, arrival] : loads_) {
+      if (arrival <= now) came.push_back(load);
+    }
+    for (const int64_t load : came) loads_.erase(load);
+    return came;
   }
   [[nodiscard]] bool arrives_in_time(int64_t request) const override {
     return arrival_[request] <= now + iteration_seconds;
   }
-  [[nodiscard]] double next_arrival() const {
-    double first = free_at_;
+  /// Seconds until the next cache comes; an iteration's where none is on its way.
+  [[nodiscard]] double wait_seconds() const {
+    double first = kNever;
     for (const int64_t request : holding) {
       if (arrival_[request] > now) first = std::min(first, arrival_[request]);
     }
-    return first;
+    for (const auto& [load, arrival] : loads_) first = std::min(first, arrival);
+    return first == kNever ? iteration_seconds : first - now;
   }
 
   double now = 0;
@@ -39,9 +51,18 @@ class ModelledLink final : public ReloadLink {
   std::vector<int64_t> holding;  // requests whose full cache is on its way or there
 
  private:
-  double transfer_seconds_;
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  double transfer(double bytes) {
+    const double seconds = bytes / bandwidth_;
+    free_at_ = std::max(free_at_, now) + seconds;
+    busy_seconds += seconds;
+    return free_at_;
+  }
+
+  double bandwidth_, full_bytes_;
   double free_at_ = 0;
-  std::vector<double> arrival_;
+  std::vector<double> arrival_;      // by request, of the reload begun last
+  std::map<int64_t, double> loads_;  // arrivals, of loads on their way
 };
 
 /// State of a run.
@@ -61,15 +82,18 @@ class Simulation {
         emitted_(settings.requests),
         rounds_(settings.requests),
         random_(settings.seed, "accepted drafts") {
-    for (int64_t i = 0; i < settings.requests; ++i) (void)schedule_.add(settings.load.cache_bytes, compressed());
-    for (int64_t i = 0; i < settings.resident; ++i) {
-      schedule_.pin(i);
-      link_.holding.push_back(i);
+    for (int64_t i = 0; i < settings.requests; ++i) {
+      if (settings.load_at_arrival) {
+        (void)schedule_.add_load(bytes_at_arrival(i), bytes_at_arrival(i));
+        arriving_bytes_ += bytes_at_arrival(i);
+      } else {
+        join(i);
+      }
     }
   }
 
   ModelledRun run() {
-    while (schedule_.running() > 0) iterate();
+    while (run_.tokens < settings_.requests * settings_.output_tokens) iterate();
     run_.seconds = link_.now;
     run_.link_busy_seconds = link_.busy_seconds;
     run_.late_verifies = schedule_.late_verifies();
@@ -85,17 +109,39 @@ class Simulation {
            settings_.machine.memory_bandwidth;
   }
 
+  /// Caches that a request has on the accelerator from its arrival on.
+  [[nodiscard]] double bytes_at_arrival(int64_t request) const {
+    return compressed() + (request < settings_.resident ? settings_.load.cache_bytes : 0);
+  }
+
+  void join(int64_t request) {
+    const int64_t id = schedule_.add(settings_.load.cache_bytes, compressed());
+    stays_.push_back(request < settings_.resident);
+    if (!stays_.back()) return;
+    schedule_.pin(id);
+    link_.holding.push_back(id);
+  }
+
+  [[nodiscard]] double memory_bytes() const {
+    return settings_.load.weight_bytes + static_cast<double>(schedule_.running()) * compressed() +
+           static_cast<double>(link_.holding.size()) * settings_.load.cache_bytes + arriving_bytes_;
+  }
+
   void iterate() {
+    for (const int64_t load : link_.loads_that_came()) {
+      schedule_.loaded(load);
+      arriving_bytes_ -= bytes_at_arrival(load);
+      join(load);
+    }
     const double expected = gpu_seconds(schedule_.running(), 0);
     link_.iteration_seconds = expected;
     const IterationPlan plan = schedule_.next(expected, link_);
-    ScheduledIteration iteration{.memory_bytes = settings_.load.weight_bytes +
-                                                 static_cast<double>(schedule_.running()) * compressed() +
-                                                 static_cast<double>(link_.holding.size()) * settings_.load.cache_bytes,
+    for (const int64_t load : plan.loads) link_.begin_load(load, bytes_at_arrival(load));
+    ScheduledIteration iteration{.memory_bytes = memory_bytes(),
                                  .drafting = static_cast<int64_t>(plan.draft.size()),
                                  .verifying = static_cast<int64_t>(plan.verify.size())};
     const bool idle = plan.draft.empty() && plan.verify.empty();
-    iteration.seconds = idle ? link_.next_arrival() - link_.now : gpu_seconds(iteration.drafting, iteration.verifying);
+    iteration.seconds = idle ? link_.wait_seconds() : gpu_seconds(iteration.drafting, iteration.verifying);
     KVARENA_ASSERT(iteration.seconds > 0, "an idle iteration waits for a reload");
     link_.now += iteration.seconds;
     for (const int64_t request : plan.draft) ++drafted_[request];
@@ -113,7 +159,7 @@ class Simulation {
     run_.tokens += emitted;
     drafted_[request] = 0;
     const bool finished = emitted_[request] >= settings_.output_tokens;
-    if (finished || request >= settings_.resident) std::erase(link_.holding, request);
+    if (finished || !stays_[static_cast<size_t>(request)]) std::erase(link_.holding, request);
     schedule_.verified(request, finished);
   }
 
@@ -130,6 +176,8 @@ class Simulation {
   const AcceptanceCurve& acceptance_;
   VerificationSchedule schedule_;
   ModelledLink link_;
+  double arriving_bytes_ = 0;  // of loads that have not come, whose room is theirs already
+  std::vector<bool> stays_;    // by request of the schedule, whether its full cache does
   std::vector<int64_t> drafted_, emitted_;
   std::vector<uint64_t> rounds_;
   RandomStream random_;
@@ -149,7 +197,9 @@ ModelledRun run_modelled(const ModelledSettings& settings, const AcceptanceCurve
           .expected = fmt::format("at most {:.3g}, the machine's memory", settings.machine.memory_bytes),
           .action = "run fewer requests or compress more"});
   }
-  const double reload_seconds = settings.load.cache_bytes / settings.machine.link_bandwidth;
+  const bool longer = settings.load_at_arrival && settings.resident > 0;  // a load brings both caches
+  const double reload_seconds =
+      (longer ? 1 + settings.kept : 1) * settings.load.cache_bytes / settings.machine.link_bandwidth;
   const double shortest_iteration = settings.load.weight_bytes / settings.machine.memory_bandwidth;
   const auto most = static_cast<double>(settings.windows - 1);
   if (settings.kind == ScheduleKind::staggered && reload_seconds > most * shortest_iteration) {

@@ -19,6 +19,7 @@ struct ModelledSettings {
   int64_t draft_length = 1;  // x
   int64_t output_tokens = 256;
   ScheduleKind kind = ScheduleKind::staggered;
+  bool load_at_arrival = false;  // whether requests' caches come over the link before they decode, or are there
   int64_t windows = 128;
   uint64_t seed = 0;  // seed of which drafts are accepted
 };

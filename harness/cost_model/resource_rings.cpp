@@ -19,38 +19,55 @@ ResourceRings::ResourceRings(RingSettings settings) : settings_(settings), ring_
   KVARENA_ASSERT(settings.windows >= 2, fmt::format("{} windows", settings.windows));
 }
 
-std::optional<Placement> ResourceRings::admit(const ReloadRequest& request) {
+std::optional<int64_t> ResourceRings::span_of(const ReloadRequest& request) const {
   KVARENA_ASSERT(request.link_bandwidth > 0 && request.iteration_seconds > 0, "rates are positive");
   const double length = request.bytes / (request.link_bandwidth * request.iteration_seconds);
-  const int64_t last = settings_.windows - 1;
-  if (!(length <= static_cast<double>(last))) return std::nullopt;  // longer than the horizon
-  const auto span = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(length)));
-  const int64_t anchor = std::clamp(request.draft_length, span, last);
+  if (!(length <= static_cast<double>(settings_.windows - 1))) return std::nullopt;
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(length)));
+}
 
+std::optional<Placement> ResourceRings::admit(const ReloadRequest& request) {
+  const std::optional<int64_t> span = span_of(request);
+  if (!span) return std::nullopt;
+  const int64_t last = settings_.windows - 1;
+  const int64_t anchor = std::clamp(request.draft_length, *span, last);
   for (int64_t distance = 0; distance <= last; ++distance) {
     for (const int64_t verify : {anchor - distance, anchor + distance}) {
-      if (verify < span || verify > last || (distance == 0 && verify != anchor)) continue;
-      const Placement placement{.first = verify - span + 1, .verify = verify};
-      if (!holds(request, placement)) continue;
-      for (int64_t i = 0; i < span; ++i) {
-        Window& window = ring_[(now_ + placement.first + i) % settings_.windows];
-        window.link_seconds += charge(request, span, i);
-        window.bytes += request.bytes;
-      }
-      return placement;
+      if (verify < *span || verify > last || (distance == 0 && verify != anchor)) continue;
+      const Placement placement{.first = verify - *span + 1, .verify = verify};
+      if (reserve(request, placement, request.bytes)) return placement;
     }
   }
   return std::nullopt;
 }
 
-bool ResourceRings::holds(const ReloadRequest& request, const Placement& placement) const {
+std::optional<Placement> ResourceRings::load(const ReloadRequest& request) {
+  const std::optional<int64_t> span = span_of(request);
+  for (int64_t last = span.value_or(settings_.windows) - 1; span && last < settings_.windows; ++last) {
+    const Placement placement{.first = last - *span + 1, .verify = last};
+    if (reserve(request, placement, 0)) return placement;
+  }
+  return std::nullopt;
+}
+
+bool ResourceRings::reserve(const ReloadRequest& request, const Placement& placement, double in_flight) {
+  if (!holds(request, placement, in_flight)) return false;
+  for (int64_t i = 0; i < placement.span(); ++i) {
+    Window& window = ring_[(now_ + placement.first + i) % settings_.windows];
+    window.link_seconds += charge(request, placement.span(), i);
+    window.bytes += in_flight;
+  }
+  return true;
+}
+
+bool ResourceRings::holds(const ReloadRequest& request, const Placement& placement, double in_flight) const {
   const double free = settings_.memory_bytes - settings_.weight_bytes - request.resident_bytes;
   for (int64_t i = 0; i < placement.span(); ++i) {
     const Window& window = slot(placement.first + i);
     if (window.link_seconds + charge(request, placement.span(), i) > request.iteration_seconds * (1 + rounding)) {
       return false;
     }
-    if (window.bytes + request.bytes > free + settings_.memory_bytes * rounding) return false;
+    if (window.bytes + in_flight > free + settings_.memory_bytes * rounding) return false;
   }
   return true;
 }

@@ -54,7 +54,27 @@ double VerificationSchedule::resident_bytes() const {
     if (request.mode == Mode::left) continue;
     bytes += request.compressed_bytes + (request.pinned ? request.full_bytes : 0);
   }
+  for (const auto& [id, load] : loads_) bytes += load.resident_bytes;
   return bytes;
+}
+
+int64_t VerificationSchedule::add_load(double bytes, double resident_bytes) {
+  const bool staggered = settings_.kind == ScheduleKind::staggered;
+  loads_[next_load_] = {.bytes = bytes, .resident_bytes = resident_bytes, .placed = !staggered};
+  return next_load_++;
+}
+
+void VerificationSchedule::place_loads(double iteration_seconds) {
+  for (auto& [id, load] : loads_) {
+    if (load.placed) continue;
+    const auto placement = rings_.load({.bytes = load.bytes,
+                                        .link_bandwidth = settings_.link_bandwidth,
+                                        .iteration_seconds = iteration_seconds,
+                                        .resident_bytes = resident_bytes()});
+    if (!placement) continue;
+    load.placed = true;
+    load.until_begin = placement->first;
+  }
 }
 
 void VerificationSchedule::admit(double iteration_seconds) {
@@ -103,6 +123,7 @@ bool VerificationSchedule::hold_all_back(const ReloadLink& link) const {
 
 IterationPlan VerificationSchedule::next(double iteration_seconds, ReloadLink& link) {
   if (settings_.kind == ScheduleKind::staggered) {
+    place_loads(iteration_seconds);
     admit(iteration_seconds);
   } else {
     admit_together();
@@ -115,6 +136,9 @@ IterationPlan VerificationSchedule::next(double iteration_seconds, ReloadLink& l
   }
 
   IterationPlan plan;
+  for (const auto& [id, load] : loads_) {
+    if (load.placed && load.until_begin == 0) plan.loads.push_back(id);
+  }
   const bool held = hold_all_back(link);
   for (size_t i = 0; i < requests_.size(); ++i) {
     const auto id = static_cast<int64_t>(i);
@@ -154,6 +178,9 @@ void VerificationSchedule::advance() {
   for (Request& request : requests_) {
     --request.until_reload;
     --request.until_verify;
+  }
+  for (auto& [id, load] : loads_) {
+    if (load.placed) --load.until_begin;
   }
 }
 

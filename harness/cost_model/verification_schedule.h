@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ class ReloadLink {
 struct IterationPlan {
   std::vector<int64_t> draft;   // draft one token each
   std::vector<int64_t> verify;  // verify what they have drafted
+  std::vector<int64_t> loads;   // loads that begin now, behind the reloads that do
 };
 
 /// Record of an iteration, on either clock.
@@ -71,6 +73,13 @@ class VerificationSchedule {
   /// due verification whose reload does not arrive in time is late and stalls its request alone (staggered, sequential)
   /// or all of them (lock_step).
   [[nodiscard]] IterationPlan next(double iteration_seconds, ReloadLink& link);
+
+  /// A load at a request's arrival, over the link of reloads: of `bytes`, of which so many stay until loaded(), when
+  /// the request itself may be added. Returns its id, counted from 0. Staggered, it begins where the link has room
+  /// beside the reloads that are placed, which are not late for it, and those to come keep off it; else at once.
+  int64_t add_load(double bytes, double resident_bytes);
+  /// Records that a load has come, or never will.
+  void loaded(int64_t load) { loads_.erase(load); }
 
   /// Lets `request` draft at most so many tokens in its coming rounds: its verifications are placed as if draft_length
   /// were no more, so that it does not idle until then.
@@ -102,10 +111,17 @@ class VerificationSchedule {
     int64_t until_reload = 0;  // iterations, staggered
     int64_t until_verify = 0;
   };
+  struct Load {
+    double bytes = 0;
+    double resident_bytes = 0;
+    bool placed = false;
+    int64_t until_begin = 0;  // iterations
+  };
   [[nodiscard]] double resident_bytes() const;
   [[nodiscard]] int64_t draft_length(const Request& request) const {
     return std::min(settings_.draft_length, request.most_drafts);
   }
+  void place_loads(double iteration_seconds);
   void admit(double iteration_seconds);
   void admit_together();
   [[nodiscard]] bool hold_all_back(const ReloadLink& link) const;
@@ -113,6 +129,8 @@ class VerificationSchedule {
   ScheduleSettings settings_;
   ResourceRings rings_;
   std::vector<Request> requests_;
+  std::map<int64_t, Load> loads_;  // by id, that have not come
+  int64_t next_load_ = 0;
   int64_t late_verifies_ = 0;
 };
 

@@ -96,6 +96,62 @@ TEST(VerificationSchedule, ARequestThatCanDraftLittleIsVerifiedSoon) {
   }
 }
 
+TEST(VerificationSchedule, AReloadIsPlacedAroundALoadAtArrival) {
+  struct : ReloadLink {
+    void begin(int64_t /*request*/) override { begun.push_back(iteration); }
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+    int64_t iteration = 0;
+    std::vector<int64_t> begun;
+  } link;
+  struct Iterations {
+    std::vector<int64_t> loads, verifications;
+  };
+  const auto run = [&](ScheduleKind kind) {
+    VerificationSchedule schedule(
+        {.kind = kind, .rings = {.memory_bytes = 100}, .link_bandwidth = 10, .draft_length = 3});
+    link.begun.clear();
+    Iterations at;
+    const int64_t request = schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);  // 2 iterations of 1 s a reload
+    (void)schedule.add_load(/*bytes=*/35, /*resident_bytes=*/5);                      // 4
+    for (link.iteration = 0; link.iteration < 8; ++link.iteration) {
+      if (link.iteration == 2) (void)schedule.add_load(15, 5);  // 2
+      const IterationPlan plan = schedule.next(/*iteration_seconds=*/1, link);
+      for (size_t i = 0; i < plan.loads.size(); ++i) at.loads.push_back(link.iteration);
+      for (size_t i = 0; i < plan.verify.size(); ++i) at.verifications.push_back(link.iteration);
+      if (!plan.verify.empty()) schedule.verified(request, /*finished=*/true);
+      schedule.advance();
+    }
+    return at;
+  };
+  // The first load is in windows 0 to 3. With x = 3 the reload would be in 2 and 3; it is in 4 and 5, and the second
+  // load behind it, in 6 and 7.
+  const Iterations staggered = run(ScheduleKind::staggered);
+  EXPECT_EQ(staggered.loads, (std::vector<int64_t>{0, 6}));
+  EXPECT_EQ(link.begun, std::vector<int64_t>{4});
+  EXPECT_EQ(staggered.verifications, std::vector<int64_t>{5});
+  for (const auto kind : {ScheduleKind::lock_step, ScheduleKind::sequential}) {
+    const Iterations other = run(kind);
+    EXPECT_EQ(other.loads, (std::vector<int64_t>{0, 2}));
+    EXPECT_EQ(link.begun, std::vector<int64_t>{3});
+  }
+}
+
+TEST(VerificationSchedule, ALoadTakesMemoryUntilItHasCome) {
+  struct : ReloadLink {
+    void begin(int64_t /*request*/) override {}
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+  } link;
+  VerificationSchedule schedule({.rings = {.memory_bytes = 40}, .link_bandwidth = 10, .draft_length = 1});
+  (void)schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);
+  const int64_t load = schedule.add_load(/*bytes=*/10, /*resident_bytes=*/16);
+  EXPECT_EQ(schedule.next(1, link).loads, std::vector<int64_t>{load});
+  schedule.advance();
+  EXPECT_TRUE(schedule.next(1, link).draft.empty());  // 5 + 16 + 20 of 40
+  schedule.advance();
+  schedule.loaded(load);
+  EXPECT_EQ(schedule.next(1, link).draft.size(), 1U);
+}
+
 TEST(VerificationSchedule, APinnedRequestIsVerifiedAfterItsDraftsWithoutAReload) {
   struct : ReloadLink {
     void begin(int64_t request) override { begun.push_back(request); }
@@ -166,6 +222,36 @@ TEST(ModelledRun, FullCachesThatStayTakeMemoryAndNoLink) {
   EXPECT_THROW((void)run_modelled(settings, acceptance()), UserError);
 }
 
+TEST(ModelledRun, LoadsAtArrivalShareTheLinkWithReloads) {
+  ModelledSettings settings = example(ScheduleKind::staggered);
+  settings.load_at_arrival = true;
+  const ModelledRun run = run_modelled(settings, acceptance());
+  // A load of 1 GB takes 20 ms, so one window: the first request drafts when 20 ms have gone by, then one more in each
+  // iteration.
+  EXPECT_NEAR(run.iterations[0].seconds, 20e-3, 1e-12);
+  int64_t verifications = 0;
+  std::vector<size_t> landed;
+  for (size_t i = 0; i < run.iterations.size(); ++i) {
+    if (i <= 10) {
+      EXPECT_EQ(run.iterations[i].drafting, static_cast<int64_t>(i));
+    }
+    if (run.iterations[i].verifying > 0) landed.push_back(i);
+    verifications += run.iterations[i].verifying;
+  }
+  // The first three find 31 = 1 + x, and then 34 and 37, the nearest windows of 2 + x and 3 + x that reloads leave; the
+  // fourth one 28 before them.
+  EXPECT_EQ((std::vector<size_t>(landed.begin(), landed.begin() + 4)), (std::vector<size_t>{25, 28, 31, 34}));
+  EXPECT_EQ(run.late_verifies, 0);
+  EXPECT_NEAR(run.link_busy_seconds, 10 * 20e-3 + static_cast<double>(verifications) * 80e-3, 1e-9);
+  EXPECT_NEAR(run.peak_bytes, 64 * giga, 1e-3 * giga);
+  EXPECT_EQ(run.tokens, run_modelled(example(ScheduleKind::staggered), acceptance()).tokens);
+
+  settings.resident = 2;  // which bring both caches
+  const ModelledRun some = run_modelled(settings, acceptance());
+  EXPECT_NEAR(some.iterations[0].seconds, 100e-3, 1e-12);
+  EXPECT_EQ(some.late_verifies, 0);
+}
+
 TEST(ModelledRun, StaggeredBeatsSequentialBeatsNothingGained) {
   const double staggered = run_modelled(example(ScheduleKind::staggered), acceptance()).tokens_per_second();
   const double sequential = run_modelled(example(ScheduleKind::sequential), acceptance()).tokens_per_second();
@@ -199,6 +285,7 @@ TEST(ModelledRun, EveryScheduleEndsWithEveryTokenInRandomSettings) {
     settings.machine.link_bandwidth = draw(2, 400) * giga;
     settings.kept = draw(0.05, 0.8);
     settings.seed = scenario;
+    settings.load_at_arrival = random.below(2, next++) == 0;
     const ModelledRun run = run_modelled(settings, acceptance());
     EXPECT_EQ(run.tokens, settings.requests * settings.output_tokens) << scenario;
     EXPECT_LE(run.link_busy_seconds, run.seconds * (1 + 1e-9)) << scenario;

@@ -71,6 +71,39 @@ TEST(ResourceRings, AReloadLongerThanTheHorizonWaits) {
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(rings.bytes_in_flight(i), 0);
 }
 
+TEST(ResourceRings, LoadsTakeTheEarliestWindowsAndReloadsGoAroundThem) {
+  ResourceRings rings(settings(64));
+  ReloadRequest small = request();
+  small.bytes = giga;  // 20 ms: less than a window, more than what a second one leaves of it
+  for (const int64_t window : {0, 1}) {
+    const auto placement = rings.load(small);
+    ASSERT_TRUE(placement);
+    EXPECT_EQ(placement->first, window);
+    EXPECT_EQ(placement->verify, window);
+    EXPECT_NEAR(rings.link_seconds(window), 20e-3, 1e-12);
+    EXPECT_EQ(rings.bytes_in_flight(window), 0);  // what it brings is resident
+  }
+  const auto large = rings.load(request());
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->first, 2);
+  EXPECT_EQ(large->verify, 4);
+
+  ReloadRequest soon = request();
+  soon.draft_length = 3;
+  const auto reload = rings.admit(soon);
+  ASSERT_TRUE(reload);
+  EXPECT_EQ(reload->first, 5);
+  EXPECT_EQ(reload->verify, 7);
+  EXPECT_EQ(rings.load(request())->first, 8);
+
+  ReloadRequest beyond = small;
+  beyond.resident_bytes = 46.5 * giga;  // of 46 beside the weights
+  EXPECT_FALSE(rings.load(beyond));
+  beyond = small;
+  beyond.bytes = 63 * 35.7e-3 * 50 * giga * 1.01;
+  EXPECT_FALSE(rings.load(beyond));
+}
+
 TEST(ResourceRings, TimeMovesReservationsForward) {
   ResourceRings rings(settings(64));
   ASSERT_TRUE(rings.admit(request()));
