@@ -26,7 +26,7 @@ struct RemotePrefixSetting {
   double acceptance = 0;             // gamma
   int64_t draft_length = 1;          // x
   int64_t output_tokens = 1;         // K
-  /// Bytes that streaming sends after the compressed cache; absent: (1 - c) KV_full, as the paper has it.
+  /// Bytes that streaming sends after the compressed cache, where they are known; else (1 - c) KV_full.
   std::optional<double> rest_bytes;
   /// One device computes for both pools, whose computing then adds up. Not in the paper.
   bool one_device = false;

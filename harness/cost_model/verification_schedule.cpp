@@ -65,7 +65,10 @@ int64_t VerificationSchedule::add_load(double bytes, double resident_bytes) {
 }
 
 void VerificationSchedule::place_loads(double iteration_seconds) {
+  const double longest = static_cast<double>(rings_.windows() - 1) * iteration_seconds * settings_.link_bandwidth;
   for (auto& [id, load] : loads_) {
+    if (load.placed) continue;
+    load.placed = load.bytes > longest;  // no windows would ever hold it
     if (load.placed) continue;
     const auto placement = rings_.load({.bytes = load.bytes,
                                         .link_bandwidth = settings_.link_bandwidth,

@@ -76,7 +76,8 @@ class VerificationSchedule {
 
   /// A load at a request's arrival, over the link of reloads: of `bytes`, of which so many stay until loaded(), when
   /// the request itself may be added. Returns its id, counted from 0. Staggered, it begins where the link has room
-  /// beside the reloads that are placed, which are not late for it, and those to come keep off it; else at once.
+  /// beside the reloads that are placed, which are not late for it, and those to come keep off it; else, or where the
+  /// horizon is too short, at once.
   int64_t add_load(double bytes, double resident_bytes);
   /// Records that a load has come, or never will.
   void loaded(int64_t load) { loads_.erase(load); }

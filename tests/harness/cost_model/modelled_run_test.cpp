@@ -136,6 +136,24 @@ TEST(VerificationSchedule, AReloadIsPlacedAroundALoadAtArrival) {
   }
 }
 
+TEST(VerificationSchedule, ALoadLongerThanTheHorizonBeginsAtOnce) {
+  struct : ReloadLink {
+    void begin(int64_t /*request*/) override {}
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+  } link;
+  VerificationSchedule schedule({.rings = {.windows = 16, .memory_bytes = 100}, .link_bandwidth = 10});
+  (void)schedule.add_load(/*bytes=*/140, 0);  // 14 iterations: windows 0 to 13
+  const int64_t longer = schedule.add_load(/*bytes=*/151, 0);
+  const int64_t behind = schedule.add_load(/*bytes=*/10, 0);
+  EXPECT_EQ(schedule.next(1, link).loads, (std::vector<int64_t>{0, longer}));
+  for (int i = 0; i < 13; ++i) {
+    schedule.advance();
+    EXPECT_TRUE(schedule.next(1, link).loads.empty());
+  }
+  schedule.advance();
+  EXPECT_EQ(schedule.next(1, link).loads, std::vector<int64_t>{behind});
+}
+
 TEST(VerificationSchedule, ALoadTakesMemoryUntilItHasCome) {
   struct : ReloadLink {
     void begin(int64_t /*request*/) override {}
