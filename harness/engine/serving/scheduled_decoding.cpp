@@ -11,10 +11,6 @@
 namespace kvarena {
 namespace {
 
-/// Until a pass was measured. Verifications placed by it may come late once.
-constexpr double kFirstGuessSeconds = 0.05;
-/// Weight of the newest pass in what is expected of the next.
-constexpr double kNewest = 0.25;
 /// Drafted tokens that say what acceptance is.
 constexpr int64_t kEvidence = 64;
 
@@ -48,8 +44,7 @@ ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
                  .rings = {.windows = settings.windows, .memory_bytes = static_cast<double>(settings.device_bytes)},
                  .link_bandwidth = settings.link_bytes_per_s,
                  .draft_length = settings.draft_length}),
-      link_free_(Clock::now()),
-      iteration_seconds_(kFirstGuessSeconds) {}
+      link_free_(Clock::now()) {}
 
 /// In lock-step all full caches are there at a time.
 serving::Promise ScheduledDecoding::promise(int64_t full_bytes, int64_t resident_bytes) const {
@@ -153,12 +148,12 @@ bool ScheduledDecoding::arrives_in_time(int64_t request) const {
   if (std::ranges::find(wanted_, request) != wanted_.end()) return false;
   const Member& member = members_.at(request);
   const std::chrono::duration<double> left = member.arrival - Clock::now();
-  return left.count() <= iteration_seconds_ || member.session->offloaded()->arrived();
+  return left.count() <= iteration_.seconds() || member.session->offloaded()->arrived();
 }
 
 std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
   reload();
-  const cost_model::IterationPlan plan = schedule_.next(iteration_seconds_, *this);
+  const cost_model::IterationPlan plan = schedule_.next(iteration_.seconds(), *this);
   std::vector<VerifySession*> fed;
   for (const int64_t id : plan.draft) {
     VerifySession* session = members_.at(id).session;
@@ -188,15 +183,14 @@ void ScheduledDecoding::wait_for_reload() {
   }
   if (++idle_ <= 2 * settings_.windows) return;  // placements that lie ahead come nearer by themselves
   fail({.place = "verification schedule",
-        .found = fmt::format("no place for a reload, iterations of {:.3g} s", iteration_seconds_),
+        .found = fmt::format("no place for a reload, iterations of {:.3g} s", iteration_.seconds()),
         .expected = fmt::format("reloads of at most {} iterations", settings_.windows - 1),
         .action = "take a faster link or fewer tokens of context"});
 }
 
 void ScheduledDecoding::advance(double seconds) {
   if (fed_) {
-    iteration_seconds_ = measured_ ? (1 - kNewest) * iteration_seconds_ + kNewest * seconds : seconds;
-    measured_ = true;
+    iteration_.note(seconds);
     idle_ = 0;
   }
   std::vector<const VerifySession*> finished;  // also by a failure while they drafted

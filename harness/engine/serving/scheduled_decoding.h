@@ -9,6 +9,7 @@
 
 #include "harness/cost_model/verification_schedule.h"
 #include "harness/engine/serving/admission.h"
+#include "harness/engine/serving/iteration_estimate.h"
 #include "harness/engine/session/verify_session.h"
 
 namespace kvarena {
@@ -103,8 +104,7 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   std::deque<int64_t> coming_;         // reloads that were begun, in order
   std::vector<int64_t> verifying_;
   Clock::time_point link_free_;
-  double iteration_seconds_;                         // expected
-  bool measured_ = false;                            // by a pass of this run
+  IterationEstimate iteration_;
   int64_t rounds_ = 0, drafted_ = 0, accepted_ = 0;  // of all sessions so far, where something was drafted
   int64_t peak_pinned_ = 0;
   int64_t fallen_back_ = 0;
