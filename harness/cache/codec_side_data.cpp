@@ -1,5 +1,7 @@
 #include "harness/cache/codec_side_data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kernels/rope/rope.h"
@@ -50,6 +52,25 @@ void SparseRows::shrink() {
 int64_t SparseRows::bytes() const {
   return static_cast<int64_t>(sizeof(uint16_t) * (counts_.capacity() + channels_.capacity() + values_.capacity()) +
                               sizeof(uint32_t) * starts_.capacity());
+}
+
+void SparseRows::save(CacheWriter& to) const {
+  to.put_all(std::span<const uint16_t>(counts_));
+  to.put_all(std::span<const uint16_t>(channels_));
+  to.put_all(std::span<const uint16_t>(values_));
+}
+
+void SparseRows::load(CacheReader& from, int64_t entries, int64_t channels) {
+  from.get_vector(counts_, static_cast<size_t>(entries));
+  size_t elements = 0;
+  for (size_t e = 0; e < counts_.size(); ++e) {
+    if (e % kStride == 0) starts_.push_back(static_cast<uint32_t>(elements));
+    elements += counts_[e];
+  }
+  from.get_vector(channels_, elements);
+  from.get_vector(values_, elements);
+  const bool all_there = std::ranges::all_of(channels_, [&](uint16_t channel) { return channel < channels; });
+  if (!all_there) CacheReader::damaged("a number of another channel", fmt::format("one of {}", channels));
 }
 
 void RotaryKeys::undo(float* rows, const std::vector<int32_t>& positions) const {

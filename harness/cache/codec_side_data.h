@@ -23,6 +23,9 @@ class SparseRows {
   /// Gives back memory held for growth.
   void shrink();
   [[nodiscard]] int64_t bytes() const;
+  void save(CacheWriter& to) const;
+  /// Takes what save() wrote of so many entries of so many channels, into rows of none.
+  void load(CacheReader& from, int64_t entries, int64_t channels);
 
  private:
   static constexpr int64_t kStride = 512;  // entries between two starts

@@ -143,6 +143,31 @@ void DequantizingSegment::unmark() {
   mark_.reset();
 }
 
+void DequantizingSegment::save(CacheWriter& to) const {
+  codes_->save(to);
+  StoredPositions positions{.first = first_position_};
+  for (const auto& list : positions_) {
+    if (!contiguous_) positions.heads.emplace_back(list.begin(), list.end());
+  }
+  positions.save(to);
+  dynamic_cast<const StorableSideData&>(*side_data_).save(to);
+}
+
+void DequantizingSegment::load(CacheReader& from) {
+  codes_->load(from);
+  if (codes_->unpacked_values() > 0) {
+    CacheReader::damaged(fmt::format("{} values in 16 bits", codes_->unpacked_values()), "none");
+  }
+  const StoredPositions positions = StoredPositions::load(from, shape().kv_heads, entries(0));
+  first_position_ = positions.first;
+  contiguous_ = positions.heads.empty();
+  for (size_t h = 0; h < positions.heads.size(); ++h) {
+    positions_[h].assign(positions.heads[h].begin(), positions.heads[h].end());
+  }
+  dynamic_cast<StorableSideData&>(*side_data_).load(from, entries(0));
+  change_version();
+}
+
 int64_t DequantizingSegment::bytes() const {
   int64_t total = codes_->bytes() + side_data_->bytes() + (mark_ ? mark_->side_data->bytes() : 0);
   for (const auto& list : positions_) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));

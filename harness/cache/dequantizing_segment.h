@@ -39,7 +39,15 @@ class CodecSideData {
   [[nodiscard]] virtual std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const = 0;
 };
 
-class DequantizingSegment final : public PackedSegment {
+/// Side data that a store can hold.
+class StorableSideData : public CodecSideData {
+ public:
+  virtual void save(CacheWriter& to) const = 0;
+  /// Takes what save() wrote of `entries` entries, into data of none.
+  virtual void load(CacheReader& from, int64_t entries) = 0;
+};
+
+class DequantizingSegment final : public PackedSegment, public Storable {
  public:
   DequantizingSegment(const LayerShape& shape, const QuantizedFormat& format, std::unique_ptr<CodecSideData> side_data,
                       LedgerPtr ledger);
@@ -59,6 +67,9 @@ class DequantizingSegment final : public PackedSegment {
   void mark() override;
   void rewind() override;
   void unmark() override;
+  /// Needs side data that are StorableSideData.
+  void save(CacheWriter& to) const override;
+  void load(CacheReader& from) override;
 
  private:
   struct Mark {

@@ -1,9 +1,12 @@
 #include "harness/cache/quantized_segment.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "harness/core/error.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena {
@@ -31,14 +34,21 @@ QuantizedSegment::QuantizedSegment(const LayerShape& shape, const QuantizedForma
   for (int64_t head = 0; head < shape.kv_heads; ++head) heads_.emplace_back(ledger_);
 }
 
-void QuantizedSegment::reserve(Side& side, CellKind kind, int64_t entries) {
+QuantizedSegment::SideBytes QuantizedSegment::bytes_of(CellKind kind, int64_t entries) const {
   const kernels::QuantFormat& format = kind == CellKind::keys ? format_.keys : format_.values;
   constexpr int64_t kDword = sizeof(uint32_t);
   constexpr int64_t kMeta = sizeof(uint16_t);
-  grow(side.codes, ledger_, kDword * kernels::packed_code_dwords(entries, shape().head_dim, format.bits));
   const int64_t meta = kMeta * kernels::packed_meta_count(kind, entries, shape().head_dim, format);
-  if (kernels::stores_scale(format)) grow(side.scale, ledger_, meta);
-  if (kernels::stores_zero(format)) grow(side.zero, ledger_, meta);
+  return {.codes = kDword * kernels::packed_code_dwords(entries, shape().head_dim, format.bits),
+          .scale = kernels::stores_scale(format) ? meta : 0,
+          .zero = kernels::stores_zero(format) ? meta : 0};
+}
+
+void QuantizedSegment::reserve(Side& side, CellKind kind, int64_t entries) {
+  const SideBytes bytes = bytes_of(kind, entries);
+  grow(side.codes, ledger_, bytes.codes);
+  if (bytes.scale > 0) grow(side.scale, ledger_, bytes.scale);
+  if (bytes.zero > 0) grow(side.zero, ledger_, bytes.zero);
 }
 
 kernels::PackedEntries QuantizedSegment::view(const Side& side, CellKind kind) const {
@@ -209,6 +219,72 @@ void QuantizedSegment::rewind() {
   entries_ = mark.entries;
   packed_values_ = mark.packed_values;
   contiguous_ = mark.contiguous;
+  change_version();
+}
+
+void QuantizedSegment::save(const Side& side, CellKind kind, int64_t entries, CacheWriter& to) const {
+  const SideBytes bytes = bytes_of(kind, entries);
+  const auto put = [&](const Buffer& buffer, int64_t count) {
+    to.put_all(std::span<const std::byte>(buffer.data(), static_cast<size_t>(count)));
+  };
+  put(side.codes, bytes.codes);
+  put(side.scale, bytes.scale);
+  put(side.zero, bytes.zero);
+}
+
+void QuantizedSegment::load(Side& side, CellKind kind, int64_t entries, CacheReader& from) {
+  reserve(side, kind, entries);
+  const SideBytes bytes = bytes_of(kind, entries);
+  const auto get = [&](Buffer& buffer, int64_t count) {
+    if (count > 0) from.get_all(std::span<std::byte>(buffer.data(), static_cast<size_t>(count)));
+  };
+  get(side.codes, bytes.codes);
+  get(side.scale, bytes.scale);
+  get(side.zero, bytes.zero);
+}
+
+void QuantizedSegment::save(CacheWriter& to) const {
+  to.put<int64_t>(entries_);
+  to.put<int64_t>(packed_values_);
+  StoredPositions positions{.first = first_position_};
+  for (const Head& head : heads_) {
+    if (!contiguous_) positions.heads.emplace_back(head.positions.begin(), head.positions.end());
+  }
+  positions.save(to);
+  for (const auto* levels : {&key_levels_, &value_levels_}) to.put_all(std::span<const float>(*levels));
+  std::vector<float> recent_rows(static_cast<size_t>(unpacked_values() * shape().head_dim));
+  for (const Head& head : heads_) {
+    save(head.keys, CellKind::keys, entries_, to);
+    save(head.values, CellKind::values, packed_values_, to);
+    kernels::load_rows(recent(head), 0, unpacked_values(), recent_rows.data(), shape().head_dim);
+    to.put_numbers(recent_rows, shape().dtype);
+  }
+}
+
+void QuantizedSegment::load(CacheReader& from) {
+  KVARENA_ASSERT(entries_ == 0, "a segment that holds entries already");
+  const int64_t d = shape().head_dim;
+  entries_ = from.get_count(std::max<int64_t>(1, shape().kv_heads * d * format_.keys.bits / 8));
+  packed_values_ = from.get<int64_t>();
+  if (packed_values_ < 0 || packed_values_ > entries_) {
+    CacheReader::damaged(fmt::format("{} packed values", packed_values_), fmt::format("at most {}", entries_));
+  }
+  const StoredPositions positions = StoredPositions::load(from, shape().kv_heads, entries_);
+  first_position_ = positions.first;
+  contiguous_ = positions.heads.empty();
+  for (auto* levels : {&key_levels_, &value_levels_}) from.get_all(std::span<float>(*levels));
+  format_.key_levels.assign(key_levels_.begin(), key_levels_.end());  // clones take them from here
+  format_.value_levels.assign(value_levels_.begin(), value_levels_.end());
+  std::vector<float> recent_rows(static_cast<size_t>(unpacked_values() * d));
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
+    Head& head = heads_[h];
+    if (!contiguous_) head.positions.assign(positions.heads[h].begin(), positions.heads[h].end());
+    load(head.keys, CellKind::keys, entries_, from);
+    load(head.values, CellKind::values, packed_values_, from);
+    from.get_numbers(recent_rows, shape().dtype);
+    grow(head.recent_values, ledger_, kernels::cell_bytes(unpacked_values(), d, shape().dtype));
+    kernels::store_rows(recent(head), 0, unpacked_values(), recent_rows.data(), d);
+  }
   change_version();
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "harness/cache/byte_stream.h"
 #include "harness/cache/packed_segment.h"
 #include "harness/cache/row_transform.h"
 #include "kernels/quantize/quantize.h"
@@ -24,7 +25,7 @@ struct QuantizedFormat {
 };
 
 /// Entries that are packed stay as they are, others only come behind them.
-class QuantizedSegment final : public PackedSegment {
+class QuantizedSegment final : public PackedSegment, public Storable {
  public:
   QuantizedSegment(const LayerShape& shape, const QuantizedFormat& format, LedgerPtr ledger);
 
@@ -56,6 +57,8 @@ class QuantizedSegment final : public PackedSegment {
   void mark() override;
   void rewind() override;
   void unmark() override { mark_.reset(); }
+  void save(CacheWriter& to) const override;
+  void load(CacheReader& from) override;
 
  private:
   /// Codes, scales and zero points of one side of one head.
@@ -80,7 +83,14 @@ class QuantizedSegment final : public PackedSegment {
     std::vector<Buffer> recent_values;  // [kv_heads], once some of them were packed
   };
 
+  /// Bytes of a side's codes, and of each of scale and zero that the format stores.
+  struct SideBytes {
+    int64_t codes = 0, scale = 0, zero = 0;
+  };
+  [[nodiscard]] SideBytes bytes_of(kernels::CellKind kind, int64_t entries) const;
   void reserve(Side& side, kernels::CellKind kind, int64_t entries);
+  void save(const Side& side, kernels::CellKind kind, int64_t entries, CacheWriter& to) const;
+  void load(Side& side, kernels::CellKind kind, int64_t entries, CacheReader& from);
   [[nodiscard]] kernels::PackedEntries view(const Side& side, kernels::CellKind kind) const;
   [[nodiscard]] kernels::Cells recent(const Head& head) const;
   void set_given_meta(Side& side, int64_t kv_head) const;

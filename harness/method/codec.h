@@ -47,6 +47,9 @@ class Codec : public MethodPart {
                                                     const LayerObservations& /*seen*/) const {
     return {};
   }
+  /// Whether a store can hold what it packs: its segments are Storable, and beside an empty tail make_segment() gives
+  /// one without entries that load() fills, with what it calibrated too.
+  [[nodiscard]] virtual bool storable() const { return false; }
   /// Whether this layer is packed at all.
   [[nodiscard]] virtual bool packs(const LayerContext& /*layer*/) const { return true; }
 };
@@ -82,6 +85,7 @@ class CodecMethod final : public PartMethod<Codec> {
   [[nodiscard]] bool compresses_by_layer() const override { return !over_ || over_->compresses_by_layer(); }
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void after_append(LayerContext& layer) const override;
+  [[nodiscard]] const Codec& codec() const { return *part_; }
   [[nodiscard]] HookAccess reach() const override { return part_->has_views() ? HookAccess::planes : HookAccess::rows; }
 
  private:

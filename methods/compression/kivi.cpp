@@ -40,6 +40,7 @@ class Kivi final : public QuantizingCodec {
     const LayerShape& shape = layer.cache.shape();
     return {.keys = side(bits_, shape), .values = side(value_bits_.value_or(bits_), shape)};
   }
+  bool storable() const override { return true; }
   int64_t key_block() const override { return residual_length_; }
   int64_t value_residual() const override { return residual_length_; }
 

@@ -9,8 +9,9 @@
 namespace kvarena {
 namespace {
 
-/// torch.quantile: linear between neighbours of the sorted numbers.
+/// torch.quantile: linear between neighbours of the sorted numbers; 0 of none.
 float quantile(const std::vector<float>& sorted, double q) {
+  if (sorted.empty()) return 0;
   const double at = q * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(at);
   const size_t above = std::min(below + 1, sorted.size() - 1);
@@ -58,7 +59,7 @@ TokenValues normalise_token(std::vector<float>& row, double outliers) {
 }
 
 /// Exact outliers, ranges of key channels and of tokens' values, and the rotary rotation of a layer.
-class NuqParts final : public CodecSideData {
+class NuqParts final : public StorableSideData {
  public:
   NuqParts(const RotaryKeys& rotary, double outliers, const Thresholds& keys, const LedgerPtr& ledger)
       : rotary_(rotary),
@@ -133,6 +134,16 @@ class NuqParts final : public CodecSideData {
   }
   [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<NuqParts>(*this, ledger);
+  }
+  void save(CacheWriter& to) const override {
+    for (const auto* bound : {&low_, &high_}) to.put_all(std::span<const float>(*bound));
+    for (const auto* rows : {&key_outliers_, &value_outliers_}) rows->save(to);
+    to.put_all(std::span<const uint16_t>(value_ranges_));
+  }
+  void load(CacheReader& from, int64_t entries) override {
+    for (auto* bound : {&low_, &high_}) from.get_all(std::span<float>(*bound));
+    for (auto* rows : {&key_outliers_, &value_outliers_}) rows->load(from, entries, std::ssize(low_));
+    from.get_vector(value_ranges_, static_cast<size_t>(2 * entries));
   }
 
  private:
@@ -246,6 +257,7 @@ class KvQuant final : public Codec {
     p("qnorm", qnorm_).doc("whether levels keep mean and deviation; advised at 2 bits");
   }
 
+  bool storable() const override { return true; }
   std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
     const LayerShape& shape = layer.cache.shape();
     const LedgerPtr& ledger = layer.cache.ledger();

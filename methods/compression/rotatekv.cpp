@@ -13,7 +13,7 @@ namespace {
 
 /// Keys before their rotary rotation, channels of a few heads put in order and rotated together; values rotated in each
 /// head.
-class Rotated final : public CodecSideData {
+class Rotated final : public StorableSideData {
  public:
   /// order [kv_heads * head_dim]: for each group of heads, the channels (within the group) in the order they are
   /// rotated in.
@@ -67,6 +67,12 @@ class Rotated final : public CodecSideData {
   [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& ledger) const override {
     return std::make_unique<Rotated>(*this, ledger);
   }
+  void save(CacheWriter& to) const override { to.put_all(std::span<const uint16_t>(order_)); }
+  void load(CacheReader& from, int64_t /*entries*/) override {
+    from.get_all(std::span<uint16_t>(order_));
+    const bool all_there = std::ranges::all_of(order_, [&](uint16_t channel) { return channel < width_; });
+    if (!all_there) CacheReader::damaged("a channel of another group", fmt::format("one of {}", width_));
+  }
 
  private:
   /// The largest power of two that divides a width.
@@ -107,6 +113,7 @@ class RotateKv final : public Codec {
     if (group_size_ % 16 != 0) problems.push_back(place + ".group_size: expected a multiple of 16");
   }
   Needs needs() const override { return {.hidden = massive_ > 0}; }
+  bool storable() const override { return true; }
   std::string check_layer(const LayerContext& layer) const override {
     const int64_t d = layer.cache.shape().head_dim;
     if (d % std::min(group_size_, d) == 0) return {};

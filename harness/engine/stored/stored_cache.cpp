@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
+#include "harness/cache/byte_stream.h"
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/method/codec.h"
 #include "harness/method/stream_codec.h"
 
 namespace kvarena {
@@ -15,80 +15,8 @@ namespace {
 
 constexpr uint32_t kMagic = 0x3143564b;  // "KVC1"
 
-[[noreturn]] void damaged(const std::string& found, const std::string& expected) {
-  fail({.place = "stored cache",
-        .found = found,
-        .expected = expected,
-        .action = "it is of another model, or was cut; compute it anew"});
-}
-
-class Writer {
- public:
-  template <typename T>
-  void put(T x) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    put_all(std::span<const T>(&x, 1));
-  }
-  template <typename T>
-  void put_all(std::span<const T> xs) {
-    const auto bytes = std::as_bytes(xs);
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  /// Numbers as the cache stores them.
-  void put_numbers(std::span<const float> xs, DType dtype) {
-    if (dtype == DType::f32) return put_all(xs);
-    halves_.clear();
-    for (const float x : xs) halves_.push_back(kernels::f32_to_half(x, dtype));
-    put_all(std::span<const uint16_t>(halves_));
-  }
-  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
-  std::vector<uint16_t> halves_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
-
-  template <typename T>
-  T get() {
-    T x;
-    std::memcpy(&x, take(sizeof(T)).data(), sizeof(T));
-    return x;
-  }
-  /// A count of things of which each takes at least `bytes_each`.
-  int64_t get_count(int64_t bytes_each) {
-    const auto count = get<int64_t>();
-    const auto left = static_cast<int64_t>(left_.size());
-    if (count < 0 || count > left / bytes_each) damaged(fmt::format("{} entries", count), "as many as there are bytes");
-    return count;
-  }
-  std::span<const std::byte> take(size_t bytes) {
-    if (bytes > left_.size()) damaged(fmt::format("{} bytes left", left_.size()), fmt::format("{} more", bytes));
-    const auto taken = left_.first(bytes);
-    left_ = left_.subspan(bytes);
-    return taken;
-  }
-  void get_numbers(std::vector<float>& xs, DType dtype) {
-    const auto from = take(xs.size() * static_cast<size_t>(kernels::size_of(dtype)));
-    if (from.empty()) return;
-    numbers_.resize(from.size());  // aligned, as what lies behind a mark of one byte is not
-    std::ranges::copy(from, numbers_.begin());
-    for (size_t i = 0; i < xs.size(); ++i) {
-      xs[i] = kernels::load_element(numbers_.data(), dtype, static_cast<int64_t>(i));
-    }
-  }
-  [[nodiscard]] bool empty() const { return left_.empty(); }
-
- private:
-  std::span<const std::byte> left_;
-  std::vector<std::byte> numbers_;
-};
-
 /// Keys and values of entries first .. first+count-1 of a head, one after the other.
-void put_rows(Writer& to, const EntrySegment& tail, int64_t head, int64_t first, int64_t count) {
+void put_rows(CacheWriter& to, const EntrySegment& tail, int64_t head, int64_t first, int64_t count) {
   const int64_t d = tail.shape().head_dim;
   std::vector<float> keys(static_cast<size_t>(count * d)), values(keys.size());
   tail.read_some(head, first, count, keys.data(), values.data(), d);
@@ -97,13 +25,13 @@ void put_rows(Writer& to, const EntrySegment& tail, int64_t head, int64_t first,
 }
 
 /// Entries that follow each other: the position of the first, their number, rows of each head.
-void put_dense(Writer& to, const EntrySegment& tail, int64_t first, int64_t count) {
+void put_dense(CacheWriter& to, const EntrySegment& tail, int64_t first, int64_t count) {
   to.put<int64_t>(count);
   to.put<int64_t>(count > 0 ? tail.position(0, first) : 0);
   for (int64_t head = 0; head < tail.shape().kv_heads && count > 0; ++head) put_rows(to, tail, head, first, count);
 }
 
-void get_dense(Reader& from, EntrySegment& tail) {
+void get_dense(CacheReader& from, EntrySegment& tail) {
   const LayerShape& shape = tail.shape();
   const int64_t count = from.get_count(shape.entry_bytes());
   const auto position = from.get<int64_t>();
@@ -120,7 +48,7 @@ void get_dense(Reader& from, EntrySegment& tail) {
 }
 
 /// Entries of each head by themselves: their number, positions, rows.
-void put_ragged(Writer& to, const EntrySegment& tail) {
+void put_ragged(CacheWriter& to, const EntrySegment& tail) {
   for (int64_t head = 0; head < tail.shape().kv_heads; ++head) {
     const std::vector<int32_t> positions = tail.positions(head);
     to.put<int64_t>(static_cast<int64_t>(positions.size()));
@@ -129,13 +57,12 @@ void put_ragged(Writer& to, const EntrySegment& tail) {
   }
 }
 
-void get_ragged(Reader& from, EntrySegment& tail) {
+void get_ragged(CacheReader& from, EntrySegment& tail) {
   const LayerShape& shape = tail.shape();
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
     const int64_t count = from.get_count(sizeof(int32_t) + shape.entry_bytes() / shape.kv_heads);
-    std::vector<int32_t> positions(static_cast<size_t>(count));
-    const auto bytes = from.take(positions.size() * sizeof(int32_t));
-    if (count > 0) std::memcpy(positions.data(), bytes.data(), bytes.size());
+    std::vector<int32_t> positions;
+    from.get_vector(positions, static_cast<size_t>(count));
     std::vector<float> keys(static_cast<size_t>(count * shape.head_dim)), values(keys.size());
     from.get_numbers(keys, shape.dtype);
     from.get_numbers(values, shape.dtype);
@@ -144,7 +71,7 @@ void get_ragged(Reader& from, EntrySegment& tail) {
 }
 
 /// [front as it is][frames][rest as it is]
-void put_stream(Writer& to, const Prefill& prompt, const StreamCodecMethod& method) {
+void put_stream(CacheWriter& to, const Prefill& prompt, const StreamCodecMethod& method) {
   KvCache cache = prompt.cache.clone();
   Activity activity;
   const auto n = static_cast<int64_t>(prompt.tokens.size());
@@ -159,7 +86,7 @@ void put_stream(Writer& to, const Prefill& prompt, const StreamCodecMethod& meth
   for (const LayerContext& layer : layers) put_dense(to, layer.cache.tail(), end, n - end);
 }
 
-void get_stream(Reader& from, KvCache& cache, const ModelFacts& facts, const StreamCodecMethod& method) {
+void get_stream(CacheReader& from, KvCache& cache, const ModelFacts& facts, const StreamCodecMethod& method) {
   Activity activity;
   std::vector<LayerContext> layers = contexts_of(cache, cache.length, &facts, activity);
   for (const LayerContext& layer : layers) get_dense(from, layer.cache.tail());
@@ -169,39 +96,84 @@ void get_stream(Reader& from, KvCache& cache, const ModelFacts& facts, const Str
   for (const LayerContext& layer : layers) get_dense(from, layer.cache.tail());
 }
 
-/// Throws UserError unless a method left entries and nothing else.
-void require_entries(const KvCache& cache) {
-  const auto plain = [](const LayerCache& layer) {
-    return layer.segments().size() == 1 && layer.index == nullptr && layer.tail().score_width() == 0;
-  };
-  if (cache.index == nullptr && std::ranges::all_of(cache.layers, plain)) return;
+/// Forms of a layer's segments at rest. The tail, which is the last, is dense or ragged.
+enum class SegmentForm : uint8_t { dense_tail, ragged_tail, packed, dense, ragged };
+
+bool is_tail(SegmentForm form) { return form == SegmentForm::dense_tail || form == SegmentForm::ragged_tail; }
+
+void put_entries(CacheWriter& to, const EntrySegment& segment, bool tail) {
+  if (segment.ragged()) {
+    to.put(tail ? SegmentForm::ragged_tail : SegmentForm::ragged);
+    put_ragged(to, segment);
+  } else {
+    to.put(tail ? SegmentForm::dense_tail : SegmentForm::dense);
+    put_dense(to, segment, 0, segment.entries(0));
+  }
+}
+
+[[noreturn]] void keeps_more() {
   fail({.place = "stored cache",
         .found = "a method that keeps more than entries",
-        .expected = "entries alone",
-        .action = "take a method that drops entries once, or a codec for caches at rest"});
+        .expected = "entries alone, as they are or packed by a codec whose segments can be stored",
+        .action = "take a method that drops entries once, or a codec that can be stored"});
 }
 
-void put_entries(Writer& to, const KvCache& cache) {
-  require_entries(cache);
-  for (const LayerCache& layer : cache.layers) {
-    const bool ragged = layer.tail().ragged();
-    to.put<uint8_t>(ragged ? 1 : 0);
-    if (ragged) {
-      put_ragged(to, layer.tail());
+void put_layer(CacheWriter& to, const LayerCache& layer) {
+  if (layer.index != nullptr) keeps_more();
+  for (const std::unique_ptr<Segment>& segment : layer.segments()) {
+    if (const auto* entries = dynamic_cast<const EntrySegment*>(segment.get())) {
+      if (entries->score_width() > 0) keeps_more();
+      put_entries(to, *entries, entries == &layer.tail());
+    } else if (const auto* packed = dynamic_cast<const Storable*>(segment.get())) {
+      to.put(SegmentForm::packed);
+      packed->save(to);
     } else {
-      put_dense(to, layer.tail(), 0, layer.tail().entries(0));
+      keeps_more();
     }
   }
 }
 
-void get_entries(Reader& from, KvCache& cache) {
-  for (LayerCache& layer : cache.layers) {
-    if (from.get<uint8_t>() == 1) {
-      get_ragged(from, layer.tail());
-    } else {
-      get_dense(from, layer.tail());
+void put_layers(CacheWriter& to, const KvCache& cache) {
+  if (cache.index != nullptr) keeps_more();
+  for (const LayerCache& layer : cache.layers) put_layer(to, layer);
+}
+
+void get_packed(CacheReader& from, const LayerContext& layer, const Codec* codec) {
+  if (codec == nullptr) CacheReader::damaged("packed entries", "entries as they are");
+  std::unique_ptr<PackedSegment> packed = codec->make_segment(layer);
+  dynamic_cast<Storable&>(*packed).load(from);
+  layer.cache.insert_packed(std::move(packed));
+}
+
+void get_layer(CacheReader& from, const LayerContext& layer, const Codec* codec) {
+  SegmentForm form = SegmentForm::packed;
+  do {
+    form = from.get<SegmentForm>();
+    if (form > SegmentForm::ragged) {
+      CacheReader::damaged(fmt::format("a segment of form {}", static_cast<int>(form)), "0 to 4");
     }
-  }
+    if (form == SegmentForm::packed) {
+      get_packed(from, layer, codec);
+      continue;
+    }
+    std::unique_ptr<EntrySegment> before;
+    if (!is_tail(form)) before = std::make_unique<EntrySegment>(layer.cache.shape(), layer.cache.ledger());
+    EntrySegment& to = before ? *before : layer.cache.tail();
+    const bool dense = form == SegmentForm::dense_tail || form == SegmentForm::dense;
+    dense ? get_dense(from, to) : get_ragged(from, to);
+    if (before) layer.cache.insert_before_tail(std::move(before));
+  } while (!is_tail(form));
+}
+
+void get_layers(CacheReader& from, KvCache& cache, const ModelFacts& facts, const Codec* codec) {
+  Activity activity;
+  for (const LayerContext& layer : contexts_of(cache, cache.length, &facts, activity)) get_layer(from, layer, codec);
+}
+
+/// The codec that packs what a method leaves, where a store can hold that; null for others.
+const Codec* storable_codec(const Method* method) {
+  const auto* packing = dynamic_cast<const CodecMethod*>(method);
+  return packing != nullptr && packing->codec().storable() ? &packing->codec() : nullptr;
 }
 
 const StreamCodecMethod* stream_codec(const Method* method) { return dynamic_cast<const StreamCodecMethod*>(method); }
@@ -210,48 +182,51 @@ const StreamCodecMethod* stream_codec(const Method* method) { return dynamic_cas
 
 std::string storing_problem(const Method& method) {
   const bool own_prompt = method.reuser() != nullptr || method.pruner() != nullptr || method.prompt_pass() > 0;
-  if (stream_codec(&method) != nullptr || (method.only_compresses() && !own_prompt)) return "";
+  const bool codec = stream_codec(&method) != nullptr || storable_codec(&method) != nullptr;
+  if (codec || (method.only_compresses() && !own_prompt)) return "";
   return describe({.found = "a method whose caches cannot be stored",
-                   .expected = "one that drops entries of the prompt once, or a codec for caches at rest"});
+                   .expected = "one that drops entries of the prompt once, a codec for caches at rest, or one whose "
+                               "packed entries can be stored"});
 }
 
 std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method) {
   if (method != nullptr) {
     if (const std::string problem = storing_problem(*method); !problem.empty()) throw UserError(problem);
   }
-  Writer to;
+  CacheWriter to;
   to.put<uint32_t>(kMagic);
   to.put<uint32_t>(static_cast<uint32_t>(prompt.cache.layers.size()));
   to.put<int64_t>(static_cast<int64_t>(prompt.tokens.size()));
   if (const StreamCodecMethod* codec = stream_codec(method)) {
     put_stream(to, prompt, *codec);
   } else if (method == nullptr) {
-    put_entries(to, prompt.cache);
+    put_layers(to, prompt.cache);
   } else {
     Activity activity;
-    put_entries(to, compress_prompt(prompt, *method, activity));
+    put_layers(to, compress_prompt(prompt, *method, activity));
   }
   return to.take();
 }
 
 KvCache restore_cache(const Transformer& model, const ModelFacts& facts, const Method* method,
                       std::span<const std::byte> bytes) {
-  Reader from(bytes);
+  CacheReader from(bytes);
   KvCache cache = model.make_cache();
-  if (from.get<uint32_t>() != kMagic) damaged("another beginning", "a cache that begins with KVC1");
+  if (from.get<uint32_t>() != kMagic) CacheReader::damaged("another beginning", "a cache that begins with KVC1");
   const auto layers = from.get<uint32_t>();
-  if (layers != cache.layers.size()) damaged(fmt::format("{} layers", layers), fmt::format("{}", cache.layers.size()));
+  if (layers != cache.layers.size())
+    CacheReader::damaged(fmt::format("{} layers", layers), fmt::format("{}", cache.layers.size()));
   cache.length = from.get<int64_t>();
   if (cache.length < 1 || cache.length > model.config().max_position) {
-    damaged(fmt::format("{} tokens", cache.length), fmt::format("1 to {}", model.config().max_position));
+    CacheReader::damaged(fmt::format("{} tokens", cache.length), fmt::format("1 to {}", model.config().max_position));
   }
   cache.prompt_length = cache.length;
   if (const StreamCodecMethod* codec = stream_codec(method)) {
     get_stream(from, cache, facts, *codec);
   } else {
-    get_entries(from, cache);
+    get_layers(from, cache, facts, storable_codec(method));
   }
-  if (!from.empty()) damaged("more bytes", "the end");
+  if (!from.empty()) CacheReader::damaged("more bytes", "the end");
   return cache;
 }
 

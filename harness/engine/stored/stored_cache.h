@@ -12,8 +12,8 @@
 namespace kvarena {
 
 /// Why caches of `method` cannot be stored, "" when they can. Stored are the entries that a dropping method keeps, in
-/// the cache's own type, and the stream of a codec for caches at rest; not what is packed for attention, nor what goes
-/// on acting while decoding.
+/// the cache's own type, the stream of a codec for caches at rest, and what a codec packs for attention (Codec::
+/// storable()), which comes back packed; not indexes, nor what goes on acting while decoding.
 [[nodiscard]] std::string storing_problem(const Method& method);
 
 /// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with

@@ -53,17 +53,24 @@ class StoredCache : public ::testing::Test {
     ASSERT_EQ(a.layers.size(), b.layers.size());
     EXPECT_EQ(a.length, b.length);
     for (size_t layer = 0; layer < a.layers.size(); ++layer) {
-      const EntrySegment &x = a.layers[layer].tail(), &y = b.layers[layer].tail();
-      for (int64_t head = 0; head < x.shape().kv_heads; ++head) {
-        ASSERT_EQ(x.positions(head), y.positions(head)) << "layer " << layer << ", head " << head;
-        const auto floats = static_cast<size_t>(x.entries(head) * x.shape().head_dim);
-        std::vector<float> rows[4];
-        for (auto& side : rows) side.resize(floats);
-        x.read(head, rows[0].data(), rows[1].data());
-        y.read(head, rows[2].data(), rows[3].data());
-        ASSERT_EQ(rows[0], rows[2]) << "keys of layer " << layer;
-        ASSERT_EQ(rows[1], rows[3]) << "values of layer " << layer;
-      }
+      SCOPED_TRACE(layer);
+      const auto &x = a.layers[layer].segments(), &y = b.layers[layer].segments();
+      ASSERT_EQ(x.size(), y.size());
+      ASSERT_EQ(a.layers[layer].packed().size(), b.layers[layer].packed().size());
+      for (size_t i = 0; i < x.size(); ++i) expect_same(*x[i], *y[i]);
+    }
+  }
+
+  static void expect_same(const Segment& x, const Segment& y) {
+    for (int64_t head = 0; head < x.shape().kv_heads; ++head) {
+      ASSERT_EQ(x.positions(head), y.positions(head)) << "head " << head;
+      const auto floats = static_cast<size_t>(x.entries(head) * x.shape().head_dim);
+      std::vector<float> rows[4];
+      for (auto& side : rows) side.resize(floats);
+      x.read(head, rows[0].data(), rows[1].data());
+      y.read(head, rows[2].data(), rows[3].data());
+      ASSERT_EQ(rows[0], rows[2]) << "keys";
+      ASSERT_EQ(rows[1], rows[3]) << "values";
     }
   }
 
@@ -99,6 +106,61 @@ TEST_F(StoredCache, IsWhatEveryStorableMethodLeavesBitForBit) {
   EXPECT_GE(streams, 1);
 }
 
+/// Settings of codecs whose packed entries lie in a store as they are.
+std::vector<json> packing_codecs() {
+  const json dropping = {{"name", "snapkv"}, {"keep", 0.5}};
+  return {{{"name", "kivi"}, {"bits", 4}},
+          {{"name", "kivi"}, {"bits", 2}, {"residual_length", 32}},
+          {{"name", "kivi"}, {"bits", 1}, {"residual_length", 64}, {"sinks", 3}},
+          {{"name", "kivi"}, {"bits", 4}, {"residual_length", 32}, {"over", dropping}},
+          {{"name", "kvquant"}, {"bits", 4}},
+          {{"name", "kvquant"}, {"bits", 3}, {"sinks", 5}, {"outliers", 0.03}},
+          {{"name", "kvquant"}, {"bits", 2}, {"codebook", "uniform"}, {"qnorm", true}, {"over", dropping}},
+          {{"name", "rotatekv"}, {"bits", 4}},
+          {{"name", "rotatekv"}, {"bits", 2}, {"massive", 0}},
+          {{"name", "rotatekv"}, {"bits", 3}, {"sinks", 2}, {"group_size", 16}}};
+}
+
+TEST_F(StoredCache, PackedEntriesComeBackPackedAndGoOnAsTheyWould) {
+  for (const json& spec : packing_codecs()) {
+    SCOPED_TRACE(spec.dump());
+    const auto codec = make_method(spec, "test");
+    ASSERT_EQ(storing_problem(*codec), "");
+    const Prefill prompt = read(300, codec->needs());
+    Activity activity;
+    KvCache left = compress_prompt(prompt, *codec, activity);
+    const std::vector<std::byte> bytes = store_cache(prompt, codec.get());
+    KvCache back = restore_cache(model_, *facts_, codec.get(), bytes);
+    expect_same(left, back);
+    EXPECT_EQ(logits_after(left), logits_after(back));
+    // The codec goes on packing what came back, with what it calibrated on the prompt.
+    for (KvCache* cache : {&left, &back}) {
+      Activity more;
+      for (LayerContext& layer : contexts_of(*cache, 300, facts_.get(), more)) codec->after_append(layer);
+    }
+    expect_same(left, back);
+    expect_same(left.clone(), back.clone());
+    EXPECT_GT(activity.entries_packed, 0);
+    EXPECT_LT(bytes.size(), store_cache(prompt, nullptr).size());
+  }
+}
+
+TEST_F(StoredCache, OfKiviIsItsCodesItsScalesAndItsNewestEntries) {
+  const auto kivi = make_method({{"name", "kivi"}, {"bits", 4}, {"residual_length", 64}}, "test");
+  const int64_t n = 300, packed_keys = 256, packed_values = n - 64;
+  const Prefill prompt = read(n, kivi->needs());
+  const LayerShape& shape = prompt.cache.layers.front().shape();
+  ASSERT_EQ(shape.head_dim % 32, 0);
+  const int64_t d = shape.head_dim, cells = (packed_values + 15) / 16 * 16;  // codes and scales are kept by 16 entries
+  const int64_t codes = packed_keys * d / 2 + cells * d / 2;
+  const int64_t scales = 2 * 2 * (packed_keys / 32 * d + cells * (d / 32));
+  const int64_t recent = 2 * d * ((n - packed_keys) + (n - packed_values));  // keys, values in 16 bits
+  const int64_t of_layer = 1 + 2 * 8 + 9 + 1 + 2 * 8;  // forms of two segments, counts, positions, the tail's
+  const auto layers = std::ssize(prompt.cache.layers);
+  EXPECT_EQ(std::ssize(store_cache(prompt, kivi.get())),
+            16 + layers * (of_layer + shape.kv_heads * (codes + scales + recent)));
+}
+
 TEST_F(StoredCache, OfNoMethodIsTheWholeCache) {
   for (const int64_t tokens : {1, 15, 16, 17, 200}) {
     Prefill prompt = read(tokens, {});
@@ -120,7 +182,7 @@ TEST_F(StoredCache, ShortPromptsOfACodecStayAsTheyAre) {
 
 TEST_F(StoredCache, MethodsThatKeepMoreThanEntriesAreRefusedWithTheReason) {
   const Prefill prompt = read(40, {});
-  for (const char* name : {"full", "kivi", "quest", "vericache"}) {
+  for (const char* name : {"full", "gear", "quest", "vericache"}) {
     json spec = {{"name", name}};
     if (spec["name"] == "quest") spec["keep"] = 0.5;
     if (spec["name"] == "vericache") spec["drafter"] = {{"name", "snapkv"}, {"keep", 0.5}};
@@ -133,9 +195,13 @@ TEST_F(StoredCache, MethodsThatKeepMoreThanEntriesAreRefusedWithTheReason) {
 TEST_F(StoredCache, CutOrForeignBytesAreRefused) {
   const auto dropping = make_method({{"name", "snapkv"}, {"keep", 0.5}}, "test");
   const auto codec = make_method({{"name", "cachegen"}}, "test");
+  const auto kivi = make_method({{"name", "kivi"}, {"residual_length", 32}}, "test");
+  const auto kvquant = make_method({{"name", "kvquant"}}, "test");
+  const auto rotatekv = make_method({{"name", "rotatekv"}}, "test");
   const RandomStream random(5, "cuts");
   for (const Method* method : {static_cast<const Method*>(nullptr), static_cast<const Method*>(dropping.get()),
-                               static_cast<const Method*>(codec.get())}) {
+                               static_cast<const Method*>(codec.get()), static_cast<const Method*>(kivi.get()),
+                               static_cast<const Method*>(kvquant.get()), static_cast<const Method*>(rotatekv.get())}) {
     const Prefill prompt = read(60, method == nullptr ? Needs{} : method->needs());
     const std::vector<std::byte> bytes = store_cache(prompt, method);
     for (uint64_t i = 0; i < 40; ++i) {

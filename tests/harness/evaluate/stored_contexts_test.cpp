@@ -221,7 +221,7 @@ TEST_F(StoredContexts, RoomInBytesCountsInsteadOfTheShare) {
 
 TEST_F(StoredContexts, WhatPlacesNothingIsRefusedAndTheOthersGoOn) {
   const auto outcomes = evaluate(
-      {{{"name", "snapkv"}, {"keep", 0.5}}, {{"name", "lru"}, {"compress", {{"name", "kivi"}}}}, {{"name", "fifo"}}});
+      {{{"name", "snapkv"}, {"keep", 0.5}}, {{"name", "lru"}, {"compress", {{"name", "gear"}}}}, {{"name", "fifo"}}});
   EXPECT_NE(outcomes[0].failure.find("compress"), std::string::npos) << outcomes[0].failure;
   EXPECT_NE(outcomes[1].failure.find("cannot be stored"), std::string::npos) << outcomes[1].failure;
   EXPECT_EQ(outcomes[2].failure, "");
