@@ -120,16 +120,18 @@ class Point {
                                             .remote_gpus = task_->links.remote_devices,
                                             .acceptance = std::min(pilot_.acceptance, 1.0),
                                             .output_tokens = static_cast<int64_t>(pilot_.tokens.size()),
-                                            .rest_bytes = cache,
                                             .one_device = true};
-    if (stored_.compressed) setting.kept = static_cast<double>(stored_.compressed->bytes()) / cache;
+    if (stored_.compressed) {
+      setting.kept = static_cast<double>(stored_.compressed->bytes()) / cache;
+      setting.rest_bytes = static_cast<double>(stored_.rest->bytes());
+    }
     if (served_->verifier != nullptr) setting.draft_length = served_->verifier->draft_length();
     return cost_model::best_rates_at_occupancy(setting, served_->paths, cost_model::SlotTime::wallclock);
   }
 
   [[nodiscard]] PrefixRun run(std::span<const PrefixRequest> requests) const {
     return checked(
-        run_prefixes(*model_, stored_, served_->verifier, options_,
+        run_prefixes(*model_, {&stored_, 1}, served_->verifier, options_,
                      {.local = pool("fast link", task_->links.local_bytes_per_s, task_->links.local_devices),
                       .remote = pool("slow link", task_->links.remote_bytes_per_s, task_->links.remote_devices)},
                      requests));
@@ -156,7 +158,7 @@ class Point {
   std::vector<PrefixAnswer> run_pilot(const std::vector<PrefixRequest>& requests, const SessionOptions& options,
                                       double& pass_seconds) const {
     const PrefixRunSettings free{.local = pool("free", 0, 1), .remote = pool("free", 0, 1)};
-    PrefixRun run = checked(run_prefixes(*model_, stored_, served_->verifier, options, free, requests));
+    PrefixRun run = checked(run_prefixes(*model_, {&stored_, 1}, served_->verifier, options, free, requests));
     pass_seconds = metrics::percentile(run.pass_seconds, 50);
     return std::move(run.answers);
   }
@@ -229,6 +231,7 @@ class Repeats {
     note(metrics::kThroughputTokensPerS, tokens / run.seconds);
     note(metrics::kFastLinkBytes, static_cast<double>(run.local.bytes) / requests);
     note(metrics::kSlowLinkBytes, static_cast<double>(run.remote.bytes) / requests);
+    if (drafted > 0) note(metrics::kLateVerifies, static_cast<double>(run.late_verifies));
     note(metrics::kSlowLinkUtilisation,
          run.remote.busy_seconds / run.seconds / static_cast<double>(links.remote_devices));
     if (run.moving_s > 0) note(metrics::kTransferHidden, 1 - run.waiting_s / run.moving_s);

@@ -23,9 +23,10 @@ struct RemotePrefixTask {
 /// Values on the measured clock, medians over the repeats: of a request on average, time_to_first_token_ms (from its
 /// arrival; verified, where anything verifies), first_draft_ms, end_to_end_ms and inter_token_latency_ms;
 /// throughput_tokens_per_s of all; fast_link_bytes and slow_link_bytes a request, slow_link_utilisation,
-/// transfer_hidden (of the time in which a cache was on its way, the share in which passes ran), acceptance_rate, and
-/// exact_match_full, the share of requests with full KV's very tokens. On the modelled clock planned_tokens_per_s, the
-/// programme's expectation of the paths that it chose. Series hold one number a repeat.
+/// late_verifies (of all requests, where anything is drafted), transfer_hidden (of the time in which a cache was on its
+/// way, the share in which passes ran), acceptance_rate, and exact_match_full, the share of requests with full KV's
+/// very tokens. On the modelled clock planned_tokens_per_s, the programme's expectation of the paths that it chose.
+/// Series hold one number a repeat.
 [[nodiscard]] experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request,
                                                                const EvaluatedMethod& evaluated,
                                                                const RemotePrefixTask& task);

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <thread>
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
-#include "harness/engine/serving/admission.h"
+#include "harness/engine/serving/iteration_estimate.h"
+#include "harness/engine/stored/remaining_cache.h"
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena {
@@ -28,19 +28,27 @@ bool drafts(Path path) { return path != Path::local && path != Path::remote; }
 bool streams(Path path) { return path == Path::verify_streaming_cached || path == Path::verify_streaming_stateless; }
 bool stateless(Path path) { return path == Path::verify_only_stateless || path == Path::verify_streaming_stateless; }
 
-/// A stored cache on its way over a link. The whole one becomes a cache while it comes, as if it lay there in the
-/// device's own layout; what a method left is restored by whoever takes it, in its own time.
+enum class Copy { compressed, full, rest };
+
+const std::shared_ptr<const storage::Block>& copy_of(const StoredPrompt& prompt, Copy copy) {
+  if (copy == Copy::compressed) return prompt.compressed;
+  return copy == Copy::full ? prompt.full : prompt.rest;
+}
+
+/// A copy that a store holds of a prompt, on its way over a link. The full cache becomes one while it comes, as if it
+/// lay there in the device's own layout; what a method left, and what completes that, is restored by whoever takes it,
+/// in its own time.
 class Incoming {
  public:
-  Incoming(storage::Link& link, const Transformer& model, const StoredPrompt& prompt, bool whole)
+  Incoming(storage::Link& link, const Transformer& model, const StoredPrompt& prompt, Copy copy)
       : model_(&model),
         facts_(prompt.facts.get()),
-        method_(whole ? nullptr : prompt.method),
-        size_((whole ? prompt.full : prompt.compressed)->bytes()),
-        transfer_(link.carry(size_, 1, [this, whole, from = whole ? prompt.full : prompt.compressed] {
+        method_(copy == Copy::compressed ? prompt.method : nullptr),
+        size_(copy_of(prompt, copy)->bytes()),
+        transfer_(link.carry(size_, 1, [this, copy, from = copy_of(prompt, copy)] {
           bytes_.resize(static_cast<size_t>(size_));
           from->read(0, bytes_);
-          if (whole) restore();
+          if (copy == Copy::full) restore();
         })) {}
   Incoming(const Incoming&) = delete;
   Incoming& operator=(const Incoming&) = delete;
@@ -52,6 +60,11 @@ class Incoming {
     transfer_.wait();
     if (!cache_) restore();
     return std::move(*cache_);
+  }
+  /// Waits for the rest, and makes the full cache of it and of the compressed one.
+  [[nodiscard]] KvCache complete(const KvCache& compressed) {
+    transfer_.wait();
+    return completed_cache(compressed, bytes_);
   }
 
  private:
@@ -71,50 +84,26 @@ class Incoming {
 
 /// A request's room on a device of a pool.
 struct DevicePlace {
-  storage::Link* link = nullptr;  // from the store to the device
+  PrefixDevice* device = nullptr;
   serving::Admission::Place place;
 };
 
-/// The devices of one pool.
-class Pool {
- public:
-  explicit Pool(const PrefixPool& settings) {
-    KVARENA_ASSERT(settings.devices > 0 && settings.requests > 0, "a pool of no room");
-    for (int64_t i = 0; i < settings.devices; ++i) devices_.emplace_back(settings);
-  }
-  /// A place for one more on the emptiest device; nothing when there is none.
-  [[nodiscard]] std::optional<DevicePlace> take() {
-    constexpr serving::Promise one{.own = 1};
-    Device& emptiest = *std::ranges::min_element(devices_, {}, [](const Device& d) { return d.requests.promised(); });
-    if (!emptiest.requests.fits(one)) return std::nullopt;
-    return DevicePlace{.link = &emptiest.link, .place = emptiest.requests.admit(one)};
-  }
-  [[nodiscard]] storage::LinkTotals totals() const {
-    storage::LinkTotals all;
-    for (const Device& device : devices_) {
-      const storage::LinkTotals one = device.link.totals();
-      all.transfers += one.transfers;
-      all.bytes += one.bytes;
-      all.pieces += one.pieces;
-      all.busy_seconds += one.busy_seconds;
-    }
-    return all;
-  }
-
- private:
-  struct Device {
-    explicit Device(const PrefixPool& settings) : requests(settings.requests), link(settings.link, settings.fault) {}
-    serving::Admission requests;
-    storage::Link link;
-  };
-  std::deque<Device> devices_;  // stay where they are
+/// A load that has yet to begin.
+struct DueLoad {
+  Copy copy = Copy::full;
+  PrefixDevice* device = nullptr;
+  std::optional<int64_t> begins;    // iteration; nothing while there is no place for it
+  std::optional<int64_t> deadline;  // of a verification: the iteration that it is to have come in
 };
 
 struct Served final : PassMember {
   PrefixRequest request;
   enum class Stage { waiting, running, left } stage = Stage::waiting;
   std::optional<DevicePlace> local, remote;
+  std::vector<DueLoad> due;
   std::optional<Incoming> compressed, full, rest;
+  std::optional<int64_t> deadline;     // iteration in which the full cache is to come for a verification
+  int64_t drafted = 0;                 // in the round under way
   std::unique_ptr<PromptRun> reading;  // where it recomputes
   bool drafting = false;               // in the pass under way
   PrefixAnswer answer;
@@ -126,6 +115,10 @@ struct Served final : PassMember {
   }
   void failed(const std::string& reason) override { answer.failure = reason; }
   [[nodiscard]] VerifySession* session() const { return answer.session.get(); }
+  [[nodiscard]] std::optional<Incoming>& incoming(Copy copy) {
+    if (copy == Copy::compressed) return compressed;
+    return copy == Copy::full ? full : rest;
+  }
   [[nodiscard]] bool moving() const {
     const auto coming = [](const std::optional<Incoming>& one) { return one && !one->arrived(); };
     return coming(compressed) || coming(full) || coming(rest);
@@ -134,10 +127,10 @@ struct Served final : PassMember {
 
 class Server {
  public:
-  Server(Transformer& model, const StoredPrompt& prompt, const Verifier* verifier, const SessionOptions& options,
-         const PrefixRunSettings& settings, std::span<const PrefixRequest> requests)
+  Server(Transformer& model, std::span<const StoredPrompt> prompts, const Verifier* verifier,
+         const SessionOptions& options, const PrefixRunSettings& settings, std::span<const PrefixRequest> requests)
       : model_(&model),
-        prompt_(&prompt),
+        prompts_(prompts),
         verifier_(verifier),
         options_(options),
         settings_(&settings),
@@ -152,6 +145,7 @@ class Server {
     while (true) {
       for (Served& one : served_) guard(one, [&] { admit(one); });
       for (Served& one : served_) guard(one, [&] { take_what_came(one); });
+      for (Served& one : served_) guard(one, [&] { begin_loads(one); });
       if (std::ranges::all_of(served_, [](const Served& one) { return one.stage == Served::Stage::left; })) break;
       const bool moving = std::ranges::any_of(served_, [](const Served& one) { return one.moving(); });
       const auto before = Clock::now();
@@ -162,6 +156,7 @@ class Server {
       if (moving && !fed) run_.waiting_s += seconds;
       if (fed) run_.pass_seconds.push_back(seconds);
       if (fed && settings_->passed) settings_->passed(drafted_);
+      advance(fed, seconds);
     }
     run_.local = local_.totals();
     run_.remote = remote_.totals();
@@ -170,6 +165,18 @@ class Server {
   }
 
  private:
+  /// An iteration ends with its pass, or, where nobody is fed, when one would.
+  void advance(bool fed, double seconds) {
+    if (fed && !settings_->iteration_seconds) estimate_.note(seconds);
+    if (!fed && seconds_since(iteration_began_) < iteration_seconds()) return;
+    ++iteration_;
+    iteration_began_ = Clock::now();
+    local_.advance();
+    remote_.advance();
+  }
+
+  [[nodiscard]] double iteration_seconds() const { return settings_->iteration_seconds.value_or(estimate_.seconds()); }
+
   template <typename Work>
   void guard(Served& one, Work&& work) {
     if (one.stage == Served::Stage::left) return;
@@ -179,6 +186,7 @@ class Server {
 
   void leave(Served& one) {
     one.stage = Served::Stage::left;
+    one.due.clear();
     one.compressed.reset();
     one.full.reset();
     one.rest.reset();
@@ -191,36 +199,79 @@ class Server {
 
   [[nodiscard]] double since_arrival(const Served& one) const { return seconds_since(start_) - one.request.arrival_s; }
 
-  [[nodiscard]] bool stored(const PrefixRequest& request) const {
-    if (request.use == PrefixUse::compressed) return prompt_->compressed != nullptr;
-    return prompt_->full != nullptr && (!drafts(request.path) || prompt_->compressed != nullptr);
+  [[nodiscard]] const StoredPrompt& prompt_of(const Served& one) const { return prompts_[one.request.prompt]; }
+
+  [[nodiscard]] bool stored(const Served& one) const {
+    const StoredPrompt& prompt = prompt_of(one);
+    if (one.request.use == PrefixUse::compressed) return prompt.compressed != nullptr;
+    const bool drafted_on = !drafts(one.request.path) || prompt.compressed != nullptr;
+    return prompt.full != nullptr && drafted_on && (!streams(one.request.path) || prompt.rest != nullptr);
   }
 
   void admit(Served& one) {
     if (one.stage != Served::Stage::waiting || since_arrival(one) < 0) return;
     PrefixRequest& request = one.request;
-    if (request.use != PrefixUse::recompute && !stored(request)) request.use = PrefixUse::recompute;
+    if (request.use != PrefixUse::recompute && !stored(one)) request.use = PrefixUse::recompute;
     const bool path = request.use == PrefixUse::path;
     const bool local = path && request.path == Path::local;
-    std::optional<DevicePlace>& place = local ? one.local : one.remote;
-    place = (local ? local_ : remote_).take();
-    if (!place) return;
+    PrefixDevice& device = (local ? local_ : remote_).emptiest();
+    if (!device.has_place()) return;
+    (local ? one.local : one.remote).emplace(DevicePlace{.device = &device, .place = device.take()});
     one.stage = Served::Stage::running;
     one.answer.use = request.use;
     if (request.use == PrefixUse::recompute) {
-      const auto known = std::span(prompt_->tokens).first(prompt_->tokens.size() - 1);
-      one.reading = std::make_unique<PromptRun>(*model_, known, Needs{}, prompt_->facts);
+      const StoredPrompt& prompt = prompt_of(one);
+      const auto known = std::span(prompt.tokens).first(prompt.tokens.size() - 1);
+      one.reading = std::make_unique<PromptRun>(*model_, known, Needs{}, prompt.facts);
       return;
     }
-    if (request.use == PrefixUse::compressed || drafts(request.path)) {
-      one.compressed.emplace(*place->link, *model_, *prompt_, /*whole=*/false);
-    } else {
-      bring(one.full, *place->link);
-    }
+    const bool compressed = request.use == PrefixUse::compressed || drafts(request.path);
+    one.due.push_back({.copy = compressed ? Copy::compressed : Copy::full, .device = &device});
   }
 
-  void bring(std::optional<Incoming>& full, storage::Link& link) {
-    full.emplace(link, *model_, *prompt_, /*whole=*/true);
+  /// Finds places on links for loads that have none, and begins those whose time has come.
+  void begin_loads(Served& one) {
+    if (one.stage != Served::Stage::running) return;
+    place_verification(one);
+    for (DueLoad& load : one.due) {
+      if (load.begins) continue;
+      const auto left = load.device->place_load(copy_of(prompt_of(one), load.copy)->bytes(), iteration_seconds());
+      if (left) load.begins = iteration_ + *left;
+    }
+    std::erase_if(one.due, [&](const DueLoad& load) { return begin_load(one, load); });
+    if (!one.deadline || iteration_ <= *one.deadline || one.session()->has_full()) return;
+    ++run_.late_verifies;
+    one.deadline.reset();
+  }
+
+  /// Places the full cache's load for the verification that ends the round.
+  void place_verification(Served& one) {
+    const bool verifies = one.request.use == PrefixUse::path && drafts(one.request.path) && one.session() != nullptr;
+    const auto full = [](const DueLoad& load) { return load.copy == Copy::full; };
+    if (!verifies || one.session()->has_full() || one.full || std::ranges::any_of(one.due, full)) return;
+    PrefixDevice& device = local_.emptiest();
+    const auto placement = device.place_reload(prompt_of(one).full->bytes(), iteration_seconds(),
+                                               one.session()->most_drafts() - one.drafted);
+    if (!placement) return;
+    one.due.push_back({.copy = Copy::full,
+                       .device = &device,
+                       .begins = iteration_ + placement->first,
+                       .deadline = iteration_ + placement->verify});
+  }
+
+  /// Whether the load has begun.
+  bool begin_load(Served& one, const DueLoad& load) {
+    if (!load.begins || iteration_ < *load.begins) return false;
+    if (load.deadline) {
+      if (!load.device->has_place()) return false;
+      const int64_t reserved = std::max<int64_t>(1, *load.deadline - iteration_ + 1);
+      one.local.emplace(DevicePlace{.device = load.device, .place = load.device->take_reserved(reserved)});
+      one.deadline = load.deadline;
+    }
+    one.incoming(load.copy).emplace(load.device->link(), *model_, prompt_of(one), load.copy);
+    const bool local = one.local && one.local->device == load.device;
+    if (settings_->loads) settings_->loads(static_cast<size_t>(&one - served_.data()), local, iteration_);
+    return true;
   }
 
   [[nodiscard]] static KvCache taken(std::optional<Incoming>& came) {
@@ -237,7 +288,7 @@ class Server {
       KvCache cache = taken(one.compressed);
       if (path) {
         begin(one, std::move(cache), verifier_);
-        if (streams(one.request.path)) bring(one.rest, *one.remote->link);
+        if (streams(one.request.path)) one.due.push_back({.copy = Copy::rest, .device = one.remote->device});
       } else {
         begin(one, model_->make_cache(), nullptr);
         one.session()->take_full(std::move(cache));
@@ -247,24 +298,23 @@ class Server {
       KvCache cache = taken(one.full);
       if (one.session() == nullptr) begin(one, model_->make_cache(), nullptr);
       one.session()->take_full(std::move(cache));
+      one.deadline.reset();
     }
     if (one.rest && one.rest->arrived()) {
-      one.session()->take_full(taken(one.rest));
+      one.session()->take_full(one.rest->complete(one.session()->drafted_on()));
       one.session()->stop_drafting();
+      one.rest.reset();
+      one.due.clear();
       one.full.reset();
       one.local.reset();
+      one.deadline.reset();
       one.request.path = Path::remote;  // from here on
     }
-    // Whoever drafts wants the full cache as early as the local pool has room for it.
-    const bool there = one.session() != nullptr && one.session()->has_full();
-    if (!path || !drafts(one.request.path) || there || one.full) return;
-    one.local = local_.take();
-    if (one.local) bring(one.full, *one.local->link);
   }
 
   void begin(Served& one, KvCache compressed, const Verifier* verifier) {
     one.answer.session =
-        std::make_unique<VerifySession>(*model_, prompt_->tokens, verifier, std::move(compressed), options_);
+        std::make_unique<VerifySession>(*model_, prompt_of(one).tokens, verifier, std::move(compressed), options_);
   }
 
   [[nodiscard]] static bool can_be_fed(const Served& one) {
@@ -316,9 +366,11 @@ class Server {
     PrefixAnswer& answer = one.answer;
     if (one.drafting) {
       ++drafted_;
+      ++one.drafted;
       if (answer.first_draft_s == 0) answer.first_draft_s = since_arrival(one);
       return;
     }
+    one.drafted = 0;
     if (answer.first_token_s == 0) answer.first_token_s = since_arrival(one);
     if (session.finished()) {
       leave(one);
@@ -329,13 +381,16 @@ class Server {
   }
 
   Transformer* model_;
-  const StoredPrompt* prompt_;
+  std::span<const StoredPrompt> prompts_;
   const Verifier* verifier_;
   SessionOptions options_;
   const PrefixRunSettings* settings_;
-  Pool local_, remote_;
+  PrefixDevices local_, remote_;
   std::vector<Served> served_;  // dies before the links that its transfers are on
   Clock::time_point start_;
+  Clock::time_point iteration_began_ = start_;
+  IterationEstimate estimate_;
+  int64_t iteration_ = 0;
   int64_t drafted_ = 0;
   PrefixRun run_;
 };
@@ -364,17 +419,21 @@ StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, c
           .found = fmt::format("{} tokens under dynamic rope scaling, which turns keys by the prompt's length", n),
           .expected = fmt::format("at most {}, the original window", window)});
   }
-  return {.tokens = {prompt.begin(), prompt.end()},
-          .facts = known.model,
-          .method = method,
-          .full = at_rest(store_cache(known, nullptr)),
-          .compressed = method == nullptr ? nullptr : at_rest(store_cache(known, method))};
+  StoredPrompt stored{.tokens = {prompt.begin(), prompt.end()},
+                      .facts = known.model,
+                      .method = method,
+                      .full = at_rest(store_cache(known, nullptr))};
+  if (method == nullptr) return stored;
+  const std::vector<std::byte> compressed = store_cache(known, method);
+  stored.compressed = at_rest(compressed);
+  stored.rest = at_rest(remaining_bytes(known.cache, restore_cache(model, *known.model, method, compressed)));
+  return stored;
 }
 
-PrefixRun run_prefixes(Transformer& model, const StoredPrompt& prompt, const Verifier* verifier,
+PrefixRun run_prefixes(Transformer& model, std::span<const StoredPrompt> prompts, const Verifier* verifier,
                        const SessionOptions& options, const PrefixRunSettings& settings,
                        std::span<const PrefixRequest> requests) {
-  return Server(model, prompt, verifier, options, settings, requests).run();
+  return Server(model, prompts, verifier, options, settings, requests).run();
 }
 
 }  // namespace kvarena

@@ -77,6 +77,8 @@ void VerifySession::take_full(KvCache prompt) {
   absent_ = false;
 }
 
+const KvCache& VerifySession::drafted_on() const { return dynamic_cast<const CacheDraft&>(*source_).cache(); }
+
 void VerifySession::drop_full() {
   KvCache since = model_->make_cache();
   for (size_t layer = 0; layer < since.layers.size(); ++layer) {

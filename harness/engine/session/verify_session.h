@@ -50,6 +50,8 @@ class VerifySession final : public Session {
   [[nodiscard]] bool has_full() const { return !absent_; }
   /// Takes the prompt's cache, in place of one that is there; entries of later tokens follow it.
   void take_full(KvCache prompt);
+  /// The stored cache that it drafts on, with what it has drafted since.
+  [[nodiscard]] const KvCache& drafted_on() const;
   /// Drops the prompt's cache; entries of later tokens stay.
   void drop_full();
   /// Ends drafting with what was drafted: later tokens are decoded on the full cache, the other one is dropped.

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
@@ -67,7 +68,7 @@ class RemotePrefixes : public ::testing::Test {
   }
 
   [[nodiscard]] PrefixRun run(std::vector<PrefixRequest> requests, const PrefixRunSettings& settings) {
-    return run_prefixes(model_, stored_, verifier_->verifier(), options_, settings, requests);
+    return run_prefixes(model_, {&stored_, 1}, verifier_->verifier(), options_, settings, requests);
   }
 
   static PrefixRunSettings linked(storage::LinkFault local = {}, storage::LinkFault remote = {}) {
@@ -85,7 +86,8 @@ class RemotePrefixes : public ::testing::Test {
 
 TEST_F(RemotePrefixes, EveryPathGivesTheBitsOfFullKv) {
   const json drafters[] = {
-      {{"name", "snapkv"}, {"keep", 0.2}}, {{"name", "knorm"}, {"keep", 0.4}}, {{"name", "cachegen"}}};
+      {{"name", "snapkv"}, {"keep", 0.2}}, {{"name", "knorm"}, {"keep", 0.4}}, {{"name", "cachegen"}},
+      {{"name", "kivi"}, {"bits", 4}},     {{"name", "kvquant"}, {"bits", 3}}, {{"name", "rotatekv"}, {"bits", 4}}};
   for (const double temperature : {0.0, 0.8}) {
     options_.sampling.temperature = temperature;
     const std::vector<int32_t> expected = full_tokens(options_);
@@ -152,7 +154,7 @@ TEST_F(RemotePrefixes, WhatStreamedInDecodesPlainly) {
     const VerifySession& first = *two.answers.front().session;
     EXPECT_GT(first.activity.tokens_drafted, 0);
     EXPECT_EQ(first.rounds.back().drafted, 0);
-    EXPECT_EQ(two.remote.bytes, 2 * (stored_.compressed->bytes() + stored_.full->bytes()));
+    EXPECT_EQ(two.remote.bytes, 2 * (stored_.compressed->bytes() + stored_.rest->bytes()));
   }
 }
 
@@ -223,6 +225,63 @@ TEST_F(RemotePrefixes, WhatTheCompressedCacheSaysAloneIsItsOwnPlainDecoding) {
   EXPECT_NE(lossy.answers.front().session->tokens, full_tokens(options_));
 }
 
+TEST_F(RemotePrefixes, RequestsOfDistinctPromptsAreServedTogether) {
+  store({{"name", "kivi"}, {"bits", 4}});
+  const auto full = make_method({{"name", "full"}}, "test");
+  std::vector<StoredPrompt> prompts;
+  std::vector<std::vector<int32_t>> expected;
+  for (uint64_t i = 0; i < 3; ++i) {
+    const std::vector<int32_t> prompt = tiny_prompt(static_cast<int64_t>(200 + 50 * i), i);
+    prompts.push_back(store_prompt(model_, prompt, drafter_.get(), facts_));
+    const auto session = start_session(model_, prefill(model_, prompt, {}, kPrefillChunk, facts_), *full, options_);
+    Session* const one = session.get();
+    run_together(model_, {&one, 1});
+    expected.push_back(session->tokens);
+  }
+  EXPECT_NE(expected[0], expected[1]);
+  for (const Path path : cost_model::all_paths) {
+    SCOPED_TRACE(std::string(cost_model::path_names[static_cast<size_t>(path)]));
+    const PrefixRequest requests[] = {{.prompt = 2, .path = path},
+                                      {.prompt = 0, .path = path},
+                                      {.prompt = 1, .path = path},
+                                      {.prompt = 2, .path = path}};
+    const PrefixRun all = run_prefixes(model_, prompts, verifier_->verifier(), options_, linked(), requests);
+    int64_t compressed = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      ASSERT_EQ(all.answers[i].failure, "");
+      EXPECT_EQ(all.answers[i].session->tokens, expected[requests[i].prompt]);
+      compressed += prompts[requests[i].prompt].compressed->bytes();
+    }
+    if (path == Path::verify_only_cached) {
+      EXPECT_EQ(all.remote.bytes, compressed);
+    }
+  }
+}
+
+TEST_F(RemotePrefixes, LoadsForVerificationsTakeTurnsOnTheLinkAndAreThereInTime) {
+  store({{"name", "snapkv"}, {"keep", 0.3}});
+  constexpr double kIteration = 0.05;
+  PrefixRunSettings settings = linked();
+  // A full cache takes an iteration and a half of its link, so two windows of three quarters each.
+  settings.local.link.bytes_per_s = static_cast<double>(stored_.full->bytes()) / (1.5 * kIteration);
+  settings.iteration_seconds = kIteration;
+  settings.passed = [&](int64_t) { std::this_thread::sleep_for(std::chrono::duration<double>(kIteration)); };
+  std::vector<std::pair<size_t, int64_t>> local;
+  settings.loads = [&](size_t request, bool of_local, int64_t iteration) {
+    if (of_local) local.push_back({request, iteration});
+  };
+  options_.stop.max_new_tokens = 8;
+  const PrefixRun two = run({{.path = Path::verify_only_cached}, {.path = Path::verify_only_cached}}, settings);
+  for (const PrefixAnswer& answer : two.answers) EXPECT_EQ(answer.failure, "");
+  // Four drafts end after windows 0 to 3: the first load is in 2 and 3, the second one in 4 and 5.
+  ASSERT_EQ(local.size(), 2U);
+  EXPECT_EQ(local[0].first, 0U);
+  EXPECT_EQ(local[1].first, 1U);
+  EXPECT_GE(local[0].second, 2);
+  EXPECT_EQ(local[1].second - local[0].second, 2);
+  EXPECT_EQ(two.late_verifies, 0);
+}
+
 TEST_F(RemotePrefixes, RequestsComeWhenTheyCome) {
   store({{"name", "snapkv"}, {"keep", 0.3}});
   const PrefixRun two = run({{.path = Path::remote}, {.path = Path::remote, .arrival_s = 0.05}}, linked());
@@ -234,8 +293,8 @@ TEST_F(RemotePrefixes, RequestsComeWhenTheyCome) {
 }
 
 TEST_F(RemotePrefixes, WhatCannotBeStoredIsExplained) {
-  const auto kivi = make_method({{"name", "kivi"}, {"bits", 4}}, "test");
-  EXPECT_THROW((void)store_prompt(model_, tiny_prompt(kPrompt), kivi.get(), facts_), UserError);
+  const auto gear = make_method({{"name", "gear"}}, "test");
+  EXPECT_THROW((void)store_prompt(model_, tiny_prompt(kPrompt), gear.get(), facts_), UserError);
   EXPECT_THROW((void)store_prompt(model_, tiny_prompt(1), nullptr, facts_), UserError);
 }
 
