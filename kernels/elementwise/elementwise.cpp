@@ -25,6 +25,13 @@ void for_rows(int64_t rows, int64_t n, const Body& body) {
   });
 }
 
+template <class Row>
+void gated_mul(const GatedMulArgs& args, Row row) {
+  for_rows(args.rows, args.n, [&](int64_t r) {
+    row(args.gate + r * args.gate_stride, args.up + r * args.up_stride, args.out + r * args.out_stride, args.n);
+  });
+}
+
 }  // namespace
 
 void rms_norm(const RmsNormArgs& args) {
@@ -34,13 +41,8 @@ void rms_norm(const RmsNormArgs& args) {
   });
 }
 
-void silu_mul(const SiluMulArgs& args) {
-  const ElementwiseTable& use = table();
-  for_rows(args.rows, args.n, [&](int64_t r) {
-    use.silu_mul(args.gate + r * args.gate_stride, args.up + r * args.up_stride, args.out + r * args.out_stride,
-                 args.n);
-  });
-}
+void silu_mul(const GatedMulArgs& args) { gated_mul(args, table().silu_mul); }
+void gelu_mul(const GatedMulArgs& args) { gated_mul(args, table().gelu_mul); }
 
 void add_into(float* x, const float* y, int64_t count) {
   const ElementwiseTable& use = table();

@@ -19,15 +19,18 @@ struct RmsNormArgs {
 /// tree.
 void rms_norm(const RmsNormArgs& args);
 
-/// out[r, i] = silu(gate[r, i]) * up[r, i], silu(z) = z / (1 + exp(-z)). out may be gate or up.
-struct SiluMulArgs {
+/// out[r, i] = f(gate[r, i]) * up[r, i]. out may be gate or up.
+struct GatedMulArgs {
   const float* gate = nullptr;  // [rows, n]
   const float* up = nullptr;    // [rows, n]
   float* out = nullptr;         // [rows, n]
   int64_t rows = 0, n = 0;
   int64_t gate_stride = 0, up_stride = 0, out_stride = 0;
 };
-void silu_mul(const SiluMulArgs& args);
+/// f(z) = z / (1 + exp(-z)).
+void silu_mul(const GatedMulArgs& args);
+/// GELU in its form by tanh: f(z) = z / 2 * (1 + tanh(u)) = z / (1 + exp(-2 u)), u = sqrt(2 / pi) (z + 0.044715 z^3).
+void gelu_mul(const GatedMulArgs& args);
 
 /// x[i] += y[i] for i in 0 .. count-1.
 void add_into(float* x, const float* y, int64_t count);

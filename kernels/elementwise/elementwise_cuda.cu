@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) head_norm_kernel(HeadNorm args) {
 }
 
 /// Grid: rows.
-__global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMulArgs args) {
+__global__ void __launch_bounds__(kThreads) silu_mul_kernel(GatedMulArgs args) {
   const float* gate = args.gate + blockIdx.x * args.gate_stride;
   const float* up = args.up + blockIdx.x * args.up_stride;
   float* out = args.out + blockIdx.x * args.out_stride;
@@ -80,7 +80,7 @@ void head_norm_cuda(const HeadNorm& args, CudaStream stream) {
   launch(head_norm_kernel, static_cast<unsigned>(args.tokens * args.heads), kThreads, kWarps * 4, stream, args);
 }
 
-void silu_mul_cuda(const SiluMulArgs& args, CudaStream stream) {
+void silu_mul_cuda(const GatedMulArgs& args, CudaStream stream) {
   launch(silu_mul_kernel, static_cast<unsigned>(args.rows), kThreads, 0, stream, args);
 }
 

@@ -18,7 +18,7 @@ struct HeadNorm {
 };
 void head_norm_cuda(const HeadNorm& args, CudaStream stream);
 
-void silu_mul_cuda(const SiluMulArgs& args, CudaStream stream);
+void silu_mul_cuda(const GatedMulArgs& args, CudaStream stream);
 void add_into_cuda(float* x, const float* y, int64_t count, CudaStream stream);
 
 /// A row among others, and what a sum takes of it: a token that visits an expert.

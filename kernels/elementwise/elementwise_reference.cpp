@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numbers>
 
 #include "kernels/elementwise/elementwise_paths.h"
 
@@ -19,12 +20,20 @@ void silu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
   }
 }
 
+void gelu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double z = gate[i];
+    const double u = std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z);
+    out[i] = static_cast<float>(z / 2 * (1 + std::tanh(u)) * up[i]);
+  }
+}
+
 void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
 }  // namespace
 
-const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, add_row};
+const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, gelu_mul_row, add_row};
 
 }  // namespace kvarena::kernels

@@ -28,6 +28,18 @@ void silu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
   }
 }
 
+void gelu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
+  const F32x16 one = set16(1.0f);
+  const F32x16 factor = set16(-1.5957691216f), cubic = set16(0.044715f);  // -2 sqrt(2 / pi)
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    const F32x16 z = load16(gate + i, lanes);
+    const F32x16 bend = fma(mul(cubic, mul(z, z)), z, z);
+    const F32x16 gelu = div(z, add(one, exp16(mul(factor, bend))));
+    store16(out + i, mul(gelu, load16(up + i, lanes)), lanes);
+  }
+}
+
 void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const Mask16 lanes = first_lanes(n - i);
@@ -39,7 +51,7 @@ void add_row(float* x, const float* y, int64_t n) {
 
 namespace KVARENA_SIMD_PATH {
 extern const ElementwiseTable elementwise_table;
-const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, add_row};
+const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, gelu_mul_row, add_row};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

@@ -9,14 +9,15 @@ using test::expect_close;
 using test::expect_same_bits;
 using test::normal;
 
-/// All three operations on rows of n; strides larger than n leave the gap alone.
+/// All four operations on rows of n; strides larger than n leave the gap alone.
 std::vector<std::vector<float>> run_all(int64_t rows, int64_t n, int64_t stride, const std::vector<float>& x,
                                         const std::vector<float>& z, const std::vector<float>& weight) {
-  std::vector<float> norm(x.size(), 9.0f), silu(x.size(), 9.0f), sum = x;
+  std::vector<float> norm(x.size(), 9.0f), silu(x.size(), 9.0f), gelu(x.size(), 9.0f), sum = x;
   rms_norm({x.data(), weight.data(), norm.data(), rows, n, stride, stride, 1e-5f});
   silu_mul({x.data(), z.data(), silu.data(), rows, n, stride, stride, stride});
+  gelu_mul({x.data(), z.data(), gelu.data(), rows, n, stride, stride, stride});
   add_into(sum.data(), z.data(), static_cast<int64_t>(x.size()));
-  return {norm, silu, sum};
+  return {norm, silu, gelu, sum};
 }
 
 TEST(Elementwise, EveryPathAgreesWithTheReference) {
@@ -71,6 +72,20 @@ TEST(Elementwise, SiluGoesToZeroAndToItsArgument) {
     EXPECT_EQ(out[2], 0.0f);
     EXPECT_NEAR(out[3], 20.0f, 1e-5);
     EXPECT_EQ(out[4], 200.0f);
+  }
+}
+
+/// By torch.nn.functional.gelu(x, approximate="tanh") in float64.
+TEST(Elementwise, GeluHasTheValuesOfItsFormByTanh) {
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const std::vector<float> gate{-200.0f, -3.0f, -0.75f, 0.0f, 0.5f, 2.0f, 200.0f, 1e15f}, up(8, 1.0f);
+    std::vector<float> out(8);
+    gelu_mul({gate.data(), up.data(), out.data(), 1, 8, 8, 8, 8});
+    const std::vector<double> want{
+        0, -0.0036373920817729943, -0.17003944483437966, 0.0, 0.34571400982514394, 1.954597694087775, 200.0};
+    for (size_t i = 0; i < 7; ++i) EXPECT_NEAR(out[i], want[i], 2e-7 * std::max(1.0, std::abs(want[i]))) << gate[i];
+    EXPECT_EQ(out[7], 1e15f);
   }
 }
 
