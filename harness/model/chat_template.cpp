@@ -61,6 +61,7 @@ const std::vector<ChatTemplate::Variant>& ChatTemplate::variants() {
       {"deepseek_v2", {.family = Family::deepseek_v2}},
       {"deepseek_v3", {.family = Family::deepseek}},
       {"deepseek_r1", {.family = Family::deepseek, .think = true, .think_prompt = "<think>\n"}},
+      {"gemma3", {.family = Family::gemma3}},
       {"plain", {.family = Family::plain}},
   };
   return all;
@@ -93,6 +94,8 @@ ChatTemplate::Style ChatTemplate::recognize(std::string_view jinja) {
     style.family = Family::deepseek;
     style.think = has(jinja, "</think>");
     if (has(jinja, "<｜Assistant｜><think>")) style.think_prompt = "<think>\n";
+  } else if (has(jinja, "<start_of_turn>") && has(jinja, "first_user_prefix")) {
+    style.family = Family::gemma3;
   } else if (has(jinja, "'User: '")) {
     style.family = Family::deepseek_v2;
   } else {

@@ -30,7 +30,7 @@ class ChatTemplate {
   [[nodiscard]] static ChatTemplate named(std::string_view name, std::string bos, std::string eos);
 
   /// smollm2, qwen2, qwen2.5, qwen3, chatml, llama2, llama3, llama3.1, mistral, mistral_v3, mistral_v7, deepseek_v2,
-  /// deepseek_v3, deepseek_r1, plain.
+  /// deepseek_v3, deepseek_r1, gemma3, plain.
   [[nodiscard]] static std::vector<std::string> names();
 
   /// The whole conversation, special tokens written out (bos too where the template writes it): encode it with
@@ -60,6 +60,7 @@ class ChatTemplate {
     mistral_v7,
     deepseek,
     deepseek_v2,
+    gemma3,
     plain
   };
 
@@ -93,6 +94,7 @@ class ChatTemplate {
   [[nodiscard]] std::string render_mistral_v7(std::span<const ChatMessage> messages) const;
   [[nodiscard]] std::string render_deepseek(std::span<const ChatMessage> messages, bool prompt) const;
   [[nodiscard]] std::string render_deepseek_v2(std::span<const ChatMessage> messages, bool prompt) const;
+  [[nodiscard]] std::string render_gemma3(std::span<const ChatMessage> messages, bool prompt) const;
   [[noreturn]] void fail_role(size_t index, const ChatMessage& message, std::string_view expected) const;
 
   Style style_;

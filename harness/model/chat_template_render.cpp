@@ -77,6 +77,7 @@ std::string ChatTemplate::render(std::span<const ChatMessage> messages, bool add
     case Family::mistral_v7: return render_mistral_v7(messages);
     case Family::deepseek: return render_deepseek(messages, add_generation_prompt);
     case Family::deepseek_v2: return render_deepseek_v2(messages, add_generation_prompt);
+    case Family::gemma3: return render_gemma3(messages, add_generation_prompt);
     case Family::plain: {
       std::string out;
       for (const ChatMessage& message : messages) out += (out.empty() ? "" : "\n\n") + message.content;
@@ -239,6 +240,23 @@ std::string ChatTemplate::render_deepseek_v2(std::span<const ChatMessage> messag
     }
   }
   if (prompt) out += "Assistant:";
+  return out;
+}
+
+std::string ChatTemplate::render_gemma3(std::span<const ChatMessage> messages, bool prompt) const {
+  std::string system;  // stands before the first user's words
+  if (messages[0].role == "system") {
+    system = messages[0].content + "\n\n";
+    messages = messages.subspan(1);
+  }
+  std::string out = bos_;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool user = i % 2 == 0;
+    if (messages[i].role != (user ? "user" : "assistant")) fail_role(i, messages[i], "user and assistant in turn");
+    out += fmt::format("<start_of_turn>{}\n{}{}<end_of_turn>\n", user ? "user" : "model", i == 0 ? system : "",
+                       strip(messages[i].content));
+  }
+  if (prompt) out += "<start_of_turn>model\n";
   return out;
 }
 

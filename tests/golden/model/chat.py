@@ -18,12 +18,14 @@ from transformers.utils.chat_template_utils import render_jinja_template
 CHATML = ("", "<|im_end|>")
 LLAMA = ("<s>", "</s>")
 LLAMA3 = ("<|begin_of_text|>", "<|eot_id|>")
+GEMMA = ("<bos>", "<eos>")
 DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
 TOKENS = {
     "smollm2": ("<|im_start|>", "<|im_end|>"), "qwen2": CHATML, "qwen2.5": CHATML, "qwen3": CHATML, "chatml": CHATML,
     "llama2": LLAMA, "mistral": LLAMA, "mistral_v3": LLAMA, "mistral_v7": LLAMA,
     "llama3": LLAMA3, "llama3_shared": LLAMA3, "llama3.1": LLAMA3,
     "deepseek_v2": DEEPSEEK, "deepseek_v3": DEEPSEEK, "deepseek_r1": DEEPSEEK,
+    "gemma3": GEMMA,
 }
 
 
@@ -67,7 +69,7 @@ def conversations(name):
         cases += THINKING
     if name in ("qwen3", "qwen2.5"):
         cases += TOOLS
-    if TOKENS[name] not in (LLAMA,):
+    if TOKENS[name] not in (LLAMA, GEMMA):
         cases += SECOND_SYSTEM
     return cases
 

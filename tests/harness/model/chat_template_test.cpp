@@ -82,6 +82,8 @@ TEST(ChatTemplate, FamiliesAreToldApartByTheMarksTheyWrite) {
       {"{{'<｜User｜>' + m.content}}", "deepseek_v3"},
       {"{{'<｜User｜>' + m.content}}split('</think>'){{'<｜Assistant｜><think>\\n'}}", "deepseek_r1"},
       {"{{'User: ' + m.content}}", "deepseek_v2"},
+      {"{{'<start_of_turn>' + role + '\\n' + (first_user_prefix if loop.first else '')}}", "gemma3"},
+      {"{{'<start_of_turn>' + role + '\\n' + message['content'] | trim}}", "unknown"},  // Gemma 2 has no system role
       {"{{ '### Instruction:' + m.content }}", "unknown"},
       {"", "none"},
   };
@@ -112,6 +114,7 @@ TEST(ChatTemplate, RefusesWhatItCannotRenderAndSaysWhy) {
   expect_refused(ChatTemplate::named("llama2", "", ""), {{"assistant", "x"}}, "messages[0].role");
   expect_refused(ChatTemplate::named("mistral", "", ""), {{"system", "s"}, {"user", "x"}}, "messages[0].role");
   expect_refused(ChatTemplate::named("mistral_v7", "", ""), {{"user", "x"}}, "system");
+  expect_refused(ChatTemplate::named("gemma3", "", ""), {{"user", "x"}, {"user", "y"}}, "messages[1].role");
   try {
     (void)ChatTemplate::named("llama-3", "", "");
     FAIL() << "an unknown name was accepted";
