@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 
+#include "harness/core/error.h"
 #include "harness/device/weight_source.h"
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/latent_rows.h"
@@ -215,15 +216,29 @@ DeviceVector::DeviceVector(const std::vector<float>& host) : data_(static_cast<i
   kernels::cuda_synchronize(nullptr);
 }
 
+namespace {
+
+/// Throws UserError when the device's pass lacks something of the config.
+void check_family(const ModelConfig& config) {
+  check_entries(config);
+  if (!config.output_norms && !config.scaled_embeddings && !config.gelu && !config.sliding_rope_theta) return;
+  fail({.place = fmt::format("{} on the device", config.name),
+        .found = fmt::format("a {}, whose norms behind each block, scaled embeddings and GELU only the host computes",
+                             config.architecture),
+        .expected = "a model of another family, or no device"});
+}
+
+}  // namespace
+
 DeviceWeights load_device_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
                                   std::span<const int64_t> devices) {
-  check_entries(config);
+  check_family(config);
   return Uploader(config, *checkpoint_source(config, checkpoint, dtype), dtype, devices).weights();
 }
 
 DeviceWeights random_device_weights(const ModelConfig& config, kernels::DType dtype, uint64_t seed,
                                     std::span<const int64_t> devices) {
-  check_entries(config);
+  check_family(config);
   return Uploader(config, *random_source(config, seed), dtype, devices).weights();
 }
 

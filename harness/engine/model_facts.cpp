@@ -44,7 +44,12 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   facts->latent = model.config().is_latent();
   facts->norm_eps = model.config().rms_norm_eps;
   facts->rope_theta = model.config().rope_theta;
-  facts->rotation = {.inverse = model.rope().inverse, .magnitude = model.rope().magnitude};
+  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
+    const bool own = model.config().has_own_rotation(layer);
+    facts->has_own_rotation.push_back(own);
+    (own ? facts->own_rotation : facts->rotation) = {.inverse = model.rope(layer).inverse,
+                                                     .magnitude = model.rope(layer).magnitude};
+  }
   const RopeScaling& scaling = model.config().rope_scaling;
   if (scaling.type == RopeScaling::Type::dynamic) facts->rotation_window = scaling.original_max_position;
   facts->tiers = tiers ? std::move(tiers) : std::make_shared<const storage::Hierarchy>(storage::usual_tiers());

@@ -39,7 +39,7 @@ void check_bits(const std::string& place, const char* key, int64_t bits, std::ve
 }
 
 RotaryKeys rotary_keys(const LayerContext& layer) {
-  return RotaryKeys(layer.model == nullptr ? std::vector<double>{} : layer.model->rotation.inverse);
+  return RotaryKeys(layer.model == nullptr ? std::vector<double>{} : layer.model->rotation_of(layer.layer).inverse);
 }
 
 DType meta_type(const LayerShape& shape) { return shape.dtype == DType::bf16 ? DType::bf16 : DType::f16; }

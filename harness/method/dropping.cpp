@@ -136,7 +136,7 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
           .expected = fmt::format("at most {}, the original window", window),
           .action = "use \"orig\", or a model of another scaling"});
   }
-  renumber(tail, layer.model->rotation, next, state->pre_rotation);
+  renumber(tail, layer.model->rotation_of(layer.layer), next, state->pre_rotation);
 }
 
 double DroppingMethod::share_of(const LayerContext& layer) const {

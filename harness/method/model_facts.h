@@ -57,8 +57,10 @@ struct ModelFacts {
   bool latent = false;  // every query head reads one cached latent
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
-  Rotation rotation;
-  int64_t rotation_window = 0;  // longest sequence that is rotated so (dynamic scaling); 0: any
+  Rotation rotation;                   // of queries and keys, but in some layers
+  Rotation own_rotation;               // of these
+  std::vector<bool> has_own_rotation;  // [layers], which they are; empty: none
+  int64_t rotation_window = 0;         // longest sequence that is rotated so (dynamic scaling); 0: any
   std::function<Rotation(const RotaryRequest& request)> rotary;
   /// Embeddings of tokens, rows [tokens, hidden_size]. The model must be alive.
   std::function<void(std::span<const int32_t> tokens, float* rows)> embed;
@@ -67,6 +69,12 @@ struct ModelFacts {
   /// [count, vocab_size]. The model must be alive.
   std::function<void(const float* rows, int64_t count, float* logits)> predict;
   TextFacts text;
+  [[nodiscard]] bool rotates_apart(int64_t layer) const {
+    return !has_own_rotation.empty() && has_own_rotation[static_cast<size_t>(layer)];
+  }
+  [[nodiscard]] const Rotation& rotation_of(int64_t layer) const {
+    return rotates_apart(layer) ? own_rotation : rotation;
+  }
   std::shared_ptr<const storage::Hierarchy> tiers;  // shared by all requests of the model
   /// Weights that were fitted for this model; see FittedRequest. Throws UserError.
   std::function<std::shared_ptr<const FittedWeights>(const FittedRequest& request)> fitted;

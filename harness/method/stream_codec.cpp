@@ -42,17 +42,22 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
       {.place = "cache stream", .found = found, .expected = expected, .action = "it was cut or damaged; encode again"});
 }
 
-/// Rotates a chunk's keys to positions first and after, or from them back to none; all layers by one table.
+/// Rotates a chunk's keys to positions first and after, or from them back to none; neighbouring layers that are rotated
+/// alike by one table.
 void rotate_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
   if (layer.model == nullptr || layer.model->rotation.inverse.empty()) return;
-  const std::vector<double>& inverse = layer.model->rotation.inverse;
-  const auto half = static_cast<int64_t>(inverse.size());
+  const auto half = std::ssize(layer.model->rotation.inverse);
   std::vector<int32_t> by(static_cast<size_t>(chunk.tokens));
   for (int64_t t = 0; t < chunk.tokens; ++t) by[t] = static_cast<int32_t>(back ? -(first + t) : first + t);
   std::vector<float> cos(static_cast<size_t>(chunk.tokens * half)), sin(cos.size());
-  kernels::rotation_tables(by.data(), chunk.tokens, inverse.data(), half, /*magnitude=*/1, cos.data(), sin.data());
   const int64_t head_dim = layer.cache.shape().head_dim;
+  const Rotation* tabulated = nullptr;
   for (int64_t at = 0; at < chunk.layers; ++at) {
+    if (const Rotation* wanted = &layer.model->rotation_of(at); wanted != tabulated) {
+      tabulated = wanted;
+      kernels::rotation_tables(by.data(), chunk.tokens, wanted->inverse.data(), half, /*magnitude=*/1, cos.data(),
+                               sin.data());
+    }
     kernels::rotate({.x = chunk.row(true, at, 0),
                      .tokens = chunk.tokens,
                      .heads = chunk.channels / head_dim,

@@ -30,7 +30,8 @@ struct Activations {
   Workspace x;              // [R, hidden], the residual stream
   Workspace normed;         // [R, hidden], input of a block
   Workspace projected;      // [R, hidden], output of a block, to be added to the stream
-  Workspace turn;           // cos [R, rotary / 2], then sin
+  Workspace turns[2];       // cos [R, rotary / 2], then sin: of most layers, and of those with their own rotation
+  int64_t rotation = 0;     // number of the turns that the present layer takes
   Workspace heads;          // attention: queries, and keys and values beside them or not
   Workspace latent;         // latent attention: keys [R, kv_lora_rank + rope]
   Workspace narrow;         // latent attention: queries on their way, then values of heads

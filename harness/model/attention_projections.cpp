@@ -12,7 +12,7 @@ namespace {
 
 /// Rotates `heads` parts of 2 * half channels, the first at x, in every row of the pass.
 void turn(float* x, int64_t stride, int64_t heads, int64_t head_stride, int64_t rotary, Activations& a) {
-  const float* cos = a.turn.at_least(0);
+  const float* cos = a.turns[a.rotation].at_least(0);
   kernels::rotate({.x = x,
                    .tokens = a.rows,
                    .heads = heads,

@@ -101,12 +101,18 @@ void check_config(const ModelConfig& config, const std::string& place) {
   }
   const auto is_number = [](double value) { return std::isfinite(value) && value > 0; };
   const bool numbers = std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0 && is_number(config.rope_theta) &&
-                       is_number(config.rope_scaling.factor);
+                       is_number(config.rope_scaling.factor) && is_number(config.sliding_rope_theta.value_or(1));
   if (!numbers) {
     fail({.place = place,
           .found = fmt::format("rms_norm_eps {}, rope_theta {}, rope factor {}", config.rms_norm_eps, config.rope_theta,
                                config.rope_scaling.factor),
           .expected = "positive, finite numbers"});
+  }
+  if (!std::isfinite(config.query_scalar) || config.query_scalar < 0 || !std::isfinite(config.logit_cap) ||
+      config.logit_cap < 0) {
+    fail({.place = place,
+          .found = fmt::format("query scale {}, cap of logits {}", config.query_scalar, config.logit_cap),
+          .expected = "positive, finite numbers, or none"});
   }
   const auto check_id = [&](const char* what, int32_t id) {
     if (id >= 0 && id < config.vocab_size) return;

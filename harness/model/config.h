@@ -81,7 +81,7 @@ struct LatentAttentionConfig {
 };
 
 struct ModelConfig {
-  std::string architecture;  // llama, mistral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3
+  std::string architecture;  // llama, mistral, qwen2, qwen3, qwen3_moe, gemma3_text, deepseek_v2, deepseek_v3
   std::string name;          // as the checkpoint calls itself; the folder's or file's name otherwise
   int64_t layers = 0;
   int64_t hidden_size = 0;
@@ -93,6 +93,8 @@ struct ModelConfig {
   int64_t max_position = 0;  // the window: prompt and answer together, as far as rope scaling reaches
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
+  /// Layers with a window are rotated by this theta and no scaling (Gemma 3); absent: as all others.
+  std::optional<double> sliding_rope_theta;
   bool rope_interleaved = false;  // rotation pairs are neighbours (DeepSeek) instead of i and i + head_dim / 2
   double rms_norm_eps = 1e-6;
   bool tie_embeddings = false;  // the output matrix is the embedding matrix
@@ -102,6 +104,12 @@ struct ModelConfig {
   bool qk_norm = false;              // RMS norm of each head's queries and keys (Qwen3)
   int64_t sliding_window = 0;        // 0: every token sees all before it
   std::vector<bool> sliding_layers;  // [layers], which of them have the window; empty: all
+  bool scaled_embeddings = false;    // embeddings are multiplied by sqrt(hidden_size) (Gemma)
+  bool output_norms = false;         // RMS norms of what attention and feed-forward add to the stream (Gemma 3)
+  bool norms_less_one = false;       // the checkpoint holds weights of norms less 1 (Gemma in Hugging Face layout)
+  bool gelu = false;                 // gates go through GELU in its form by tanh, else through SiLU (Gemma)
+  double query_scalar = 0;           // scores are divided by its square root (Gemma); 0: by that of head_dim
+  double logit_cap = 0;              // logits are capped to cap * tanh(logit / cap) (Gemma 2); 0: not
   ExpertConfig expert;
   LatentAttentionConfig latent;
   std::optional<int32_t> bos;
@@ -114,6 +122,8 @@ struct ModelConfig {
   [[nodiscard]] int64_t rotary_dim() const { return is_latent() ? latent.rope_head_dim : head_dim; }
   [[nodiscard]] bool is_sparse_layer(int64_t layer) const;
   [[nodiscard]] bool is_sliding_layer(int64_t layer) const;
+  /// Whether the layer is rotated by sliding_rope_theta.
+  [[nodiscard]] bool has_own_rotation(int64_t layer) const { return sliding_rope_theta && is_sliding_layer(layer); }
 };
 
 /// Reads config.json, and the end-of-sequence ids of generation_config.json beside it when there is one.

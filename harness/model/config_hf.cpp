@@ -43,11 +43,27 @@ RopeScaling read_rope_scaling(const JsonSection& rope, int64_t max_position) {
   return scaling;
 }
 
-/// Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters.
-void read_rope(const JsonSection& root, ModelConfig& config) {
-  config.rope_theta = root.number("rope_theta", 10000.0);
+/// Reads rope_parameters of layers that see a window, which are rotated apart.
+double read_sliding_theta(const JsonSection& rope, double absent) {
+  if (const std::string type = rope.string("rope_type", "default"); type != "default") {
+    fail({.place = rope.place() + ": rope_type",
+          .found = fmt::format("\"{}\"", type),
+          .expected = "default: scalings of layers with a window are not known here"});
+  }
+  return rope.number("rope_theta", absent);
+}
+
+/// Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters, in one section or in one for
+/// each kind of layer.
+void read_rope(const JsonSection& root, double theta, ModelConfig& config) {
+  config.rope_theta = root.number("rope_theta", theta);
+  if (root.has("rope_local_base_freq")) config.sliding_rope_theta = root.number("rope_local_base_freq");
   if (root.has("rope_parameters")) {
-    const JsonSection rope = root.section("rope_parameters");
+    JsonSection rope = root.section("rope_parameters");
+    if (rope.has("sliding_attention")) {
+      config.sliding_rope_theta = read_sliding_theta(rope.section("sliding_attention"), config.rope_theta);
+    }
+    if (rope.has("full_attention")) rope = rope.section("full_attention");
     config.rope_theta = rope.number("rope_theta", config.rope_theta);
     config.rope_scaling = read_rope_scaling(rope, config.max_position);
   } else if (root.has("rope_scaling")) {
@@ -132,7 +148,7 @@ ModelConfig read_hf_config(const std::filesystem::path& config_json) {
   if (const std::string activation = root.string("hidden_act", "silu"); activation != "silu") {
     fail({.place = root.place() + ": hidden_act", .found = activation, .expected = "silu"});
   }
-  read_rope(root, config);
+  read_rope(root, architecture.rope_theta, config);
   architecture.read(root, config);
   extend_window(config);
   read_special_ids(root, config_json.parent_path() / "generation_config.json", config);

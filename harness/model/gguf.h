@@ -78,7 +78,8 @@ class GgufFile {
 void dequantize_gguf_blocks(TensorType type, const std::byte* blocks, int64_t count, float* out);
 
 /// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; a name without counterpart stays as it is.
-[[nodiscard]] std::string canonical_tensor_name(std::string_view gguf_name);
+/// `architecture`: the file's general.architecture, by which a few names differ.
+[[nodiscard]] std::string canonical_tensor_name(std::string_view gguf_name, std::string_view architecture = {});
 
 /// The tensors of `file` under Hugging Face names. For the llama architecture, the rows of query and key projections
 /// come back in the order of Hugging Face checkpoints (rotation pairs i and i + head_dim/2). Stacked expert tensors

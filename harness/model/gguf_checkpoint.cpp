@@ -56,6 +56,13 @@ constexpr std::array<NamePair, 30> kInLayer = {{
     {"attn_sinks", "self_attn.sinks"},
 }};
 
+/// Pairs that mean something else in Gemma, whose norms stand on both sides of each block.
+constexpr std::array<NamePair, 3> kInGemmaLayer = {{
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+}};
+
 template <size_t N>
 std::string_view look_up(const std::array<NamePair, N>& table, std::string_view stem) {
   for (const auto& [gguf, canonical] : table) {
@@ -108,7 +115,8 @@ int64_t rotated_head_dim(const GgufFile& file, const GgufTensor& tensor) {
 
 class GgufCheckpoint final : public Checkpoint {
  public:
-  explicit GgufCheckpoint(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {
+  explicit GgufCheckpoint(std::shared_ptr<const GgufFile> file)
+      : file_(std::move(file)), architecture_(file_->find_string("general.architecture").value_or("")) {
     for (const GgufTensor& tensor : file_->tensors()) add(tensor);
     std::sort(stored_.begin(), stored_.end(),
               [](const Stored& a, const Stored& b) { return a.info.name < b.info.name; });
@@ -136,7 +144,7 @@ class GgufCheckpoint final : public Checkpoint {
  private:
   void add(const GgufTensor& tensor) {
     Stored stored{.bytes = tensor.bytes, .rotated_head_dim = rotated_head_dim(*file_, tensor)};
-    stored.info = {.name = canonical_tensor_name(tensor.name),
+    stored.info = {.name = canonical_tensor_name(tensor.name, architecture_),
                    .shape = tensor.shape,
                    .type = tensor.type,
                    .stored_type = tensor.stored_type,
@@ -178,13 +186,14 @@ class GgufCheckpoint final : public Checkpoint {
   }
 
   std::shared_ptr<const GgufFile> file_;
+  std::string architecture_;
   std::vector<Stored> stored_;  // sorted by canonical name, like infos_
   std::vector<TensorInfo> infos_;
 };
 
 }  // namespace
 
-std::string canonical_tensor_name(std::string_view gguf_name) {
+std::string canonical_tensor_name(std::string_view gguf_name, std::string_view architecture) {
   const size_t dot = gguf_name.rfind('.');
   if (dot == std::string_view::npos) return std::string(gguf_name);
   std::string_view stem = gguf_name.substr(0, dot);
@@ -197,7 +206,9 @@ std::string canonical_tensor_name(std::string_view gguf_name) {
   const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), layer);
   stem.remove_prefix(static_cast<size_t>(end - stem.data()));
   if (error != std::errc() || !stem.starts_with('.')) return std::string(gguf_name);
-  const std::string_view name = look_up(kInLayer, stem.substr(1));
+  std::string_view name;
+  if (architecture.starts_with("gemma")) name = look_up(kInGemmaLayer, stem.substr(1));
+  if (name.empty()) name = look_up(kInLayer, stem.substr(1));
   if (name.empty()) return std::string(gguf_name);
   if (stem == ".exp_probs_b") return fmt::format("model.layers.{}.{}_bias", layer, name);
   return fmt::format("model.layers.{}.{}{}", layer, name, ending);

@@ -14,25 +14,32 @@ namespace kvarena {
 class Transformer::Impl::Rows final : public RowStream {
  public:
   Rows(Impl& model, const KvCache& cache)
-      : model_(model), cache_(cache), hidden_(model.a.hidden), half_(model.config.rotary_dim() / 2) {}
+      : model_(model),
+        cache_(cache),
+        hidden_(model.a.hidden),
+        half_(model.config.rotary_dim() / 2),
+        rotations_(model.config.sliding_rope_theta ? 2 : 1) {}
 
   void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override {
     rows_ = std::ssize(positions);
     std::vector<int32_t> tokens;
     for (const int32_t position : positions) tokens.push_back(prompt[static_cast<size_t>(position)]);
-    read_rows(model_.weights.embedding, tokens, stream_.at_least(rows_ * hidden_));
+    model_.embed_rows(tokens, stream_.at_least(rows_ * hidden_));
     const std::vector<int64_t> lengths(positions.size(), std::ssize(prompt));
-    rotation_rows(model_.config, model_.rope, positions, lengths, cos_.at_least(rows_ * half_),
-                  sin_.at_least(rows_ * half_));
+    for (int64_t rotation = 0; rotation < rotations_; ++rotation) {
+      model_.tabulate(rotation, positions, lengths, cos_[rotation].at_least(rows_ * half_),
+                      sin_[rotation].at_least(rows_ * half_));
+    }
   }
 
   QkvRows entries(const RowBlock& block) override {
     Activations& a = model_.a;
     a.rows = std::ssize(block.places);
     std::copy_n(stream_.at_least(0) + block.first * hidden_, a.rows * hidden_, a.x.at_least(a.rows * hidden_));
-    float* turn = a.turn.at_least(2 * a.rows * half_);
-    std::copy_n(cos_.at_least(0) + block.first * half_, a.rows * half_, turn);
-    std::copy_n(sin_.at_least(0) + block.first * half_, a.rows * half_, turn + a.rows * half_);
+    a.rotation = model_.rotation_of(block.layer);
+    float* turn = a.turns[a.rotation].at_least(2 * a.rows * half_);
+    std::copy_n(cos_[a.rotation].at_least(0) + block.first * half_, a.rows * half_, turn);
+    std::copy_n(sin_[a.rotation].at_least(0) + block.first * half_, a.rows * half_, turn + a.rows * half_);
     const LayerWeights& w = model_.weights.layers[block.layer];
     const float* in = a.normalise_stream(w.attention_norm, a.rows);
     return std::visit([&](const auto& kind) { return attention_input(kind, model_.config, in, a); }, w.attention);
@@ -43,13 +50,11 @@ class Transformer::Impl::Rows final : public RowStream {
     store(rows);
     attend(block, rows);
     if (watch) watch(rows, model_.lse.at_least(0));
-    Activations& a = model_.a;
-    float* out = a.projected.at_least(a.rows * hidden_);
-    std::visit([&](const auto& kind) { attention_output(kind, model_.config, model_.attended.at_least(0), out, a); },
-               model_.weights.layers[block.layer].attention);
-    kernels::add_into(a.x.at_least(0), out, a.rows * hidden_);
-    model_.mlp_block(model_.weights.layers[block.layer]);
-    std::copy_n(a.x.at_least(0), a.rows * hidden_, stream_.at_least(0) + block.first * hidden_);
+    const LayerWeights& layer = model_.weights.layers[block.layer];
+    model_.add_attended(layer, model_.attended.at_least(0));
+    model_.mlp_block(layer);
+    std::copy_n(model_.a.x.at_least(0), std::ssize(block.places) * hidden_,
+                stream_.at_least(0) + block.first * hidden_);
   }
 
   void keep(std::span<const int32_t> rows) override {
@@ -63,8 +68,10 @@ class Transformer::Impl::Rows final : public RowStream {
       }
     };
     close_up(stream_, hidden_);
-    close_up(cos_, half_);
-    close_up(sin_, half_);
+    for (int64_t rotation = 0; rotation < rotations_; ++rotation) {
+      close_up(cos_[rotation], half_);
+      close_up(sin_[rotation], half_);
+    }
   }
 
   std::span<const float> finish() override {
@@ -106,10 +113,10 @@ class Transformer::Impl::Rows final : public RowStream {
 
   Impl& model_;
   const KvCache& cache_;
-  int64_t hidden_, half_;
+  int64_t hidden_, half_, rotations_;
   int64_t rows_ = 0;
-  Workspace stream_;     // [rows, hidden_size]
-  Workspace cos_, sin_;  // [rows, half]
+  Workspace stream_;           // [rows, hidden_size]
+  Workspace cos_[2], sin_[2];  // [rows, half], in the order of Activations::turns
 };
 
 std::unique_ptr<RowStream> Transformer::Impl::rows_of(const KvCache& cache) {

@@ -30,14 +30,15 @@ void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows
   float* gates = a.gates.at_least(rows * 2 * size);
   float* inner = a.inner.at_least(rows * size);
   project(weights.gate_up, in, rows, a.hidden, gates);
-  kernels::silu_mul({.gate = gates,
-                     .up = gates + size,
-                     .out = inner,
-                     .rows = rows,
-                     .n = size,
-                     .gate_stride = 2 * size,
-                     .up_stride = 2 * size,
-                     .out_stride = size});
+  const kernels::GatedMulArgs gated{.gate = gates,
+                                    .up = gates + size,
+                                    .out = inner,
+                                    .rows = rows,
+                                    .n = size,
+                                    .gate_stride = 2 * size,
+                                    .up_stride = 2 * size,
+                                    .out_stride = size};
+  weights.gelu ? kernels::gelu_mul(gated) : kernels::silu_mul(gated);
   project(weights.down, inner, rows, size, out);
 }
 

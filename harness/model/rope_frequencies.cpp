@@ -96,6 +96,13 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
   return rope;
 }
 
+RopeFrequencies sliding_rope_frequencies(const ModelConfig& config) {
+  ModelConfig plain = config;
+  plain.rope_theta = config.sliding_rope_theta.value_or(config.rope_theta);
+  plain.rope_scaling = {};
+  return rope_frequencies(plain);
+}
+
 void rotation_rows(const ModelConfig& config, const RopeFrequencies& rope, std::span<const int32_t> positions,
                    std::span<const int64_t> prompts, float* cos, float* sin) {
   const int64_t half = config.rotary_dim() / 2;

@@ -18,6 +18,9 @@ struct RopeFrequencies {
 /// and only past the original window.
 [[nodiscard]] RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length = 0);
 
+/// Frequencies of layers that have a rotation of their own (ModelConfig::has_own_rotation).
+[[nodiscard]] RopeFrequencies sliding_rope_frequencies(const ModelConfig& config);
+
 /// Tables cos, sin [rows, rotary_dim / 2] of a pass's rows at `positions`; `rope` are the model's frequencies. Dynamic
 /// scaling rotates a token by the frequencies of the sequence it was fed in: of the whole prompt for a token of the
 /// prompt, of the tokens up to itself for a later one; prompts [rows] are the prompts' lengths as far as known.

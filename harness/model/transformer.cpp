@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ranges>
 
 #include "harness/cache/tree_view.h"
@@ -14,8 +15,19 @@
 #include "harness/model/rope_frequencies.h"
 #include "harness/model/transformer_impl.h"
 #include "kernels/elementwise/elementwise.h"
+#include "kernels/rope/rope.h"
 
 namespace kvarena {
+namespace {
+
+/// The root of hidden_size, rounded to the stored form of the embedding as the reference library rounds it.
+float embedding_scale(const ModelConfig& config, kernels::DType weights) {
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
+  return weights == kernels::DType::f32 ? root : kernels::half_to_f32(kernels::f32_to_half(root, weights), weights);
+}
+
+}  // namespace
+
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
@@ -27,10 +39,23 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   }
 }
 
+void Transformer::Impl::embed_rows(std::span<const int32_t> tokens, float* rows) const {
+  read_rows(weights.embedding, tokens, rows);
+  if (!config.scaled_embeddings) return;
+  for (float& x : std::span(rows, tokens.size() * static_cast<size_t>(config.hidden_size))) x *= embedding_scale;
+}
+
 void Transformer::Impl::embed(std::span<const SequencePass> batch) {
   std::vector<int32_t> tokens;
   for (const SequencePass& pass : batch) tokens.insert(tokens.end(), pass.tokens.begin(), pass.tokens.end());
-  read_rows(weights.embedding, tokens, a.x.at_least(a.rows * a.hidden));
+  embed_rows(tokens, a.x.at_least(a.rows * a.hidden));
+}
+
+void Transformer::Impl::tabulate(int64_t rotation, std::span<const int32_t> places, std::span<const int64_t> prompts,
+                                 float* cos, float* sin) const {
+  if (rotation == 0) return rotation_rows(config, ropes[0], places, prompts, cos, sin);
+  kernels::rotation_tables(places.data(), std::ssize(places), ropes[rotation].inverse.data(), config.rotary_dim() / 2,
+                           ropes[rotation].magnitude, cos, sin);
 }
 
 /// Rotation tables of the stream's rows.
@@ -42,12 +67,22 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
     lengths.insert(lengths.end(), pass.tokens.size(), pass.cache->prompt_length);
   }
   const int64_t half = config.rotary_dim() / 2;
-  float* cos = a.turn.at_least(2 * a.rows * half);
-  rotation_rows(config, rope, positions, lengths, cos, cos + a.rows * half);
+  for (int64_t rotation = 0; rotation < (config.sliding_rope_theta ? 2 : 1); ++rotation) {
+    float* cos = a.turns[rotation].at_least(2 * a.rows * half);
+    tabulate(rotation, positions, lengths, cos, cos + a.rows * half);
+  }
+}
+
+void Transformer::Impl::add_attended(const LayerWeights& layer, const float* seen) {
+  float* out = a.projected.at_least(a.rows * a.hidden);
+  std::visit([&](const auto& kind) { attention_output(kind, config, seen, out, a); }, layer.attention);
+  if (config.output_norms) a.normalise(out, layer.attention_out_norm, out, a.rows, a.hidden, a.hidden);
+  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
 }
 
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
   const LayerWeights& w = weights.layers[layer];
+  a.rotation = rotation_of(layer);
   const float* in = a.normalise_stream(w.attention_norm, a.rows);
   const QkvRows heads = std::visit([&](const auto& kind) { return attention_input(kind, config, in, a); }, w.attention);
 
@@ -62,9 +97,7 @@ void Transformer::Impl::attention_block(int64_t layer, std::span<const SequenceP
                      .lse = lse.at_least(rows * shapes[layer].q_heads)});
     first += rows;
   }
-  float* out = a.projected.at_least(a.rows * a.hidden);
-  std::visit([&](const auto& kind) { attention_output(kind, config, seen, out, a); }, w.attention);
-  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
+  add_attended(w, seen);
 }
 
 void Transformer::Impl::mlp_block(const LayerWeights& layer) {
@@ -75,6 +108,7 @@ void Transformer::Impl::mlp_block(const LayerWeights& layer) {
   } else {
     feed_forward(std::get<DenseFeedForward>(layer.mlp), in, a.rows, out, a);
   }
+  if (config.output_norms) a.normalise(out, layer.mlp_out_norm, out, a.rows, a.hidden, a.hidden);
   kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
 }
 
@@ -141,10 +175,18 @@ void Transformer::Impl::run_layers_with_exits(std::span<const SequencePass> batc
   std::copy_n(finished, all_rows * a.hidden, stream);
 }
 
+void Transformer::Impl::predict(const float* normed, int64_t count, float* to) const {
+  project(weights.head(), normed, count, config.hidden_size, to);
+  if (config.logit_cap == 0) return;
+  const auto cap = static_cast<float>(config.logit_cap);
+  for (float& logit : std::span(to, static_cast<size_t>(count * config.vocab_size))) {
+    logit = cap * std::tanh(logit / cap);
+  }
+}
+
 std::span<const float> Transformer::Impl::head(int64_t rows) {
-  const float* in = a.normalise_stream(weights.final_norm, rows);
   float* out = logits.at_least(rows * config.vocab_size);
-  project(weights.head(), in, rows, a.hidden, out);
+  predict(a.normalise_stream(weights.final_norm, rows), rows, out);
   return {out, static_cast<size_t>(rows * config.vocab_size)};
 }
 
@@ -159,12 +201,15 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   }
   check_entries(config);
   impl_->weights = load_weights(config, checkpoint, options.weights);
-  impl_->rope = rope_frequencies(config);
+  RopeFrequencies& rope = impl_->ropes[0];
+  rope = rope_frequencies(config);
   if (config.is_latent()) {  // so that stored keys are rotated by plain angles
-    impl_->a.rotated_scale = impl_->rope.magnitude * impl_->rope.magnitude;
-    impl_->rope.magnitude = 1.0F;
+    impl_->a.rotated_scale = rope.magnitude * rope.magnitude;
+    rope.magnitude = 1.0F;
   }
-  impl_->rotation = cached_rotation(config, impl_->rope);
+  if (config.sliding_rope_theta) impl_->ropes[1] = sliding_rope_frequencies(config);
+  impl_->rotation = cached_rotation(config, rope);
+  impl_->embedding_scale = embedding_scale(config, options.weights);
   impl_->fingerprint = fingerprint_of(checkpoint);
 }
 
@@ -181,15 +226,18 @@ std::vector<float> Transformer::output_projection(int64_t layer) const {
 }
 void Transformer::embed(std::span<const int32_t> tokens, float* rows) const {
   check_tokens(impl_->config, tokens);
-  read_rows(impl_->weights.embedding, tokens, rows);
+  impl_->embed_rows(tokens, rows);
 }
 void Transformer::predict(const float* rows, int64_t count, float* logits) const {
   const ModelConfig& config = impl_->config;
   std::vector<float> normed(static_cast<size_t>(count * config.hidden_size));
   impl_->a.normalise(rows, impl_->weights.final_norm, normed.data(), count, config.hidden_size, config.hidden_size);
-  project(impl_->weights.head(), normed.data(), count, config.hidden_size, logits);
+  impl_->predict(normed.data(), count, logits);
 }
-const RopeFrequencies& Transformer::rope() const { return impl_->rotation; }
+const RopeFrequencies& Transformer::rope(int64_t layer) const {
+  const int64_t rotation = impl_->rotation_of(layer);
+  return rotation == 0 ? impl_->rotation : impl_->ropes[rotation];
+}
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }
 

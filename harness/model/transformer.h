@@ -106,16 +106,18 @@ class Transformer {
   [[nodiscard]] const LayerShape& layer_shape(int64_t layer) const;
   /// An empty cache of this model's shape.
   [[nodiscard]] KvCache make_cache() const;
-  /// Frequencies of the rotation of queries and cached keys, [head_dim of the cache / 2]: channels c and c + head_dim /
-  /// 2 are rotated together, by 0 where a latent is not rotated. Under dynamic scaling, those of the original window.
-  [[nodiscard]] const RopeFrequencies& rope() const;
+  /// Frequencies of the rotation of a layer's queries and cached keys, [head_dim of the cache / 2]: channels c and c +
+  /// head_dim / 2 are rotated together, by 0 where a latent is not rotated. Under dynamic scaling, those of the
+  /// original window.
+  [[nodiscard]] const RopeFrequencies& rope(int64_t layer) const;
   /// fingerprint_of() the checkpoint.
   [[nodiscard]] const std::string& fingerprint() const;
   /// Bytes of packed weights.
   [[nodiscard]] int64_t weight_bytes() const;
 
   /// The linear map from a layer's attended values to its output, [hidden_size, q_heads * head_dim of its cache]: the
-  /// output projection as stored; for latent attention its product with the matrices from latent to values.
+  /// output projection as stored, before a norm of that output; for latent attention its product with the matrices from
+  /// latent to values.
   [[nodiscard]] std::vector<float> output_projection(int64_t layer) const;
 
   /// Embeddings of tokens as the first layer gets them, rows [tokens, hidden_size]. Throws UserError when an id is

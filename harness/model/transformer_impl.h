@@ -17,8 +17,9 @@ struct Transformer::Impl {
   TransformerOptions options;
   ModelWeights weights;
   std::unique_ptr<Offload> device;  // null: the host computes everything
-  RopeFrequencies rope;             // frequencies of the rotated channels
-  RopeFrequencies rotation;         // frequencies of a whole head in the cache
+  RopeFrequencies ropes[2];         // frequencies of the rotated channels, in the order of Activations::turns
+  RopeFrequencies rotation;         // frequencies of a whole head in the cache, where ropes[0] rotates
+  float embedding_scale = 1;        // factor on embeddings
   std::string fingerprint;
   std::vector<LayerShape> shapes;  // [layers]
 
@@ -38,9 +39,17 @@ struct Transformer::Impl {
   std::span<const float> run(std::span<const SequencePass> batch);
   /// Runs one pass, parts of it on the device (offload.cpp).
   std::span<const float> forward(std::span<const SequencePass> batch);
+  /// The first layer's input for some tokens, rows [tokens, hidden_size].
+  void embed_rows(std::span<const int32_t> tokens, float* rows) const;
   void embed(std::span<const SequencePass> batch);
+  [[nodiscard]] int64_t rotation_of(int64_t layer) const { return config.has_own_rotation(layer) ? 1 : 0; }
+  /// Rows of Activations::turns[rotation] at `places`; `prompts` as in rotation_rows().
+  void tabulate(int64_t rotation, std::span<const int32_t> places, std::span<const int64_t> prompts, float* cos,
+                float* sin) const;
   void make_rotations(std::span<const SequencePass> batch);
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
+  /// Projects what the layer attended to and adds it to the stream.
+  void add_attended(const LayerWeights& layer, const float* seen);
   void mlp_block(const LayerWeights& layer);
   /// Number of a sequence's rows whose logits are wanted.
   [[nodiscard]] static int64_t wanted_rows(const SequencePass& pass) {
@@ -54,6 +63,8 @@ struct Transformer::Impl {
   }
   void run_layer(int64_t layer, std::span<const SequencePass> batch);
   void run_layers_with_exits(std::span<const SequencePass> batch);
+  /// Logits [count, vocab_size] of normalised rows.
+  void predict(const float* normed, int64_t count, float* to) const;
   /// Applies final norm and head to the stream's first `rows` rows.
   std::span<const float> head(int64_t rows);
 

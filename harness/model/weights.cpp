@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/latent_rows.h"
 #include "harness/model/weight_loader.h"
 
 namespace kvarena {
 namespace {
+
+std::vector<float> load_norm(WeightLoader& load, const ModelConfig& config, const std::string& name, int64_t size) {
+  std::vector<float> weight = load.vector(name, size);
+  if (config.norms_less_one) std::ranges::for_each(weight, [](float& x) { x += 1; });
+  return weight;
+}
 
 /// Builds one layer's weights; names are `base` and what the architecture calls a part.
 class LayerLoader {
@@ -17,23 +26,28 @@ class LayerLoader {
 
   [[nodiscard]] LayerWeights layer(bool sparse) {
     LayerWeights weights;
-    weights.attention_norm = load_.vector(name(names_.attention_norm), config_.hidden_size);
+    weights.attention_norm = norm(names_.attention_norm, config_.hidden_size);
     if (config_.is_latent()) {
       weights.attention = latent_attention();
     } else {
       weights.attention = head_attention();
     }
-    weights.mlp_norm = load_.vector(name(names_.mlp_norm), config_.hidden_size);
+    if (config_.output_norms) weights.attention_out_norm = norm(names_.attention_out_norm, config_.hidden_size);
+    weights.mlp_norm = norm(names_.mlp_norm, config_.hidden_size);
     if (sparse) {
       weights.mlp = sparse_feed_forward();
     } else {
       weights.mlp = feed_forward(name(names_.mlp), config_.intermediate_size, config_.mlp_bias);
     }
+    if (config_.output_norms) weights.mlp_out_norm = norm(names_.mlp_out_norm, config_.hidden_size);
     return weights;
   }
 
  private:
   [[nodiscard]] std::string name(std::string_view part) const { return base_ + std::string(part); }
+  [[nodiscard]] std::vector<float> norm(std::string_view part, int64_t size) {
+    return load_norm(load_, config_, name(part), size);
+  }
 
   [[nodiscard]] Projection projection(const std::string& stem, int64_t n, int64_t k, bool bias) {
     return load_.stacked({{.name = stem, .rows = n}}, k, bias);
@@ -46,8 +60,13 @@ class LayerLoader {
     attention.qkv = load_.stacked({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}},
                                   config_.hidden_size, config_.qkv_bias);
     if (config_.qk_norm) {
-      attention.q_norm = load_.vector(name(names_.q_norm), config_.head_dim);
-      attention.k_norm = load_.vector(name(names_.k_norm), config_.head_dim);
+      attention.q_norm = norm(names_.q_norm, config_.head_dim);
+      attention.k_norm = norm(names_.k_norm, config_.head_dim);
+    }
+    // Caches scale scores by 1 / sqrt(head_dim); another scale goes into the queries.
+    if (config_.query_scalar > 0) {
+      const double factor = std::sqrt(static_cast<double>(config_.head_dim) / config_.query_scalar);
+      for (float& weight : attention.q_norm) weight = static_cast<float>(factor * static_cast<double>(weight));
     }
     attention.output = projection(name(names_.output), config_.hidden_size, q, config_.output_bias);
     return attention;
@@ -61,7 +80,8 @@ class LayerLoader {
     const std::string gate = stem + std::string(names_.gate);
     const std::string up = stem + std::string(names_.up);
     return {.gate_up = load_.stacked({{gate, size}, {up, size}}, config_.hidden_size, bias),
-            .down = projection(stem + std::string(names_.down), config_.hidden_size, size, bias)};
+            .down = projection(stem + std::string(names_.down), config_.hidden_size, size, bias),
+            .gelu = config_.gelu};
   }
 
   [[nodiscard]] SparseFeedForward sparse_feed_forward() {
@@ -130,7 +150,7 @@ ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoin
     weights.layers.push_back(loader.layer(config.is_sparse_layer(layer)));
     load.expect_all_read(fmt::format("{}{}.", names.layer, layer), config.architecture);
   }
-  weights.final_norm = load.vector(std::string(names.final_norm), config.hidden_size);
+  weights.final_norm = load_norm(load, config, std::string(names.final_norm), config.hidden_size);
   if (!config.tie_embeddings) weights.lm_head = vocabulary(names.head);
   weights.matrix_bytes = load.bytes();
   return weights;

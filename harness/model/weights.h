@@ -23,7 +23,7 @@ using HeadProjections = std::vector<kernels::PackedMatrix>;
 /// Attention over keys and values of kv_heads heads.
 struct HeadAttention {
   Projection qkv;             // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
-  std::vector<float> q_norm;  // [head_dim], empty without
+  std::vector<float> q_norm;  // [head_dim], empty without; takes a scale of scores that is not 1 / sqrt(head_dim)
   std::vector<float> k_norm;  // [head_dim], empty without
   Projection output;          // [hidden_size, q_heads * head_dim]
 };
@@ -44,6 +44,7 @@ struct LatentAttention {
 struct DenseFeedForward {
   Projection gate_up;  // [2 * size, hidden_size]: gates, then ups
   Projection down;     // [hidden_size, size]
+  bool gelu = false;   // gates go through GELU, else through SiLU
 };
 
 struct SparseFeedForward {
@@ -56,8 +57,10 @@ struct SparseFeedForward {
 struct LayerWeights {
   std::vector<float> attention_norm;  // [hidden_size]
   std::variant<HeadAttention, LatentAttention> attention;
-  std::vector<float> mlp_norm;  // [hidden_size]
+  std::vector<float> attention_out_norm;  // [hidden_size], of what attention adds to the stream; empty without
+  std::vector<float> mlp_norm;            // [hidden_size]
   std::variant<DenseFeedForward, SparseFeedForward> mlp;
+  std::vector<float> mlp_out_norm;  // [hidden_size], of what the feed-forward adds; empty without
 };
 
 struct ModelWeights {

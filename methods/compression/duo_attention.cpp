@@ -27,7 +27,7 @@ class ReachFitter final : public Fitter {
     const at::Tensor query = at::tensor(moments.mean).view({layer.kv_heads(), layer.group(), d});
     const at::Tensor key = mean_key(layer);
     // q.R(-distance) k, magnitudes of the rotation included twice.
-    const Rotation& rotation = layer.model().rotation;
+    const Rotation& rotation = layer.model().rotation_of(layer.layer());
     const at::Tensor keys =
         rotated(rotation, key.unsqueeze(1), -distances) * rotation.magnitude;  // [kv_heads, distances, d]
     const at::Tensor logits = at::matmul(query, keys.transpose(1, 2)) / std::sqrt(static_cast<double>(d));
@@ -59,7 +59,7 @@ class ReachFitter final : public Fitter {
 
   /// Mean key before rotation, [kv_heads, head_dim].
   static at::Tensor mean_key(const LayerView& layer) {
-    const Rotation& rotation = layer.model().rotation;
+    const Rotation& rotation = layer.model().rotation_of(layer.layer());
     const at::Tensor positions = -layer.positions()[0].to(at::kDouble);
     const at::Tensor keys = rotated(rotation, layer.keys().to(at::kDouble), positions);
     return keys.mean(1) / (rotation.magnitude * rotation.magnitude);

@@ -128,7 +128,7 @@ class ExpectedAttention final : public Scorer {
 
   /// R, [head_dim, head_dim], in double.
   at::Tensor average_rotation(const LayerView& layer) const {
-    const Rotation& rotation = layer.model().rotation;
+    const Rotation& rotation = layer.model().rotation_of(layer.layer());
     const auto half = static_cast<int64_t>(rotation.inverse.size());
     const at::Tensor positions = at::arange(layer.n(), layer.n() + future_, at::kDouble).unsqueeze(1);
     const at::Tensor angles = positions * doubles(rotation.inverse, {half});  // [future, head_dim / 2]

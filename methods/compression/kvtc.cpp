@@ -388,7 +388,7 @@ class TransformFitter final : public Fitter {
     const int64_t first = std::min(sinks_, layer.n() - 1);
     const at::Tensor rows = draw_rows(layer.n() - first, kRowsPerText, draws) + first;
     at::Tensor keys = layer.keys().contiguous().clone();
-    const RotaryKeys rotary(layer.model().rotation.inverse);
+    const RotaryKeys rotary(layer.model().rotation_of(layer.layer()).inverse);
     for (int64_t h = 0; h < layer.kv_heads(); ++h) {
       const at::Tensor positions = layer.positions()[h].to(at::kInt).contiguous();
       const auto* at = positions.const_data_ptr<int32_t>();

@@ -15,7 +15,7 @@ namespace {
 /// Mean absolute value of every channel of a layer's keys before rotation, [kv_heads, head_dim].
 at::Tensor mean_magnitude(const LayerView& layer) {
   const at::Tensor keys = layer.keys().to(at::kDouble);
-  const std::vector<double>& inverse = layer.model().rotation.inverse;
+  const std::vector<double>& inverse = layer.model().rotation_of(layer.layer()).inverse;
   const auto half = static_cast<int64_t>(inverse.size());
   const at::Tensor rates = at::tensor(inverse, at::kDouble);
   const at::Tensor angles = layer.positions().to(at::kDouble).unsqueeze(2) * rates;  // [kv_heads, n, half]

@@ -205,7 +205,7 @@ class InfLlm final : public Method {
     const int32_t first = tail.position(0, had);
     std::vector<int32_t> back(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) back[i] = static_cast<int32_t>(-(first + i));
-    rotate(keys.data(), shape.kv_heads, shape.head_dim, layer.model->rotation, back);
+    rotate(keys.data(), shape.kv_heads, shape.head_dim, layer.model->rotation_of(layer.layer), back);
     memory.overflow.append(keys.data(), values.data(), count, row, first);
   }
 
@@ -219,7 +219,7 @@ class InfLlm final : public Method {
       std::copy_n(queries.q + t * queries.q_stride, row, rotated.data() + t * row);
       moves.push_back(static_cast<int32_t>(local - 1 - (queries.position + t)));
     }
-    rotate(rotated.data(), shape.q_heads, shape.head_dim, layer.model->rotation, moves);
+    rotate(rotated.data(), shape.q_heads, shape.head_dim, layer.model->rotation_of(layer.layer), moves);
     return rotated;
   }
 

@@ -127,7 +127,7 @@ class ShadowKv final : public Method {
 
   /// U and S V of the layer's keys without their rotation.
   [[nodiscard]] LowRankSegment::Parts factors(const LayerView& view, int64_t n) const {
-    const Rotation& rotation = view.model().rotation;
+    const Rotation& rotation = view.model().rotation_of(view.layer());
     LowRankSegment::Parts parts;
     parts.rotation =
         std::make_shared<KeyRotation>(KeyRotation{.inverse = rotation.inverse, .magnitude = rotation.magnitude});

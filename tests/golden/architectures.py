@@ -32,6 +32,8 @@ EXPERTS = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32)
 LATENT = dict(kv_lora_rank=48, q_lora_rank=None, qk_nope_head_dim=24, qk_rope_head_dim=16, v_head_dim=20,
               num_key_value_heads=4, head_dim=16, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
               n_shared_experts=2, first_k_dense_replace=1, num_hidden_layers=3)
+GEMMA = dict(hidden_act=None, sliding_window=16, query_pre_attn_scalar=24, tie_word_embeddings=True, rope_theta=1e6,
+             rope_local_base_freq=1e4)
 MSCALE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32, "beta_slow": 1,
           "mscale": 0.707, "mscale_all_dim": 0.707}
 
@@ -65,6 +67,10 @@ CASES = {
                                                                                mscale_all_dim=1.0))),
     "deepseek_v3_flat": ("deepseek_v3", dict(LATENT, n_group=1, topk_group=1, routed_scaling_factor=1.0,
                                              norm_topk_prob=False, rope_interleave=False)),
+    "gemma3": ("gemma3_text", dict(GEMMA, num_hidden_layers=7, num_key_value_heads=1, query_pre_attn_scalar=16)),
+    "gemma3_linear": ("gemma3_text", dict(GEMMA, num_hidden_layers=3, head_dim=32, final_logit_softcapping=5.0,
+                                          layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                          rope_scaling={"rope_type": "linear", "factor": 8.0})),
 }
 
 MASK = (1 << 64) - 1

@@ -9,5 +9,7 @@ namespace kvarena::testing {
 /// On the processor (computed_here.cpp) or on a device (computed_on_device.cpp).
 Transformer computed_model(const ModelConfig& config, const RandomCheckpoint& checkpoint,
                            const TransformerOptions& options = {});
+/// Whether models of this family are computed there.
+bool computes(const std::string& architecture);
 
 }  // namespace kvarena::testing

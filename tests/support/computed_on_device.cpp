@@ -12,4 +12,6 @@ Transformer computed_model(const ModelConfig& config, const RandomCheckpoint& ch
   return model;
 }
 
+bool computes(const std::string& architecture) { return architecture != "gemma3_text"; }
+
 }  // namespace kvarena::testing

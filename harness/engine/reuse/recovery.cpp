@@ -18,14 +18,13 @@ void require_recoverable(const Transformer& model, int64_t tokens) {
 }
 
 void append_recovered(const Transformer& model, const KvCache& chunk, KvCache& cache) {
-  const std::vector<double>& inverse = model.rope().inverse;
-  const auto half = static_cast<int64_t>(inverse.size());
   const auto distance = static_cast<int32_t>(cache.length);
-  std::vector<float> cos(inverse.size());
-  std::vector<float> sin(inverse.size());
-  // The stored keys have the scaling's magnitude already.
-  kernels::rotation_tables(&distance, 1, inverse.data(), half, /*magnitude=*/1, cos.data(), sin.data());
   for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
+    const std::vector<double>& inverse = model.rope(static_cast<int64_t>(layer)).inverse;
+    std::vector<float> cos(inverse.size()), sin(inverse.size());
+    // The stored keys have the scaling's magnitude already.
+    kernels::rotation_tables(&distance, 1, inverse.data(), std::ssize(inverse), /*magnitude=*/1, cos.data(),
+                             sin.data());
     EntrySegment& to = cache.layers[layer].tail();
     to.append_entries(chunk.layers[layer].tail(), 0, chunk.length);
     if (distance != 0) to.rotate_keys(distance, chunk.length, cos, sin);

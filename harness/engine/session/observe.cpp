@@ -9,11 +9,13 @@
 namespace kvarena {
 
 PromptObserver::PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size,
-                               Rotation rotation)
+                               const ModelFacts& model)
     : needs_(needs),
       prompt_tokens_(prompt_tokens),
       hidden_size_(hidden_size),
-      back_rotation_(std::move(rotation)),
+      model_(&model),
+      back_(model.rotation),
+      own_back_(model.own_rotation),
       seen_(static_cast<size_t>(layers)) {
   for (const Tap tap : needs.taps) tapped_.push_back(tapped_layer(tap, layers));
   for (LayerObservations& seen : seen_) {
@@ -96,14 +98,15 @@ std::vector<kernels::QuerySum> PromptObserver::only_sums() {
 
 void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
   const auto start = std::chrono::steady_clock::now();
-  observe(seen_[layer], cache.shape(), queries, lse);
+  observe(layer, cache.shape(), queries, lse);
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void PromptObserver::observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries,
-                             const float* lse) {
+void PromptObserver::observe(int64_t layer, const LayerShape& shape, const LayerQueries& queries, const float* lse) {
+  LayerObservations& seen = seen_[layer];
+  BackRotation& back = model_->rotates_apart(layer) ? own_back_ : back_;
   if (seen.window > 0) keep_window(seen, shape, queries, lse);
-  for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, back_rotation_, queries);
+  for (QueryMoments& moments : seen.query_moments) add_moments(moments, shape, back, queries);
   if (needs_.hidden) {
     seen.hidden.insert(seen.hidden.end(), queries.hidden, queries.hidden + queries.q_len * hidden_size_);
   }

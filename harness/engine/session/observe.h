@@ -13,7 +13,9 @@ namespace kvarena {
 /// Fills LayerObservations while a prompt is processed, chunk by chunk.
 class PromptObserver final : public AttentionHooks, private kernels::AttentionReader {
  public:
-  PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size, Rotation rotation);
+  /// `model` outlives it.
+  PromptObserver(const Needs& needs, int64_t prompt_tokens, int64_t layers, int64_t hidden_size,
+                 const ModelFacts& model);
 
   [[nodiscard]] HookAccess reach() const override;
   [[nodiscard]] kernels::AttentionReader* reader(int64_t layer, const LayerCache& cache,
@@ -31,13 +33,14 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   void read(const kernels::ProbabilityRows& rows) override;
   [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override;
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
-  void observe(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
+  void observe(int64_t layer, const LayerShape& shape, const LayerQueries& queries, const float* lse);
 
   Needs needs_;
   int64_t prompt_tokens_;
   int64_t hidden_size_;
-  BackRotation back_rotation_;
-  std::vector<int64_t> tapped_;  // layers
+  const ModelFacts* model_;
+  BackRotation back_, own_back_;  // from ModelFacts::rotation, and from own_rotation
+  std::vector<int64_t> tapped_;   // layers
   std::vector<LayerObservations> seen_;
   double seconds_ = 0;
   std::atomic<int64_t> reading_ns_ = 0;

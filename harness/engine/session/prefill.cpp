@@ -33,7 +33,7 @@ PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const 
                      std::shared_ptr<const ModelFacts> facts)
     : model_(&model), needs_(needs), result_(unread_prompt(model, tokens, std::move(facts))) {
   observer_ = std::make_unique<PromptObserver>(needs, result_.cache.prompt_length, model.config().layers,
-                                               model.config().hidden_size, result_.model->rotation);
+                                               model.config().hidden_size, *result_.model);
 }
 
 PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, std::shared_ptr<const ModelFacts> facts,

@@ -26,7 +26,7 @@ class CompressedLayers final : public RowPruner {
       : method_(&method),
         contexts_(contexts_of(prompt.cache, prompt, activity)),
         observer_(method.needs(), std::ssize(prompt.tokens), model.config().layers, model.config().hidden_size,
-                  prompt.model->rotation) {}
+                  *prompt.model) {}
 
   void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& /*cache*/,
                 const LayerQueries& queries, const float* lse) override {

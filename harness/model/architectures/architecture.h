@@ -33,7 +33,9 @@ struct TensorNames {
   std::string_view q_up = "self_attn.q_b_proj";
   std::string_view latent = "self_attn.kv_a_proj_with_mqa";
   std::string_view latent_norm = "self_attn.kv_a_layernorm.weight";
+  std::string_view attention_out_norm = "";  // where there are ModelConfig::output_norms
   std::string_view mlp_norm = "post_attention_layernorm.weight";
+  std::string_view mlp_out_norm = "";
   std::string_view mlp = "mlp.";                    // dense layer: before the three names below
   std::string_view router = "mlp.gate";             // sparse layer
   std::string_view experts = "mlp.experts.";        // before the expert's number
@@ -53,6 +55,7 @@ struct Architecture {
   void (*read_gguf)(const GgufFile& file, const std::string& prefix, ModelConfig& config) = nullptr;
 
   TensorNames tensors;
+  double rope_theta = 10000.0;  // of a config.json that names none
 };
 
 [[nodiscard]] std::span<const Architecture* const> architectures();

@@ -14,7 +14,8 @@
 namespace kvarena {
 namespace {
 
-constexpr std::array kArchitectures = {&kLlama, &kMistral, &kQwen2, &kQwen3, &kQwen3Moe, &kDeepSeekV2, &kDeepSeekV3};
+constexpr std::array kArchitectures = {&kLlama,    &kMistral, &kQwen2,      &kQwen3,
+                                       &kQwen3Moe, &kGemma3,  &kDeepSeekV2, &kDeepSeekV3};
 
 }  // namespace
 

@@ -10,6 +10,7 @@ extern const Architecture kMistral;
 extern const Architecture kQwen2;
 extern const Architecture kQwen3;
 extern const Architecture kQwen3Moe;
+extern const Architecture kGemma3;
 extern const Architecture kDeepSeekV2;
 extern const Architecture kDeepSeekV3;
 

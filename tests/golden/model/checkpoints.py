@@ -204,6 +204,16 @@ def name_table():
     return table
 
 
+def gemma_table():
+    """The same of a layer of Gemma 3, whose norms go by names that mean something else in other models."""
+    in_layer = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+                "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "self_attn.q_norm",
+                "self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GEMMA3, 13)
+    stems = ["model.embed_tokens", "model.norm"] + [f"model.layers.{n}.{s}" for n in (0, 12) for s in in_layer]
+    return {names.get_name(stem) + ".weight": stem + ".weight" for stem in stems}
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     draw = np.random.default_rng(SEED)
@@ -212,7 +222,8 @@ def main():
     tensors = model_tensors(draw, tokenizer.get_vocab_size())
     write_folder(out, tensors, tokenizer)
     write_gguf(out / "tiny_llama.gguf", tensors, tokenizer)
-    (out / "tensor_names.json").write_text(json.dumps({"made_by": "gguf 0.19.0", "names": name_table()}, indent=0))
+    (out / "tensor_names.json").write_text(json.dumps(
+        {"made_by": "gguf 0.19.0", "names": name_table(), "gemma3_names": gemma_table()}, indent=0))
     import safetensors
     for shard in sorted((out / "tiny_llama").glob("*.safetensors")):
         with safetensors.safe_open(shard, framework="numpy") as reader:

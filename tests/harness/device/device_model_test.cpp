@@ -336,6 +336,9 @@ TEST_F(DeviceModelTest, WhatTheDeviceDoesNotRunIsRefusedWithASentence) {
   odd.head_dim = 24;
   const std::string refused = refusal([&] { (void)DeviceModel::random(odd, kBf16, 1); });
   EXPECT_NE(refused.find("head_dim 24, expected a multiple of 16"), std::string::npos) << refused;
+  const testing::GoldenModel gemma = testing::golden_model("gemma3");
+  const std::string family = refusal([&] { (void)DeviceModel(gemma.config, gemma.checkpoint(), kBf16); });
+  EXPECT_NE(family.find("on the device: found a gemma3_text"), std::string::npos) << family;
   const testing::GoldenModel sliding = testing::golden_model("mistral");
   DeviceModel model(sliding.config, sliding.checkpoint(), kBf16, spread_layers(sliding.config.layers));
   DeviceCache cache = model.make_cache();

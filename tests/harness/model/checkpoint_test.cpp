@@ -93,6 +93,11 @@ TEST(Checkpoint, TensorNamesFollowTheReferenceTable) {
   for (const auto& [gguf, hugging_face] : table.items()) {
     EXPECT_EQ(canonical_tensor_name(gguf), hugging_face.get<std::string>());
   }
+  const auto gemma = nlohmann::json::parse(read_file(testing::golden_file("tensor_names.json")))["gemma3_names"];
+  ASSERT_EQ(gemma.size(), 28U);
+  for (const auto& [gguf, hugging_face] : gemma.items()) {
+    EXPECT_EQ(canonical_tensor_name(gguf, "gemma3"), hugging_face.get<std::string>());
+  }
   EXPECT_EQ(canonical_tensor_name("blk.7.attn_k.bias"), "model.layers.7.self_attn.k_proj.bias");
   EXPECT_EQ(canonical_tensor_name("blk.3.exp_probs_b.bias"), "model.layers.3.mlp.gate.e_score_correction_bias");
   for (const char* foreign :

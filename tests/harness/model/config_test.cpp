@@ -91,6 +91,68 @@ TEST(ModelConfig, LayerTypesSayWhichLayersSlide) {
   expect_error(content, {"layer_types", "full_attention or sliding_attention"});
 }
 
+json gemma() {
+  json content = llama();
+  for (const char* other : {"hidden_act", "rope_theta"}) content.erase(other);
+  content.update({{"model_type", "gemma3_text"}, {"num_hidden_layers", 7}, {"head_dim", 16}, {"sliding_window", 512}});
+  return content;
+}
+
+TEST(ModelConfig, ReadsAGemma3) {
+  const ModelConfig config = read(gemma());
+  EXPECT_TRUE(config.scaled_embeddings && config.output_norms && config.norms_less_one && config.gelu &&
+              config.qk_norm && config.tie_embeddings && !config.qkv_bias);
+  EXPECT_EQ(config.query_scalar, 256);
+  EXPECT_EQ(config.logit_cap, 0);
+  EXPECT_EQ(config.sliding_window, 512);
+  EXPECT_EQ(config.sliding_layers, (std::vector<bool>{true, true, true, true, true, false, true}));
+  EXPECT_EQ(config.rope_theta, 1e6);
+  EXPECT_EQ(config.sliding_rope_theta, 1e4);
+  EXPECT_TRUE(config.has_own_rotation(0) && !config.has_own_rotation(5));
+}
+
+TEST(ModelConfig, ReadsBothFormsOfGemmasRotations) {
+  json older = gemma();
+  older.update({{"rope_theta", 2e6},
+                {"rope_local_base_freq", 3e4},
+                {"sliding_window_pattern", 2},
+                {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                {"final_logit_softcapping", 30.0}});
+  json newer = gemma();
+  newer["layer_types"] = json::array();
+  for (int layer = 0; layer < 7; ++layer)
+    newer["layer_types"].push_back(layer % 2 == 0 ? "sliding_attention" : "full_attention");
+  newer["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 3e4}}}};
+  newer["final_logit_softcapping"] = 30.0;
+  for (const json& form : {older, newer}) {
+    const ModelConfig config = read(form);
+    EXPECT_EQ(config.rope_theta, 2e6);
+    EXPECT_EQ(config.sliding_rope_theta, 3e4);
+    EXPECT_TRUE(config.rope_scaling.type == RopeScaling::Type::linear && config.rope_scaling.factor == 8.0);
+    EXPECT_EQ(config.sliding_layers, (std::vector<bool>{true, false, true, false, true, false, true}));
+    EXPECT_EQ(config.logit_cap, 30.0);
+  }
+}
+
+TEST(ModelConfig, WhatNoPassOfGemmaHeedsIsRefused) {
+  const auto changed = [](const json& changes) {
+    json copy = gemma();
+    copy.update(changes);
+    return copy;
+  };
+  expect_error(changed({{"attn_logit_softcapping", 50.0}}), {"attn_logit_softcapping: found 50.0", "no cap of scores"});
+  expect_error(changed({{"use_bidirectional_attention", true}}), {"use_bidirectional_attention: found true"});
+  expect_error(changed({{"hidden_activation", "gelu"}}), {"hidden_activation: found \"gelu\"", "gelu_pytorch_tanh"});
+  expect_error(changed({{"sliding_window_pattern", 0}}), {"sliding_window_pattern: found 0"});
+  expect_error(changed({{"query_pre_attn_scalar", -1}}), {"query scale -1"});
+  expect_error(changed({{"rope_local_base_freq", 0}}), {"rope_theta"});
+  json scaled = gemma();
+  scaled["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}},
+                               {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}}};
+  expect_error(scaled, {"sliding_attention: rope_type: found \"linear\""});
+}
+
 TEST(ModelConfig, TheWindowReachesAsFarAsScalingDoes) {
   const auto window = [](const json& scaling) { return with({{"rope_scaling", scaling}}).max_position; };
   EXPECT_EQ(window({{"type", "linear"}, {"factor", 8.0}}), 4096);
@@ -173,8 +235,9 @@ TEST(ModelConfig, EndsOfSequenceComeFromBothFilesOnceEach) {
 TEST(ModelConfig, ErrorsNameFileAndKey) {
   json content = llama();
   content["model_type"] = "mixtral";  // no slip for "mistral"
-  expect_error(content, {"config.json: model_type: found \"mixtral\", expected one of llama, mistral, qwen2, qwen3, "
-                         "qwen3_moe, deepseek_v2, deepseek_v3; the forward pass of another family differs"});
+  expect_error(content,
+               {"config.json: model_type: found \"mixtral\", expected one of llama, mistral, qwen2, qwen3, "
+                "qwen3_moe, gemma3_text, deepseek_v2, deepseek_v3; the forward pass of another family differs"});
   for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
                           "rms_norm_eps", "max_position_embeddings", "model_type"}) {
     content = llama();

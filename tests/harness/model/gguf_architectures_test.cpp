@@ -41,6 +41,7 @@ std::vector<Case> cases() {
           {"qwen2", "qwen2", "qwen2"},
           {"qwen3", "qwen3", "qwen3"},
           {"qwen3_moe", "qwen3_moe", "qwen3moe"},
+          {"gemma3", "gemma3", "gemma3"},
           {"deepseek_v2_lite", "deepseek_v2_lite", "deepseek2"},
           {"deepseek_v3", "deepseek_v3", "deepseek2"},
           {"deepseek_v3_split", "deepseek_v3", "deepseek2", Expansion::split},
@@ -48,13 +49,12 @@ std::vector<Case> cases() {
 }
 
 /// The reference's names (tests/golden/model/tensor_names.json has those of layer 0), turned around.
-std::string gguf_name(const std::string& name) {
-  static const auto stems = [] {
-    const json table = json::parse(read_file(testing::golden_file("tensor_names.json")));
-    std::map<std::string, std::string> map;
-    for (const auto& [gguf, canonical] : table["names"].items()) map[canonical.get<std::string>()] = gguf;
-    return map;
-  }();
+std::string gguf_name(const std::string& name, const std::string& architecture) {
+  const json table = json::parse(read_file(testing::golden_file("tensor_names.json")));
+  std::map<std::string, std::string> stems;
+  for (const auto& [gguf, canonical] : table[architecture == "gemma3" ? "gemma3_names" : "names"].items()) {
+    stems[canonical.get<std::string>()] = gguf;
+  }
   const std::string layers = "model.layers.";
   const size_t ending = name.rfind('.');
   if (!name.starts_with(layers)) return stems.at(name);
@@ -191,7 +191,10 @@ class Converter {
       if (info.name.find("q_proj") != std::string::npos) values = paired(values, model_.config.q_heads, info.shape);
       if (info.name.find("k_proj") != std::string::npos) values = paired(values, model_.config.kv_heads, info.shape);
     }
-    writer_.tensor(gguf_name(info.name), info.shape, values);
+    if (model_.config.norms_less_one && info.shape.size() == 1) {
+      for (float& weight : values) weight += 1;
+    }
+    writer_.tensor(gguf_name(info.name, kind_.architecture), info.shape, values);
   }
 
   /// kv_b [heads * (nope + v), rank] as k_b [heads, rank, nope] and v_b [heads, v, rank].
@@ -209,7 +212,8 @@ class Converter {
       of_values.insert(of_values.end(), rows + latent.nope_head_dim * rank,
                        rows + (latent.nope_head_dim + latent.v_head_dim) * rank);
     }
-    const std::string base = gguf_name(info.name).substr(0, gguf_name(info.name).find("attn_"));
+    const std::string name = gguf_name(info.name, kind_.architecture);
+    const std::string base = name.substr(0, name.find("attn_"));
     writer_.tensor(base + "attn_k_b.weight", {heads, rank, latent.nope_head_dim}, keys);
     writer_.tensor(base + "attn_v_b.weight", {heads, latent.v_head_dim, rank}, of_values);
   }

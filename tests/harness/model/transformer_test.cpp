@@ -46,7 +46,7 @@ TensorShapes reshaped(TensorShapes shapes, const std::string& name, const std::v
 }
 
 TEST(Loading, EveryMissingTensorIsNamed) {
-  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "deepseek_v3"}) {
+  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "gemma3", "deepseek_v3"}) {
     const testing::GoldenModel golden = golden_model(kind);
     for (const auto& [name, shape] : golden.shapes()) {
       if (name.find("experts.") != std::string::npos && name.find("experts.7.") == std::string::npos) continue;
@@ -57,7 +57,7 @@ TEST(Loading, EveryMissingTensorIsNamed) {
 }
 
 TEST(Loading, EveryShapeThatDisagreesIsNamedWithBothShapes) {
-  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "deepseek_v3"}) {
+  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "gemma3", "deepseek_v3"}) {
     const testing::GoldenModel golden = golden_model(kind);
     for (const auto& [name, shape] : golden.shapes()) {
       if (name.find("experts.") != std::string::npos && name.find("experts.7.") == std::string::npos) continue;
@@ -175,7 +175,8 @@ TEST(Forward, TokensOutsideTheVocabularyAndTheWindowAreRefusedAndNothingChanges)
 /// Keys of the first layer depend on token and position alone, so keys of one repeated token are the first one,
 /// rotated.
 TEST(Rotation, TurnsAStoredKeyToAnyPosition) {
-  for (const char* kind : {"llama31", "llama_yarn", "longchat_linear", "qwen3", "deepseek_v2", "deepseek_v3_flat"}) {
+  for (const char* kind :
+       {"llama31", "llama_yarn", "longchat_linear", "qwen3", "deepseek_v2", "deepseek_v3_flat", "gemma3"}) {
     SCOPED_TRACE(kind);
     Transformer model = golden_model(kind).transformer(testing::kExact);
     const std::vector<int32_t> tokens(40, 17);
@@ -183,7 +184,7 @@ TEST(Rotation, TurnsAStoredKeyToAnyPosition) {
     const SequencePass pass{.tokens = tokens, .cache = &cache};
     (void)model.forward({&pass, 1});
     const int64_t d = model.layer_shape(0).head_dim;
-    const std::vector<double>& inverse = model.rope().inverse;
+    const std::vector<double>& inverse = model.rope(0).inverse;
     ASSERT_EQ(static_cast<int64_t>(inverse.size()), d / 2);
     std::vector<float> keys(tokens.size() * static_cast<size_t>(d));
     cache.layers[0].tail().read(0, keys.data(), nullptr);
@@ -194,6 +195,29 @@ TEST(Rotation, TurnsAStoredKeyToAnyPosition) {
         EXPECT_NEAR(keys[i * d + c], turned, 1e-4) << "position " << i << " channel " << c;
       }
     }
+  }
+}
+
+TEST(Rotation, LayersWithAWindowMayBeRotatedApart) {
+  const Transformer model = golden_model("gemma3_linear").transformer(testing::kExact);
+  for (int64_t i = 0; i < 16; ++i) {  // heads of 32
+    const double share = static_cast<double>(i) / 16;
+    EXPECT_DOUBLE_EQ(model.rope(0).inverse[i], std::pow(1e4, -share));
+    EXPECT_DOUBLE_EQ(model.rope(1).inverse[i], std::pow(1e6, -share) / 8);
+    EXPECT_DOUBLE_EQ(model.rope(2).inverse[i], std::pow(1e4, -share));
+  }
+}
+
+TEST(Embedding, IsScaledByARootRoundedToItsOwnType) {
+  const testing::GoldenModel golden = golden_model("gemma3");  // hidden_size 48: 6.9282
+  const std::vector<int32_t> token{5};
+  for (const auto& [dtype, scale] : {std::pair{kernels::DType::f32, 6.92820323F}, {kernels::DType::bf16, 6.9375F}}) {
+    ModelConfig config = golden.config;
+    std::vector<float> scaled(48), plain(48);
+    Transformer(config, golden.checkpoint(), {.weights = dtype}).embed(token, scaled.data());
+    config.scaled_embeddings = false;
+    Transformer(config, golden.checkpoint(), {.weights = dtype}).embed(token, plain.data());
+    for (size_t c = 0; c < 48; ++c) EXPECT_EQ(scaled[c], plain[c] * scale) << c;
   }
 }
 
