@@ -47,6 +47,23 @@ TEST(SmolLm2Tokenizer, EncodesAndDecodesAsHuggingFaceDoes) {
   }
 }
 
+TEST(Gemma3Tokenizer, EncodesAndDecodesAsSentencePieceDoes) {
+  if (!std::filesystem::exists(testing::gemma3_file())) GTEST_SKIP() << "no " << testing::gemma3_file();
+  const auto tokenizer = load_gguf_tokenizer(GgufFile(testing::gemma3_file()));
+  size_t compared = 0;
+  for (const json& line : testing::read_jsonl(testing::golden_file("gemma3_tokens.jsonl"))) {
+    if (line.contains("made_by")) continue;
+    const auto ids = line["ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer->encode(line["text"].get<std::string>(), kPlain), ids) << line["text"];
+    EXPECT_EQ(tokenizer->decode(ids), line["decoded"].get<std::string>()) << line["text"];
+    EXPECT_EQ(streamed(*tokenizer, ids, false), line["decoded"].get<std::string>()) << line["text"];
+    ++compared;
+  }
+  EXPECT_EQ(compared, 93U);
+  EXPECT_EQ(tokenizer->encode("<start_of_turn>user\nHi<end_of_turn>"),
+            (std::vector<int32_t>{2, 105, 2364, 107, 10979, 106}));
+}
+
 /// Each line of the file is a tokenizer of its own with encodings by Hugging Face.
 TEST(TokenizerComponents, WorkAsInHuggingFaceTokenizers) {
   const testing::TemporaryFolder folder;
