@@ -21,6 +21,8 @@ class LastLines {
   void finish();
   /// The last lines, oldest first.
   [[nodiscard]] std::string text() const;
+  /// The newest line; "" before the first has ended.
+  [[nodiscard]] std::string last() const { return lines_.empty() ? "" : lines_.back(); }
 
  private:
   void end_line();

@@ -63,8 +63,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
   ::_exit(kNotStarted);
 }
 
-/// "its worker was ended by signal 11 (Segmentation fault)".
-std::string how_it_ended(int status) {
+/// "its worker was ended by signal 11 (Segmentation fault)"; behind an exit code the last line that it wrote.
+std::string how_it_ended(int status, const std::string& last_line) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
     return fmt::format("its worker was ended by signal {} ({}){}", number, ::strsignal(number),
@@ -76,7 +76,8 @@ std::string how_it_ended(int status) {
            "memory "
            "(`ulimit -a`)";
   }
-  return fmt::format("its worker ended with exit code {} without an answer", code);
+  return fmt::format("its worker ended with exit code {} without an answer{}", code,
+                     last_line.empty() ? "" : fmt::format("; it wrote: {}", last_line));
 }
 
 bool sent_by_others(int status) {
@@ -209,7 +210,7 @@ void WorkerProcess::mourn() {
   const int status = reap(kFarewell);
   read_log();
   lines_.finish();
-  throw WorkerDied(how_it_ended(status), lines_.text(), sent_by_others(status));
+  throw WorkerDied(how_it_ended(status, lines_.last()), lines_.text(), sent_by_others(status));
 }
 
 int WorkerProcess::reap(double seconds) {

@@ -193,13 +193,17 @@ TEST_F(WorkerEvaluatorTest, SeveralGuiltyMethodsAreFoundAmongTheInnocent) {
 }
 
 TEST_F(WorkerEvaluatorTest, AProgramThatIsNoWorkerFailsTheModelWithAReason) {
-  WorkerEvaluator evaluator(rig_.evaluator, {.words = {"/bin/false"}, .setup = {}, .limits = {}, .on_line = {}});
   const auto config = experiment::parse(rig_.text);
-  try {
-    evaluator.begin_model(config.models.front(), config.engine);
-    FAIL() << "a program that ends at once was taken for a worker";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "its worker ended with exit code 1 without an answer");
+  for (const auto& [program, reason] :
+       {std::pair("exit 1", ""), std::pair("echo no threads; exit 1", "; it wrote: no threads")}) {
+    WorkerEvaluator evaluator(rig_.evaluator,
+                              {.words = {"/bin/sh", "-c", program}, .setup = {}, .limits = {}, .on_line = {}});
+    try {
+      evaluator.begin_model(config.models.front(), config.engine);
+      FAIL() << "a program that ends at once was taken for a worker";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.what(), std::string("its worker ended with exit code 1 without an answer") + reason);
+    }
   }
 }
 
