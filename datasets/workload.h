@@ -132,6 +132,9 @@ struct OpenSettings {
   bool turns = false;
 };
 
+/// Most samples that a generator makes, since all are made once before a run to list them.
+constexpr int64_t kMostGenerated = 100'000;
+
 class Conversation;
 
 /// Makes samples one after another. Owned by a SampleReader.

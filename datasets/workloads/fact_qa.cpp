@@ -130,7 +130,7 @@ class FactQa final : public Workload {
     p("filler", parameters_.filler).min(0).doc("essay paragraphs after each thing, about 70 tokens each");
     p("examples", parameters_.examples).min(0).doc("solved questions before the question");
     p("questions", parameters_.questions).min(1).doc("questions about each report, each of another fact");
-    p("samples", parameters_.samples).min(1).doc("questions in all");
+    p("samples", parameters_.samples).min(1).max(kMostGenerated).doc("questions in all");
     p("seed", parameters_.seed).min(0).doc("seed of names, facts and questions");
   }
   std::vector<std::string> problems() const override {

@@ -43,7 +43,7 @@ struct FunctionCallingParameters {
     p("context_tokens", context_tokens)
         .min(1)
         .doc("lengthens the prompt to about this many tokens: first by tools, then by earlier dialogue");
-    p("samples", samples).min(1).doc("samples in all");
+    p("samples", samples).min(1).max(kMostGenerated).doc("samples in all");
     p("seed", seed).min(0).doc("seed of tools, requests and arguments");
   }
 };

@@ -123,6 +123,7 @@ class Needle final : public Workload {
         .doc("questions about each text, one for each of its needles; the depths of the others follow in the list");
     p("samples", parameters_.samples)
         .min(1)
+        .max(kMostGenerated)
         .doc("questions in all; their texts go through the grid of lengths and depths evenly");
     p("seed", parameters_.seed).min(0).doc("seed of texts, names and passwords");
   }

@@ -113,7 +113,7 @@ class Ruler final : public Workload {
     if (asks_for_one()) {
       p("questions", questions_).min(1).max(kMostQuestions).doc("questions about each context, each of another key");
     }
-    p("samples", samples_).min(1).doc(asks_for_one() ? "questions in all" : "samples in all");
+    p("samples", samples_).min(1).max(kMostGenerated).doc(asks_for_one() ? "questions in all" : "samples in all");
     p("seed", seed_).min(0).doc("seed of keys, values, words and places");
     p("rows", rows_).doc("file of rows made by the official scripts, read instead of generating; empty = generate");
   }
