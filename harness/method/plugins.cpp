@@ -37,6 +37,7 @@ constexpr int kSound = 4;
 
 constexpr std::chrono::seconds kPatience{10};  // for loading a library and making its methods
 constexpr size_t kLongest = 4096;              // bytes of what it writes that are kept
+constexpr size_t kLongestLine = 200;           // bytes of its first line that a message shows
 
 std::vector<LoadedPlugin>& plugins() {
   static std::vector<LoadedPlugin> loaded;
@@ -187,6 +188,12 @@ Trial watch(pid_t child, int pipe) {
   return trial;
 }
 
+/// "boom ..." of "boom\nboom\nboom".
+std::string first_line(const std::string& text) {
+  const std::string line = text.substr(0, std::min(text.find('\n'), kLongestLine));
+  return line.size() == text.size() ? line : line + " ...";
+}
+
 /// Runs `work` in a child process. Throws UserError with what it threw, or with how the child ended and what it wrote.
 void try_out(const fs::path& path, const std::function<void()>& work) {
   std::array<int, 2> written{};
@@ -210,7 +217,7 @@ void try_out(const fs::path& path, const std::function<void()>& work) {
   Trial trial = watch(child, written[0]);
   ::close(written[0]);
   while (trial.text.ends_with('\n')) trial.text.pop_back();
-  const std::string said = trial.text.empty() ? "" : ": " + trial.text;
+  const std::string said = trial.text.empty() ? "" : ", it wrote: " + first_line(trial.text);
   if (!trial.status) {
     fail({.place = path.string(),
           .found = fmt::format("a library that is not loaded after {} s{}", kPatience.count(), said),

@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"throws_while_loaded", "a library that throws while it is loaded: thrown while"},
         Refusal{"throwing_constructor", "method \"idle\": found that it throws while it is made: no licence found"},
         Refusal{"leaving_constructor", "ends the program while it is loaded, by exit code 0"},
-        Refusal{"endless_constructor", "a library that is not loaded after 10 s: and so on"},
+        Refusal{"endless_constructor", "a library that is not loaded after 10 s, it wrote: and so on ..."},
         Refusal{"crashing_parameters", "about to crash"}, Refusal{"bad_api", "a plugin for version 2 of the interface"},
         Refusal{"bad_build", "a plugin built against other headers"},
         Refusal{"bad_mark", "a file without the mark of a plugin"}, Refusal{"bad_symbol", "nobody_defines_this"},
