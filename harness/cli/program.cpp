@@ -56,7 +56,7 @@ std::vector<std::filesystem::path> take_plugins(std::vector<std::string>& args) 
       continue;
     }
     if (!joined && i + 1 == args.size()) {
-      fail({.place = std::string(kOption), .found = "nothing", .expected = "a shared library"});
+      fail({.place = std::string(kOption), .found = "nothing", .expected = "a shared library or a Python file"});
     }
     paths.emplace_back(joined ? args[i].substr(kOption.size() + 1) : args[i + 1]);
     const auto begin = args.begin() + static_cast<std::ptrdiff_t>(i);

@@ -23,6 +23,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/method/plugin.h"
+#include "harness/method/python/plugin.h"
 #include "harness/method/registration.h"
 #include "harness/method/registry.h"
 
@@ -48,7 +49,7 @@ fs::path existing(const fs::path& path) {
   std::error_code absent;
   fs::path resolved = fs::canonical(path, absent);
   if (absent || !fs::is_regular_file(resolved)) {
-    fail({.place = path.string(), .found = "no file", .expected = "a shared library made for --plugin"});
+    fail({.place = path.string(), .found = "no file", .expected = "a shared library or a Python file with methods"});
   }
   return resolved;
 }
@@ -240,6 +241,10 @@ void load_plugins(std::span<const fs::path> paths) {
     const fs::path path = existing(given);
     if (std::ranges::any_of(plugins(), [&](const LoadedPlugin& plugin) { return plugin.path == path; })) continue;
     const std::string bytes = read_file(path);
+    if (path.extension() == ".py") {
+      plugins().push_back(load_python_plugin(path, sha256(bytes)));
+      continue;
+    }
     const PluginMark mark = read_mark(path, bytes);
     check_mark(path, mark);
     try_out(path, [&] { try_methods(path, open_library(path)); });

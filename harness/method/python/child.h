@@ -1,0 +1,67 @@
+#pragma once
+// A Python process that has imported a plugin file, and what is said between it and the program.
+//
+// Both write lines of JSON into a socket. Tensors lie in memory that both map, so that Python sees them without a copy.
+//
+//   program: {"make": NAME, "settings": {...}}             Python: {"done": {...}} or {"error": TEXT}
+//   program: {"score": NAME, "settings": {...}, ...}       Python: any number of {"want": TENSOR, ...}, each answered
+//   by
+//                                                          {"offset": BYTES, "shape": [...], "dtype": ...}; then as
+//                                                          above
+
+#include <ATen/core/Tensor.h>
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace kvarena {
+
+/// Starts the interpreter (KVARENA_PYTHON, else python3) when it is first needed, and again after it died.
+class PythonChild {
+ public:
+  explicit PythonChild(std::filesystem::path file) : file_(std::move(file)) {}
+  ~PythonChild();
+  PythonChild(const PythonChild&) = delete;
+  PythonChild& operator=(const PythonChild&) = delete;
+
+  /// Gives a tensor that Python asks for, float32, float64 or int64. `wish` is its message.
+  using Tensors = std::function<at::Tensor(const nlohmann::json& wish)>;
+
+  /// Methods of the file: what the process says once it has imported it. Throws UserError with Python's reason, and
+  /// where there is no Python.
+  [[nodiscard]] nlohmann::json methods();
+  /// The value of "done". Throws UserError with the exception's text, or with how the process ended.
+  [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Tensors& tensors = {});
+  /// As ask(), where the answer is {"offset", "shape"} of float32 numbers that Python wrote. Returns a copy.
+  [[nodiscard]] at::Tensor ask_tensor(const nlohmann::json& request, const Tensors& tensors);
+
+ private:
+  [[nodiscard]] nlohmann::json start();
+  [[nodiscard]] nlohmann::json exchange(const nlohmann::json& request, const Tensors& tensors);
+  void send(const nlohmann::json& message);
+  /// The next line. Throws UserError where there is none for the process has ended.
+  [[nodiscard]] nlohmann::json receive();
+  /// Says where float32 numbers of this shape may be written.
+  [[nodiscard]] nlohmann::json room(const nlohmann::json& shape);
+  /// Copies the tensor behind those of this request, and says where it is.
+  [[nodiscard]] nlohmann::json lend(const at::Tensor& tensor);
+  /// Room for so many bytes behind what this request used.
+  [[nodiscard]] size_t reserve(size_t bytes);
+  void stop();
+
+  std::filesystem::path file_;
+  std::mutex one_at_a_time_;
+  pid_t pid_ = -1;
+  int channel_ = -1;
+  int memory_ = -1;
+  std::byte* mapped_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  size_t used_ = 0;  // by this request
+  std::string received_;
+};
+
+}  // namespace kvarena

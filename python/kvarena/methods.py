@@ -1,0 +1,224 @@
+"""What a method's author writes: a scorer, as a function or as a class.
+
+    @kvarena.scorer(paper="arXiv:2406.11430")
+    def l2_norm(layer):
+        '''Keeps entries with small keys.'''
+        return -layer.keys.norm(dim=-1)          # [kv_heads, n]; the largest scores are kept
+
+Budgets, protected entries, memory and its bytes, drafting for VeriCache and wrapping by AdaKV are the framework's, as for
+methods in C++.
+"""
+
+import inspect
+import re
+import typing
+
+
+class Range:
+    """Bounds of a parameter, both inclusive: Annotated[float, Range(min=0, max=1), "what it does"]."""
+
+    def __init__(self, min=None, max=None):
+        self.min = min
+        self.max = max
+
+
+class Layer:
+    """One layer's cache while a prompt is compressed, as arrays: torch tensors where the plugin imported torch, numpy
+    arrays elsewhere. They lie in shared memory, are made when first asked for, and hold until score() returns."""
+
+    def __init__(self, facts, source, scorer):
+        self.layer = facts["layer"]  # this one's number
+        self.layers = facts["layers"]
+        self.n = facts["n"]  # entries of a head
+        self.kv_heads = facts["kv_heads"]
+        self.q_heads = facts["q_heads"]
+        self.head_dim = facts["head_dim"]
+        self.first_head = facts["first_head"]  # number of the first kv head: a ragged layer is seen head by head
+        self.prompt_tokens = facts["prompt_tokens"]
+        self.decoding = facts["decoding"]
+        self._source = source
+        self._scorer = scorer
+        self._arrays = {}
+
+    @property
+    def group(self):
+        """Query heads of a kv head."""
+        return self.q_heads // self.kv_heads
+
+    @property
+    def keys(self):
+        """[kv_heads, n, head_dim], rotated."""
+        return self._array("keys")
+
+    @property
+    def values(self):
+        """[kv_heads, n, head_dim]."""
+        return self._array("values")
+
+    @property
+    def positions(self):
+        """[kv_heads, n], int64."""
+        return self._array("positions")
+
+    @property
+    def prompt_attention(self):
+        """Attention that each entry received from all prompt queries, summed: [q_heads, n]."""
+        return self._needed("prompt_attention")
+
+    @property
+    def hidden(self):
+        """Attention inputs of the prompt: [n, hidden_size]."""
+        return self._needed("hidden")
+
+    @property
+    def output_projection(self):
+        """The output projection of each query head, transposed: [q_heads, head_dim, hidden_size]."""
+        return self._needed("output_projection")
+
+    @property
+    def future_attention(self):
+        """Attention that each entry will receive from the next `future` tokens of full KV: [q_heads, n]."""
+        return self._needed("future")
+
+    @property
+    def rotation(self):
+        """Radians a position, of channel pairs (c, c + head_dim / 2): [head_dim / 2], float64."""
+        return self._array("rotation")
+
+    @property
+    def rotation_magnitude(self):
+        """Factor on cosine and sine."""
+        return float(self._array("rotation_magnitude")[0])
+
+    def window_attention(self, window):
+        """Attention from the last `window` prompt queries, summed over them: [q_heads, n]."""
+        if window > self._scorer.window:
+            raise ValueError(f"window_attention({window}) where the scorer's `window` is {self._scorer.window}")
+        return self._array("window_attention", window)
+
+    def query_moments(self, left_out):
+        """Mean [q_heads, head_dim] and covariance [q_heads, head_dim, head_dim] of the prompt's queries before rotation,
+        without the first `left_out`; float64."""
+        if left_out not in self._scorer.query_moments:
+            raise ValueError(f"query_moments({left_out}) where the scorer's `query_moments` is {self._scorer.query_moments}")
+        return self._array("query_mean", left_out), self._array("query_covariance", left_out)
+
+    def group_mean(self, per_query_head):
+        """[q_heads, n] -> [kv_heads, n], the mean over each group of query heads."""
+        return per_query_head.reshape(self.kv_heads, self.group, -1).mean(1)
+
+    def _needed(self, name):
+        if not getattr(self._scorer, name):
+            raise ValueError(f"layer.{name} where the scorer does not say `{name} = True`")
+        return self._array("future_attention" if name == "future" else name)
+
+    def _array(self, name, argument=0):
+        key = (name, argument)
+        if key not in self._arrays:
+            self._arrays[key] = self._source(name, argument)
+        return self._arrays[key]
+
+
+class Scorer:
+    """Scores entries; the best within the budget stay. A subclass's parameters are those of its __init__, with defaults:
+    they appear in configs, in `kvarena methods NAME` and in error messages.
+
+    What score() reads beside keys and values has to be said, here or in __init__, for it is gathered while the prompt is
+    read."""
+
+    name = ""  # in configs; the class's name in snake_case unless said
+    title = ""  # in tables
+    paper = ""  # "arXiv:2404.14469, section 4"
+
+    window = 0  # last queries of the prompt that window_attention() may look at
+    prompt_attention = False
+    hidden = False
+    output_projection = False
+    future = 0  # tokens of the full-KV continuation: an oracle
+    query_moments = ()  # numbers of left-out first queries for query_moments()
+
+    sinks = 0  # first entries that are kept whatever their score
+    recent = 0  # last ones
+
+    def score(self, layer):
+        """Importance of every entry, [kv_heads, n]; larger is kept, of equal scores the earlier entry."""
+        raise NotImplementedError
+
+
+def scorer(function=None, *, name="", title="", paper="", **needs):
+    """Makes a scorer of score(layer, *, PARAMETERS). `needs` are the attributes of Scorer: window=32, recent=32,
+    prompt_attention=True. A number may be given as a parameter's name: window="window"."""
+
+    def decorate(function):
+        known = {key for key in vars(Scorer) if not key.startswith("_")}
+        for key in needs:
+            if key not in known:
+                raise TypeError(f"kvarena.scorer has no {key}; it has {', '.join(sorted(known - {'score'}))}")
+        parameters = [p for p in inspect.signature(function).parameters.values()][1:]
+
+        def __init__(self, **settings):
+            self._settings = {p.name: p.default for p in parameters} | settings
+            for key, value in needs.items():
+                setattr(self, key, self._settings[value] if isinstance(value, str) else value)
+
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        __init__.__signature__ = inspect.Signature([own] + parameters)
+        return type(
+            function.__name__,
+            (Scorer,),
+            {
+                "__init__": __init__,
+                "__doc__": function.__doc__,
+                "__module__": function.__module__,
+                "name": name or function.__name__,
+                "title": title,
+                "paper": paper,
+                "score": lambda self, layer: function(layer, **self._settings),
+            },
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def _snake(name):
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _parameter(scorer, parameter):
+    place = f"parameter {parameter.name} of {scorer.__name__}"
+    if parameter.default is inspect.Parameter.empty:
+        raise TypeError(f"{place} has no default")
+    found = {"name": parameter.name, "default": parameter.default}
+    kind = parameter.annotation
+    if typing.get_origin(kind) is typing.Annotated:
+        kind, *notes = typing.get_args(kind)
+        for note in notes:
+            if isinstance(note, str):
+                found["doc"] = note
+            elif isinstance(note, Range):
+                found |= {key: value for key, value in vars(note).items() if value is not None}
+    if typing.get_origin(kind) is typing.Literal:
+        found["choices"] = list(typing.get_args(kind))
+        kind = str
+    if kind is inspect.Parameter.empty:
+        kind = type(parameter.default)
+    if kind not in (bool, int, float, str):
+        raise TypeError(f"{place} is a {getattr(kind, '__name__', kind)}; expected bool, int, float or str")
+    found["type"] = kind.__name__
+    if kind is float:
+        found["default"] = float(parameter.default)
+    return found
+
+
+def describe(scorer):
+    """What the program needs to know of a subclass of Scorer, as JSON."""
+    own = scorer.__init__ is not object.__init__
+    parameters = list(inspect.signature(scorer.__init__).parameters.values())[1:] if own else []
+    summary = (inspect.getdoc(scorer) or "").split("\n\n")[0].replace("\n", " ") if scorer.__doc__ else ""
+    return {
+        "name": scorer.name or _snake(scorer.__name__),
+        "title": scorer.title or scorer.name or scorer.__name__,
+        "summary": summary,
+        "paper": scorer.paper,
+        "parameters": [_parameter(scorer, parameter) for parameter in parameters],
+    }

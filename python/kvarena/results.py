@@ -1,0 +1,149 @@
+"""Results of runs as data frames, read from a database of `kvarena run` (docs/results-database.md).
+
+    results = kvarena.open("run.db")
+    results.summary()                      # a row a method and workload, a column a metric
+    results.samples().query("method == 'snapkv keep=0.25'")
+    results                                # in a notebook: the report
+
+Frames are pandas' where it is installed, else polars'; `library="polars"` chooses. pandas frames carry the units of their
+metrics in `frame.attrs["units"]`.
+"""
+
+import importlib.util
+import json
+import pathlib
+import sqlite3
+import tempfile
+
+from . import program
+
+_CELL = ["experiment", "kind", "model", "workload", "method"]
+
+
+def open(path, library=None):
+    """The results in a database. Raises FileNotFoundError, and ValueError for another file or another frame library."""
+    return Results(path, library)
+
+
+class Results:
+    def __init__(self, path, library=None):
+        self.path = pathlib.Path(path)
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{path}: no such file; `kvarena run --database {path}` makes it")
+        self._library = library or next((name for name in ("pandas", "polars") if importlib.util.find_spec(name)), None)
+        if self._library not in ("pandas", "polars"):
+            raise ValueError(f"{self._library or 'no frame library'}; expected pandas or polars, installed by pip")
+        try:
+            self._rows("SELECT 1 FROM v_cells LIMIT 1")
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{path}: no database of kvarena ({error})") from None
+
+    def cells(self):
+        """A row a cell: its state, how many samples are done, why it failed."""
+        return self.sql("SELECT * FROM v_cells")
+
+    def summary(self, clock=None):
+        """A row a cell, a column a metric: its mean over the cell's samples, and their number `n`. `clock` chooses
+        among measured and modelled times where a metric has both."""
+        where, values = ("WHERE clock IN ('none', ?)", [clock]) if clock else ("", [])
+        rows = self._rows(
+            f"SELECT {', '.join(_CELL)}, n, metric, mean AS value, unit FROM v_scores {where} ORDER BY experiment, position",
+            values,
+        )
+        return self._wide(rows, _CELL, ["n"])
+
+    def samples(self):
+        """A row a sample of a cell: prediction, references, finish reason, and a column a metric."""
+        rows = self._rows(
+            f"SELECT {', '.join('s.' + name for name in _CELL)}, s.sample_id, s.prompt_tokens, s.output_tokens,"
+            " s.prediction, s.references_json, s.finish_reason, s.active, v.metric, v.value, v.unit"
+            " FROM v_samples s LEFT JOIN sample_values v USING (cell_id, sample_id)"
+        )
+        for row in rows:
+            references = row.pop("references_json")
+            row["references"] = json.loads(references) if references else None
+        kept = ["prompt_tokens", "output_tokens", "prediction", "references", "finish_reason", "active"]
+        return self._wide(rows, [*_CELL, "sample_id"], kept)
+
+    def series(self, name=None):
+        """Numbers along a sample's steps, rounds or repeats, one a row: `kl_nats`, `inter_token_latency_ms`, ... of this
+        name, or of all."""
+        where, values = ("AND t.name = ?", [name]) if name else ("", [])
+        return self.sql(
+            f"SELECT {', '.join('c.' + column for column in _CELL)}, t.sample_id, t.name, t.unit, j.key AS step, j.value"
+            f" FROM series t JOIN cells c USING (cell_id), json_each(t.values_json) j WHERE c.superseded = 0 {where}"
+            " ORDER BY c.experiment, c.position, t.sample_id, t.name, j.key",
+            values,
+        )
+
+    def paired(self):
+        """A row a sample, method and metric: its value beside the baseline's on the same prompt."""
+        return self.sql("SELECT * FROM v_paired WHERE comparable = 1 ORDER BY experiment, position, sample_index")
+
+    def failures(self):
+        """Cells without scores, and why."""
+        return self.sql("SELECT * FROM v_failures")
+
+    def sql(self, query, values=()):
+        """Any query, as a frame."""
+        connection = self._connect()
+        try:
+            cursor = connection.execute(query, values)
+            return self._frame(cursor.fetchall(), [column[0] for column in cursor.description])
+        finally:
+            connection.close()
+
+    def report(self, *options):
+        """The report of `kvarena report` as an HTML page; `options` are the command's ("--baseline", "snapkv")."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "report.html"
+            program.run("report", "--database", str(self.path), "--out", str(page), *options)
+            return page.read_text(encoding="utf-8")
+
+    def compare(self, other, *options):
+        """What `kvarena compare` says of this run and a later one. Returns (text, whether nothing became worse)."""
+        path = other.path if isinstance(other, Results) else other
+        finished = program.run("compare", str(self.path), str(path), *options, allowed=(0, 1))
+        return finished.stdout, finished.returncode == 0
+
+    def _repr_html_(self):
+        return self.report()
+
+    def __repr__(self):
+        cells = self._rows("SELECT count(*) AS cells, total(done_samples) AS samples FROM v_cells")[0]
+        return f"kvarena.open({str(self.path)!r}): {cells['cells']} cells, {cells['samples']:.0f} samples"
+
+    def _connect(self):
+        return sqlite3.connect(self.path.resolve().as_uri() + "?mode=ro", uri=True)
+
+    def _rows(self, query, values=()):
+        connection = self._connect()
+        try:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(query, values)]
+        finally:
+            connection.close()
+
+    def _wide(self, rows, keys, kept):
+        """One row for each value of `keys`, the metrics side by side in the order of their first appearance."""
+        wide, units = {}, {}
+        for row in rows:
+            metric, value, unit = row.pop("metric"), row.pop("value"), row.pop("unit")
+            place = wide.setdefault(tuple(row[key] for key in keys), {name: row[name] for name in [*keys, *kept]})
+            if metric is not None:
+                units[metric] = unit
+                place[metric] = value
+        columns = [*keys, *kept, *units]
+        frame = self._frame([[row.get(column) for column in columns] for row in wide.values()], columns)
+        if self._library == "pandas":
+            frame.attrs["units"] = units
+        return frame
+
+    def _frame(self, rows, columns):
+        if self._library == "pandas":
+            import pandas
+
+            return pandas.DataFrame(rows, columns=columns)
+        import polars
+
+        return polars.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)

@@ -1,0 +1,188 @@
+// Methods in Python files: restatements of published scorers keep the entries that those in C++ keep; what goes wrong
+// there is a sentence, and costs one cell.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "harness/results/results_reader.h"
+#include "tests/harness/cli/check.h"
+#include "tests/harness/cli/tiny_model_folder.h"
+
+namespace kvarena::testing {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+const std::string kScorers = KVARENA_SOURCE_DIR "/tests/plugins/scorers.py";
+
+class PythonMethods : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("${KVARENA_PYTHON:-python3} -c 'import numpy' 2>/dev/null") != 0) {
+      GTEST_SKIP() << "Python has no numpy: run scripts/setup, or set KVARENA_PYTHON";
+    }
+  }
+
+  static Finished inspect(const std::string& method) {
+    static const TinyModelFolder model;
+    std::string ids;
+    for (int i = 0; i < 150; ++i) ids += std::to_string(2 + i * i % 290) + ",";
+    return run_kvarena({"--plugin", kScorers, "inspect", "--model", model.path(), "--ids", ids, "--method", method});
+  }
+
+  /// Positions that each head of each layer holds.
+  static json kept(const std::string& method) {
+    const Finished finished = inspect(method);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    json positions = json::array();
+    const json result = json::parse(finished.out, nullptr, false);
+    for (const json& layer : result.value("layers", json::array())) positions.push_back(layer.at("positions"));
+    return positions;
+  }
+};
+
+TEST_F(PythonMethods, KeepWhatTheirTwinsInCxxKeep) {
+  for (const std::string settings : {"knorm:keep=0.3", "keydiff:keep=0.3", "snapkv:keep=0.3,window=8",
+                                     "snapkv:keep=0.3,window=8,kernel=3,pool=max", "expected_attention:keep=0.3"}) {
+    const json own = kept("py_" + settings);
+    EXPECT_EQ(own.size(), 3U);
+    EXPECT_EQ(own.at(0).at(0).size(), 45U);
+    EXPECT_EQ(own, kept(settings)) << settings;
+  }
+}
+
+TEST_F(PythonMethods, AreWrappedAndRaggedAsThoseInCxx) {
+  for (const std::string rest : {"knorm:keep=0.3,budget_rule=heads", "knorm:keep=0.3,decode_interval=4"}) {
+    EXPECT_EQ(kept("py_" + rest), kept(rest)) << rest;
+  }
+  EXPECT_NE(kept("py_last_votes:keep=0.3,window=4"), kept("py_last_votes:keep=0.3,window=40"));
+}
+
+TEST_F(PythonMethods, ShowTheirParameters) {
+  const Finished finished = run_kvarena({"--plugin", kScorers, "methods", "py_snapkv", "--json"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const json method = json::parse(finished.out);
+  EXPECT_EQ(method.at("summary"), "Keeps what the last queries of the prompt attend to.");
+  json found;
+  for (const json& parameter : method.at("parameters")) found[parameter.at("name").get<std::string>()] = parameter;
+  EXPECT_EQ(found.at("window").at("default"), 64);
+  EXPECT_EQ(found.at("window").at("min"), 1);
+  EXPECT_EQ(found.at("window").at("doc"), "queries that vote");
+  EXPECT_EQ(found.at("kernel").at("max"), 99);
+  EXPECT_EQ(found.at("pool").at("choices"), json({"avg", "max"}));
+  EXPECT_TRUE(found.contains("keep")) << "the framework's";
+}
+
+TEST_F(PythonMethods, SettingsAreChecked) {
+  expect_refused(inspect("py_snapkv:keep=0.3,window=0"), "window: found 0");
+  expect_refused(inspect("py_snapkv:keep=0.3,pool=mean"), "pool: found \"mean\"");
+  expect_refused(inspect("py_snapkv:keep=0.3,windw=8"), "did you mean \"window\"");
+  expect_refused(inspect("py_snapkv:keep=0.3,kernel=4"), "ValueError: kernel is even (line ");
+}
+
+struct Fault {
+  const char* how;
+  const char* said;
+};
+
+class PythonFaults : public PythonMethods, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(PythonFaults, AreSaidInASentence) {
+  const Finished finished = inspect(std::string("misbehaving:keep=0.3,how=") + GetParam().how);
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_TRUE(contains(finished.err, GetParam().said)) << finished.err;
+  EXPECT_FALSE(contains(finished.err, "should not happen")) << finished.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PythonFaults,
+    ::testing::Values(Fault{"raise", "NameError: name 'undefined' is not defined (line "},
+                      Fault{"shape", "score() returned [2, 149], expected [kv_heads, n], here [2, 150]"},
+                      Fault{"nan", "a score that is not a number"},
+                      Fault{"exit", "its Python process ended with exit code 3"},
+                      Fault{"kill", "its Python process ended by signal 9 (Killed)"},
+                      Fault{"undeclared",
+                            "layer.prompt_attention where the scorer does not say `prompt_attention = True`"},
+                      Fault{"list", "score() returned list, expected [kv_heads, n]"}),
+    [](const auto& info) { return std::string(info.param.how); });
+
+TEST_F(PythonMethods, AFaultCostsOneCell) {
+  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const ScratchFolder scratch;
+  std::ofstream(scratch / "config.json") << R"({
+    "name": "faults", "models": ["smollm2-135m"], "engine": {"max_new_tokens": 4, "noise_floor": 0},
+    "workloads": [{"name": "needle", "words": [100], "samples": 2}],
+    "methods": [{"name": "full"}, {"name": "misbehaving", "keep": 0.5, "matrix": {"how": ["kill", "raise", "nothing"]}},
+                {"name": "py_knorm", "keep": 0.5}, {"name": "knorm", "keep": 0.5}],
+    "output": {"database": "run.db"}})";
+  const Finished finished =
+      run_kvarena({"--plugin", kScorers, "run", "config.json", "--quiet"}, {.folder = scratch.path()});
+  ASSERT_EQ(finished.code, 1) << finished.err;
+  const results::ResultsReader reader(scratch / "run.db");
+  std::map<std::string, std::string> states;
+  std::map<std::string, std::map<std::string, std::string>> predictions;
+  for (const auto& row : reader.cells("faults")) {
+    states[row.cell.method] = name(row.state);
+    predictions[row.cell.method] = reader.predictions(row.cell.cell_id);
+    if (row.cell.method == "misbehaving how=kill keep=0.5") {
+      EXPECT_TRUE(contains(row.reason, "ended by signal 9")) << row.reason;
+    }
+  }
+  const std::map<std::string, std::string> expected = {{"full", "done"},
+                                                       {"misbehaving how=kill keep=0.5", "failed"},
+                                                       {"misbehaving how=nothing keep=0.5", "done"},
+                                                       {"py_knorm keep=0.5", "done"},
+                                                       {"misbehaving how=raise keep=0.5", "failed"},
+                                                       {"knorm keep=0.5", "done"}};
+  EXPECT_EQ(states, expected);
+  EXPECT_EQ(predictions.at("py_knorm keep=0.5").size(), 2U);
+  EXPECT_EQ(predictions.at("py_knorm keep=0.5"), predictions.at("knorm keep=0.5"));
+}
+
+struct File {
+  const char* name;
+  const char* text;
+  const char* said;
+};
+
+class PythonFiles : public ::testing::TestWithParam<File> {};
+
+TEST_P(PythonFiles, AreRefusedWithPythonsReason) {
+  const ScratchFolder scratch;
+  const std::string file = (scratch / (std::string(GetParam().name) + ".py")).string();
+  std::ofstream(file) << GetParam().text;
+  const Finished finished = run_kvarena({"--plugin", file, "methods"});
+  expect_refused(finished, GetParam().said);
+  EXPECT_TRUE(contains(finished.err, file)) << finished.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PythonFiles,
+    ::testing::Values(File{"empty", "", "no method in it; expected a function with @kvarena.scorer"},
+                      File{"syntax", "def f(:\n", "SyntaxError: invalid syntax (line 1)"},
+                      File{"import_error", "import nowhere\n",
+                           "ModuleNotFoundError: No module named 'nowhere' (line 1: import nowhere)"},
+                      File{"leaves", "import os\nos._exit(5)\n", "its Python process ended with exit code 5"},
+                      File{"no_default", "import kvarena\n@kvarena.scorer\ndef f(layer, *, x: int): pass\n",
+                           "parameter x of f has no default"},
+                      File{"odd_type", "import kvarena\n@kvarena.scorer\ndef f(layer, *, x: list = []): pass\n",
+                           "parameter x of f is a list; expected bool, int, float or str"},
+                      File{"odd_need", "import kvarena\n@kvarena.scorer(windw=3)\ndef f(layer): pass\n",
+                           "kvarena.scorer has no windw"},
+                      File{"taken", "import kvarena\n@kvarena.scorer\ndef snapkv(layer): pass\n",
+                           "a method \"snapkv\", a name that is taken"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Python, ThatIsNotThereIsNamed) {
+  const RunSetup setup{.environment = {{"KVARENA_PYTHON", "/nowhere/python"}}};
+  expect_refused(run_kvarena({"--plugin", kScorers, "methods"}, setup), "no program \"/nowhere/python\"");
+}
+
+}  // namespace
+}  // namespace kvarena::testing

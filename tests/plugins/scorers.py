@@ -1,0 +1,107 @@
+"""Published scorers restated in numpy, for comparison with those in C++, and scorers that misbehave."""
+
+import os
+import signal
+from typing import Annotated, Literal
+
+import numpy as np
+
+import kvarena
+
+__version__ = "1.3"
+
+
+@kvarena.scorer(name="py_knorm", title="L2 norm in Python", paper="arXiv:2406.11430")
+def knorm(layer):
+    """Keeps entries with small keys."""
+    return -np.linalg.norm(layer.keys, axis=-1)
+
+
+class PyKeydiff(kvarena.Scorer):
+    """Keeps the entries whose keys differ most from the mean direction."""
+
+    def score(self, layer):
+        keys = layer.keys / np.linalg.norm(layer.keys, axis=-1, keepdims=True)
+        anchor = keys.mean(axis=1, keepdims=True)
+        return -(keys * anchor).sum(-1) / np.linalg.norm(anchor, axis=-1)
+
+
+class PySnapkv(kvarena.Scorer):
+    """Keeps what the last queries of the prompt attend to."""
+
+    def __init__(
+        self,
+        window: Annotated[int, kvarena.Range(min=1), "queries that vote"] = 64,
+        kernel: Annotated[int, kvarena.Range(min=1, max=99)] = 5,
+        pool: Literal["avg", "max"] = "avg",
+    ):
+        if kernel % 2 == 0:
+            raise ValueError("kernel is even")
+        self.window = self.recent = window
+        self.kernel, self.pool = kernel, pool
+
+    def score(self, layer):
+        window = min(self.window, layer.n)
+        scores = np.zeros((layer.kv_heads, layer.n), np.float32)
+        votes = layer.window_attention(self.window)[:, : layer.n - window] / window
+        padded = np.pad(votes, ((0, 0), (self.kernel // 2,) * 2))
+        views = np.lib.stride_tricks.sliding_window_view(padded, self.kernel, axis=1)
+        votes = views.mean(-1) if self.pool == "avg" else views.max(-1)
+        scores[:, : layer.n - window] = layer.group_mean(votes)
+        return scores
+
+
+class PyExpectedAttention(kvarena.Scorer):
+    """Attention that Gaussian future queries are expected to pay, times the value's norm."""
+
+    def __init__(self, sinks: int = 4, future: int = 512):
+        self.sinks, self.positions = sinks, future
+        self.query_moments = (sinks,)
+
+    def score(self, layer):
+        d, first = layer.head_dim, self.sinks
+        mean, covariance = layer.query_moments(first)
+        turn = self._average_rotation(layer)
+        mean, covariance = mean @ turn.T, turn @ covariance @ turn.T
+        keys = np.repeat(layer.keys[:, first:], layer.group, axis=0)  # [q_heads, n - sinks, d]
+        logits = np.einsum("hd,hnd->hn", mean, keys) / np.sqrt(d)
+        logits += np.einsum("hnd,hde,hne->hn", keys, covariance, keys) / (2 * d)
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        expected = layer.group_mean(weights / weights.sum(-1, keepdims=True))
+        scores = np.zeros((layer.kv_heads, layer.n))
+        scores[:, first:] = expected * np.linalg.norm(layer.values[:, first:], axis=-1)
+        return scores
+
+    def _average_rotation(self, layer):
+        angles = (layer.n + np.arange(self.positions))[:, None] * layer.rotation
+        cosine, sine = (layer.rotation_magnitude * f(angles).mean(0) for f in (np.cos, np.sin))
+        return np.block([[np.diag(cosine), -np.diag(sine)], [np.diag(sine), np.diag(cosine)]])
+
+
+@kvarena.scorer(window="window", recent="window")
+def py_last_votes(layer, *, window: int = 16):
+    """Keeps what the last queries attend to, without smoothing."""
+    return layer.group_mean(layer.window_attention(window))
+
+
+class Misbehaving(kvarena.Scorer):
+    """Does one thing wrong."""
+
+    def __init__(self, how: Literal["nothing", "raise", "shape", "nan", "exit", "kill", "undeclared", "list"] = "nothing"):
+        self.how = how
+
+    def score(self, layer):
+        scores = np.zeros((layer.kv_heads, layer.n), np.float32)
+        if self.how == "raise":
+            return scores / undefined  # noqa: F821
+        if self.how == "shape":
+            return scores[:, 1:]
+        if self.how == "nan":
+            scores[0, 3] = np.nan
+        if self.how == "exit":
+            os._exit(3)
+        if self.how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "undeclared":
+            return layer.prompt_attention
+        return scores.tolist() if self.how == "list" else scores
