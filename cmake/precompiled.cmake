@@ -1,8 +1,10 @@
 # Precompiled headers, each made once and shared by all targets that ask for it:
 #
-#   kvarena_use_aten(target)  sources may include <ATen/ATen.h>: GCC 12 takes 7 s to read libtorch 2.11's, with this 1 s;
-#                             made in 15 s, 390 MB
 #   kvarena_use_json(target)  sources that include nlohmann/json.hpp and fmt: 2 s less a file
+#   kvarena_use_aten(target)  all sources include <ATen/ATen.h>: GCC 12 takes 7 s to read libtorch 2.11's, with this 1 s;
+#                             made in 15 s, 390 MB. It costs 3 s in a file that needs none of it (templates that its
+#                             functions name are instantiated everywhere)
+#   kvarena_use_both(target)  the second for sources with tensors, the first for others
 #   kvarena_use_gtest(target) the same for tests
 #
 # GCC accepts a precompiled header only where the flags that matter are the same (-fPIC, -fopenmp, -m..., -f...math...),
@@ -42,6 +44,25 @@ endfunction()
 
 function(kvarena_use_json target)
   kvarena_use_header(${target} kvarena_json_pch kvarena::json_instances fmt::fmt)
+endfunction()
+
+function(kvarena_use_both target)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # Clang takes no -include of a precompiled header
+    kvarena_use_aten(${target})
+    return()
+  endif()
+  kvarena_use_json(${target})
+  target_link_libraries(${target} PRIVATE kvarena::torch)
+  set(header ${CMAKE_BINARY_DIR}/CMakeFiles/kvarena_aten_pch.dir/cmake_pch.hxx)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    get_filename_component(path ${source} ABSOLUTE)
+    file(STRINGS ${path} tensors REGEX "#include (<ATen/|\"harness/method/(wrapping_)?scorer\\.h)" LIMIT_COUNT 1)
+    if(tensors)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON OBJECT_DEPENDS ${header}.gch
+                                  COMPILE_OPTIONS "-Winvalid-pch;-include;${header}")
+    endif()
+  endforeach()
 endfunction()
 
 function(kvarena_use_gtest target)
