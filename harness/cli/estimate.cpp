@@ -48,6 +48,7 @@ struct Options {
   ModelOptions measured_on;
   std::optional<int64_t> batch;
   std::optional<std::filesystem::path> acceptance;
+  bool load_at_arrival = false;
   std::optional<std::filesystem::path> calibration;
   std::string benchmarked = kDefaultModel;
   bool published = false;
@@ -72,6 +73,8 @@ struct Options {
         .help(
             "results database of a run that drafted, or JSON of acceptance curves: also plan drafting on a compressed "
             "cache, verified over the host link, and run its schedules on the modelled clock");
+    o.flag("load-at-arrival", load_at_arrival)
+        .help("with --acceptance: requests' caches come over the link when they arrive, instead of being there");
     o.option("calibrate", "FILE", calibration)
         .help("JSON of kvarena-backend-bench: take shares of peaks from it, and show how far the model is from it");
     o.option("calibrate-model", "SHAPE", benchmarked).help("the model that was benchmarked");
@@ -226,7 +229,8 @@ int run(const Options& options) {
   if (options.acceptance) {
     const cost_model::AcceptanceFile acceptance = acceptance_of(*options.acceptance);
     acceptance_source = acceptance.source;
-    plans = cost_model::plan_rows(hardware, shape, acceptance, workloads, cost_model::LinkModel::strict);
+    plans = cost_model::plan_rows(hardware, shape, acceptance, workloads, cost_model::LinkModel::strict,
+                                  options.load_at_arrival);
   }
 
   if (options.json) {

@@ -58,7 +58,8 @@ int64_t reload_iterations(const DecodingMachine& machine, const DecodingLoad& lo
 }
 
 std::vector<ScheduleRow> schedule_rows(const DecodingMachine& machine, const DecodingLoad& load,
-                                       const DecodingPlan& plan, int64_t output, const AcceptanceCurve& acceptance) {
+                                       const DecodingPlan& plan, int64_t output, const AcceptanceCurve& acceptance,
+                                       bool load_at_arrival) {
   std::vector<ScheduleRow> rows;
   const int64_t requests = std::min(plan.resident + plan.offloaded, requests_that_fit(machine, load, plan.kept));
   for (const char* name : {"staggered", "lock_step", "sequential"}) {
@@ -70,7 +71,8 @@ std::vector<ScheduleRow> schedule_rows(const DecodingMachine& machine, const Dec
                               .requests = requests,
                               .draft_length = plan.draft_length,
                               .output_tokens = output,
-                              .kind = kind};
+                              .kind = kind,
+                              .load_at_arrival = load_at_arrival};
     if (kind == ScheduleKind::staggered) settings.resident = residents_that_fit(machine, load, plan, requests);
     settings.windows = std::max(settings.windows, plan.draft_length + reload_iterations(machine, load) + 1);
     if (requests > 0) row.run = run_modelled(settings, acceptance);
@@ -83,7 +85,7 @@ std::vector<ScheduleRow> schedule_rows(const DecodingMachine& machine, const Dec
 }  // namespace
 
 std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape, const AcceptanceFile& acceptance,
-                               const std::vector<Workload>& workloads, LinkModel link) {
+                               const std::vector<Workload>& workloads, LinkModel link, bool load_at_arrival) {
   const Efficiency& reached = hardware.efficiency;
   const DecodingMachine machine{.memory_bytes = hardware.memory_bytes() * reached.usable_memory,
                                 .memory_bandwidth = hardware.memory_bytes_per_second() * reached.memory,
@@ -108,7 +110,7 @@ std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape
         short_iteration_seconds(machine, load, plan.resident + plan.offloaded, plan.draft_length, plan.kept);
     if (const AcceptanceFile::Curve* curve = acceptance.best(plan.draft_length, plan.kept)) {
       row.drafter = curve->drafter;
-      row.schedules = schedule_rows(machine, load, plan, workload.output, curve->acceptance);
+      row.schedules = schedule_rows(machine, load, plan, workload.output, curve->acceptance, load_at_arrival);
     }
   }
   return rows;

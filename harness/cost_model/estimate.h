@@ -51,9 +51,10 @@ struct PlanRow {
   double short_iteration_seconds = 0;  // by Eq. 3, where all of the plan's requests reload
   std::vector<ScheduleRow> schedules;
 };
+/// `load_at_arrival`: schedules run with caches that come over the link when their requests arrive.
 [[nodiscard]] std::vector<PlanRow> plan_rows(const Hardware& hardware, const ModelShape& shape,
                                              const AcceptanceFile& acceptance, const std::vector<Workload>& workloads,
-                                             LinkModel link);
+                                             LinkModel link, bool load_at_arrival = false);
 
 /// {"modelled": true, "hardware": ..., "model": ..., "efficiency": ...}: every input with its source.
 [[nodiscard]] nlohmann::json inputs_json(const Hardware& hardware, const ModelShape& shape);

@@ -37,11 +37,21 @@ TEST(EstimateCommand, PlansDraftingFromAcceptance) {
   const ScratchFolder scratch;
   std::ofstream(scratch / "acceptance.json")
       << R"({"source": "a test", "curves": [{"keep": 0.25, "independent": 0.98}]})";
-  const Finished finished = run_kvarena({"estimate", "--model", "mistral-small-24b", "--hardware", "rtx-pro-6000-96gb",
-                                         "--context", "32k", "--acceptance", (scratch / "acceptance.json").string()});
+  std::vector<std::string> words{"estimate",   "--model",           "mistral-small-24b",
+                                 "--hardware", "rtx-pro-6000-96gb", "--context",
+                                 "32k",        "--acceptance",      (scratch / "acceptance.json").string()};
+  const Finished finished = run_kvarena(words);
   EXPECT_EQ(finished.code, 0) << finished.err;
   EXPECT_TRUE(contains(finished.out, "acceptance: a test")) << finished.out;
   EXPECT_TRUE(contains(finished.out, "offloaded"));
+
+  const auto staggered = [&](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(run_kvarena(words).out).at("plans").at(0).at("schedules").at(0);
+  };
+  const json there = staggered({"--json"});
+  const json loaded = staggered({"--load-at-arrival"});
+  EXPECT_GT(there.at("throughput_tokens_per_s").get<double>(), loaded.at("throughput_tokens_per_s").get<double>());
 }
 
 TEST(EstimateCommand, PlansFromTheDraftsOfARun) {
