@@ -1,0 +1,67 @@
+// Logits and greedy answers of Gemma 3 270M against the transformers library (tests/golden/gemma3_logits.py).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "harness/core/files.h"
+#include "harness/model/open_model.h"
+#include "harness/model/transformer.h"
+#include "tests/support/default_model.h"
+
+namespace kvarena {
+namespace {
+
+using nlohmann::json;
+
+std::span<const float> feed(Transformer& model, KvCache& cache, std::span<const int32_t> tokens) {
+  const SequencePass pass{.tokens = tokens, .cache = &cache};
+  return model.forward({&pass, 1});
+}
+
+/// Largest distance from the row's logits.
+float distance(std::span<const float> logits, const json& row) {
+  float largest = 0;
+  for (size_t i = 0; i < row["ids"].size(); ++i) {
+    largest = std::max(largest, std::abs(logits[row["ids"][i].get<size_t>()] - row["logits"][i].get<float>()));
+  }
+  return largest;
+}
+
+TEST(Gemma3, PromptsOfAllLengthsGetTheLogitsAndTheAnswersOfTransformers) {
+  if (!std::filesystem::exists(testing::gemma3_file())) {
+    GTEST_SKIP() << testing::gemma3_file() << " is absent: run scripts/setup --gemma";
+  }
+  const json golden = json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/gemma3_logits.json"));
+  const OpenedModel opened = open_model(testing::gemma3_file());
+  Transformer model(opened.config, *opened.checkpoint,
+                    TransformerOptions{.weights = kernels::DType::f32, .cache = kernels::DType::f32});
+  for (const json& one : golden["cases"]) {
+    const auto tokens = one["tokens"].get<std::vector<int32_t>>();
+    SCOPED_TRACE(fmt::format("{} tokens", tokens.size()));
+    EXPECT_EQ(opened.tokenizer->encode(one["prompt"].get<std::string>()), tokens);
+    KvCache cache = model.make_cache();
+    std::span<const float> logits;
+    for (const json& row : one["rows"]) {
+      const auto end = row["position"].get<int64_t>() + 1;
+      while (cache.length < end) {  // in chunks of at most 512 tokens
+        const int64_t count = std::min<int64_t>(512, end - cache.length);
+        logits = feed(model, cache, std::span(tokens).subspan(cache.length, count));
+      }
+      const float apart = distance(logits, row);  // float32 sums over thousands of entries on both sides
+      EXPECT_LT(apart, 2e-3F) << "position " << row["position"];
+      RecordProperty(fmt::format("apart_{}_{}", tokens.size(), end - 1), fmt::format("{:.2e}", apart));
+    }
+    std::vector<int32_t> answer;
+    for (const auto wanted = one["answer"].get<std::vector<int32_t>>(); answer.size() < wanted.size();) {
+      answer.push_back(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()));
+      ASSERT_EQ(answer.back(), wanted[answer.size() - 1]) << "token " << answer.size();
+      logits = feed(model, cache, {&answer.back(), 1});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvarena
