@@ -39,9 +39,9 @@ class VeriCache final : public Verifier {
                  "verify_streaming_stateless"})
         .doc(
             "under remote_prefix, how requests get at their prompts' caches: drafting on the compressed one while the "
-            "full one comes to the local pool and stays (cached) or comes for each round (stateless), or follows to "
-            "the remote pool as well (streaming); best: the mix, with plain decoding, that serves the most tokens. "
-            "Tokens are the same");
+            "full one comes to the local pool and stays (cached) or comes for each round (stateless), or what it lacks "
+            "comes to the remote pool as well (streaming); best: the mix, with plain decoding, that serves the most "
+            "tokens. Tokens are the same");
     p("aux", aux_).doc("a verifier whose drafts the compressed cache verifies first, several tokens a pass");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
