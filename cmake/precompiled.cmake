@@ -5,7 +5,7 @@
 #                             made in 15 s, 390 MB. It costs 3 s in a file that needs none of it (templates that its
 #                             functions name are instantiated everywhere)
 #   kvarena_use_both(target)  the second for sources with tensors, the first for others
-#   kvarena_use_gtest(target) the same for tests
+#   kvarena_use_gtest(target) the first for tests
 #
 # GCC accepts a precompiled header only where the flags that matter are the same (-fPIC, -fopenmp, -m..., -f...math...),
 # so these functions set them alike; a difference that slips in is reported by -Winvalid-pch, which is an error here like

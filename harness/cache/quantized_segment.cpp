@@ -273,8 +273,6 @@ void QuantizedSegment::load(CacheReader& from) {
   first_position_ = positions.first;
   contiguous_ = positions.heads.empty();
   for (auto* levels : {&key_levels_, &value_levels_}) from.get_all(std::span<float>(*levels));
-  format_.key_levels.assign(key_levels_.begin(), key_levels_.end());  // clones take them from here
-  format_.value_levels.assign(value_levels_.begin(), value_levels_.end());
   std::vector<float> recent_rows(static_cast<size_t>(unpacked_values() * d));
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Head& head = heads_[h];
@@ -290,6 +288,8 @@ void QuantizedSegment::load(CacheReader& from) {
 
 std::unique_ptr<Segment> QuantizedSegment::clone(const LedgerPtr& ledger) const {
   QuantizedFormat format = format_;
+  format.key_levels.assign(key_levels_.begin(), key_levels_.end());  // load() may have replaced those it began with
+  format.value_levels.assign(value_levels_.begin(), value_levels_.end());
   for (RowTransformPtr* transform : {&format.key_transform, &format.value_transform}) {
     if (*transform) *transform = (*transform)->clone(ledger);
   }

@@ -71,8 +71,7 @@ Rows option_rows(const OptionSet& options, bool of_the_program) {
     rows.push_back({"-v, --version", "show version, revision and libraries"});
     rows.push_back({"--plugin FILE",
                     "methods of a shared library or a Python file join those of the program; with any command, several "
-                    "times; also "
-                    "KVARENA_PLUGINS=FILE:FILE"});
+                    "times; also KVARENA_PLUGINS=FILE:FILE"});
   }
   return rows;
 }

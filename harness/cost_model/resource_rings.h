@@ -46,8 +46,11 @@ class ResourceRings {
   /// holds both rings. Nothing when none does, and nothing is then reserved: the request waits.
   [[nodiscard]] std::optional<Placement> admit(const ReloadRequest& request);
   /// A load at a request's arrival: reserves the earliest windows, from the current one on, whose link has room for it.
-  /// What it brings stays, so that resident_bytes counts it already. Nothing when there are no such windows.
+  /// Its bytes stay, so that resident_bytes counts them already. Nothing when there are no such windows.
   [[nodiscard]] std::optional<Placement> load(const ReloadRequest& request);
+
+  /// Whether the horizon is long enough for a transfer, however free its windows are.
+  [[nodiscard]] bool reaches(const ReloadRequest& request) const { return span_of(request).has_value(); }
 
   /// Ends the current iteration: drops window 0 and appends a free one.
   void advance();

@@ -65,15 +65,15 @@ int64_t VerificationSchedule::add_load(double bytes, double resident_bytes) {
 }
 
 void VerificationSchedule::place_loads(double iteration_seconds) {
-  const double longest = static_cast<double>(rings_.windows() - 1) * iteration_seconds * settings_.link_bandwidth;
   for (auto& [id, load] : loads_) {
     if (load.placed) continue;
-    load.placed = load.bytes > longest;  // no windows would ever hold it
+    const ReloadRequest wanted{.bytes = load.bytes,
+                               .link_bandwidth = settings_.link_bandwidth,
+                               .iteration_seconds = iteration_seconds,
+                               .resident_bytes = resident_bytes()};
+    load.placed = !rings_.reaches(wanted);  // it begins now
     if (load.placed) continue;
-    const auto placement = rings_.load({.bytes = load.bytes,
-                                        .link_bandwidth = settings_.link_bandwidth,
-                                        .iteration_seconds = iteration_seconds,
-                                        .resident_bytes = resident_bytes()});
+    const auto placement = rings_.load(wanted);
     if (!placement) continue;
     load.placed = true;
     load.until_begin = placement->first;

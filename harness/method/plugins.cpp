@@ -109,12 +109,7 @@ std::vector<std::string> open_library(const fs::path& path) {
   std::vector<std::string> names;
   for (const MethodEntry& entry : entries.subspan(before)) {
     const std::string& name = entry.info.name;
-    const auto same = [&](const MethodEntry& other) { return other.info.name == name; };
-    if (std::ranges::any_of(entries.first(before + names.size()), same)) {
-      fail({.place = path.string(),
-            .found = fmt::format("a method \"{}\", a name that is taken", name),
-            .expected = "names that no other method has"});
-    }
+    detail::require_free(path, name, entries.first(before + names.size()));
     names.push_back(name);
   }
   if (names.empty()) {

@@ -60,6 +60,14 @@ std::span<const MethodEntry> registered_methods() {
   return collected();
 }
 
+void require_free(const std::filesystem::path& plugin, const std::string& name, std::span<const MethodEntry> among) {
+  const auto same = [&](const MethodEntry& entry) { return entry.info.name == name; };
+  if (std::ranges::none_of(among, same)) return;
+  fail({.place = plugin.string(),
+        .found = fmt::format("a method \"{}\", a name that is taken", name),
+        .expected = "names that no other method has"});
+}
+
 }  // namespace detail
 
 std::vector<ParameterInfo> MethodEntry::parameters() const {

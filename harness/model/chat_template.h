@@ -95,6 +95,9 @@ class ChatTemplate {
   [[nodiscard]] std::string render_deepseek(std::span<const ChatMessage> messages, bool prompt) const;
   [[nodiscard]] std::string render_deepseek_v2(std::span<const ChatMessage> messages, bool prompt) const;
   [[nodiscard]] std::string render_gemma3(std::span<const ChatMessage> messages, bool prompt) const;
+  /// Whether message `index` is the user's, of families where user and assistant speak in turn. Throws UserError where
+  /// they do not.
+  [[nodiscard]] bool is_users_turn(std::span<const ChatMessage> messages, size_t index) const;
   [[noreturn]] void fail_role(size_t index, const ChatMessage& message, std::string_view expected) const;
 
   Style style_;

@@ -24,6 +24,15 @@ std::string_view strip(std::string_view text, std::string_view what = kWhiteSpac
   return strip_right(strip_left(text, what), what);
 }
 
+/// Takes a system message off the front, for the words of a user's message to follow: its text and an empty line. ""
+/// where there is none.
+std::string take_system(std::span<const ChatMessage>& messages) {
+  if (messages[0].role != "system") return "";
+  std::string system = messages[0].content + "\n\n";
+  messages = messages.subspan(1);
+  return system;
+}
+
 /// text.split(separator)[-1]
 std::string_view after_last(std::string_view text, std::string_view separator) {
   const size_t at = text.rfind(separator);
@@ -65,6 +74,14 @@ void ChatTemplate::fail_role(size_t index, const ChatMessage& message, std::stri
   fail({.place = fmt::format("messages[{}].role", index),
         .found = fmt::format("\"{}\"", message.role),
         .expected = fmt::format("{} for the chat template {}", expected, name_)});
+}
+
+bool ChatTemplate::is_users_turn(std::span<const ChatMessage> messages, size_t index) const {
+  const bool user = index % 2 == 0;
+  if (messages[index].role != (user ? "user" : "assistant")) {
+    fail_role(index, messages[index], "user and assistant in turn");
+  }
+  return user;
 }
 
 std::string ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
@@ -129,8 +146,7 @@ std::string ChatTemplate::render_llama2(std::span<const ChatMessage> messages) c
   }
   std::string out;
   for (size_t i = 0; i < messages.size(); ++i) {
-    const bool user = i % 2 == 0;
-    if (messages[i].role != (user ? "user" : "assistant")) fail_role(i, messages[i], "user and assistant in turn");
+    const bool user = is_users_turn(messages, i);
     if (user) {
       const std::string content = (i == 0 ? system : "") + messages[i].content;
       out += fmt::format("{}[INST] {} [/INST]", bos_, strip(content));
@@ -159,15 +175,10 @@ std::string ChatTemplate::render_llama3(std::span<const ChatMessage> messages, b
 }
 
 std::string ChatTemplate::render_mistral(std::span<const ChatMessage> messages) const {
-  std::string system;
-  if (messages[0].role == "system" && style_.system_in_last_user) {
-    system = messages[0].content + "\n\n";
-    messages = messages.subspan(1);
-  }
+  const std::string system = style_.system_in_last_user ? take_system(messages) : "";
   std::string out = bos_;
   for (size_t i = 0; i < messages.size(); ++i) {
-    const bool user = i % 2 == 0;
-    if (messages[i].role != (user ? "user" : "assistant")) fail_role(i, messages[i], "user and assistant in turn");
+    const bool user = is_users_turn(messages, i);
     if (user) {
       const bool last = i + 1 == messages.size();
       out += fmt::format("[INST] {}{}{}", last ? system : "", messages[i].content, style_.inst_close);
@@ -244,15 +255,10 @@ std::string ChatTemplate::render_deepseek_v2(std::span<const ChatMessage> messag
 }
 
 std::string ChatTemplate::render_gemma3(std::span<const ChatMessage> messages, bool prompt) const {
-  std::string system;  // stands before the first user's words
-  if (messages[0].role == "system") {
-    system = messages[0].content + "\n\n";
-    messages = messages.subspan(1);
-  }
+  const std::string system = take_system(messages);  // stands before the first user's words
   std::string out = bos_;
   for (size_t i = 0; i < messages.size(); ++i) {
-    const bool user = i % 2 == 0;
-    if (messages[i].role != (user ? "user" : "assistant")) fail_role(i, messages[i], "user and assistant in turn");
+    const bool user = is_users_turn(messages, i);
     out += fmt::format("<start_of_turn>{}\n{}{}<end_of_turn>\n", user ? "user" : "model", i == 0 ? system : "",
                        strip(messages[i].content));
   }

@@ -31,7 +31,7 @@ cost_model::ReloadRequest PrefixDevice::request(int64_t bytes, double iteration_
 
 std::optional<int64_t> PrefixDevice::place_load(int64_t bytes, double iteration_seconds) {
   const cost_model::ReloadRequest wanted = request(bytes, iteration_seconds, 0);
-  if (1 / wanted.link_bandwidth > (kWindows - 1) * iteration_seconds) return 0;  // longer than anything can be placed
+  if (!rings_.reaches(wanted)) return 0;
   const auto placement = rings_.load(wanted);
   return placement ? std::optional(placement->first) : std::nullopt;
 }
@@ -40,9 +40,7 @@ std::optional<cost_model::Placement> PrefixDevice::place_reload(int64_t bytes, d
                                                                 int64_t drafts) {
   // A pass needs the whole cache when it begins: the reload ends in the iteration before.
   const cost_model::ReloadRequest wanted = request(bytes, iteration_seconds, std::max<int64_t>(0, drafts - 1));
-  if (1 / wanted.link_bandwidth > (kWindows - 1) * iteration_seconds) {
-    return cost_model::Placement{.first = 0, .verify = kWindows - 1};
-  }
+  if (!rings_.reaches(wanted)) return cost_model::Placement{.first = 0, .verify = kWindows - 1};
   return rings_.admit(wanted);
 }
 

@@ -3,11 +3,9 @@
 //
 // Both write lines of JSON into a socket. Tensors lie in memory that both map, so that Python sees them without a copy.
 //
-//   program: {"make": NAME, "settings": {...}}             Python: {"done": {...}} or {"error": TEXT}
-//   program: {"score": NAME, "settings": {...}, ...}       Python: any number of {"want": TENSOR, ...}, each answered
-//   by
-//                                                          {"offset": BYTES, "shape": [...], "dtype": ...}; then as
-//                                                          above
+//   program: {"make": NAME, "settings": {...}}          Python: {"done": {...}} or {"error": TEXT}
+//   program: {"score": NAME, "settings": {...}, ...}    Python: {"want": TENSOR, ...}, as often as it likes
+//   program: {"offset": BYTES, "shape": [...], ...}     Python: the same again, or as to "make"
 
 #include <ATen/core/Tensor.h>
 #include <sys/types.h>

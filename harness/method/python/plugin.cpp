@@ -1,29 +1,14 @@
 #include "harness/method/python/plugin.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "harness/core/error.h"
 #include "harness/method/python/scorer.h"
 #include "harness/method/registration.h"
 
 namespace kvarena {
-namespace {
 
 using nlohmann::json;
-
-void require_free(const std::filesystem::path& path, const std::string& name) {
-  const auto same = [&](const MethodEntry& entry) { return entry.info.name == name; };
-  if (std::ranges::none_of(detail::registered_methods(), same)) return;
-  fail({.place = path.string(),
-        .found = fmt::format("a method \"{}\", a name that is taken", name),
-        .expected = "names that no other method has"});
-}
-
-}  // namespace
 
 LoadedPlugin load_python_plugin(const std::filesystem::path& path, const std::string& sha256) {
   const auto child = std::make_shared<PythonChild>(path);
@@ -38,7 +23,7 @@ LoadedPlugin load_python_plugin(const std::filesystem::path& path, const std::st
                           .title = method.at("title").get<std::string>(),
                           .summary = method.at("summary").get<std::string>(),
                           .paper = method.at("paper").get<std::string>()};
-    require_free(path, info.name);
+    detail::require_free(path, info.name, detail::registered_methods());
     (void)detail::RegisterMethod(
         {.info = info, .family = Family::compression, .create = [child, method]() -> std::unique_ptr<Method> {
            return std::make_unique<DroppingMethod>(method.at("name").get<std::string>(),
