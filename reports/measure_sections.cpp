@@ -272,7 +272,7 @@ std::optional<Section> remote_prefix_section(const ExperimentData& data) {
       data,
       {.id = "remote-prefix",
        .title = "Prompts whose caches lie behind links",
-       .caption = "Of equal requests, on average, from their arrival. First token: verified, where anything verifies. "
+       .caption = "On average over the requests, from their arrival. First token: verified, where anything verifies. "
                   "Bytes over the links to the local pool (fast) and to the remote one (slow); hidden: of the time in "
                   "which a cache was on its way, the share in which passes ran. Expected: the linear programme over "
                   "paths, fed with what this machine was measured to take for a pass. One device computes for both "

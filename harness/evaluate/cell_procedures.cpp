@@ -61,10 +61,10 @@ std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
 
 // --- timing
 
-Request timed_request(const OpenTask& open) {
+Request timed_request(const OpenTask& open, const datasets::Sample& sample) {
   const std::optional<experiment::RequestTokens>& tokens = open.task.workload.request_tokens;
-  Request request = open.model.request(sample_of(open), engine_of(open.config, open.task.workload, open.task.kind), {},
-                                       open.question, tokens);
+  Request request =
+      open.model.request(sample, engine_of(open.config, open.task.workload, open.task.kind), {}, open.question, tokens);
   if (tokens || open.config.timing->ignore_eos) request.stop = {.max_new_tokens = request.stop.max_new_tokens};
   return request;
 }
@@ -78,17 +78,21 @@ experiment::TimingSettings timing_of(const OpenTask& open, const EvaluatedMethod
 }
 
 std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
-  const Request request = timed_request(open);
+  const Request request = timed_request(open, sample_of(open));
   return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
     return evaluate_timing(open.model.transformer(), request, method, timing_of(open, method));
   });
 }
 
 std::vector<SampleOutcome> remote_prefix_cell(const OpenTask& open) {
-  const Request request = timed_request(open);
+  const int64_t prompts = open.config.remote_prefix->prompts;
+  std::vector<datasets::Sample> samples;
+  for (int64_t i = 0; i < prompts; ++i) samples.push_back(*open.samples.at(open.task.sample_index * prompts + i));
+  std::vector<Request> requests;
+  for (const datasets::Sample& sample : samples) requests.push_back(timed_request(open, sample));
   return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
     return evaluate_remote_prefix(
-        open.model.transformer(), request, method,
+        open.model.transformer(), requests, method,
         {.timing = timing_of(open, method), .links = *open.config.remote_prefix, .seed = seed_of(open)});
   });
 }

@@ -71,43 +71,56 @@ Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePref
   throw UserError("remote_prefix: " + problem);
 }
 
-/// Measurements before the requests come, over links that take no time.
+/// Measurements before the requests come, over links that take no time, on the first prompt but for `tokens` and
+/// `acceptance`.
 struct Pilot {
-  std::vector<int32_t> tokens;  // full KV's
-  double one_s = 0;             // a pass of one request
-  double many_s = 0;            // of as many as a device has room for
-  double acceptance = 1;        // of drafts
+  std::vector<std::vector<int32_t>> tokens;  // full KV's, by prompt
+  double one_s = 0;                          // a pass of one request
+  double many_s = 0;                         // of as many as a device has room for
+  double acceptance = 1;                     // of drafts
 };
 
 class Point {
  public:
-  Point(Transformer& model, const Request& request, const RemotePrefixTask& task, const Served& served)
+  Point(Transformer& model, std::span<const Request> requests, const RemotePrefixTask& task, const Served& served)
       : model_(&model),
         task_(&task),
         served_(&served),
-        stored_(store_prompt(model, request.prompt, served.stored, request.facts)),
-        options_{.stop = request.stop, .sampling = request.sampling, .tokenizer = request.tokenizer},
-        room_(room()) {
-    pilot_.tokens = run_pilot({{.path = Path::local}}, options_, pilot_.one_s).front().session->tokens;
+        options_{.stop = requests.front().stop,
+                 .sampling = requests.front().sampling,
+                 .tokenizer = requests.front().tokenizer} {
+    for (const Request& request : requests) {
+      stored_.push_back(store_prompt(model, request.prompt, served.stored, request.facts));
+    }
+    room_ = room();
+    std::vector<double> seconds(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const std::vector<PrefixAnswer> alone = run_pilot({{.prompt = i, .path = Path::local}}, options_, seconds[i]);
+      pilot_.tokens.push_back(alone.front().session->tokens);
+    }
+    pilot_.one_s = seconds.front();
     if (served.paths.empty()) return;
     SessionOptions few = options_;
     few.stop.max_new_tokens = std::min(few.stop.max_new_tokens, kPilotTokens);
     (void)run_pilot(std::vector<PrefixRequest>(static_cast<size_t>(room_), {.path = Path::local}), few, pilot_.many_s);
     if (served.verifier == nullptr) return;
-    double seconds = 0;
-    const Activity drafted =
-        run_pilot({{.path = Path::verify_only_cached}}, options_, seconds).front().session->activity;
-    pilot_.acceptance = std::max(static_cast<double>(drafted.tokens_accepted), 0.5) /
-                        static_cast<double>(std::max<int64_t>(drafted.tokens_drafted, 1));
+    double accepted = 0, drafted = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const std::vector<PrefixAnswer> alone =
+          run_pilot({{.prompt = i, .path = Path::verify_only_cached}}, options_, seconds[i]);
+      accepted += static_cast<double>(alone.front().session->activity.tokens_accepted);
+      drafted += static_cast<double>(alone.front().session->activity.tokens_drafted);
+    }
+    pilot_.acceptance = std::max(accepted, 0.5) / std::max(drafted, 1.0);
   }
 
   [[nodiscard]] const Pilot& pilot() const { return pilot_; }
-  [[nodiscard]] const StoredPrompt& stored() const { return stored_; }
+  [[nodiscard]] std::span<const StoredPrompt> stored() const { return stored_; }
 
   /// Rates of the paths by Appendix B.2, on this machine.
   [[nodiscard]] cost_model::RemotePrefixRates rates() const {
     const double each = pass_seconds_each();
-    const auto cache = static_cast<double>(stored_.full->bytes());
+    const double cache = mean_bytes(&StoredPrompt::full);
     const double bandwidth = cache / each;
     const double weights = std::max(pilot_.one_s - each, 0.0) * bandwidth;
     cost_model::RemotePrefixSetting setting{.weight_bytes = weights,
@@ -119,11 +132,11 @@ class Point {
                                             .local_gpus = task_->links.local_devices,
                                             .remote_gpus = task_->links.remote_devices,
                                             .acceptance = std::min(pilot_.acceptance, 1.0),
-                                            .output_tokens = static_cast<int64_t>(pilot_.tokens.size()),
+                                            .output_tokens = static_cast<int64_t>(pilot_.tokens.front().size()),
                                             .one_device = true};
-    if (stored_.compressed) {
-      setting.kept = static_cast<double>(stored_.compressed->bytes()) / cache;
-      setting.rest_bytes = static_cast<double>(stored_.rest->bytes());
+    if (served_->stored != nullptr) {
+      setting.kept = mean_bytes(&StoredPrompt::compressed) / cache;
+      setting.rest_bytes = mean_bytes(&StoredPrompt::rest);
     }
     if (served_->verifier != nullptr) setting.draft_length = served_->verifier->draft_length();
     return cost_model::best_rates_at_occupancy(setting, served_->paths, cost_model::SlotTime::wallclock);
@@ -131,17 +144,26 @@ class Point {
 
   [[nodiscard]] PrefixRun run(std::span<const PrefixRequest> requests) const {
     return checked(
-        run_prefixes(*model_, {&stored_, 1}, served_->verifier, options_,
+        run_prefixes(*model_, stored_, served_->verifier, options_,
                      {.local = pool("fast link", task_->links.local_bytes_per_s, task_->links.local_devices),
                       .remote = pool("slow link", task_->links.remote_bytes_per_s, task_->links.remote_devices)},
                      requests));
   }
 
  private:
-  /// Requests that a device has room for.
+  /// Bytes of one of the copies that the store holds of each prompt, on average.
+  [[nodiscard]] double mean_bytes(std::shared_ptr<const storage::Block> StoredPrompt::*copy) const {
+    double bytes = 0;
+    for (const StoredPrompt& prompt : stored_) bytes += static_cast<double>((prompt.*copy)->bytes());
+    return bytes / static_cast<double>(stored_.size());
+  }
+
+  /// Requests that a device has room for, were all of the longest prompt.
   [[nodiscard]] int64_t room() const {
     if (!task_->timing.device_mib) return task_->timing.batch;
-    const auto longest = static_cast<int64_t>(stored_.tokens.size()) + options_.stop.max_new_tokens;
+    int64_t longest = 0;
+    for (const StoredPrompt& prompt : stored_) longest = std::max(longest, std::ssize(prompt.tokens));
+    longest += options_.stop.max_new_tokens;
     const double bytes = *task_->timing.device_mib * kMebi;
     const auto each = full_cache_bytes(*model_, longest);
     const auto room = static_cast<int64_t>(bytes / static_cast<double>(each));
@@ -158,7 +180,7 @@ class Point {
   std::vector<PrefixAnswer> run_pilot(const std::vector<PrefixRequest>& requests, const SessionOptions& options,
                                       double& pass_seconds) const {
     const PrefixRunSettings free{.local = pool("free", 0, 1), .remote = pool("free", 0, 1)};
-    PrefixRun run = checked(run_prefixes(*model_, {&stored_, 1}, served_->verifier, options, free, requests));
+    PrefixRun run = checked(run_prefixes(*model_, stored_, served_->verifier, options, free, requests));
     pass_seconds = metrics::percentile(run.pass_seconds, 50);
     return std::move(run.answers);
   }
@@ -181,17 +203,18 @@ class Point {
   Transformer* model_;
   const RemotePrefixTask* task_;
   const Served* served_;
-  StoredPrompt stored_;
+  std::vector<StoredPrompt> stored_;
   SessionOptions options_;
-  int64_t room_;
+  int64_t room_ = 0;
   Pilot pilot_;
 };
 
 /// The requests in order of arrival.
-std::vector<PrefixRequest> requests_of(const Served& served, const RemotePrefixTask& task,
+std::vector<PrefixRequest> requests_of(size_t prompts, const Served& served, const RemotePrefixTask& task,
                                        const cost_model::RemotePrefixRates& rates) {
   const auto count = static_cast<size_t>(task.timing.batch);
   std::vector<PrefixRequest> requests(count, {.use = served.use});
+  for (size_t i = 0; i < count; ++i) requests[i].prompt = i % prompts;
   if (served.use == PrefixUse::path) {
     const std::vector<Path> paths = share_out(rates, task.timing.batch);
     for (size_t i = 0; i < count; ++i) requests[i].path = paths[i];
@@ -210,17 +233,19 @@ class Repeats {
     repeated_.try_emplace(metric.name, Repeated{.metric = metric}).first->second.values.push_back(value);
   }
 
-  void note(const PrefixRun& run, const Pilot& pilot, const experiment::RemotePrefixSettings& links) {
+  void note(const PrefixRun& run, std::span<const PrefixRequest> asked, const Pilot& pilot,
+            const experiment::RemotePrefixSettings& links) {
     const auto requests = static_cast<double>(run.answers.size());
     double tokens = 0, first = 0, draft = 0, end = 0, gap = 0, same = 0, drafted = 0, accepted = 0;
-    for (const PrefixAnswer& answer : run.answers) {
+    for (size_t i = 0; i < run.answers.size(); ++i) {
+      const PrefixAnswer& answer = run.answers[i];
       const auto count = static_cast<double>(answer.session->tokens.size());
       tokens += count;
       first += answer.first_token_s;
       draft += answer.first_draft_s;
       end += answer.end_s;
       gap += (answer.end_s - answer.first_token_s) / std::max(count - 1, 1.0);
-      same += answer.session->tokens == pilot.tokens ? 1 : 0;
+      same += answer.session->tokens == pilot.tokens[asked[i].prompt] ? 1 : 0;
       drafted += static_cast<double>(answer.session->activity.tokens_drafted);
       accepted += static_cast<double>(answer.session->activity.tokens_accepted);
     }
@@ -268,10 +293,10 @@ std::string ways(std::span<const PrefixRequest> requests) {
 
 }  // namespace
 
-experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Request& request,
+experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, std::span<const Request> prompts,
                                                  const EvaluatedMethod& evaluated, const RemotePrefixTask& task) {
   const Served served = serving_of(evaluated, task.links);
-  const Point point(model, request, task, served);
+  const Point point(model, prompts, task, served);
   experiment::SampleOutcome outcome;
   results::SampleResult& result = outcome.result;
   cost_model::RemotePrefixRates rates;
@@ -280,18 +305,19 @@ experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, const Reque
     add(result, metrics::kPlannedTokensPerS, rates.tokens_per_second,
         {.clock = results::Clock::modelled, .storage = results::Storage::emulated});
   }
-  const std::vector<PrefixRequest> requests = requests_of(served, task, rates);
+  const std::vector<PrefixRequest> requests = requests_of(prompts.size(), served, task, rates);
   for (int64_t i = 0; i < task.timing.warmup; ++i) (void)point.run(requests);
   Repeats repeats;
   PrefixRun run;
   for (int64_t i = 0; i < task.timing.repeats; ++i) {
     run = point.run(requests);
-    repeats.note(run, point.pilot(), task.links);
+    repeats.note(run, requests, point.pilot(), task.links);
   }
   repeats.give(result);
-  describe_answer(result, request, *run.answers.front().session);
-  const StoredPrompt& stored = point.stored();
-  result.active = evaluated.reference || (stored.compressed && stored.compressed->bytes() < stored.full->bytes());
+  describe_answer(result, prompts.front(), *run.answers.front().session);
+  result.active = evaluated.reference || std::ranges::any_of(point.stored(), [](const StoredPrompt& stored) {
+                    return stored.compressed && stored.compressed->bytes() < stored.full->bytes();
+                  });
   result.activity_json = ways(requests);
   result.peak_bytes["device"] = run.peak_bytes;
   return outcome;

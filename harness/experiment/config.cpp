@@ -231,6 +231,9 @@ void RemotePrefixSettings::parameters(ParameterVisitor& p) {
   p("remote_devices", remote_devices).min(1).max(64).doc("of the remote pool");
   p("local_decodes", local_decodes).doc("whether the local pool also decodes requests alone; else it only verifies");
   p("arrivals_per_s", arrivals_per_s).min(0).doc("of timing.batch requests, at random times; 0 = all at once");
+  p("prompts", prompts)
+      .min(1)
+      .doc("distinct ones among the requests, which ask for them in turn; each is a sample of the workload");
 }
 
 void ServingSettings::parameters(ParameterVisitor& p) {

@@ -108,6 +108,7 @@ struct RemotePrefixSettings {
   int64_t remote_devices = 4;
   bool local_decodes = true;
   double arrivals_per_s = 0;  // 0 = all at once
+  int64_t prompts = 1;        // distinct ones; requests ask for them in turn
 
   void parameters(ParameterVisitor& p);
 };

@@ -136,6 +136,24 @@ int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry&
         .action = "raise the limit or list fewer loads"});
 }
 
+/// Samples that are timed; with stored prefixes the first of each point's prompts, which are as many that follow.
+WorkloadSamples timed_samples(const ExperimentConfig& config, Catalog& catalog, const ModelEntry& model,
+                              const ComponentEntry& workload) {
+  const int64_t prompts = config.remote_prefix ? config.remote_prefix->prompts : 1;
+  WorkloadSamples samples = catalog.samples(model, workload, CellKind::timing, config.timing->samples * prompts);
+  const int64_t found = std::ssize(samples.ids);
+  if (found > 0 && found < prompts) {
+    fail({.place = fmt::format("workload {}: remote_prefix.prompts", workload.label),
+          .found = fmt::format("{} of them, {} samples", prompts, found),
+          .expected = "a sample for each prompt"});
+  }
+  const int64_t points = found / prompts;
+  for (int64_t i = 0; i < points; ++i)
+    samples.ids[static_cast<size_t>(i)] = samples.ids[static_cast<size_t>(i * prompts)];
+  samples.ids.resize(static_cast<size_t>(points));
+  return samples;
+}
+
 int64_t samples_done(const CellGroup& group, const PlannedCell& cell, const results::ResultsReader& results) {
   const auto done = results.done_samples(cell.record.cell_id);
   return std::ranges::count_if(group.sample_ids, [&](const std::string& id) { return done.contains(id); });
@@ -247,9 +265,8 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
         samples.left_out = 0;  // of the first that fit
         if (again > 0) add_group(model, workload, CellKind::noise_floor, samples);
       }
-      if (const auto& timing = plan.config->timing) {
-        add_group(model, workload, CellKind::timing,
-                  catalog.samples(model, workload, CellKind::timing, timing->samples));
+      if (plan.config->timing) {
+        add_group(model, workload, CellKind::timing, timed_samples(*plan.config, catalog, model, workload));
       }
       if (served) {
         WorkloadSamples samples = take_samples(catalog, model, workload, CellKind::serving, room);

@@ -29,17 +29,20 @@ class RemotePrefixEvaluation : public ::testing::Test {
     tokenizer_ = load_tokenizer(folder_.path() / "tokenizer.json");
   }
 
-  SampleOutcome evaluate(const json& spec) {
-    const Request request{.sample = &sample_,
+  SampleOutcome evaluate(const json& spec, const std::vector<int64_t>& lengths = {300}) {
+    std::vector<Request> requests;
+    for (const int64_t length : lengths) {
+      requests.push_back({.sample = &sample_,
                           .tokenizer = tokenizer_.get(),
                           .facts = model_facts(model_),
-                          .prompt = tiny_prompt(300),
-                          .stop = {.max_new_tokens = 20}};
+                          .prompt = tiny_prompt(length),
+                          .stop = {.max_new_tokens = 20}});
+    }
     const std::string name = spec["name"];
     const EvaluatedMethod evaluated{.method = make_method(spec, "test"),
                                     .reference = find_method(name)->family == Family::reference};
     const experiment::TimingSettings timing{.repeats = 1, .warmup = 0, .batch = kRequests};
-    return evaluate_remote_prefix(model_, request, evaluated, {.timing = timing, .links = links_});
+    return evaluate_remote_prefix(model_, requests, evaluated, {.timing = timing, .links = links_});
   }
 
   static json vericache(const std::string& path, const json& drafter = {{"name", "snapkv"}, {"keep", 0.25}}) {
@@ -109,6 +112,17 @@ TEST_F(RemotePrefixEvaluation, TheMixIsOfAllowedPathsAndWhatItExpectsIsModelled)
       EXPECT_EQ(each.storage, results::Storage::emulated) << each.metric;
     }
   }
+}
+
+TEST_F(RemotePrefixEvaluation, RequestsAskForDistinctPromptsInTurn) {
+  const json full = {{"name", "full"}};
+  links_.local_decodes = false;
+  const double shorter = value(evaluate(full, {100}), "slow_link_bytes");
+  const double longer = value(evaluate(full, {300}), "slow_link_bytes");
+  const SampleOutcome both = evaluate(full, {300, 100});
+  EXPECT_EQ(value(both, "slow_link_bytes"), (shorter + longer) / 2);
+  EXPECT_EQ(value(both, "exact_match_full"), 1) << "each beside its own prompt's answer";
+  EXPECT_EQ(value(evaluate(vericache("verify_streaming_cached"), {300, 100}), "exact_match_full"), 1);
 }
 
 TEST_F(RemotePrefixEvaluation, WhatCannotBeServedIsExplained) {
