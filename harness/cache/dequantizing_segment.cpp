@@ -36,10 +36,10 @@ DequantizingSegment::DequantizingSegment(const DequantizingSegment& from, const 
   }
 }
 
-EntryBlock DequantizingSegment::front_of(const EntrySegment& tail, int64_t n) const {
-  const int64_t d = shape().head_dim;
-  EntryBlock block{.kv_heads = shape().kv_heads, .count = n, .head_dim = d};
-  for (int64_t h = 0; h < shape().kv_heads; ++h) {
+EntryBlock front_of(const EntrySegment& tail, int64_t n) {
+  const int64_t d = tail.shape().head_dim;
+  EntryBlock block{.kv_heads = tail.shape().kv_heads, .count = n, .head_dim = d};
+  for (int64_t h = 0; h < block.kv_heads; ++h) {
     std::vector<float> keys(static_cast<size_t>(tail.entries(h) * d));
     std::vector<float> values(keys.size());
     tail.read(h, keys.data(), values.data());

@@ -22,6 +22,9 @@ struct EntryBlock {
   [[nodiscard]] const float* value(int64_t head, int64_t i) const { return &values[(head * count + i) * head_dim]; }
 };
 
+/// Reads the first n entries of every head. Throws UserError naming the head when a key or value is not finite.
+[[nodiscard]] EntryBlock front_of(const EntrySegment& tail, int64_t n);
+
 /// Numbers that a codec stores beside codes. Their memory is counted in the ledger it was made or cloned with.
 class CodecSideData {
  public:
@@ -80,7 +83,6 @@ class DequantizingSegment final : public PackedSegment, public Storable {
   DequantizingSegment(const DequantizingSegment& from, const LedgerPtr& ledger);
   void note_positions(const EntryBlock& block);
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head, int64_t first, int64_t count) const;
-  [[nodiscard]] EntryBlock front_of(const EntrySegment& tail, int64_t n) const;
 
   LedgerPtr ledger_;
   std::unique_ptr<QuantizedSegment> codes_;  // its positions are entry numbers

@@ -24,6 +24,8 @@ class PackedSegment : public Segment {
   virtual void pack_values(int64_t n) = 0;
   /// Values of each head still in 16 bits.
   [[nodiscard]] virtual int64_t unpacked_values() const = 0;
+  /// Whether its bytes are computed from declared bits, for nothing is packed.
+  [[nodiscard]] virtual bool simulated() const { return false; }
 };
 
 }  // namespace kvarena

@@ -58,12 +58,13 @@ void describe_answer(results::SampleResult& result, const Request& request, cons
 void add_bytes(results::SampleResult& result, const Session& session, int64_t full_bytes) {
   const auto resident = static_cast<double>(session.resident_bytes);
   const auto full = static_cast<double>(full_bytes);
-  add(result, metrics::kResidentBytes, resident);
+  const Origin origin{.storage = session.simulated_bytes ? results::Storage::simulated : results::Storage::real};
+  add(result, metrics::kResidentBytes, resident, origin);
   add(result, metrics::kFullKvBytes, full);
-  add(result, metrics::kKeptBytesFraction, resident / full);
-  add(result, metrics::kCompressionFactor, full / resident);
+  add(result, metrics::kKeptBytesFraction, resident / full, origin);
+  add(result, metrics::kCompressionFactor, full / resident, origin);
   if (session.bits_per_number > 0) {
-    add(result, metrics::kBitsPerNumber, session.bits_per_number);
+    add(result, metrics::kBitsPerNumber, session.bits_per_number, origin);
   }
   result.peak_bytes["device"] = std::max(session.peak_bytes, session.resident_bytes);
   if (session.peak_host_bytes > 0) result.peak_bytes["host"] = session.peak_host_bytes;

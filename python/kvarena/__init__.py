@@ -1,13 +1,13 @@
 """Methods for KV caches in Python, and results of runs as data frames.
 
-    kvarena --plugin mine.py run config.json     runs what mine.py defines with `scorer` or `Scorer`
+    kvarena --plugin mine.py run config.json     runs what mine.py defines with `scorer`, `Scorer`, `Codec` or `Retriever`
     kvarena.run(config, methods=[MyScorer])      the same from Python
     kvarena.open("run.db").samples()             reads what a run stored
 """
 
-from .methods import Layer, Range, Scorer, scorer
+from .methods import Codec, Entries, Layer, Range, Retriever, Scorer, Step, scorer
 from .program import Refused
 from .results import Results, open
 from .running import run
 
-__all__ = ["Layer", "Range", "Refused", "Results", "Scorer", "open", "run", "scorer"]
+__all__ = ["Codec", "Entries", "Layer", "Range", "Refused", "Results", "Retriever", "Scorer", "Step", "open", "run", "scorer"]

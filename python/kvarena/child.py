@@ -42,13 +42,15 @@ class Channel:
         self._map(where["bytes"])
         return self._view(where["offset"], where["shape"], where["dtype"])
 
-    def write(self, scores, shape):
-        """Writes the numbers to where the program reads them. Returns the place."""
+    def write(self, parts, shape):
+        """Writes arrays of one shape, one behind the other, to where the program reads them. Returns the place."""
+        shape = [len(parts), *shape]
         self.send({"want": "room", "shape": shape})
         where = self.receive()
         self._map(where["bytes"])
         place = self._view(where["offset"], shape, "float32")
-        place[...] = scores
+        for i, part in enumerate(parts):
+            place[i] = part.detach() if hasattr(part, "detach") else part
         return {"offset": where["offset"], "shape": shape}
 
     def _map(self, size):
@@ -74,21 +76,24 @@ class Channel:
 
 
 def load(file):
-    """The scorers that the file defines or lists as METHODS, by name, and its __version__."""
+    """The scorers, codecs and retrievers that the file defines or lists as METHODS, by name, and its __version__."""
     file = pathlib.Path(file)
     sys.path.insert(0, str(file.parent))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    name = "plugin " + file.stem  # no other module's
+    spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
-    here = [value for value in vars(module).values() if getattr(value, "__module__", None) == file.stem]
+    here = [value for value in vars(module).values() if getattr(value, "__module__", None) == name]
     found = {}
     for value in [*here, *getattr(module, "METHODS", [])]:
-        if isinstance(value, type) and issubclass(value, methods.Scorer):
+        if isinstance(value, type) and issubclass(value, (methods.Scorer, methods.Codec, methods.Retriever)):
             description = methods.describe(value)
             found[description["name"]] = (value, description)
     if not found:
-        raise ImportError("no method in it; expected a function with @kvarena.scorer or a subclass of kvarena.Scorer")
+        raise ImportError(
+            "no method in it; expected a function with @kvarena.scorer or a subclass of kvarena.Scorer, Codec or Retriever"
+        )
     return found, str(getattr(module, "__version__", ""))
 
 
@@ -103,60 +108,95 @@ def reason(error, file):
     return text
 
 
-def make(scorers, name, settings, made):
+def make(classes, name, settings, made):
     key = (name, json.dumps(settings, sort_keys=True))
     if key not in made:
-        made[key] = scorers[name][0](**settings)
+        made[key] = classes[name][0](**settings)
     return made[key]
 
 
-def facts(scorer):
-    """What a scorer reads and protects."""
+def facts(method):
+    """What a scorer reads and protects; how a codec's bytes are counted, and what it leaves in 16 bits; what a retriever
+    always attends to."""
+    if isinstance(method, methods.Codec):
+        found = {"bits": float(method.bits), "block": int(method.block), "residual": int(method.residual)}
+        if not 0 < found["bits"] <= 32 or found["block"] < 1 or found["residual"] < 0:
+            raise ValueError(f"{found}, expected 0 < bits <= 32, block >= 1, residual >= 0")
+        return found
+    protected = {"sinks": int(method.sinks), "recent": int(method.recent)}
+    if isinstance(method, methods.Retriever):
+        return protected
     return {
         "needs": {
-            "window": int(scorer.window),
-            "prompt_attention": bool(scorer.prompt_attention),
-            "hidden": bool(scorer.hidden),
-            "output_projection": bool(scorer.output_projection),
-            "future": int(scorer.future),
-            "query_moments": [int(left_out) for left_out in scorer.query_moments],
+            "window": int(method.window),
+            "prompt_attention": bool(method.prompt_attention),
+            "hidden": bool(method.hidden),
+            "output_projection": bool(method.output_projection),
+            "future": int(method.future),
+            "query_moments": [int(left_out) for left_out in method.query_moments],
         },
-        "protect": {"sinks": int(scorer.sinks), "recent": int(scorer.recent)},
+        "protect": protected,
     }
 
 
+def checked(numbers, call, expected, names):
+    shape = list(getattr(numbers, "shape", []))
+    if shape != expected:
+        raise ValueError(f"{call} returned {shape or type(numbers).__name__}, expected {names}, here {expected}")
+    return numbers
+
+
 def score(scorer, request, channel):
-    layer = methods.Layer(request, channel.array, scorer)
+    scores = scorer.score(methods.Layer(request, channel.array, scorer))
+    shape = [request["kv_heads"], request["n"]]
+    return channel.write([checked(scores, "score()", shape, "[kv_heads, n]")], shape)
+
+
+def code(codec, request, channel):
+    """Keys and values as they come back."""
+    entries = methods.Entries(request, channel.array)
+    shape = [entries.kv_heads, entries.n, entries.head_dim]
+    parts = []
+    for side, rows in (("keys", entries.keys), ("values", entries.values)):
+        decoded = codec.dequantise(codec.quantise(rows, side, entries), side, entries)
+        parts.append(checked(decoded, f"dequantise() of {side}", shape, "[kv_heads, n, head_dim]"))
+    return channel.write(parts, shape)
+
+
+def select(retriever, request, channel):
+    scores = retriever.score(methods.Step(request, channel.array))
+    heads = request["q_heads" if list(getattr(scores, "shape", []))[:1] == [request["q_heads"]] else "kv_heads"]
+    shape = [heads, request["n"]]
+    return channel.write([checked(scores, "score()", shape, "[kv_heads, n] or [q_heads, n]")], shape)
+
+
+ACTS = {"score": score, "code": code, "select": select}
+
+
+def answer(classes, request, channel, made):
+    if "make" in request:
+        return facts(make(classes, request["make"], request["settings"], made))
+    verb = next(verb for verb in ACTS if verb in request)
+    method = make(classes, request[verb], request["settings"], made)
     try:
-        scores = scorer.score(layer)
+        return ACTS[verb](method, request, channel)
     except Exception:
         traceback.print_exc()  # the cell's log has it whole
         raise
-    expected = [request["kv_heads"], request["n"]]
-    shape = list(getattr(scores, "shape", []))
-    if shape != expected:
-        raise ValueError(f"score() returned {shape or type(scores).__name__}, expected [kv_heads, n], here {expected}")
-    return channel.write(scores.detach() if hasattr(scores, "detach") else scores, expected)
-
-
-def answer(scorers, request, channel, made):
-    if "make" in request:
-        return facts(make(scorers, request["make"], request["settings"], made))
-    return score(make(scorers, request["score"], request["settings"], made), request, channel)
 
 
 def main():
     file, channel = sys.argv[1], Channel(int(sys.argv[2]), int(sys.argv[3]))
     try:
-        scorers, version = load(file)
-        channel.send({"methods": [description for _, description in scorers.values()], "version": version})
+        classes, version = load(file)
+        channel.send({"methods": [description for _, description in classes.values()], "version": version})
     except BaseException as error:
         channel.send({"error": reason(error, file)})
         return
     made = {}
     while (request := channel.receive()) is not None:
         try:
-            channel.send({"done": answer(scorers, request, channel, made)})
+            channel.send({"done": answer(classes, request, channel, made)})
         except Exception as error:
             channel.send({"error": reason(error, file)})
 

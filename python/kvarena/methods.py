@@ -1,4 +1,4 @@
-"""What a method's author writes: a scorer, as a function or as a class.
+"""What a method's author writes: a scorer, as a function or as a class; a codec or a retriever, as a class.
 
     @kvarena.scorer(paper="arXiv:2406.11430")
     def l2_norm(layer):
@@ -22,28 +22,18 @@ class Range:
         self.max = max
 
 
-class Layer:
-    """One layer's cache while a prompt is compressed, as arrays: torch tensors where the plugin imported torch, numpy
-    arrays elsewhere. They lie in shared memory, are made when first asked for, and hold until score() returns."""
+class Entries:
+    """Entries of one layer as arrays: torch tensors where the plugin imported torch, numpy arrays elsewhere. They lie in
+    shared memory, are made when first asked for, and hold until the method returns."""
 
-    def __init__(self, facts, source, scorer):
+    def __init__(self, facts, source):
         self.layer = facts["layer"]  # this one's number
         self.layers = facts["layers"]
         self.n = facts["n"]  # entries of a head
         self.kv_heads = facts["kv_heads"]
-        self.q_heads = facts["q_heads"]
         self.head_dim = facts["head_dim"]
-        self.first_head = facts["first_head"]  # number of the first kv head: a ragged layer is seen head by head
-        self.prompt_tokens = facts["prompt_tokens"]
-        self.decoding = facts["decoding"]
         self._source = source
-        self._scorer = scorer
         self._arrays = {}
-
-    @property
-    def group(self):
-        """Query heads of a kv head."""
-        return self.q_heads // self.kv_heads
 
     @property
     def keys(self):
@@ -59,6 +49,59 @@ class Layer:
     def positions(self):
         """[kv_heads, n], int64."""
         return self._array("positions")
+
+    @property
+    def rotation(self):
+        """Radians a position, of channel pairs (c, c + head_dim / 2): [head_dim / 2], float64."""
+        return self._array("rotation")
+
+    @property
+    def rotation_magnitude(self):
+        """Factor on cosine and sine."""
+        return float(self._array("rotation_magnitude")[0])
+
+    def _array(self, name, argument=0):
+        key = (name, argument)
+        if key not in self._arrays:
+            self._arrays[key] = self._source(name, argument)
+        return self._arrays[key]
+
+
+class Grouped(Entries):
+    """Entries beside the query heads that read them."""
+
+    def __init__(self, facts, source):
+        super().__init__(facts, source)
+        self.q_heads = facts["q_heads"]
+
+    @property
+    def group(self):
+        """Query heads of a kv head."""
+        return self.q_heads // self.kv_heads
+
+    def group_mean(self, per_query_head):
+        """[q_heads, n] -> [kv_heads, n], the mean over each group of query heads."""
+        return per_query_head.reshape(self.kv_heads, self.group, -1).mean(1)
+
+
+class Step(Grouped):
+    """One layer's cache at a step of decoding, and the step's queries."""
+
+    @property
+    def queries(self):
+        """[q_heads, head_dim], rotated."""
+        return self._array("queries")
+
+
+class Layer(Grouped):
+    """One layer's cache while a prompt is compressed, and what the prompt's queries made of it."""
+
+    def __init__(self, facts, source, scorer):
+        super().__init__(facts, source)
+        self.first_head = facts["first_head"]  # number of the first kv head: a ragged layer is seen head by head
+        self.prompt_tokens = facts["prompt_tokens"]
+        self.decoding = facts["decoding"]
+        self._scorer = scorer
 
     @property
     def prompt_attention(self):
@@ -80,16 +123,6 @@ class Layer:
         """Attention that each entry will receive from the next `future` tokens of full KV: [q_heads, n]."""
         return self._needed("future")
 
-    @property
-    def rotation(self):
-        """Radians a position, of channel pairs (c, c + head_dim / 2): [head_dim / 2], float64."""
-        return self._array("rotation")
-
-    @property
-    def rotation_magnitude(self):
-        """Factor on cosine and sine."""
-        return float(self._array("rotation_magnitude")[0])
-
     def window_attention(self, window):
         """Attention from the last `window` prompt queries, summed over them: [q_heads, n]."""
         if window > self._scorer.window:
@@ -103,32 +136,24 @@ class Layer:
             raise ValueError(f"query_moments({left_out}) where the scorer's `query_moments` is {self._scorer.query_moments}")
         return self._array("query_mean", left_out), self._array("query_covariance", left_out)
 
-    def group_mean(self, per_query_head):
-        """[q_heads, n] -> [kv_heads, n], the mean over each group of query heads."""
-        return per_query_head.reshape(self.kv_heads, self.group, -1).mean(1)
-
     def _needed(self, name):
         if not getattr(self._scorer, name):
             raise ValueError(f"layer.{name} where the scorer does not say `{name} = True`")
         return self._array("future_attention" if name == "future" else name)
 
-    def _array(self, name, argument=0):
-        key = (name, argument)
-        if key not in self._arrays:
-            self._arrays[key] = self._source(name, argument)
-        return self._arrays[key]
 
-
-class Scorer:
-    """Scores entries; the best within the budget stay. A subclass's parameters are those of its __init__, with defaults:
-    they appear in configs, in `kvarena methods NAME` and in error messages.
-
-    What score() reads beside keys and values has to be said, here or in __init__, for it is gathered while the prompt is
-    read."""
+class Method:
+    """A subclass's parameters are those of its __init__, with defaults: they appear in configs, in `kvarena methods NAME`
+    and in error messages."""
 
     name = ""  # in configs; the class's name in snake_case unless said
     title = ""  # in tables
     paper = ""  # "arXiv:2404.14469, section 4"
+
+
+class Scorer(Method):
+    """Scores entries; the best within the budget stay. What score() reads beside keys and values has to be said, here or
+    in __init__, for it is gathered while the prompt is read."""
 
     window = 0  # last queries of the prompt that window_attention() may look at
     prompt_attention = False
@@ -145,12 +170,43 @@ class Scorer:
         raise NotImplementedError
 
 
+class Codec(Method):
+    """Quantises entries; attention sees what they come back as. Nothing is packed, so bytes are computed from `bits`, and
+    tables mark them as simulated."""
+
+    bits = 16.0  # of a number of keys and values, with its share of scales and tables
+    block = 1  # tokens that are quantised together: entries leave the 16-bit tail in whole blocks, the prompt's at once
+    residual = 0  # newest tokens that stay in 16 bits, beside those of an incomplete block
+
+    def quantise(self, rows, side, entries):
+        """Returns codes of keys or values, rows [kv_heads, n, head_dim], n a multiple of `block`; `side` is "keys" or
+        "values", `entries` says which they are. Keys are rotated."""
+        raise NotImplementedError
+
+    def dequantise(self, codes, side, entries):
+        """Returns rows of the same shape from what quantise() returned."""
+        raise NotImplementedError
+
+
+class Retriever(Method):
+    """Chooses the entries that each step attends to; all of them stay."""
+
+    sinks = 0  # first entries that are always attended, counted in the budget
+    recent = 1  # newest ones, the query's own among them
+    dense_layers = 0  # first layers that attend to everything, unless the user says otherwise
+
+    def score(self, step):
+        """Importance of every entry for the step's queries: [kv_heads, n], or [q_heads, n] for a choice of each query
+        head. The largest within the budget are attended."""
+        raise NotImplementedError
+
+
 def scorer(function=None, *, name="", title="", paper="", **needs):
     """Makes a scorer of score(layer, *, PARAMETERS). `needs` are the attributes of Scorer: window=32, recent=32,
     prompt_attention=True. A number may be given as a parameter's name: window="window"."""
 
     def decorate(function):
-        known = {key for key in vars(Scorer) if not key.startswith("_")}
+        known = {key for kind in (Method, Scorer) for key in vars(kind) if not key.startswith("_")}
         for key in needs:
             if key not in known:
                 raise TypeError(f"kvarena.scorer has no {key}; it has {', '.join(sorted(known - {'score'}))}")
@@ -184,8 +240,8 @@ def _snake(name):
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _parameter(scorer, parameter):
-    place = f"parameter {parameter.name} of {scorer.__name__}"
+def _parameter(method, parameter):
+    place = f"parameter {parameter.name} of {method.__name__}"
     if parameter.default is inspect.Parameter.empty:
         raise TypeError(f"{place} has no default")
     found = {"name": parameter.name, "default": parameter.default}
@@ -210,15 +266,18 @@ def _parameter(scorer, parameter):
     return found
 
 
-def describe(scorer):
-    """What the program needs to know of a subclass of Scorer, as JSON."""
-    own = scorer.__init__ is not object.__init__
-    parameters = list(inspect.signature(scorer.__init__).parameters.values())[1:] if own else []
-    summary = (inspect.getdoc(scorer) or "").split("\n\n")[0].replace("\n", " ") if scorer.__doc__ else ""
+def describe(method):
+    """What the program needs to know of a subclass of Scorer, Codec or Retriever, as JSON."""
+    own = method.__init__ is not object.__init__
+    parameters = list(inspect.signature(method.__init__).parameters.values())[1:] if own else []
+    summary = (inspect.getdoc(method) or "").split("\n\n")[0].replace("\n", " ") if method.__doc__ else ""
+    kind = next(kind for kind in (Scorer, Codec, Retriever) if issubclass(method, kind))
     return {
-        "name": scorer.name or _snake(scorer.__name__),
-        "title": scorer.title or scorer.name or scorer.__name__,
+        "kind": kind.__name__.lower(),
+        "dense_layers": int(getattr(method, "dense_layers", 0)),
+        "name": method.name or _snake(method.__name__),
+        "title": method.title or method.name or method.__name__,
         "summary": summary,
-        "paper": scorer.paper,
-        "parameters": [_parameter(scorer, parameter) for parameter in parameters],
+        "paper": method.paper,
+        "parameters": [_parameter(method, parameter) for parameter in parameters],
     }

@@ -15,7 +15,7 @@ from .results import Results
 def run(config, *options, methods=(), database=None):
     """Runs a config, a dict or a file's path, and returns its Results; what is in the database already is not run again.
 
-    `methods` are scorers beside the built-in ones, which the config names. Those of a notebook's cells go to the program
+    `methods` are scorers, codecs and retrievers beside the built-in ones, which the config names. Those of a notebook's cells go to the program
     through cloudpickle. `options` are the command's ("--limit", "8"). Raises Refused with the program's message."""
     if isinstance(config, dict):
         text, place = config, pathlib.Path.cwd() / f"{config.get('name', 'run')}.json"

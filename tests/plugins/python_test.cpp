@@ -119,7 +119,9 @@ TEST_F(PythonMethods, AFaultCostsOneCell) {
     "name": "faults", "models": ["smollm2-135m"], "engine": {"max_new_tokens": 4, "noise_floor": 0},
     "workloads": [{"name": "needle", "words": [100], "samples": 2}],
     "methods": [{"name": "full"}, {"name": "misbehaving", "keep": 0.5, "matrix": {"how": ["kill", "raise", "nothing"]}},
-                {"name": "py_knorm", "keep": 0.5}, {"name": "knorm", "keep": 0.5}],
+                {"name": "py_knorm", "keep": 0.5}, {"name": "knorm", "keep": 0.5},
+                {"name": "py_ideal_topk", "keep": 0.1, "matrix": {"gqa": ["mean", "none"]}},
+                {"name": "ideal_topk", "keep": 0.1, "matrix": {"gqa": ["mean", "none"]}}],
     "output": {"database": "run.db"}})";
   const Finished finished =
       run_kvarena({"--plugin", kScorers, "run", "config.json", "--quiet"}, {.folder = scratch.path()});
@@ -139,10 +141,16 @@ TEST_F(PythonMethods, AFaultCostsOneCell) {
                                                        {"misbehaving how=nothing keep=0.5", "done"},
                                                        {"py_knorm keep=0.5", "done"},
                                                        {"misbehaving how=raise keep=0.5", "failed"},
-                                                       {"knorm keep=0.5", "done"}};
+                                                       {"knorm keep=0.5", "done"},
+                                                       {"py_ideal_topk gqa=mean keep=0.1", "done"},
+                                                       {"py_ideal_topk gqa=none keep=0.1", "done"},
+                                                       {"ideal_topk gqa=mean keep=0.1", "done"},
+                                                       {"ideal_topk gqa=none keep=0.1", "done"}};
   EXPECT_EQ(states, expected);
-  EXPECT_EQ(predictions.at("py_knorm keep=0.5").size(), 2U);
-  EXPECT_EQ(predictions.at("py_knorm keep=0.5"), predictions.at("knorm keep=0.5"));
+  for (const std::string twin : {"knorm keep=0.5", "ideal_topk gqa=mean keep=0.1", "ideal_topk gqa=none keep=0.1"}) {
+    EXPECT_EQ(predictions.at("py_" + twin).size(), 2U) << twin;
+    EXPECT_EQ(predictions.at("py_" + twin), predictions.at(twin)) << twin;
+  }
 }
 
 struct File {

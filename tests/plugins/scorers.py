@@ -1,4 +1,4 @@
-"""Published scorers restated in numpy, for comparison with those in C++, and scorers that misbehave."""
+"""Published scorers and a retriever restated in numpy, for comparison with those in C++, and scorers that misbehave."""
 
 import os
 import signal
@@ -82,6 +82,21 @@ class PyExpectedAttention(kvarena.Scorer):
 def py_last_votes(layer, *, window: int = 16):
     """Keeps what the last queries attend to, without smoothing."""
     return layer.group_mean(layer.window_attention(window))
+
+
+class PyIdealTopk(kvarena.Retriever):
+    """Attends to the entries with the largest true attention."""
+
+    def __init__(self, gqa: Literal["mean", "none"] = "mean"):
+        self.gqa = gqa
+
+    def score(self, step):
+        keys = np.repeat(step.keys, step.group, axis=0)  # [q_heads, n, d]
+        logits = np.einsum("hd,hnd->hn", step.queries, keys) / np.sqrt(step.head_dim)
+        if self.gqa == "none":
+            return logits
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        return step.group_mean(weights / weights.sum(-1, keepdims=True))
 
 
 class Misbehaving(kvarena.Scorer):

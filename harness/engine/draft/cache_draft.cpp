@@ -5,6 +5,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/packing.h"
 #include "harness/engine/session/selection_meter.h"
 
 namespace kvarena {
@@ -150,6 +151,8 @@ void CacheDraft::replay(int64_t length) {
   before_->rewind();
   recorded_.replay(cache_, length - cache_.length, *replay_hooks_);
 }
+
+bool CacheDraft::simulated_bytes() const { return packed_size(cache_).simulated; }
 
 int64_t CacheDraft::held_bytes() const {
   return resident_bytes() + (before_ ? before_->bytes() : 0) + recorded_.bytes() +

@@ -52,6 +52,8 @@ class DraftSource {
 
   /// Bytes held between rounds, now, and at most so far.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
+  /// Whether some of these are those of a codec that packs nothing.
+  [[nodiscard]] virtual bool simulated_bytes() const { return false; }
   [[nodiscard]] virtual int64_t held_bytes() const { return resident_bytes(); }
   [[nodiscard]] virtual int64_t peak_bytes() const { return 0; }
   /// Bytes that a round of `tokens` drafts may hold beside those between rounds and its entries' own.

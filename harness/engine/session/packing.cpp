@@ -176,6 +176,7 @@ PackedSize packed_size(const KvCache& cache) {
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       size.numbers += 2 * segment.entries(head) * shape.head_dim - plain;
     }
+    size.simulated |= segment.simulated();
     size.bytes += segment.bytes() - shape.kv_heads * plain * kernels::size_of(shape.dtype);
   });
   return size;

@@ -16,6 +16,7 @@ namespace kvarena {
 struct PackedSize {
   int64_t numbers = 0;
   int64_t bytes = 0;
+  bool simulated = false;  // some bytes are computed, for nothing is packed
   [[nodiscard]] double bits_per_number() const {
     return numbers > 0 ? 8 * static_cast<double>(bytes) / static_cast<double>(numbers) : 0;
   }

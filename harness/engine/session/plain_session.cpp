@@ -24,7 +24,9 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
   }
   resident_bytes = state_.cache.bytes();
   note_bytes(*this, state_.cache);
-  bits_per_number = packed_size(state_.cache).bits_per_number();
+  const PackedSize packed = packed_size(state_.cache);
+  bits_per_number = packed.bits_per_number();
+  simulated_bytes = packed.simulated;
   traffic_so_far_ = activity.traffic;
   if (emitter_.unasked().empty()) emitter_.emit(*this, state_.logits);
 }

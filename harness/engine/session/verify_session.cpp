@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "harness/engine/draft/cache_draft.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/packing.h"
 #include "harness/engine/session/request_meter.h"
 
 namespace kvarena {
@@ -35,6 +36,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
                                .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   resident_bytes = (tier ? 0 : full_.bytes()) + source_->resident_bytes();
+  simulated_bytes = packed_size(full_).simulated || source_->simulated_bytes();
   if (emitter_.unasked().empty()) offload_full();
   note_round();
   if (!emitter_.unasked().empty()) return;

@@ -5,6 +5,7 @@
 //
 //   program: {"make": NAME, "settings": {...}}          Python: {"done": {...}} or {"error": TEXT}
 //   program: {"score": NAME, "settings": {...}, ...}    Python: {"want": TENSOR, ...}, as often as it likes
+//   program: {"code": NAME, ...} or {"select": NAME, ...}     Python: likewise
 //   program: {"offset": BYTES, "shape": [...], ...}     Python: the same again, or as to "make"
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +35,8 @@ class PythonChild {
   [[nodiscard]] nlohmann::json methods();
   /// The value of "done". Throws UserError with the exception's text, or with how the process ended.
   [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Tensors& tensors = {});
-  /// As ask(), where the answer is {"offset", "shape"} of float32 numbers that Python wrote. Returns a copy.
+  /// As ask(), where the answer is {"offset", "shape"} of float32 numbers that Python wrote, [parts, ...]. Returns a
+  /// copy.
   [[nodiscard]] at::Tensor ask_tensor(const nlohmann::json& request, const Tensors& tensors);
 
  private:

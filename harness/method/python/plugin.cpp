@@ -3,12 +3,30 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "harness/method/python/codec.h"
+#include "harness/method/python/retriever.h"
 #include "harness/method/python/scorer.h"
 #include "harness/method/registration.h"
 
 namespace kvarena {
 
 using nlohmann::json;
+
+namespace {
+
+std::unique_ptr<Method> method_of(const std::shared_ptr<PythonChild>& child, const json& description) {
+  const auto name = description.at("name").get<std::string>();
+  const auto kind = description.at("kind").get<std::string>();
+  PythonPart part(child, description);
+  if (kind == "codec") return std::make_unique<CodecMethod>(name, std::make_unique<PythonCodec>(std::move(part)));
+  if (kind == "retriever") {
+    return std::make_unique<RetrievalMethod>(
+        std::make_unique<PythonRetriever>(std::move(part), name, description.at("dense_layers").get<int64_t>()));
+  }
+  return std::make_unique<DroppingMethod>(name, std::make_unique<PythonScorer>(std::move(part)));
+}
+
+}  // namespace
 
 LoadedPlugin load_python_plugin(const std::filesystem::path& path, const std::string& sha256) {
   const auto child = std::make_shared<PythonChild>(path);
@@ -24,11 +42,10 @@ LoadedPlugin load_python_plugin(const std::filesystem::path& path, const std::st
                           .summary = method.at("summary").get<std::string>(),
                           .paper = method.at("paper").get<std::string>()};
     detail::require_free(path, info.name, detail::registered_methods());
-    (void)detail::RegisterMethod(
-        {.info = info, .family = Family::compression, .create = [child, method]() -> std::unique_ptr<Method> {
-           return std::make_unique<DroppingMethod>(method.at("name").get<std::string>(),
-                                                   std::make_unique<PythonScorer>(child, method));
-         }});
+    const bool retrieves = method.at("kind").get<std::string>() == "retriever";
+    (void)detail::RegisterMethod({.info = info,
+                                  .family = retrieves ? Family::retrieval : Family::compression,
+                                  .create = [child, method] { return method_of(child, method); }});
     plugin.methods.push_back(info.name);
   }
   return plugin;

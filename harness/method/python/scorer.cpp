@@ -1,11 +1,8 @@
 #include "harness/method/python/scorer.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <map>
-
-#include "harness/core/error.h"
 
 namespace kvarena {
 namespace {
@@ -49,79 +46,10 @@ at::Tensor tensor_for(const LayerView& layer, const json& wish) {
   return sources.at(what)(layer, argument);
 }
 
-std::variant<bool, int64_t, double, std::string> value_of(const json& text, ParameterInfo::Type type) {
-  switch (type) {
-    case ParameterInfo::Type::boolean: return text.get<bool>();
-    case ParameterInfo::Type::integer: return text.get<int64_t>();
-    case ParameterInfo::Type::number: return text.get<double>();
-    default: return text.get<std::string>();
-  }
-}
-
-ParameterInfo::Type type_of(const std::string& name) {
-  if (name == "bool") return ParameterInfo::Type::boolean;
-  if (name == "int") return ParameterInfo::Type::integer;
-  return name == "float" ? ParameterInfo::Type::number : ParameterInfo::Type::string;
-}
-
-std::optional<double> bound(const json& parameter, const char* key) {
-  return parameter.contains(key) ? std::optional(parameter[key].get<double>()) : std::nullopt;
-}
-
 }  // namespace
 
-PythonScorer::PythonScorer(std::shared_ptr<PythonChild> child, const json& description)
-    : child_(std::move(child)), name_(description.at("name").get<std::string>()) {
-  for (const json& parameter : description.at("parameters")) {
-    const ParameterInfo::Type type = type_of(parameter.at("type").get<std::string>());
-    parameters_.push_back({.info = {.name = parameter.at("name").get<std::string>(),
-                                    .type = type,
-                                    .min = bound(parameter, "min"),
-                                    .max = bound(parameter, "max"),
-                                    .choices = parameter.value("choices", std::vector<std::string>{}),
-                                    .doc = parameter.value("doc", "")},
-                           .value = value_of(parameter.at("default"), type)});
-  }
-}
-
-void PythonScorer::parameters(ParameterVisitor& p) {
-  for (Parameter& parameter : parameters_) {
-    const ParameterInfo& info = parameter.info;
-    auto declared = std::visit([&](auto& value) { return p(info.name, value); }, parameter.value);
-    declared.doc(info.doc);
-    if (info.min) declared.min(*info.min);
-    if (info.max) declared.max(*info.max);
-    if (!info.choices.empty()) declared.one_of(info.choices);
-  }
-}
-
-json PythonScorer::settings() const {
-  json object = json::object();
-  for (const Parameter& parameter : parameters_) {
-    std::visit([&](const auto& value) { object[parameter.info.name] = value; }, parameter.value);
-  }
-  return object;
-}
-
-const json& PythonScorer::made() const {
-  json wanted = settings();
-  if (made_.is_null() || made_of_ != wanted) {
-    made_ = child_->ask({{"make", name_}, {"settings", wanted}});
-    made_of_ = std::move(wanted);
-  }
-  return made_;
-}
-
-void PythonScorer::check(const std::string& place, std::vector<std::string>& problems) const {
-  try {
-    (void)made();
-  } catch (const UserError& error) {
-    problems.push_back(fmt::format("{}: {}", place, error.what()));
-  }
-}
-
 Needs PythonScorer::needs() const {
-  const json& needs = made().at("needs");
+  const json& needs = part_.made().at("needs");
   return {.prompt_attention = needs.at("prompt_attention").get<bool>(),
           .window = needs.at("window").get<int64_t>(),
           .hidden = needs.at("hidden").get<bool>(),
@@ -131,23 +59,22 @@ Needs PythonScorer::needs() const {
 }
 
 Protection PythonScorer::protect(int64_t /*budget*/) const {
-  const json& protect = made().at("protect");
+  const json& protect = part_.made().at("protect");
   return {.sinks = protect.at("sinks").get<int64_t>(), .recent = protect.at("recent").get<int64_t>()};
 }
 
 at::Tensor PythonScorer::score(const LayerView& layer) const {
-  const json request = {{"score", name_},
-                        {"settings", settings()},
-                        {"layer", layer.layer()},
-                        {"layers", layer.layers()},
-                        {"n", layer.n()},
-                        {"kv_heads", layer.kv_heads()},
-                        {"q_heads", layer.q_heads()},
-                        {"head_dim", layer.head_dim()},
-                        {"first_head", layer.first_head()},
-                        {"prompt_tokens", layer.prompt_tokens()},
-                        {"decoding", layer.decoding()}};
-  return child_->ask_tensor(request, [&](const json& wish) { return tensor_for(layer, wish); });
+  json request = part_.request("score");
+  request.update({{"layer", layer.layer()},
+                  {"layers", layer.layers()},
+                  {"n", layer.n()},
+                  {"kv_heads", layer.kv_heads()},
+                  {"q_heads", layer.q_heads()},
+                  {"head_dim", layer.head_dim()},
+                  {"first_head", layer.first_head()},
+                  {"prompt_tokens", layer.prompt_tokens()},
+                  {"decoding", layer.decoding()}});
+  return part_.child()->ask_tensor(request, [&](const json& wish) { return tensor_for(layer, wish); }).select(0, 0);
 }
 
 }  // namespace kvarena
