@@ -9,12 +9,13 @@
 
 #include "harness/core/data_origin.h"
 #include "harness/core/error.h"
+#include "harness/core/own_files.h"
 
 namespace kvarena::datasets {
 
 namespace fs = std::filesystem;
 
-fs::path samples_dir() { return KVARENA_SAMPLES_DIR; }
+fs::path samples_dir() { return own_file("samples"); }
 
 fs::path data_dir(const fs::path& given) {
   if (!given.empty()) return given;

@@ -12,6 +12,7 @@
 #include "harness/cli/worker_setup.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/engine/session/packing.h"
 #include "harness/experiment/provenance.h"
@@ -137,8 +138,8 @@ void print_text(const json& report) {
 
 int run(const Options& options) {
   options.check();
-  const experiment::ExperimentConfig config =
-      config_of({.config_text = read_file(options.config), .config_path = options.config});
+  const std::filesystem::path file = find_config(options.config);
+  const experiment::ExperimentConfig config = config_of({.config_text = read_file(file), .config_path = file});
   const std::vector<Codec> codecs = codecs_of(config);
   const OpenedModel model = open_chosen(options.model);
   const std::vector<int32_t> tokens = prompt_of(options, model);

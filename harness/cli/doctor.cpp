@@ -13,6 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/core/terminal.h"
 #include "harness/experiment/provenance.h"
@@ -75,7 +76,7 @@ std::string library_versions(const std::string& libraries_json) {
 std::string home_folder() {
   const std::filesystem::path home = kvarena_home();
   if (!std::filesystem::is_directory(home)) {
-    fail({.place = home.string(), .found = "no folder", .action = "`scripts/setup` makes and fills it"});
+    fail({.place = home.string(), .found = "no folder", .action = setup_command() + " makes and fills it"});
   }
   return home.string();
 }

@@ -18,6 +18,7 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/core/parameters.h"
 #include "harness/cost_model/comparison.h"
@@ -32,7 +33,6 @@ using cost_model::ModelShape;
 using cost_model::Workload;
 using nlohmann::json;
 
-const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
 constexpr const char* kThisMachine = "this";
 
 struct Options {
@@ -142,7 +142,8 @@ Hardware read_machine(const Options& options, const std::optional<Calibration>& 
     }
     return calibrated_machine(*calibration, memory_of_this_machine());
   }
-  Hardware machine = cost_model::read_hardware(cost_model::find_description(options.hardware, kConfigs / "hardware"));
+  Hardware machine =
+      cost_model::read_hardware(cost_model::find_description(options.hardware, own_file("configs/hardware")));
   if (calibration) {
     const cost_model::Efficiency assumed = machine.efficiency;
     machine.efficiency = calibration->efficiency;
@@ -169,10 +170,11 @@ json measured_json(const std::vector<MeasuredMethod>& methods, const std::string
 }
 
 int print_published() {
-  const cost_model::DescriptionFolders folders{.hardware = kConfigs / "hardware", .shapes = kConfigs / "shapes"};
+  const cost_model::DescriptionFolders folders{.hardware = own_file("configs/hardware"),
+                                               .shapes = own_file("configs/shapes")};
   std::vector<cost_model::Comparison> all;
-  for (const std::string& name : cost_model::description_names(kConfigs / "modelled")) {
-    all.push_back(cost_model::read_comparison(kConfigs / "modelled" / (name + ".json"), folders));
+  for (const std::string& name : cost_model::description_names(own_file("configs/modelled"))) {
+    all.push_back(cost_model::read_comparison(own_file("configs/modelled") / (name + ".json"), folders));
   }
   print(cost_model::comparison_page(all));
   return 0;

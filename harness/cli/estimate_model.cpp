@@ -1,6 +1,7 @@
 #include "harness/cli/estimate_model.h"
 
 #include "harness/core/error.h"
+#include "harness/core/own_files.h"
 #include "harness/cost_model/hardware.h"
 #include "harness/model/gguf.h"
 
@@ -48,7 +49,7 @@ cost_model::ModelShape find_shape(const std::string& model) {
   const std::filesystem::path path = model;
   if (path.extension() == ".gguf") return shape_of(read_gguf_config(GgufFile(path)));
   if (std::filesystem::is_directory(path)) return shape_of(read_hf_config(path / "config.json"));
-  const std::filesystem::path shapes = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs" / "shapes";
+  const std::filesystem::path shapes = own_file("configs/shapes");
   return cost_model::read_shape(cost_model::find_description(model, shapes));
 }
 

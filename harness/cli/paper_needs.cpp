@@ -8,6 +8,7 @@
 
 #include "datasets/workload.h"
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 #include "harness/evaluate/cell_procedures.h"
 #include "harness/evaluate/local_embedder.h"
 #include "harness/evaluate/method_files.h"
@@ -82,7 +83,7 @@ std::vector<std::pair<std::string, std::string>> shopping_list(const ExperimentC
   std::vector<std::pair<std::string, std::string>> lines;
   for (const ModelEntry* model : missing.models) lines.emplace_back(model->name, model->how_to_get(home));
   for (const evaluate::MethodFile& weights : missing.weights) lines.emplace_back(weights.missing, weights.get);
-  if (missing.embedder) lines.emplace_back("sentence encoder", "`scripts/setup` fetches all-MiniLM-L6-v2");
+  if (missing.embedder) lines.emplace_back("sentence encoder", setup_command() + " fetches all-MiniLM-L6-v2");
   for (const std::string& name : missing.data) {
     const std::string& download = datasets::find_workload(name, "papers").info.download;
     const auto same = std::ranges::find(lines, download, &std::pair<std::string, std::string>::second);

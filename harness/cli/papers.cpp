@@ -14,6 +14,7 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/experiment/config.h"
@@ -28,8 +29,6 @@ using experiment::Paper;
 using experiment::PaperItem;
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-const fs::path kConfigs = fs::path(KVARENA_SOURCE_DIR) / "configs";
 
 struct Options {
   std::optional<std::string> item;
@@ -59,8 +58,8 @@ struct Read {
 Read read_item(const Paper& paper, const PaperItem& item, const PresentFiles& here) {
   Read read{.paper = &paper, .item = &item};
   if (item.config.empty()) return read;
-  read.config =
-      experiment::load_config(item.config, {.models_folder = kConfigs / "models"}, evaluate::registry_validators());
+  read.config = experiment::load_config(item.config, {.models_folder = own_file("configs/models")},
+                                        evaluate::registry_validators());
   read.missing = here.missing(*read.config);
   return read;
 }
@@ -103,14 +102,16 @@ std::string state(const Read& read) {
   return fmt::format("{}needs {}", some, fmt::join(needs, "; "));
 }
 
-std::string shown_path(const fs::path& config) { return ("configs" / config.lexically_relative(kConfigs)).string(); }
+std::string shown_path(const fs::path& config) {
+  return ("configs" / config.lexically_relative(own_file("configs"))).string();
+}
 
 /// The files that a modelled item follows from: configs/modelled/<paper>-<item>*.json.
 std::vector<std::string> modelled_inputs(const Read& read) {
   std::vector<std::string> files;
   if (read.item->kind != ItemKind::modelled) return files;
   const std::string stem = read.paper->name + "-" + read.item->item;
-  for (const auto& file : fs::directory_iterator(kConfigs / "modelled")) {
+  for (const auto& file : fs::directory_iterator(own_file("configs/modelled"))) {
     if (file.path().stem().string().starts_with(stem)) files.push_back(shown_path(file.path()));
   }
   std::ranges::sort(files);
@@ -274,7 +275,7 @@ std::vector<Read> select(const std::vector<Paper>& papers, const std::optional<s
 }
 
 int run(const Options& options) {
-  const std::vector<Paper> papers = experiment::read_papers(kConfigs / "papers");
+  const std::vector<Paper> papers = experiment::read_papers(own_file("configs/papers"));
   const PresentFiles here(options.data_dir);
   const std::vector<Read> chosen = select(papers, options.item, here);
   if (options.json) {

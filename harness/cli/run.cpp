@@ -13,6 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/experiment/config.h"
@@ -83,9 +84,10 @@ struct Options {
 };
 
 WorkerSetup setup_of(const Options& options) {
+  const std::filesystem::path config = find_config(options.config);
   return {
-      .config_text = read_file(options.config),
-      .config_path = options.config,
+      .config_text = read_file(config),
+      .config_path = config,
       .overrides = {.set = options.set, .models = options.models, .limit = options.limit, .database = options.database},
       .data_dir = options.data_dir};
 }
@@ -118,7 +120,7 @@ void warn_of_left_out_samples(const Plan& plan) {
 
 /// Says it where a table of a paper, whose speed needs a GPU, is about to run without one.
 void warn_of_cpu(const ExperimentConfig& config) {
-  const auto item = experiment::find_item(std::filesystem::path(KVARENA_SOURCE_DIR) / "configs/papers", config.path);
+  const auto item = experiment::find_item(own_file("configs/papers"), config.path);
   if (!item || !item->gpu) return;
   for (const experiment::ModelEntry& model : config.models) {
     if (model.device != "cpu") continue;

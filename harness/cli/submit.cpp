@@ -15,6 +15,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/json_text.h"
+#include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/method/plugins.h"
 
@@ -61,7 +62,7 @@ std::string program() {
 }
 
 std::string run_words(const Options& options) {
-  std::string words = fmt::format("{} run {}", program(), quoted(options.config));
+  std::string words = fmt::format("{} run {}", program(), quoted(find_config(options.config)));
   for (const std::string& change : options.set) words += " --set " + shell_word(change);
   for (const std::string& model : options.models) words += " --model " + shell_word(model);
   if (options.limit) words += fmt::format(" --limit {}", *options.limit);
@@ -127,9 +128,10 @@ int run(const Options& options) {
   if (options.shards < 1) {
     fail({.place = "--shards", .found = fmt::format("{}", options.shards), .expected = "at least 1"});
   }
+  const fs::path file = find_config(options.config);
   const experiment::ExperimentConfig config = config_of(
-      {.config_text = read_file(options.config),
-       .config_path = options.config,
+      {.config_text = read_file(file),
+       .config_path = file,
        .overrides = {.set = options.set, .models = options.models, .limit = options.limit, .database = std::nullopt},
        .data_dir = options.data_dir});
   const std::string name = options.config.stem().string();

@@ -3,14 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 
 namespace kvarena::cli {
-namespace {
-
-const std::filesystem::path kConfigs = std::filesystem::path(KVARENA_SOURCE_DIR) / "configs";
-
-}  // namespace
-
 nlohmann::json setup_json(const WorkerSetup& setup) {
   const experiment::Overrides& overrides = setup.overrides;
   nlohmann::json value = {{"config_text", setup.config_text},
@@ -38,13 +33,13 @@ WorkerSetup read_setup(const nlohmann::json& value) {
 experiment::ExperimentConfig config_of(const WorkerSetup& setup) {
   experiment::ExperimentConfig config = experiment::parse_config(
       setup.config_text, setup.config_path.string(),
-      {.models_folder = kConfigs / "models", .overrides = setup.overrides}, evaluate::registry_validators());
+      {.models_folder = own_file("configs/models"), .overrides = setup.overrides}, evaluate::registry_validators());
   config.path = setup.config_path;
   return config;
 }
 
 evaluate::ModelEvaluator model_evaluator(const experiment::ExperimentConfig& config, const WorkerSetup& setup) {
-  return {config, {.home = kvarena_home(), .data_dir = setup.data_dir, .hardware = kConfigs / "hardware"}};
+  return {config, {.home = kvarena_home(), .data_dir = setup.data_dir, .hardware = own_file("configs/hardware")}};
 }
 
 }  // namespace kvarena::cli

@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/own_files.h"
 
 namespace kvarena {
 namespace {
@@ -82,7 +83,7 @@ std::filesystem::path find_model(const std::string& model) {
         .found = fmt::format("no folder {}", (models / model).string()),
         .expected = "the name of a folder there, or a path",
         .nearest = nearest_name(model, names_in(models)),
-        .action = "`scripts/setup` fetches the default model"});
+        .action = setup_command() + " fetches the default model"});
 }
 
 std::string model_name(const std::filesystem::path& path) {

@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/own_files.h"
 #include "harness/model/safetensors.h"
 #include "kernels/common/dtype.h"
 
@@ -160,7 +161,7 @@ void write_fitted(const fs::path& file, FittedWeights weights, bool bf16) {
   write_safetensors(file, tensors, weights.metadata);
 }
 
-fs::path project_fitted_folder() { return KVARENA_FITTED_FOLDER; }
+fs::path project_fitted_folder() { return own_file("configs/fitted"); }
 
 std::optional<fs::path> own_fitted(const FittedRequest& request, const std::string& fingerprint,
                                    const std::vector<fs::path>& folders) {

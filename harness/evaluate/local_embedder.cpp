@@ -1,6 +1,7 @@
 #include "harness/evaluate/local_embedder.h"
 
 #include "harness/core/error.h"
+#include "harness/core/own_files.h"
 #include "harness/model/sentence_encoder.h"
 #include "metrics/text_embedder.h"
 
@@ -27,7 +28,7 @@ void use_local_embedder(const std::filesystem::path& home) {
           fail({.place = folder.string(),
                 .found = "no such folder",
                 .expected = "the sentence encoder all-MiniLM-L6-v2",
-                .action = "`scripts/setup` fetches it"});
+                .action = setup_command() + " fetches it"});
         }
         return std::make_unique<LocalEmbedder>(folder);
       },

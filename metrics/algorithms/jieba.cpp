@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/own_files.h"
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
@@ -51,7 +52,7 @@ bool is_block_character(char32_t c) {
   fail({.place = file.string(),
         .found = found,
         .expected = "the data file of the Python package jieba 0.42.1",
-        .action = "`scripts/setup` fetches it"});
+        .action = setup_command() + " fetches it"});
 }
 
 std::string data_file(const std::filesystem::path& file) {

