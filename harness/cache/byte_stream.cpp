@@ -12,6 +12,11 @@ void CacheWriter::put_bytes(std::span<const std::byte> bytes) {
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
+std::span<std::byte> CacheWriter::grow(size_t bytes) {
+  bytes_.resize(bytes_.size() + bytes);
+  return std::span(bytes_).last(bytes);
+}
+
 void CacheWriter::put_numbers(std::span<const float> xs, DType dtype) {
   if (dtype == DType::f32) return put_all(xs);
   halves_.clear();

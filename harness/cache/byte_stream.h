@@ -26,6 +26,8 @@ class CacheWriter {
   }
   /// Numbers as the cache stores them.
   void put_numbers(std::span<const float> xs, DType dtype);
+  /// So many more bytes, which the caller writes before anything else is put.
+  [[nodiscard]] std::span<std::byte> grow(size_t bytes);
   [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:

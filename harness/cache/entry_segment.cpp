@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -31,6 +32,54 @@ Cells cells(const LayerShape& shape, CellKind kind, const Buffer& buffer) {
 int64_t grown_cells(int64_t entries) {
   const int64_t needed = kernels::cells_for(entries);
   return needed + needed / 64;
+}
+
+/// Bytes of an entry's key or value.
+size_t row_bytes(const Cells& run) { return static_cast<size_t>(run.head_dim * kernels::size_of(run.dtype)); }
+
+/// Copies the lanes of a cell of keys between two widths, in entries.
+void copy_lanes(const std::byte* from, size_t from_width, std::byte* to, size_t to_width, const Cells& run) {
+  const auto size = static_cast<size_t>(kernels::size_of(run.dtype));
+  const size_t lanes = std::min(from_width, to_width) * size;
+  for (int64_t channel = 0; channel < run.head_dim; ++channel) {
+    std::memcpy(to, from, lanes);
+    from += from_width * size;
+    to += to_width * size;
+  }
+}
+
+/// Entries of a run at rest: whole cells as they lie, the last as wide as it is full. Values are rows already.
+void save_cells(const Cells& run, int64_t first, int64_t count, std::byte* to) {
+  if (count == 0) return;
+  const size_t row = row_bytes(run);
+  const bool in_place = run.kind == CellKind::values || first % kernels::kCell == 0;
+  std::vector<std::byte> moved(in_place ? 0 : static_cast<size_t>(kernels::cells_for(count) * kernels::kCell) * row);
+  if (!in_place) {
+    kernels::copy_entries(run, first, count,
+                          {.kind = run.kind, .dtype = run.dtype, .head_dim = run.head_dim, .data = moved.data()}, 0);
+  }
+  const std::byte* from =
+      in_place ? static_cast<const std::byte*>(run.data) + static_cast<size_t>(first) * row : moved.data();
+  const auto rest = static_cast<size_t>(run.kind == CellKind::values ? 0 : count % kernels::kCell);
+  const size_t whole = (static_cast<size_t>(count) - rest) * row;
+  if (whole > 0) std::memcpy(to, from, whole);
+  if (rest > 0) copy_lanes(from + whole, kernels::kCell, to + whole, rest, run);
+}
+
+/// Puts what save_cells() wrote at `position` of a run.
+void load_cells(const std::byte* from, int64_t count, const Cells& run, int64_t position) {
+  if (count == 0) return;
+  const size_t row = row_bytes(run);
+  const bool in_place = run.kind == CellKind::values || position % kernels::kCell == 0;
+  std::vector<std::byte> moved(in_place ? 0 : static_cast<size_t>(kernels::cells_for(count) * kernels::kCell) * row);
+  std::byte* to = in_place ? static_cast<std::byte*>(run.data) + static_cast<size_t>(position) * row : moved.data();
+  const auto rest = static_cast<size_t>(run.kind == CellKind::values ? 0 : count % kernels::kCell);
+  const size_t whole = (static_cast<size_t>(count) - rest) * row;
+  if (whole > 0) std::memcpy(to, from, whole);
+  if (rest > 0) copy_lanes(from + whole, rest, to + whole, kernels::kCell, run);
+  if (in_place) return;
+  kernels::copy_entries({.kind = run.kind, .dtype = run.dtype, .head_dim = run.head_dim, .data = moved.data()}, 0,
+                        count, run, position);
 }
 
 }  // namespace
@@ -185,6 +234,44 @@ void EntrySegment::append_to_head(int64_t kv_head, std::span<const int32_t> posi
   head.positions.insert(head.positions.end(), positions.begin(), positions.end());
   head.entries += n;
   head.scores.resize(head.entries * score_width_, 0.0F);
+}
+
+int64_t EntrySegment::saved_bytes(int64_t count) const {
+  return 2 * count * shape().head_dim * kernels::size_of(shape().dtype);
+}
+
+void EntrySegment::save(int64_t kv_head, int64_t first, int64_t count, std::span<std::byte> to) const {
+  const Head& head = heads_[kv_head];
+  KVARENA_ASSERT(first >= 0 && first + count <= head.entries && std::ssize(to) == saved_bytes(count),
+                 fmt::format("{} at {} of {} into {} bytes", count, first, head.entries, to.size()));
+  save_cells(cells(shape(), CellKind::keys, head.keys), first, count, to.data());
+  save_cells(cells(shape(), CellKind::values, head.values), first, count, to.data() + to.size() / 2);
+}
+
+void EntrySegment::append_saved(std::span<const SavedHead> heads, std::optional<int64_t> position) {
+  KVARENA_ASSERT(std::ssize(heads) == shape().kv_heads, fmt::format("{} heads", heads.size()));
+  if (!position) {
+    hold_all();
+    become_ragged();
+    change_version();
+  } else if (!ragged_ && heads_.front().entries == 0) {
+    first_position_ = *position;
+  }
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const SavedHead& saved = heads[h];
+    Head& head = heads_[h];
+    reserve(head, head.entries + saved.count);
+    const size_t side = saved.bytes.size() / 2;
+    load_cells(saved.bytes.data(), saved.count, cells(shape(), CellKind::keys, head.keys), head.entries);
+    load_cells(saved.bytes.data() + side, saved.count, cells(shape(), CellKind::values, head.values), head.entries);
+    if (!position) {
+      head.positions.insert(head.positions.end(), saved.positions.begin(), saved.positions.end());
+    } else if (ragged_) {
+      for (int64_t i = 0; i < saved.count; ++i) head.positions.push_back(static_cast<int32_t>(*position + i));
+    }
+    head.entries += saved.count;
+    head.scores.resize(head.entries * score_width_, 0.0F);
+  }
 }
 
 void EntrySegment::truncate(int64_t n) {

@@ -1,8 +1,11 @@
 #pragma once
 // Entries in 16 or 32 bits: dense while every head holds one contiguous run, ragged once heads keep their own.
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "harness/cache/attention_plan.h"
 #include "harness/cache/entry_changes.h"
@@ -26,6 +29,20 @@ class EntrySegment final : public Segment {
   void append(const float* keys, const float* values, int64_t n, int64_t stride, int64_t position);
   /// Appends entries first .. first+count-1 of `from` (same shape), bits and positions unchanged.
   void append_entries(const EntrySegment& from, int64_t first, int64_t count);
+  /// Entries of one head as save() wrote them.
+  struct SavedHead {
+    std::vector<int32_t> positions;  // of a head that holds its own
+    int64_t count = 0;
+    std::span<const std::byte> bytes;  // saved_bytes(count) of them, of any alignment
+  };
+  /// Bytes that `count` entries of a head take at rest: those of their numbers.
+  [[nodiscard]] int64_t saved_bytes(int64_t count) const;
+  /// Writes entries first .. first+count-1 of a head as cells lie in memory, keys and then values; the last cell is as
+  /// wide as it is full. `to` has saved_bytes(count) bytes.
+  void save(int64_t kv_head, int64_t first, int64_t count, std::span<std::byte> to) const;
+  /// Appends to every head what save() wrote, bits unchanged. `position` is that of each head's first; without it heads
+  /// hold their own, and the segment is ragged from then on.
+  void append_saved(std::span<const SavedHead> heads, std::optional<int64_t> position);
   /// Appends entries to one head: ascending positions, keys and values [positions.size(), head_dim] with `stride`
   /// floats between entries. The segment is ragged from then on.
   void append_to_head(int64_t kv_head, std::span<const int32_t> positions, const float* keys, const float* values,

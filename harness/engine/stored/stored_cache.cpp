@@ -3,71 +3,78 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "harness/cache/byte_stream.h"
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/method/codec.h"
 #include "harness/method/stream_codec.h"
+#include "kernels/common/parallel.h"
 
 namespace kvarena {
 namespace {
 
-constexpr uint32_t kMagic = 0x3143564b;  // "KVC1"
+constexpr uint32_t kMagic = 0x3243564b;  // "KVC2"
 
-/// Keys and values of entries first .. first+count-1 of a head, one after the other.
-void put_rows(CacheWriter& to, const EntrySegment& tail, int64_t head, int64_t first, int64_t count) {
-  const int64_t d = tail.shape().head_dim;
-  std::vector<float> keys(static_cast<size_t>(count * d)), values(keys.size());
-  tail.read_some(head, first, count, keys.data(), values.data(), d);
-  to.put_numbers(keys, tail.shape().dtype);
-  to.put_numbers(values, tail.shape().dtype);
+/// Entries first .. first+count-1 of a head, as cells.
+void put_head(CacheWriter& to, const EntrySegment& tail, int64_t head, int64_t first, int64_t count) {
+  tail.save(head, first, count, to.grow(static_cast<size_t>(tail.saved_bytes(count))));
 }
 
-/// Entries that follow each other: the position of the first, their number, rows of each head.
+/// Entries that follow each other: the position of the first, their number, cells of each head.
 void put_dense(CacheWriter& to, const EntrySegment& tail, int64_t first, int64_t count) {
   to.put<int64_t>(count);
   to.put<int64_t>(count > 0 ? tail.position(0, first) : 0);
-  for (int64_t head = 0; head < tail.shape().kv_heads && count > 0; ++head) put_rows(to, tail, head, first, count);
+  for (int64_t head = 0; head < tail.shape().kv_heads && count > 0; ++head) put_head(to, tail, head, first, count);
 }
 
-void get_dense(CacheReader& from, EntrySegment& tail) {
-  const LayerShape& shape = tail.shape();
-  const int64_t count = from.get_count(shape.entry_bytes());
-  const auto position = from.get<int64_t>();
-  const int64_t d = shape.head_dim, row = shape.kv_heads * d;
-  std::vector<float> keys(static_cast<size_t>(count * row)), values(keys.size());
-  std::vector<float> rows(static_cast<size_t>(count * d));
-  for (int64_t head = 0; head < shape.kv_heads && count > 0; ++head) {
-    for (std::vector<float>* side : {&keys, &values}) {
-      from.get_numbers(rows, shape.dtype);
-      for (int64_t i = 0; i < count; ++i) std::copy_n(&rows[i * d], d, &(*side)[i * row + head * d]);
-    }
-  }
-  if (count > 0) tail.append(keys.data(), values.data(), count, row, position);
-}
-
-/// Entries of each head by themselves: their number, positions, rows.
+/// Entries of each head by themselves: their number, positions, cells.
 void put_ragged(CacheWriter& to, const EntrySegment& tail) {
   for (int64_t head = 0; head < tail.shape().kv_heads; ++head) {
     const std::vector<int32_t> positions = tail.positions(head);
     to.put<int64_t>(static_cast<int64_t>(positions.size()));
     to.put_all(std::span<const int32_t>(positions));
-    put_rows(to, tail, head, 0, static_cast<int64_t>(positions.size()));
+    put_head(to, tail, head, 0, static_cast<int64_t>(positions.size()));
   }
 }
 
-void get_ragged(CacheReader& from, EntrySegment& tail) {
-  const LayerShape& shape = tail.shape();
-  for (int64_t head = 0; head < shape.kv_heads; ++head) {
-    const int64_t count = from.get_count(sizeof(int32_t) + shape.entry_bytes() / shape.kv_heads);
-    std::vector<int32_t> positions;
-    from.get_vector(positions, static_cast<size_t>(count));
-    std::vector<float> keys(static_cast<size_t>(count * shape.head_dim)), values(keys.size());
-    from.get_numbers(keys, shape.dtype);
-    from.get_numbers(values, shape.dtype);
-    tail.append_to_head(head, positions, keys.data(), values.data(), shape.head_dim);
+/// Entries that were found in the stored bytes, and the segment that takes them.
+struct FoundEntries {
+  EntrySegment* to = nullptr;
+  std::vector<EntrySegment::SavedHead> heads;
+  std::optional<int64_t> position;  // absent where heads hold their own
+};
+
+FoundEntries find_dense(CacheReader& from, EntrySegment& to) {
+  FoundEntries found{.to = &to,
+                     .heads = std::vector<EntrySegment::SavedHead>(static_cast<size_t>(to.shape().kv_heads))};
+  const int64_t count = from.get_count(to.shape().entry_bytes());
+  found.position = from.get<int64_t>();
+  for (EntrySegment::SavedHead& head : found.heads) {
+    head.count = count;
+    head.bytes = from.take(static_cast<size_t>(to.saved_bytes(count)));
   }
+  return found;
+}
+
+FoundEntries find_ragged(CacheReader& from, EntrySegment& to) {
+  FoundEntries found{.to = &to};
+  for (int64_t head = 0; head < to.shape().kv_heads; ++head) {
+    EntrySegment::SavedHead& saved = found.heads.emplace_back();
+    saved.count = from.get_count(static_cast<int64_t>(sizeof(int32_t)) + to.saved_bytes(1));
+    from.get_vector(saved.positions, static_cast<size_t>(saved.count));
+    saved.bytes = from.take(static_cast<size_t>(to.saved_bytes(saved.count)));
+  }
+  return found;
+}
+
+/// Copies what was found into cells, on all cores: segments are of different layers, or follow each other in one.
+void take_in(std::span<const FoundEntries> found) {
+  kernels::parallel_for(std::ssize(found), [&](int64_t i) {
+    const FoundEntries& one = found[static_cast<size_t>(i)];
+    one.to->append_saved(one.heads, one.position);
+  });
 }
 
 /// [front as it is][frames][rest as it is]
@@ -86,14 +93,20 @@ void put_stream(CacheWriter& to, const Prefill& prompt, const StreamCodecMethod&
   for (const LayerContext& layer : layers) put_dense(to, layer.cache.tail(), end, n - end);
 }
 
+void get_dense_tails(CacheReader& from, std::span<const LayerContext> layers) {
+  std::vector<FoundEntries> found;
+  for (const LayerContext& layer : layers) found.push_back(find_dense(from, layer.cache.tail()));
+  take_in(found);
+}
+
 void get_stream(CacheReader& from, KvCache& cache, const ModelFacts& facts, const StreamCodecMethod& method) {
   Activity activity;
   std::vector<LayerContext> layers = contexts_of(cache, cache.length, &facts, activity);
-  for (const LayerContext& layer : layers) get_dense(from, layer.cache.tail());
+  get_dense_tails(from, layers);
   const auto bytes = from.take(static_cast<size_t>(from.get_count(1)));
   const std::span<const uint8_t> stream(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (!stream.empty()) method.decode(stream, layers, cache.layers.front().tail().entries(0));
-  for (const LayerContext& layer : layers) get_dense(from, layer.cache.tail());
+  get_dense_tails(from, layers);
 }
 
 /// Forms of a layer's segments at rest. The tail, which is the last, is dense or ragged.
@@ -145,7 +158,8 @@ void get_packed(CacheReader& from, const LayerContext& layer, const Codec* codec
   layer.cache.insert_packed(std::move(packed));
 }
 
-void get_layer(CacheReader& from, const LayerContext& layer, const Codec* codec) {
+/// Reads a layer's packed segments and makes the others, whose entries are found and not yet copied.
+void get_layer(CacheReader& from, const LayerContext& layer, const Codec* codec, std::vector<FoundEntries>& found) {
   SegmentForm form = SegmentForm::packed;
   do {
     form = from.get<SegmentForm>();
@@ -160,14 +174,18 @@ void get_layer(CacheReader& from, const LayerContext& layer, const Codec* codec)
     if (!is_tail(form)) before = std::make_unique<EntrySegment>(layer.cache.shape(), layer.cache.ledger());
     EntrySegment& to = before ? *before : layer.cache.tail();
     const bool dense = form == SegmentForm::dense_tail || form == SegmentForm::dense;
-    dense ? get_dense(from, to) : get_ragged(from, to);
+    found.push_back(dense ? find_dense(from, to) : find_ragged(from, to));
     if (before) layer.cache.insert_before_tail(std::move(before));
   } while (!is_tail(form));
 }
 
 void get_layers(CacheReader& from, KvCache& cache, const ModelFacts& facts, const Codec* codec) {
   Activity activity;
-  for (const LayerContext& layer : contexts_of(cache, cache.length, &facts, activity)) get_layer(from, layer, codec);
+  std::vector<FoundEntries> found;
+  for (const LayerContext& layer : contexts_of(cache, cache.length, &facts, activity)) {
+    get_layer(from, layer, codec, found);
+  }
+  take_in(found);
 }
 
 /// The codec that packs what a method leaves, where a store can hold that; null for others.
@@ -212,7 +230,7 @@ KvCache restore_cache(const Transformer& model, const ModelFacts& facts, const M
                       std::span<const std::byte> bytes) {
   CacheReader from(bytes);
   KvCache cache = model.make_cache();
-  if (from.get<uint32_t>() != kMagic) CacheReader::damaged("another beginning", "a cache that begins with KVC1");
+  if (from.get<uint32_t>() != kMagic) CacheReader::damaged("another beginning", "a cache that begins with KVC2");
   const auto layers = from.get<uint32_t>();
   if (layers != cache.layers.size())
     CacheReader::damaged(fmt::format("{} layers", layers), fmt::format("{}", cache.layers.size()));

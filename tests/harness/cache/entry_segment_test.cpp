@@ -1,5 +1,6 @@
 #include "harness/cache/entry_segment.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -224,6 +225,71 @@ TEST(EntrySegment, AppendingFromAnotherSegmentCopiesBits) {
   to.read(1, b.data(), nullptr);
   EXPECT_EQ(std::vector<float>(a.begin() + 11 * 32, a.begin() + 31 * 32), b);
   EXPECT_EQ(to.positions(0).front(), 11);
+}
+
+/// Rows of a head, keys and then values.
+std::vector<float> rows_of(const EntrySegment& segment, int64_t head) {
+  const int64_t floats = segment.entries(head) * segment.shape().head_dim;
+  std::vector<float> rows(static_cast<size_t>(2 * floats));
+  segment.read(head, rows.data(), rows.data() + floats);
+  return rows;
+}
+
+TEST(EntrySegment, AppendsWhatItSavedBitForBitFromAnyPlaceToAnyPlace) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    LayerShape shape = kShape;
+    shape.dtype = dtype;
+    const Tokens tokens(83);
+    const auto ledger = std::make_shared<MemoryLedger>();
+    const EntrySegment whole = filled(tokens, ledger, 5, shape);
+    for (const int64_t first : {0, 16, 21}) {
+      for (const int64_t count : {0, 7, 16, 50, 62}) {
+        for (const int64_t before : {0, 16, 3}) {
+          SCOPED_TRACE(fmt::format("{} at {} behind {}", count, first, before));
+          std::vector<std::vector<std::byte>> bytes;
+          std::vector<EntrySegment::SavedHead> heads;
+          for (int64_t head = 0; head < shape.kv_heads; ++head) {
+            bytes.emplace_back(static_cast<size_t>(1 + whole.saved_bytes(count)));
+            const std::span<std::byte> unaligned = std::span(bytes.back()).subspan(1);
+            whole.save(head, first, count, unaligned);
+            heads.push_back({.positions = {}, .count = count, .bytes = unaligned});
+          }
+          ASSERT_EQ(whole.saved_bytes(count), 2 * count * 32 * (dtype == DType::f32 ? 4 : 2));
+          EntrySegment back(shape, ledger), expected(shape, ledger);
+          for (EntrySegment* segment : {&back, &expected}) segment->append_entries(whole, first, before);
+          back.append_saved(heads, 5 + first);
+          expected.append_entries(whole, first, count);
+          for (int64_t head = 0; head < shape.kv_heads; ++head) {
+            EXPECT_EQ(back.positions(head), expected.positions(head));
+            EXPECT_EQ(rows_of(back, head), rows_of(expected, head));
+          }
+          EXPECT_FALSE(back.ragged());
+        }
+      }
+    }
+  }
+}
+
+TEST(EntrySegment, TakesHeadsOfTheirOwnAsTheyWereSaved) {
+  const auto ledger = std::make_shared<MemoryLedger>();
+  EntrySegment ragged = filled(Tokens(40), ledger);
+  const std::vector<std::vector<int32_t>> kept = {{0, 3, 4, 17, 39}, {}};
+  ragged.keep(kept);
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<EntrySegment::SavedHead> heads;
+  for (int64_t head = 0; head < kShape.kv_heads; ++head) {
+    const int64_t count = ragged.entries(head);
+    bytes.emplace_back(static_cast<size_t>(ragged.saved_bytes(count)));
+    ragged.save(head, 0, count, bytes.back());
+    heads.push_back({.positions = ragged.positions(head), .count = count, .bytes = bytes.back()});
+  }
+  EntrySegment back(kShape, ledger);
+  back.append_saved(heads, std::nullopt);
+  EXPECT_TRUE(back.ragged());
+  for (int64_t head = 0; head < kShape.kv_heads; ++head) {
+    EXPECT_EQ(back.positions(head), kept[static_cast<size_t>(head)]);
+    EXPECT_EQ(rows_of(back, head), rows_of(ragged, head));
+  }
 }
 
 }  // namespace
