@@ -167,6 +167,13 @@ inline constexpr StoredMetric kKeepInMemory{"keep_in_memory", "Share kept of con
 inline constexpr StoredMetric kKeepOnDisk{"keep_on_disk", "Share kept of contexts on disk"};
 inline constexpr StoredMetric kReprofiledContexts{"reprofiled_contexts", "Contexts profiled anew", "contexts",
                                                   Better::lower};
+inline constexpr StoredMetric kFirstTokenWhileProfiling{"profiling_p99_time_to_first_token_ms",
+                                                        "Time to first token while contexts are profiled anew, p99",
+                                                        "ms", Better::lower};
+inline constexpr StoredMetric kFirstTokenBetweenProfilings{
+    "quiet_p99_time_to_first_token_ms", "Time to first token while none is profiled anew, p99", "ms", Better::lower};
+inline constexpr StoredMetric kOriginalBytes{"original_bytes", "Uncompressed caches kept to make forms of", "bytes",
+                                             Better::lower};
 
 // Series that no metric has the name of.
 inline constexpr StoredSeries kDeviceBytes{"device_bytes", "bytes"};
@@ -182,7 +189,8 @@ inline constexpr StoredSeries kAnswerSimilarity{"answer_similarity", "fraction"}
 inline constexpr StoredSeries kAnsweredMs{"answered_ms", "ms"};
 
 // Events of a sample, with members of their data.
-inline constexpr const char* kContextStored = "context_stored";      // context, form, keep, tier: as a run ended
-inline constexpr const char* kContextProfiled = "context_profiled";  // context: profiled anew, at the time of the run
+inline constexpr const char* kContextStored = "context_stored";  // context, form, keep, tier: as a run ended
+inline constexpr const char* kContextProfiled =
+    "context_profiled";  // context, began_ms: profiled anew, when that ended
 
 }  // namespace kvarena::metrics

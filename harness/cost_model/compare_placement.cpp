@@ -101,7 +101,7 @@ Outcome outcome(const std::vector<Context>& contexts, const std::vector<StorageT
   for (size_t i = 0; i < contexts.size(); ++i) {
     const Form& form = contexts[i].form(choices[i]);
     found.quality += form.quality / static_cast<double>(contexts.size());
-    found.seconds += storage::load_seconds(form, tiers[static_cast<size_t>(choices[i].tier)]);
+    found.seconds += storage::first_token_seconds(form, tiers[static_cast<size_t>(choices[i].tier)]);
   }
   return found;
 }

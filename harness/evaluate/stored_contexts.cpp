@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -16,6 +17,7 @@
 #include "harness/evaluate/stored_point.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/method/eviction.h"
+#include "metrics/latency/serving.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -30,11 +32,16 @@ using stored::ContextLibrary;
 
 constexpr double kMilliseconds = 1e3;
 
+/// Rate of a tier in memory. One that is not emulated takes no time beside the restoring, which profiles measure.
+double rate_for_policies(double bytes_per_s) {
+  return bytes_per_s == 0 ? std::numeric_limits<double>::infinity() : bytes_per_s;
+}
+
 /// Memory, disk and remote as the config describes them.
 stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint& point,
                               const std::filesystem::path& folder) {
   const experiment::ContextSettings& s = task.contexts;
-  const double latency = s.remote_latency_ms / kMilliseconds;
+  const double latency = s.remote_bytes_per_s == 0 ? 0 : s.remote_latency_ms / kMilliseconds;
   std::vector<storage::TierSettings> behind(2);
   behind[0] = {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}};
   behind[1] = {.tier = Tier::remote,
@@ -45,22 +52,27 @@ stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint&
   return {.tiers = {{.tier = Tier::host,
                      .books = {.name = "memory",
                                .capacity = room(s.memory_bytes, s.memory_share),
-                               .bandwidth = s.memory_bytes_per_s}},
+                               .bandwidth = rate_for_policies(s.memory_bytes_per_s)}},
                     {.tier = Tier::disk,
                      .books = {.name = "disk",
                                .capacity = room(s.disk_bytes, s.disk_share),
-                               .bandwidth = s.disk_bytes_per_s},
+                               .bandwidth = point.disk_bytes_per_s},
                      .disk_link = {.name = "disk", .bytes_per_s = s.disk_bytes_per_s}},
                     {.tier = Tier::remote,
-                     .books = {.name = "remote", .bandwidth = s.remote_bytes_per_s, .latency_s = latency}}},
+                     .books = {.name = "remote",
+                               .bandwidth = rate_for_policies(s.remote_bytes_per_s),
+                               .latency_s = latency}}},
           .hierarchy = std::make_shared<const storage::Hierarchy>(behind),
           .folder = folder};
 }
 
 /// Times of requests that begin with stored contexts, which come over links with the rates that the config gives.
-constexpr Origin kOverLinks{.clock = Clock::measured, .storage = results::Storage::emulated};
+Origin origin_of(const experiment::ContextSettings& s) {
+  const bool real = s.memory_bytes_per_s == 0 && s.disk_bytes_per_s == 0 && s.remote_bytes_per_s == 0;
+  return {.clock = Clock::measured, .storage = real ? results::Storage::real : results::Storage::emulated};
+}
 
-void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
+void add_begun(results::SampleResult& result, const std::vector<Begun>& begun, const Origin& origin) {
   const auto share = [&](std::optional<Tier> tier) {
     const auto count = std::ranges::count_if(begun, [&](const Begun& one) { return one.tier == tier; });
     return static_cast<double>(count) / static_cast<double>(begun.size());
@@ -74,17 +86,19 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun) {
     load.push_back(one.load_s);
     restore.push_back(one.restore_s);
   }
-  add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, kOverLinks);
+  add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, origin);
   add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
 constexpr const char* kTierNames[] = {"memory", "disk", "remote"};
 
 /// Adds the peaks of the tiers, and the final tier and form of every context.
-void add_placement(results::SampleResult& result, const StoredContextsTask& task, const ContextLibrary& library) {
+void add_placement(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
+                   const ContextLibrary& library) {
   const storage::TieredContexts& books = library.store().books();
   add(result, metrics::kPeakMemoryBytes, static_cast<double>(books.peak(0)));
   add(result, metrics::kPeakDiskBytes, static_cast<double>(books.peak(1)));
+  if (library.forms().size() > 1) add(result, metrics::kOriginalBytes, static_cast<double>(point.originals->bytes()));
   std::vector<double> keeps[3];
   for (const ContextWithQueries& context : task.asked) {
     const std::optional<storage::Choice> at = library.store().lookup(context.id);
@@ -101,15 +115,32 @@ void add_placement(results::SampleResult& result, const StoredContextsTask& task
   if (!keeps[1].empty()) add(result, metrics::kKeepOnDisk, metrics::mean_of(keeps[1]));
 }
 
-/// Adds an event for each context that was profiled anew, at the time of the answer that told of its drift.
-void add_profilings(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
-                    const StoredExecutor& executor, const ServingRun& run) {
-  add(result, metrics::kReprofiledContexts, static_cast<double>(executor.reprofiled().size()));
-  for (const size_t request : executor.reprofiled()) {
-    result.events.push_back({.event = metrics::kContextProfiled,
-                             .at_ms = run.requests[request].token_s.back() * kMilliseconds,
-                             .data_json = json{{"context", task.asked[point.asks[request].context].id}}.dump()});
+/// Adds an event for each context that was profiled anew, when that ended, and the times to first token of the requests
+/// that waited while some context was, beside those of the others.
+void add_profilings(results::SampleResult& result, const StoredContextsTask& task, const StoredExecutor& executor,
+                    const ServingRun& run, const Origin& origin) {
+  const std::vector<Profiling>& all = executor.profilings();
+  add(result, metrics::kReprofiledContexts, static_cast<double>(all.size()));
+  for (const Profiling& one : all) {
+    result.events.push_back(
+        {.event = metrics::kContextProfiled,
+         .at_ms = one.ended_s * kMilliseconds,
+         .data_json = json{{"context", task.asked[one.context].id}, {"began_ms", one.began_s * kMilliseconds}}.dump()});
   }
+  std::vector<double> beside, between;
+  for (const serving::Timeline& request : run.requests) {
+    if (request.outcome != serving::Outcome::answered) continue;
+    const double first = request.token_s.front();
+    const bool waited = std::ranges::any_of(
+        all, [&](const Profiling& one) { return one.began_s < first && request.arrival_s < one.ended_s; });
+    (waited ? beside : between).push_back(first - request.arrival_s);
+  }
+  if (all.empty()) return;
+  const auto p99 = [&](const metrics::StoredMetric& metric, const std::vector<double>& seconds) {
+    if (!seconds.empty()) add(result, metric, metrics::summarize(seconds).p99 * kMilliseconds, origin);
+  };
+  p99(metrics::kFirstTokenWhileProfiling, beside);
+  p99(metrics::kFirstTokenBetweenProfilings, between);
 }
 
 /// Describes the point's requests as one sample of the cell; returns the score of each answer.
@@ -164,21 +195,24 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
   ContextLibrary library(model, task.facts, forms_of(method, point), place_of(task, point, folder), policy);
+  const Origin origin = origin_of(task.contexts);
   double now = 0;
   for (const size_t i : point.before.order) {
     std::optional<std::vector<storage::Form>> known;
     if (chooses(method)) known = point.profiles[i];
-    library.add(task.asked[i].id, point.prefills[i], now++, std::move(known), point.before.uses[i]);
+    library.add(
+        task.asked[i].id, [originals = point.originals, i] { return originals->read(i); }, now++, std::move(known),
+        point.before.uses[i]);
   }
   library.rearrange();
   StoredExecutor executor(model, task, point, library, policy);
   const ServingRun run = serving::serve(std::move(load), executor, batch_settings(task.serving));
   outcome.failure = trouble_of(run);
   if (!outcome.failure.empty()) return outcome;
-  describe_run(outcome.result, task, point, executor.engine(), run, rate, kOverLinks);
-  add_begun(outcome.result, executor.begun());
-  add_placement(outcome.result, task, library);
-  add_profilings(outcome.result, task, point, executor, run);
+  describe_run(outcome.result, task, point, executor.engine(), run, rate, origin);
+  add_begun(outcome.result, executor.begun(), origin);
+  add_placement(outcome.result, task, point, library);
+  add_profilings(outcome.result, task, executor, run, origin);
   outcome.result.active = true;
   return outcome;
 }
@@ -215,14 +249,16 @@ class ScratchFolder {
 std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
                                                     std::span<const EvaluatedMethod> methods) {
   const ScratchFolder folder(task.folder);
-  const StoredPoint point = read_point(model, task, methods);
+  StoredPoint point = read_point(model, task, methods, folder.path() / "originals");
+  const double disk = task.contexts.disk_bytes_per_s;
+  point.disk_bytes_per_s = disk == 0 ? storage::disk_read_rate(folder.path() / "probe") : disk;
   const ServingPoint load{
       .settings = task.serving, .requests = point.asks.size(), .point = task.point, .seed = task.seed};
   return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) -> SampleOutcome {
     double rate = 0;
     serving::Load arrivals = load_of(load, point.capacity, rate);
     if (evaluated.method->placement() != nullptr) {
-      return evaluate_policy(model, task, point, *evaluated.method, folder.path(), std::move(arrivals), rate);
+      return evaluate_policy(model, task, point, *evaluated.method, folder.path() / "disk", std::move(arrivals), rate);
     }
     if (evaluated.reference) return evaluate_full(model, task, point, std::move(arrivals), rate);
     return {.failure =

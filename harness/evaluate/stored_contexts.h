@@ -31,13 +31,17 @@ struct StoredContextsTask {
 /// are compared with. Then every method at the same arrival times with all contexts stored, as contexts.past_requests
 /// requests by the same popularity left them, and placed anew where a policy does that: a placement policy begins a
 /// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed after the request
-/// that it served has its first token, outside of the clock; profiling anew takes its time on it.
+/// that it served has its first token, outside of the clock; profiling anew takes its time on it, in passes that have
+/// room and while no request runs.
 ///
 /// Values as evaluate_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
 /// memory_hits, disk_hits, remote_hits, recomputed_contexts (shares of requests), cache_load_ms, cache_restore_ms
 /// (means), peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie
-/// there in the end), reprofiled_contexts. Series by request: answer_similarity, answered_ms (since the run began, NaN
-/// for a request without an answer). Events: context_stored for each context as it lies in the end, context_profiled.
+/// there in the end), original_bytes where forms are made later, reprofiled_contexts, and, where there are such,
+/// profiling_p99_time_to_first_token_ms of requests that waited while a context was profiled anew and
+/// quiet_p99_time_to_first_token_ms of the others. Series by request: answer_similarity, answered_ms (since the run
+/// began, NaN for a request without an answer). Events: context_stored for each context as it lies in the end,
+/// context_profiled.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model,
                                                                               const StoredContextsTask& task,
                                                                               std::span<const EvaluatedMethod> methods);

@@ -1,11 +1,18 @@
 #include "harness/evaluate/stored_executor.h"
 
+#include <algorithm>
 #include <chrono>
+
+#include "harness/engine/session/request_bytes.h"
 
 namespace kvarena::evaluate {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
+
+double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
 
 /// The drift at which a context is profiled anew; nothing where the policy chooses among no forms.
 std::optional<double> drift_threshold_of(const storage::Policy& policy, const stored::ContextLibrary& library) {
@@ -28,14 +35,36 @@ StoredExecutor::StoredExecutor(Transformer& model, const StoredContextsTask& tas
       engine_(model, requests(), task.facts) {}
 
 serving::PassResult StoredExecutor::run(const serving::PassPlan& plan) {
-  serving::PassResult result = engine_.run(plan);
+  const std::vector<PassMember*> beside = profiling_members(plan);
+  serving::PassResult result = engine_.run(plan, beside);
   for (; !loaded_.empty(); loaded_.pop_front()) {
     library_->used(task_->asked[loaded_.front()].id, static_cast<double>(++uses_));
   }
+  const auto start = SteadyClock::now();
+  if (profiling_ && !beside.empty()) profiling_->passed();
+  result.seconds += seconds_since(start);
+  take_profiling(plan.at_s + result.seconds);
   for (const serving::RequestProgress& progress : result.progress) {
-    if (progress.finished) result.seconds += watch(static_cast<size_t>(progress.request));
+    if (progress.finished) watch(static_cast<size_t>(progress.request));
   }
   return result;
+}
+
+double StoredExecutor::idle(const serving::PassPlan& empty, double seconds) {
+  if (drifted_.empty()) return 0;
+  const auto start = SteadyClock::now();
+  const std::vector<PassMember*> members = profiling_members(empty);
+  if (!profiling_) {
+    original_.wait_for(std::chrono::duration<double>(seconds));
+  } else if (members.empty()) {
+    profiling_->wait(seconds);
+  } else {
+    run_pass(*model_, members);
+    profiling_->passed();
+  }
+  const double took = seconds_since(start);
+  take_profiling(empty.at_s + took);
+  return took;
 }
 
 std::vector<ServedRequest> StoredExecutor::requests() {
@@ -47,17 +76,29 @@ std::vector<ServedRequest> StoredExecutor::requests() {
   return list;
 }
 
-KvCache StoredExecutor::begin(size_t request) {
-  const size_t context = point_->asks[request].context;
-  stored::LoadedCache loaded = library_->load(task_->asked[context].id);
-  loaded_.push_back(context);
-  begun_[request] = {
-      .tier = loaded.tier, .profiled = loaded.form.quality, .load_s = loaded.load_s, .restore_s = loaded.restore_s};
-  return std::move(loaded.cache);
+/// The load takes the time that it takes on a thread of its own, and is the run's from the pass that asked for it on.
+std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
+  const std::string& context = task_->asked[point_->asks[request].context].id;
+  return std::async(std::launch::async, [this, request, &context, bring = library_->ask(context)] {
+    const auto start = SteadyClock::now();
+    auto brought = std::make_shared<stored::BroughtCache>(bring());
+    const double seconds = seconds_since(start);
+    return BroughtPrompt{.cache =
+                             [this, request, &context, brought] {
+                               stored::LoadedCache loaded = library_->came(context, std::move(*brought));
+                               loaded_.push_back(point_->asks[request].context);
+                               begun_[request] = {.tier = loaded.tier,
+                                                  .profiled = loaded.form.quality,
+                                                  .load_s = loaded.load_s,
+                                                  .restore_s = loaded.restore_s};
+                               return std::move(loaded.cache);
+                             },
+                         .seconds = seconds};
+  });
 }
 
-double StoredExecutor::watch(size_t request) {
-  if (!threshold_) return 0;
+void StoredExecutor::watch(size_t request) {
+  if (!threshold_) return;
   const Query& ask = point_->asks[request];
   const ContextWithQueries& context = task_->asked[ask.context];
   const Request& asked = request_of(*task_, ask);
@@ -67,15 +108,42 @@ double StoredExecutor::watch(size_t request) {
   std::erase(recent, &asked);
   recent.push_back(&asked);
   if (static_cast<int64_t>(recent.size()) > task_->contexts.drift_answers) recent.erase(recent.begin());
+  if (std::ranges::find(drifted_, ask.context) != drifted_.end()) return;
   drift_.note(context.id, reached, begun_[request].profiled);
-  if (!drift_.drifted(context.id)) return 0;
-  const auto start = SteadyClock::now();
-  library_->reprofile(context.id, profile(*model_, *task_, *point_, ask.context, recent));
-  const double seconds = std::chrono::duration<double>(SteadyClock::now() - start).count();
-  library_->rearrange();
+  if (!drift_.drifted(context.id)) return;
   drift_.forget(context.id);
-  reprofiled_.push_back(request);
-  return seconds;
+  drifted_.push_back(ask.context);
+}
+
+std::vector<PassMember*> StoredExecutor::profiling_members(const serving::PassPlan& plan) {
+  if (drifted_.empty()) return {};
+  const size_t context = drifted_.front();
+  if (!profiling_ && !original_.valid()) {
+    profiling_since_s_ = plan.at_s;
+    original_ = std::async(std::launch::async, [this, context] { return point_->originals->read(context); });
+  }
+  if (!profiling_) {
+    if (original_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+    profiling_ = start_profile(*model_, *task_, *point_, context, original_.get(), recent_[context]);
+  }
+  const int64_t bytes = full_cache_bytes(*model_, static_cast<int64_t>(task_->asked[context].tokens.size()));
+  const int64_t fit = plan.room.bytes / std::max<int64_t>(1, bytes);
+  const int64_t most = task_->contexts.profiling_answers.value_or(plan.room.requests);
+  return profiling_->next({.answers = std::min({plan.room.requests, fit, most}), .tokens = plan.room.tokens});
+}
+
+void StoredExecutor::take_profiling(double now) {
+  if (!profiling_ || !profiling_->finished()) return;
+  const size_t context = drifted_.front();
+  std::vector<storage::Form> profile = profiling_->profile();
+  for (size_t form = 0; form < profile.size(); ++form) {
+    profile[form].ready_s = point_->profiles[context][form].ready_s;  // sizes are as they were
+  }
+  library_->reprofile(task_->asked[context].id, std::move(profile));
+  library_->rearrange();
+  profilings_.push_back({.context = context, .began_s = profiling_since_s_, .ended_s = now});
+  profiling_.reset();
+  drifted_.pop_front();
 }
 
 }  // namespace kvarena::evaluate

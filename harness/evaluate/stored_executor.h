@@ -2,6 +2,8 @@
 // The engine's passes over stored contexts, with the work of the store and the profiler between them.
 
 #include <deque>
+#include <future>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -20,8 +22,16 @@ struct Begun {
   double restore_s = 0;
 };
 
-/// A context moves or is compressed after the pass in which its request began, outside of the clock; profiling anew
-/// takes its time on it. Everything given must outlive it.
+/// One context's profiling during the run, on its clock.
+struct Profiling {
+  size_t context = 0;
+  double began_s = 0;
+  double ended_s = 0;
+};
+
+/// Caches come beside passes, on threads of their own. A context moves or is compressed after the pass in which its
+/// request began, outside of the clock. Profiling anew is in passes that have room beside their requests, and in the
+/// time without any. Everything given must outlive it.
 class StoredExecutor final : public serving::Executor {
  public:
   StoredExecutor(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
@@ -32,17 +42,22 @@ class StoredExecutor final : public serving::Executor {
   [[nodiscard]] int64_t bytes_now(int64_t request) const override { return engine_.bytes_now(request); }
   void drop(int64_t request) override { engine_.drop(request); }
   serving::PassResult run(const serving::PassPlan& plan) override;
+  double idle(const serving::PassPlan& empty, double seconds) override;
 
   [[nodiscard]] const ServingEngine& engine() const { return engine_; }
   [[nodiscard]] const std::vector<Begun>& begun() const { return begun_; }
-  /// Requests after whose answer their context was profiled anew, in that order.
-  [[nodiscard]] const std::vector<size_t>& reprofiled() const { return reprofiled_; }
+  /// Contexts that were profiled anew, in the order in which that ended.
+  [[nodiscard]] const std::vector<Profiling>& profilings() const { return profilings_; }
 
  private:
   [[nodiscard]] std::vector<ServedRequest> requests();
-  [[nodiscard]] KvCache begin(size_t request);
-  /// Compares an answer with its form's profile; returns the seconds of profiling anew when the context has drifted.
-  [[nodiscard]] double watch(size_t request);
+  [[nodiscard]] std::future<BroughtPrompt> begin(size_t request);
+  /// Compares an answer with its form's profile; a context that has drifted waits for being profiled anew.
+  void watch(size_t request);
+  /// Members of profiling for a pass with such room.
+  [[nodiscard]] std::vector<PassMember*> profiling_members(const serving::PassPlan& plan);
+  /// Takes what they brought, at `now`; a context whose profile is whole is placed by it.
+  void take_profiling(double now);
 
   Transformer* model_;
   const StoredContextsTask* task_;
@@ -51,11 +66,15 @@ class StoredExecutor final : public serving::Executor {
   const Method full_;
   std::optional<double> threshold_;
   stored::DriftWatch drift_;
-  std::vector<Begun> begun_;                         // by request
-  std::deque<size_t> loaded_;                        // contexts used in the pass under way
-  std::vector<std::vector<const Request*>> recent_;  // by context, the newest last
-  int64_t uses_;                                     // clock of the store: contexts that came, then their uses
-  std::vector<size_t> reprofiled_;
+  std::vector<Begun> begun_;                              // by request
+  std::deque<size_t> loaded_;                             // contexts used in the pass under way
+  std::vector<std::vector<const Request*>> recent_;       // by context, the newest last
+  int64_t uses_;                                          // clock of the store: contexts that came, then their uses
+  std::deque<size_t> drifted_;                            // contexts to profile anew, the one under way first
+  std::future<std::shared_ptr<const Prefill>> original_;  // of drifted_.front(), until it is there
+  std::unique_ptr<stored::ProfileRun> profiling_;         // of drifted_.front()
+  double profiling_since_s_ = 0;
+  std::vector<Profiling> profilings_;
   ServingEngine engine_;
 };
 

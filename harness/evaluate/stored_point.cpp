@@ -91,6 +91,28 @@ stored::Query query_of(const ContextWithQueries& context, const Request& request
           .stop = request.stop};
 }
 
+struct ProfileQueries {
+  std::vector<stored::Query> queries;
+  stored::AnswerQuality quality;
+};
+
+ProfileQueries profile_queries(const StoredContextsTask& task, size_t context, std::span<const Request* const> asked) {
+  ProfileQueries queries;
+  for (const Request* request : asked) queries.queries.push_back(query_of(task.asked[context], *request));
+  queries.quality = [&task, requests = std::vector<const Request*>(asked.begin(), asked.end())](
+                        size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
+    return task.similarity(*requests[i], answer, full);
+  };
+  return queries;
+}
+
+/// Room for answers that profile a context before requests come: that of the requests.
+stored::AnswerRoom profile_room(const experiment::ServingSettings& serving, const Prefill& context) {
+  const serving::BatchSettings settings = batch_settings(serving);
+  const int64_t fit = settings.cache_bytes / std::max<int64_t>(1, context.cache.bytes());
+  return {.answers = std::clamp<int64_t>(fit, 1, settings.max_running)};
+}
+
 /// Serves all requests at once with full KV: capacity and reference answers.
 void serve_reference(Transformer& model, const StoredContextsTask& task, StoredPoint& point) {
   const Method full;
@@ -122,14 +144,16 @@ void read_contexts(Transformer& model, const StoredContextsTask& task, std::span
   }
   for (size_t i = 0; i < task.asked.size(); ++i) {
     const ContextWithQueries& context = task.asked[i];
-    point.prefills.push_back(
-        std::make_shared<const Prefill>(prefill(model, context.tokens, needs, kPrefillChunk, task.facts)));
-    point.full_bytes += stored::sized_forms(*point.prefills.back(), {{CacheForm{}}}).front().bytes;
+    point.originals->add(prefill(model, context.tokens, needs, kPrefillChunk, task.facts));
     if (!profiled) continue;
     std::vector<const Request*> train;
     for (const Request& request : context.train) train.push_back(&request);
-    point.profiles.push_back(profile(model, task, point, i, train));
+    const ProfileQueries queries = profile_queries(task, i, train);
+    const auto prompt = point.originals->read(i);
+    point.profiles.push_back(stored::profile_forms(model, prompt, point.forms, queries.queries, queries.quality,
+                                                   profile_room(task.serving, *prompt)));
   }
+  point.full_bytes = point.originals->bytes();
 }
 
 }  // namespace
@@ -148,14 +172,13 @@ std::vector<CacheForm> forms_of(const Method& method, const StoredPoint& point) 
   return {one ? *one : CacheForm{}};
 }
 
-std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
-                                   size_t context, std::span<const Request* const> asked) {
-  std::vector<stored::Query> queries;
-  for (const Request* request : asked) queries.push_back(query_of(task.asked[context], *request));
-  return stored::profile_forms(model, *point.prefills[context], point.forms, queries,
-                               [&](size_t i, std::span<const int32_t> answer, std::span<const int32_t> full) {
-                                 return task.similarity(*asked[i], answer, full);
-                               });
+std::unique_ptr<stored::ProfileRun> start_profile(Transformer& model, const StoredContextsTask& task,
+                                                  const StoredPoint& point, size_t context,
+                                                  std::shared_ptr<const Prefill> original,
+                                                  std::span<const Request* const> asked) {
+  const ProfileQueries queries = profile_queries(task, context, asked);
+  return std::make_unique<stored::ProfileRun>(model, std::move(original), point.forms, queries.queries,
+                                              queries.quality);
 }
 
 std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const StoredPoint& point,
@@ -169,9 +192,11 @@ std::vector<ServedRequest> served_requests(const StoredContextsTask& task, const
   return requests;
 }
 
-StoredPoint read_point(Transformer& model, const StoredContextsTask& task, std::span<const EvaluatedMethod> methods) {
+StoredPoint read_point(Transformer& model, const StoredContextsTask& task, std::span<const EvaluatedMethod> methods,
+                       const std::filesystem::path& originals) {
   const Popularity popularity(task.asked.size(), task.contexts.popularity);
   StoredPoint point{.asks = asks_of(task, popularity), .before = query_history(task, popularity)};
+  point.originals = std::make_shared<stored::Originals>(model, originals);
   serve_reference(model, task, point);
   read_contexts(model, task, methods, point);
   return point;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/engine/serving/serving_engine.h"
-#include "harness/engine/stored/context_library.h"
+#include "harness/engine/stored/profile_run.h"
 #include "harness/evaluate/stored_contexts.h"
 
 namespace kvarena::evaluate {
@@ -31,16 +31,17 @@ struct StoredPoint {
   std::vector<double> full_scores;                 // 1 each
   std::vector<int64_t> prompt_tokens;
   double capacity = 0;
-  std::vector<stored::CacheForm> forms;                  // that policies choose among
-  std::vector<std::shared_ptr<const Prefill>> prefills;  // by context
-  std::vector<std::vector<storage::Form>> profiles;      // by context, of `forms`; empty where nobody chooses
-  int64_t full_bytes = 0;                                // of all contexts, uncompressed and stored
+  std::vector<stored::CacheForm> forms;              // that policies choose among
+  std::shared_ptr<stored::Originals> originals;      // by context
+  std::vector<std::vector<storage::Form>> profiles;  // by context, of `forms`; empty where nobody chooses
+  int64_t full_bytes = 0;                            // of all contexts, uncompressed and stored
+  double disk_bytes_per_s = 0;                       // of the disk tier: as given, or as measured
 };
 
-/// Draws the queries, answers them with full KV, and prefills every context once with the needs of all methods. Throws
-/// UserError when full KV has no answers.
+/// Draws the queries, answers them with full KV, and prefills every context once with the needs of all methods; the
+/// caches lie in `originals`. Throws UserError when full KV has no answers.
 [[nodiscard]] StoredPoint read_point(Transformer& model, const StoredContextsTask& task,
-                                     std::span<const EvaluatedMethod> methods);
+                                     std::span<const EvaluatedMethod> methods, const std::filesystem::path& originals);
 
 [[nodiscard]] const Request& request_of(const StoredContextsTask& task, const Query& ask);
 /// The point's requests, each with its whole prompt.
@@ -50,9 +51,10 @@ struct StoredPoint {
 [[nodiscard]] bool chooses(const Method& method);
 /// Forms that a method stores contexts in.
 [[nodiscard]] std::vector<stored::CacheForm> forms_of(const Method& method, const StoredPoint& point);
-/// Profiles the point's forms of a context by its answers to `asked`.
-[[nodiscard]] std::vector<storage::Form> profile(Transformer& model, const StoredContextsTask& task,
-                                                 const StoredPoint& point, size_t context,
-                                                 std::span<const Request* const> asked);
+/// Begins to profile the point's forms of a context by its answers to `asked`. Task and point must outlive it.
+[[nodiscard]] std::unique_ptr<stored::ProfileRun> start_profile(Transformer& model, const StoredContextsTask& task,
+                                                                const StoredPoint& point, size_t context,
+                                                                std::shared_ptr<const Prefill> original,
+                                                                std::span<const Request* const> asked);
 
 }  // namespace kvarena::evaluate

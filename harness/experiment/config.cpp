@@ -274,9 +274,11 @@ void ContextSettings::parameters(ParameterVisitor& p) {
   p("disk_share", disk_share).min(0).doc("room on the disk, likewise; the remote tier behind it has no limit");
   p("memory_bytes", memory_bytes).min(0).doc("room in memory in bytes, whatever the contexts take; absent = the share");
   p("disk_bytes", disk_bytes).min(0).doc("room on the disk, likewise");
-  p("memory_bytes_per_s", memory_bytes_per_s).above(0).doc("rate at which a cache is read from memory");
-  p("disk_bytes_per_s", disk_bytes_per_s).above(0).doc("from the disk, unless its files really take longer");
-  p("remote_bytes_per_s", remote_bytes_per_s).above(0).doc("from the remote tier");
+  p("memory_bytes_per_s", memory_bytes_per_s)
+      .min(0)
+      .doc("rate of the link that a cache comes over from memory; 0, as for the others: as fast as it really is");
+  p("disk_bytes_per_s", disk_bytes_per_s).min(0).doc("from the disk, unless its files really take longer");
+  p("remote_bytes_per_s", remote_bytes_per_s).min(0).doc("from the remote tier");
   p("remote_latency_ms", remote_latency_ms).min(0).doc("before its first byte");
   p("train_questions", train_questions).min(1).doc("of each context, to profile its forms with");
   p("test_questions", test_questions).min(1).doc("of each context, that requests ask");
@@ -292,6 +294,9 @@ void ContextSettings::parameters(ParameterVisitor& p) {
           "requests by the same popularity that came before the first that counts: contexts are stored in the order of "
           "their last one, with as many uses");
   p("drift_answers", drift_answers).min(1).doc("newest answers of a context that its drift is measured by");
+  p("profiling_answers", profiling_answers)
+      .min(1)
+      .doc("answers of profiling anew beside requests, at a time; absent = as many as max_running leaves room for");
 }
 
 std::vector<std::string> ServingSettings::points() const {

@@ -156,6 +156,7 @@ struct ContextSettings {
   int64_t past_requests = 0;                     // requests before the first that counts
   double popularity = 1;                         // the i-th context is asked about in proportion to i^-popularity
   int64_t drift_answers = 3;
+  std::optional<int64_t> profiling_answers;  // at a time, of profiling anew; absent: as many as max_running leaves
 
   void parameters(ParameterVisitor& p);
 };

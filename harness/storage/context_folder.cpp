@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -75,6 +76,17 @@ fs::path made(fs::path folder) {
 }
 
 }  // namespace
+
+StoredObject::StoredObject(const fs::path& file, int64_t bytes, std::string sha256)
+    : mapped_(file), expected_(bytes), sha256_(std::move(sha256)) {}
+
+StoredObject::~StoredObject() {
+  const fs::path file = mapped_->path();
+  mapped_.reset();
+  leave_page_cache(file);
+}
+
+bool StoredObject::whole() const { return std::ssize(bytes()) == expected_ && sha256(bytes()) == sha256_; }
 
 ContextFolder::ContextFolder(fs::path folder)
     : folder_(made(std::move(folder))),
@@ -173,24 +185,28 @@ void ContextFolder::put(const std::string& key, std::span<const std::byte> bytes
   index_ = std::move(next);
 }
 
-std::optional<std::vector<std::byte>> ContextFolder::get(const std::string& key) {
+std::shared_ptr<const StoredObject> ContextFolder::open(const std::string& key) {
   const auto it = index_.find(key);
-  if (it == index_.end()) return std::nullopt;
-  const fs::path file = file_of(key);
-  if (!fs::exists(file)) {
-    ++damage_.missing_files;
-    remove(key);
-    return std::nullopt;
+  if (it == index_.end()) return nullptr;
+  if (fs::exists(file_of(key))) {
+    return std::make_shared<const StoredObject>(file_of(key), it->second.bytes, it->second.sha256);
   }
-  std::vector<std::byte> bytes;
-  {
-    const MappedFile mapped(file);
-    bytes.assign(mapped.bytes().begin(), mapped.bytes().end());
-  }
-  leave_page_cache(file);
-  if (std::ssize(bytes) == it->second.bytes && sha256(bytes) == it->second.sha256) return bytes;
+  ++damage_.missing_files;
+  remove(key);
+  return nullptr;
+}
+
+void ContextFolder::forget_damaged(const std::string& key) {
+  if (!index_.contains(key)) return;
   ++damage_.wrong_files;
   remove(key);
+}
+
+std::optional<std::vector<std::byte>> ContextFolder::get(const std::string& key) {
+  const std::shared_ptr<const StoredObject> object = open(key);
+  if (object == nullptr) return std::nullopt;
+  if (object->whole()) return std::vector(object->bytes().begin(), object->bytes().end());
+  forget_damaged(key);
   return std::nullopt;
 }
 
@@ -211,6 +227,21 @@ int64_t ContextFolder::bytes() const {
   int64_t total = 0;
   for (const auto& [key, entry] : index_) total += entry.bytes;
   return total;
+}
+
+double disk_read_rate(const fs::path& folder) {
+  constexpr int64_t kBytes = int64_t{32} << 20;
+  double seconds = 0;
+  {
+    ContextFolder probe(folder);
+    probe.put("probe", std::vector<std::byte>(static_cast<size_t>(kBytes), std::byte{7}));
+    const auto start = std::chrono::steady_clock::now();
+    const bool whole = probe.open("probe")->whole();
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    KVARENA_ASSERT(whole, "an object that was just put");
+  }
+  fs::remove_all(folder);
+  return static_cast<double>(kBytes) / seconds;
 }
 
 }  // namespace kvarena::storage

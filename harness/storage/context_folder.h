@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/core/file_lock.h"
+#include "harness/core/files.h"
 
 namespace kvarena::storage {
 
@@ -23,6 +25,25 @@ struct FolderDamage {
   int64_t lost_indexes = 0;   // the index itself was damaged: nothing of the folder is trusted
 
   [[nodiscard]] int64_t total() const { return unknown_files + missing_files + wrong_files + lost_indexes; }
+};
+
+/// An object of a folder, open: it stays readable when the folder replaces or removes it. Any one thread may use it.
+class StoredObject {
+ public:
+  StoredObject(const std::filesystem::path& file, int64_t bytes, std::string sha256);
+  /// Lets go of what the system's page cache holds of the file: the next read is one of the disk.
+  ~StoredObject();
+  StoredObject(const StoredObject&) = delete;
+  StoredObject& operator=(const StoredObject&) = delete;
+
+  /// Whether the bytes are those that were put; reads all of them.
+  [[nodiscard]] bool whole() const;
+  [[nodiscard]] std::span<const std::byte> bytes() const { return mapped_->bytes(); }
+
+ private:
+  std::optional<MappedFile> mapped_;
+  int64_t expected_;
+  std::string sha256_;
 };
 
 /// A file for each object and an index of keys, lengths and SHA-256. An object is written whole, then added to the
@@ -37,6 +58,10 @@ class ContextFolder {
   /// Stores an object, replacing one of the same key. Throws UserError when the disk refuses (full, read-only); then
   /// there is no object of this key and the folder is otherwise as it was before.
   void put(const std::string& key, std::span<const std::byte> bytes);
+  /// Opens the object of a key; null when there is none, or when its file is gone, which then is forgotten.
+  [[nodiscard]] std::shared_ptr<const StoredObject> open(const std::string& key);
+  /// Forgets an object that was opened and is not whole.
+  void forget_damaged(const std::string& key);
   /// The object of a key; nothing when there is none, or when it is damaged, which then is forgotten.
   [[nodiscard]] std::optional<std::vector<std::byte>> get(const std::string& key);
   void remove(const std::string& key);
@@ -66,5 +91,8 @@ class ContextFolder {
   std::map<std::string, Entry> index_;
   FolderDamage damage_;
 };
+
+/// Bytes a second that an object is read with and checked in `folder`, which is made for that and removed.
+[[nodiscard]] double disk_read_rate(const std::filesystem::path& folder);
 
 }  // namespace kvarena::storage

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "harness/core/error.h"
 
@@ -26,9 +24,10 @@ ContextStore::ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy,
       books_(books_of(tiers_), policy),
       maker_(std::move(maker)),
       ledger_(std::make_shared<MemoryLedger>()) {
-  const bool disk = std::ranges::any_of(tiers_, [](const StoreTier& tier) { return tier.tier == Tier::disk; });
-  if (disk) {
+  const auto disk = std::ranges::find(tiers_, Tier::disk, &StoreTier::tier);
+  if (disk != tiers_.end()) {
     folder_ = std::make_unique<ContextFolder>(folder);
+    disk_ = std::make_unique<Link>(disk->disk_link);
     for (const std::string& key : folder_->keys()) folder_->remove(key);
   }
 }
@@ -38,33 +37,48 @@ std::optional<Choice> ContextStore::lookup(const std::string& key) const {
   return it == ids_.end() ? std::nullopt : std::optional(books_.find(it->second)->at);
 }
 
-std::optional<Fetched> ContextStore::fetch(const std::string& key, double now, double importance) {
+std::optional<Fetched> ContextStore::fetch(const std::string& key, double now) {
   auto fetched = get(key);
-  if (fetched) use(key, now, importance);
+  if (fetched) use(key, now);
   return fetched;
 }
 
-void ContextStore::use(const std::string& key, double now, double importance) {
-  if (const auto it = ids_.find(key); it != ids_.end()) carry_out(books_.access(it->second, now, importance));
+void ContextStore::use(const std::string& key, double now) {
+  if (const auto it = ids_.find(key); it != ids_.end()) carry_out(books_.access(it->second, now));
 }
 
-std::optional<Fetched> ContextStore::get(const std::string& key) {
+std::optional<Reading> ContextStore::ask(const std::string& key) {
   const auto it = ids_.find(key);
   if (it == ids_.end()) {
     ++counts_.misses;
     return std::nullopt;
   }
-  const int64_t id = it->second;
-  const Context& context = *books_.find(id);
-  const int64_t tier = context.at.tier;
-  auto bytes = read(held_.at(id), tier);
-  if (!bytes || static_cast<int64_t>(bytes->size()) != context.bytes()) {
-    ++counts_.damaged;
-    forget(id);
-    return std::nullopt;
+  const Context& context = *books_.find(it->second);
+  auto reading = open(held_.at(it->second), context.form(context.at), context.at.tier);
+  if (reading) return reading;
+  ++counts_.damaged;
+  forget(it->second);
+  return std::nullopt;
+}
+
+void ContextStore::came(const std::string& key, const Reading& reading, bool whole) {
+  if (whole) {
+    ++counts_.hits[reading.tier];
+    return;
   }
-  ++counts_.hits[tier_of(tier)];
-  return Fetched{.bytes = std::move(*bytes), .form = context.form(context.at), .tier = tier_of(tier)};
+  ++counts_.damaged;
+  if (reading.tier == Tier::disk) folder_->forget_damaged(key);
+  if (const auto it = ids_.find(key); it != ids_.end()) forget(it->second);
+}
+
+std::optional<Fetched> ContextStore::get(const std::string& key) {
+  const std::optional<Reading> reading = ask(key);
+  if (!reading) return std::nullopt;
+  Fetched fetched{.bytes = {}, .form = reading->form, .tier = reading->tier};
+  const bool whole =
+      reading->bytes([&](std::span<const std::byte> bytes) { fetched.bytes.assign(bytes.begin(), bytes.end()); });
+  came(key, *reading, whole);
+  return whole ? std::optional(std::move(fetched)) : std::nullopt;
 }
 
 void ContextStore::put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses) {
@@ -98,7 +112,7 @@ bool ContextStore::move(Held& held, const Context& context, const Move& move) {
   const Form& form = context.form(*move.to);
   const bool same_form = move.from && move.from->form == move.to->form;
   std::optional<std::vector<std::byte>> bytes =
-      same_form ? read(held, move.from->tier) : std::optional(maker_(held.key, form));
+      same_form ? read(held, form, move.from->tier) : std::optional(maker_(held.key, form));
   if (!bytes) {
     ++counts_.damaged;
     return false;
@@ -117,20 +131,42 @@ bool ContextStore::move(Held& held, const Context& context, const Move& move) {
   return true;
 }
 
-std::optional<std::vector<std::byte>> ContextStore::read(const Held& held, int64_t tier) {
-  if (tier_of(tier) == Tier::disk) {
-    const auto start = std::chrono::steady_clock::now();
-    auto bytes = folder_->get(held.key);
-    const double seconds =
-        tiers_[static_cast<size_t>(tier)].disk_link.seconds(bytes ? static_cast<int64_t>(bytes->size()) : 0, 1);
-    std::this_thread::sleep_until(start + std::chrono::duration<double>(seconds));
-    return bytes;
+/// Nothing when a file is gone.
+std::optional<Reading> ContextStore::open(const Held& held, const Form& form, int64_t tier) {
+  Reading reading{.form = form, .tier = tier_of(tier), .bytes = {}};
+  if (reading.tier == Tier::disk) {
+    std::shared_ptr<const StoredObject> object = folder_->open(held.key);
+    if (object == nullptr) return std::nullopt;
+    reading.bytes = [object, bytes = form.bytes, link = disk_.get()](const Reading::Take& take) {
+      bool whole = false;
+      link->carry(bytes, 1, [&] { whole = std::ssize(object->bytes()) == bytes && object->whole(); }).wait();
+      if (whole) take(object->bytes());
+      return whole;
+    };
+    return reading;
   }
-  std::vector<std::byte> bytes(static_cast<size_t>(held.block->bytes()));
-  hierarchy_->load(tier_of(tier))
-      .read(held.block, {{.at = 0, .memory = bytes.data(), .bytes = held.block->bytes()}})
-      .wait();
-  return bytes;
+  reading.bytes = [block = held.block, bytes = form.bytes,
+                   link = &hierarchy_->load(reading.tier)](const Reading::Take& take) {
+    link->carry(bytes, 1, [] {}).wait();  // whoever takes the bytes reads them: their own time is theirs
+    if (!block->memory().empty()) {
+      take(block->memory());
+    } else {
+      std::vector<std::byte> copy(static_cast<size_t>(block->bytes()));
+      block->read(0, copy);
+      take(copy);
+    }
+    return true;
+  };
+  return reading;
+}
+
+std::optional<std::vector<std::byte>> ContextStore::read(const Held& held, const Form& form, int64_t tier) {
+  const std::optional<Reading> reading = open(held, form, tier);
+  std::vector<std::byte> copy;
+  const bool whole =
+      reading && reading->bytes([&](std::span<const std::byte> bytes) { copy.assign(bytes.begin(), bytes.end()); });
+  if (reading && !whole) folder_->forget_damaged(held.key);
+  return whole ? std::optional(std::move(copy)) : std::nullopt;
 }
 
 void ContextStore::write(Held& held, int64_t tier, const std::vector<std::byte>& bytes) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,17 @@ namespace kvarena::storage {
 struct StoreTier {
   Tier tier = Tier::host;
   StorageTier books;   // capacity and rate as policies see them
-  LinkSpec disk_link;  // disk tier: least time of a read; a spec that emulates nothing adds none
+  LinkSpec disk_link;  // disk tier: least time of reads, one after another; a spec that emulates nothing adds none
+};
+
+/// A stored context's bytes, on their way. The store may move the context meanwhile, and must outlive this.
+struct Reading {
+  using Take = std::function<void(std::span<const std::byte>)>;
+  Form form;
+  Tier tier = Tier::host;  // tier from which they come
+  /// Waits for the bytes, then gives them to `take` where they lie; false, without that, when they are damaged. Any
+  /// thread may call it, once. Throws what the tier or `take` throws.
+  std::function<bool(const Take& take)> bytes;
 };
 
 /// Result of a fetch.
@@ -38,7 +49,7 @@ struct StoreCounts {
   int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten
 };
 
-/// For one thread at a time. The policy and the hierarchy must outlive it.
+/// For one thread at a time, but for what ask() gives. The policy and the hierarchy must outlive it.
 class ContextStore {
  public:
   /// Makes the bytes of a context in a form, from the request that computed it or from its full cache. Called when a
@@ -55,11 +66,15 @@ class ContextStore {
   [[nodiscard]] std::optional<Choice> lookup(const std::string& key) const;
   /// Bytes of a context, counted as a use. Nothing when it is not stored, or when the stored bytes are damaged or gone:
   /// the caller computes it and puts it again.
-  [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now, double importance = 1);
+  [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now);
   /// The two halves of fetch(), for a caller that answers before it moves contexts: get() gives the bytes, counted as a
   /// hit or a miss; use() may promote the context and demote others, and ignores one that is gone by then.
   [[nodiscard]] std::optional<Fetched> get(const std::string& key);
-  void use(const std::string& key, double now, double importance = 1);
+  void use(const std::string& key, double now);
+  /// The two halves of get(), for a caller that goes on while bytes come: ask() opens the context, nothing when it is
+  /// not stored or gone; came() counts what the reading brought, and forgets the context that was damaged.
+  [[nodiscard]] std::optional<Reading> ask(const std::string& key);
+  void came(const std::string& key, const Reading& reading, bool whole);
   /// Stores a new context; replaces one of the same key. The policy may put it on any tier, demote others or give them
   /// other forms. `accesses`: uses so far, this one counted.
   void put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses = 1);
@@ -80,7 +95,8 @@ class ContextStore {
   };
   void carry_out(const std::vector<Move>& moves);
   bool move(Held& held, const Context& context, const Move& move);
-  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, int64_t tier);
+  [[nodiscard]] std::optional<Reading> open(const Held& held, const Form& form, int64_t tier);
+  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, const Form& form, int64_t tier);
   void write(Held& held, int64_t tier, const std::vector<std::byte>& bytes);
   void erase_bytes(Held& held, int64_t tier);
   void forget(int64_t id);
@@ -89,6 +105,7 @@ class ContextStore {
   std::vector<StoreTier> tiers_;
   HierarchyPtr hierarchy_;
   std::unique_ptr<ContextFolder> folder_;
+  std::unique_ptr<Link> disk_;  // that its files are read over
   TieredContexts books_;
   Maker maker_;
   LedgerPtr ledger_;

@@ -18,6 +18,9 @@ class MemoryBlock final : public Block {
   void read(int64_t at, std::span<std::byte> to) const override {
     std::copy_n(buffer_.data() + at, to.size(), to.data());
   }
+  [[nodiscard]] std::span<const std::byte> memory() const override {
+    return {buffer_.data(), static_cast<size_t>(buffer_.bytes())};
+  }
   void write(int64_t at, std::span<const std::byte> from) override { std::ranges::copy(from, buffer_.data() + at); }
 
  private:

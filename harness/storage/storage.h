@@ -53,6 +53,8 @@ class Block {
   [[nodiscard]] virtual int64_t bytes() const = 0;
   /// Copies to.size() bytes from offset `at`. Throws UserError naming the place when the tier cannot give them.
   virtual void read(int64_t at, std::span<std::byte> to) const = 0;
+  /// The bytes where they lie, as long as the block lives; empty where they do not lie in main memory.
+  [[nodiscard]] virtual std::span<const std::byte> memory() const { return {}; }
   /// Copies from.size() bytes to offset `at`. Throws UserError naming the place.
   virtual void write(int64_t at, std::span<const std::byte> from) = 0;
 

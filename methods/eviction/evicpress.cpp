@@ -34,6 +34,11 @@ class EvicPress final : public storage::Policy {
     p("reprofile_threshold", reprofile_threshold_)
         .min(0)
         .doc("a context whose answers stay so far below the profiled quality is profiled anew; 2: never");
+    p("rearrange_after", rearrange_after_)
+        .min(0)
+        .doc(
+            "requests after which contexts are placed anew by how often each was used; 0: when one was profiled, as in "
+            "the paper");
     p("originals", originals_)
         .doc(
             "the last tier keeps every uncompressed cache beside, so that any form can be made at any time; without "
@@ -98,6 +103,7 @@ class EvicPress final : public storage::Policy {
   bool chooses_forms() const override { return true; }
   std::optional<double> drift_threshold() const override { return reprofile_threshold_; }
   bool rearranges() const override { return originals_; }
+  int64_t rearranges_after() const override { return rearrange_after_; }
 
  private:
   /// Forms that fit `tier`, which must not be smaller than one of them.
@@ -126,6 +132,7 @@ class EvicPress final : public storage::Policy {
   std::string key_ = "drop";
   double reprofile_threshold_ = 0.3;
   bool refill_ = false;
+  int64_t rearrange_after_ = 0;
   bool originals_ = true;
 };
 

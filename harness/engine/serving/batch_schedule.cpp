@@ -57,6 +57,9 @@ PassPlan BatchSchedule::next() const {
     room -= chunk.tokens;
     plan.chunks.push_back(chunk);
   }
+  plan.room = {.requests = settings_.max_running - running(),
+               .tokens = room,
+               .bytes = settings_.cache_bytes - admission_.promised()};
   return plan;
 }
 

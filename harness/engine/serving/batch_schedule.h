@@ -26,8 +26,16 @@ struct PassPlan {
     int64_t request = 0;
     int64_t tokens = 0;  // of its prompt
   };
+  /// Room that the pass leaves beside its requests.
+  struct Room {
+    int64_t requests = 0;  // until max_running
+    int64_t tokens = 0;    // until pass_tokens
+    int64_t bytes = 0;     // of the budget, not promised
+  };
   std::vector<int64_t> steps;  // requests past their prompt, each with whatever it feeds next
   std::vector<Chunk> chunks;
+  Room room;
+  double at_s = 0;  // when it begins, on the run's clock
 
   [[nodiscard]] bool empty() const { return steps.empty() && chunks.empty(); }
 };

@@ -27,11 +27,13 @@ class Server {
       }
       run_.peak_waiting = std::max(run_.peak_waiting, schedule_.waiting());
       run_.peak_running = std::max(run_.peak_running, schedule_.running());
-      const PassPlan plan = schedule_.next();
+      PassPlan plan = schedule_.next();
+      plan.at_s = now_;
       if (!plan.empty()) {
         pass(plan);
       } else if (const auto next = load_.next_time()) {
-        now_ = std::max(now_, *next);  // nothing to do until then
+        const double worked = executor_.idle(plan, *next - now_);
+        now_ = worked > 0 ? now_ + worked : std::max(now_, *next);
       } else {
         break;
       }
@@ -86,7 +88,10 @@ class Server {
     now_ += result.seconds;
     run_.busy_seconds += result.seconds;
     ++run_.passes;
-    for (const PassPlan::Chunk& chunk : plan.chunks) schedule_.prefilled(chunk.request, chunk.tokens);
+    for (const PassPlan::Chunk& chunk : plan.chunks) {
+      const bool waits = std::ranges::find(result.waiting, chunk.request) != result.waiting.end();
+      if (!waits) schedule_.prefilled(chunk.request, chunk.tokens);
+    }
     for (const RequestProgress& progress : result.progress) take(progress);
     account();
   }

@@ -30,6 +30,7 @@ struct RequestProgress {
 struct PassResult {
   double seconds = 0;
   std::vector<RequestProgress> progress;  // of requests to which something happened
+  std::vector<int64_t> waiting;           // of the plan's chunks, requests whose prompt cannot go on yet
 };
 
 /// Carries out passes and keeps requests' states between them.
@@ -40,6 +41,9 @@ class Executor {
   /// Runs one pass. A prompt that ends in it gives its first token. A request whose own code fails is reported and
   /// dropped; the others are untouched.
   virtual PassResult run(const PassPlan& plan) = 0;
+  /// While no request is inside: works on what waits for such times until `seconds` are over, at most a pass longer.
+  /// Returns the seconds that it took, 0 when nothing waits.
+  virtual double idle(const PassPlan& /*empty*/, double /*seconds*/) { return 0; }
   /// Bytes that the request, past its prompt, may come to hold until its end.
   [[nodiscard]] virtual int64_t bytes_to_end(int64_t request) const = 0;
   /// Bytes that it holds now.

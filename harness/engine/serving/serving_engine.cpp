@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
+#include <thread>
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
@@ -22,10 +25,22 @@ int64_t prompt_tokens(const ServedRequest& request) {
 
 /// A request under way: its prompt first, then its session.
 struct ServingEngine::State final : PassMember {
+  std::future<BroughtPrompt> coming;  // of a prompt that begins with a cache, until it is taken
+  double asked_s = 0;                 // on the run's clock
+  std::optional<BroughtPrompt> brought;
   std::unique_ptr<PromptRun> prompt;
   std::unique_ptr<Session> session;
   size_t tokens_before = 0;  // the pass under way
   std::string failure;
+
+  /// Looks whether its cache has come.
+  void look() {
+    if (brought || !coming.valid() || coming.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    failure = failure_of([&] { brought = coming.get(); });
+  }
+  /// Whether it waits for a cache that is not there at `now`.
+  [[nodiscard]] bool waits(double now) const { return brought ? arrival_s() > now : coming.valid(); }
+  [[nodiscard]] double arrival_s() const { return asked_s + brought->seconds; }
 
   [[nodiscard]] SequencePass next_pass() override { return session ? session->next_pass() : prompt->next_pass(); }
   void consume(std::span<const float> logits) override {
@@ -157,13 +172,32 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
   const ServedRequest& served = of(request);
   if (served.method->reuser() != nullptr) return *state;  // reads its prompt when it starts
   state->failure = failure_of([&] {
-    state->prompt = served.begin ? std::make_unique<PromptRun>(*model_, served.prompt, facts_, served.begin())
-                                 : std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
+    if (served.begin) {
+      state->coming = served.begin();
+    } else {
+      state->prompt = std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
+    }
   });
   return *state;
 }
 
-std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan) {
+/// The state of a request whose prompt is in the pass at `now`. Null while it waits for its cache.
+ServingEngine::State* ServingEngine::prompt_state(int64_t request, double now) {
+  const bool asked = states_.contains(request);
+  State& state = state_of(request);
+  if (!asked) state.asked_s = now;
+  state.look();
+  if (state.failure.empty() && state.waits(now)) return nullptr;
+  if (state.brought && !state.prompt && !state.session) {
+    state.failure = failure_of([&] {
+      state.prompt = std::make_unique<PromptRun>(*model_, of(request).prompt, facts_, state.brought->cache());
+    });
+  }
+  return &state;
+}
+
+std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, double now,
+                                                std::vector<int64_t>& waiting) {
   std::vector<VerifySession*> turn;  // the sessions that a schedule decides on
   if (schedule_) {
     join_schedule();
@@ -180,22 +214,48 @@ std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan) {
     if (!waits) requests.push_back(request);
   }
   for (const auto& chunk : plan.chunks) {
-    requests.push_back(chunk.request);
-    if (State& state = state_of(chunk.request); state.prompt) state.prompt->set_chunk(chunk.tokens);
+    State* const state = prompt_state(chunk.request, now);
+    (state == nullptr ? waiting : requests).push_back(chunk.request);
+    if (state != nullptr && state->prompt) state->prompt->set_chunk(chunk.tokens);
   }
   return requests;
 }
 
-serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
-  const auto begin = std::chrono::steady_clock::now();
+/// Looks often rather than sleeping until one comes: the time that counts is what the one who brings it has measured.
+double ServingEngine::first_arrival(std::span<const int64_t> waiting) {
+  while (true) {
+    double first = std::numeric_limits<double>::infinity();
+    for (const int64_t request : waiting) {
+      State& state = state_of(request);
+      state.look();
+      if (!state.failure.empty()) return state.asked_s;
+      if (state.brought) first = std::min(first, state.arrival_s());
+    }
+    if (std::isfinite(first)) return first;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+serving::PassResult ServingEngine::run(const serving::PassPlan& plan, std::span<PassMember* const> beside) {
+  serving::PassResult result;
+  double now = plan.at_s;
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<int64_t> requests = requests_of(plan, now, result.waiting);
+  if (requests.empty() && beside.empty() && !result.waiting.empty()) {
+    now = std::max(now, first_arrival(result.waiting));
+    begin = std::chrono::steady_clock::now();
+    result.waiting.clear();
+    requests = requests_of(plan, now, result.waiting);
+  }
+  const double waited = now - plan.at_s;
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-  const std::vector<int64_t> requests = requests_of(plan);
   std::vector<PassMember*> fed;
   for (const int64_t request : requests) {
     State& state = state_of(request);
     state.tokens_before = state.session ? state.session->tokens.size() : 0;
-    if (state.session || state.prompt) fed.push_back(&state);
+    if (state.failure.empty() && (state.session || state.prompt)) fed.push_back(&state);
   }
+  fed.insert(fed.end(), beside.begin(), beside.end());
   run_pass(*model_, fed);
   for (const int64_t request : requests) {
     State& state = state_of(request);
@@ -203,9 +263,8 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan) {
     if (read && state.failure.empty()) state.failure = failure_of([&] { start(request, state); });
   }
   if (schedule_) schedule_->advance(seconds());
-  serving::PassResult result;
   for (const int64_t request : requests) result.progress.push_back(settle(request));
-  result.seconds = seconds();
+  result.seconds = waited + seconds();
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <future>
 #include <limits>
 #include <map>
 #include <memory>
@@ -17,13 +18,20 @@
 
 namespace kvarena {
 
+/// The cache of a prompt's first tokens, brought beside passes.
+struct BroughtPrompt {
+  std::function<KvCache()> cache;  // called once, in the pass that the prompt goes on in: what it takes is the pass's
+  double seconds = 0;              // from asking until it was there
+};
+
 struct ServedRequest {
   std::vector<int32_t> prompt;
   const Method* method = nullptr;  // must outlive the engine
   SessionOptions options;
-  /// Gives the cache of the prompt's first `begun` tokens, and is asked in the pass that the request starts in: what it
-  /// takes is the pass's. Empty: the prompt is read from its first token.
-  std::function<KvCache()> begin;
+  /// Begins to bring the cache of the prompt's first `begun` tokens, when the request's first pass does. The prompt
+  /// goes on in the first pass that begins after so many seconds as that took; others run meanwhile. Empty: the prompt
+  /// is read from its first token.
+  std::function<std::future<BroughtPrompt>()> begin;
   int64_t begun = 0;
   /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share.
   /// The prompt then goes by in the one pass that the request starts in, by itself.
@@ -55,7 +63,10 @@ class ServingEngine final : public serving::Executor {
   ~ServingEngine() override;
 
   [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override;
-  serving::PassResult run(const serving::PassPlan& plan) override;
+  serving::PassResult run(const serving::PassPlan& plan) override { return run(plan, {}); }
+  /// Runs a pass with members that are no requests. Where all that could run waits for caches, and no member is given,
+  /// the pass begins when the first cache is there.
+  serving::PassResult run(const serving::PassPlan& plan, std::span<PassMember* const> beside);
   [[nodiscard]] int64_t bytes_to_end(int64_t request) const override;
   [[nodiscard]] int64_t bytes_now(int64_t request) const override;
   void drop(int64_t request) override;
@@ -71,8 +82,12 @@ class ServingEngine final : public serving::Executor {
   [[nodiscard]] std::string refusal(const ServedRequest& request) const;
   [[nodiscard]] int64_t answer_limit(const ServedRequest& request) const;
   State& state_of(int64_t request);
-  /// The requests of the pass under way: those that the plan lists, without those that wait for their schedule.
-  std::vector<int64_t> requests_of(const serving::PassPlan& plan);
+  State* prompt_state(int64_t request, double now);
+  /// The requests of the pass at `now`: those that the plan lists, without those that wait for their schedule, or, as
+  /// `waiting`, for their cache.
+  std::vector<int64_t> requests_of(const serving::PassPlan& plan, double now, std::vector<int64_t>& waiting);
+  /// Waits until a cache is there that one of these requests waits for; returns its time on the run's clock.
+  [[nodiscard]] double first_arrival(std::span<const int64_t> waiting);
   /// Starts the session of a request whose prompt was read.
   void start(int64_t request, State& state);
   void make_schedule();

@@ -61,59 +61,75 @@ const CacheForm& ContextLibrary::form_of(const Form& form) const {
 
 std::vector<std::byte> ContextLibrary::make(const std::string& key, const Form& form) const {
   const Context& context = contexts_.at(key);
-  KVARENA_ASSERT(context.prompt != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
-  return store_cache(*context.prompt, form_of(form).method.get());
+  KVARENA_ASSERT(context.original != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
+  return store_cache(*context.original(), form_of(form).method.get());
 }
 
 void ContextLibrary::put(const std::string& key, Context& context, double now, int64_t accesses) {
   store_.put(key, context.profile, now, accesses);
-  if (forms_.size() == 1) context.prompt.reset();  // no other form will be asked for
+  if (forms_.size() == 1) context.original = nullptr;  // no other form will be asked for
 }
 
-void ContextLibrary::add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
+void ContextLibrary::add(const std::string& key, Original original, double now,
                          std::optional<std::vector<Form>> profile, int64_t accesses) {
   KVARENA_ASSERT(!contexts_.contains(key), fmt::format("context \"{}\" twice", key));
   Context& context = contexts_[key];
-  context.tokens = prompt->tokens;
-  context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
-  context.prompt = std::move(prompt);
+  {
+    const std::shared_ptr<const Prefill> prompt = original();
+    context.tokens = prompt->tokens;
+    context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
+  }
+  context.original = std::move(original);
   put(key, context, now, accesses);
 }
 
 void ContextLibrary::add(const std::string& key, std::vector<int32_t> tokens, double now,
                          std::optional<std::vector<Form>> profile) {
-  add(key, std::make_shared<const Prefill>(prefill(*model_, tokens, needs_, kPrefillChunk, facts_)), now,
-      std::move(profile));
+  const auto prompt = std::make_shared<const Prefill>(prefill(*model_, tokens, needs_, kPrefillChunk, facts_));
+  add(
+      key, [prompt] { return prompt; }, now, std::move(profile));
 }
 
-LoadedCache ContextLibrary::load(const std::string& key) {
+ContextLibrary::Bring ContextLibrary::ask(const std::string& key) {
+  std::optional<storage::Reading> reading = store_.ask(key);
+  if (!reading) return [] { return BroughtCache{}; };
+  const Method* method = form_of(reading->form).method.get();
+  return [this, method, reading = std::move(*reading)] {
+    BroughtCache brought{.reading = reading, .cache = std::nullopt};
+    const auto start = Clock::now();
+    double restore = 0;
+    reading.bytes([&](std::span<const std::byte> bytes) {
+      const auto arrived = Clock::now();
+      brought.cache = LoadedCache{
+          .cache = restore_cache(*model_, *facts_, method, bytes), .tier = reading.tier, .form = reading.form};
+      restore = seconds_since(arrived);
+    });
+    if (brought.cache) {
+      brought.cache->restore_s = restore;
+      brought.cache->load_s = seconds_since(start) - restore;
+    }
+    return brought;
+  };
+}
+
+LoadedCache ContextLibrary::came(const std::string& key, BroughtCache brought) {
+  if (brought.reading) store_.came(key, *brought.reading, brought.cache.has_value());
+  if (brought.cache) return std::move(*brought.cache);
   Context& context = contexts_.at(key);
-  const auto start = Clock::now();
-  if (const auto fetched = store_.get(key)) {
-    const double load = seconds_since(start);
-    const auto arrived = Clock::now();
-    KvCache cache = restore_cache(*model_, *facts_, form_of(fetched->form).method.get(), fetched->bytes);
-    return {.cache = std::move(cache),
-            .tier = fetched->tier,
-            .form = fetched->form,
-            .load_s = load,
-            .restore_s = seconds_since(arrived)};
-  }
-  const double load = seconds_since(start);
   const auto absent = Clock::now();
-  context.prompt = std::make_shared<const Prefill>(prefill(*model_, context.tokens, needs_, kPrefillChunk, facts_));
+  const auto prompt = std::make_shared<const Prefill>(prefill(*model_, context.tokens, needs_, kPrefillChunk, facts_));
+  context.original = [prompt] { return prompt; };
   ++recomputed_;
-  return {.cache = context.prompt->cache.clone(),
+  return {.cache = prompt->cache.clone(),
           .tier = std::nullopt,
-          .form = {.bytes = context.prompt->cache.bytes()},
-          .load_s = load,
+          .form = {.bytes = prompt->cache.bytes()},
           .compute_s = seconds_since(absent)};
 }
 
 void ContextLibrary::used(const std::string& key, double now) {
   if (store_.lookup(key)) return store_.use(key, now);
   Context& context = contexts_.at(key);
-  if (context.prompt) put(key, context, now);  // otherwise it was lost after load(): the next one computes it
+  if (context.original) put(key, context, now);  // otherwise it was lost after load(): the next one computes it
 }
 
 void ContextLibrary::reprofile(const std::string& key, std::vector<Form> profile) {

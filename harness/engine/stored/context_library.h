@@ -3,13 +3,14 @@
 // with.
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/engine/session/prefill.h"
+#include "harness/engine/stored/originals.h"
 #include "harness/storage/context_store.h"
 
 namespace kvarena::stored {
@@ -38,8 +39,14 @@ struct LoadedCache {
   double compute_s = 0;      // of the prefill that was needed because it was not there
 };
 
-/// Contexts by key, compressed and stored by the forms that a policy chooses. Not thread-safe. Model and policy must
-/// outlive it.
+/// Result of asking for a context.
+struct BroughtCache {
+  std::optional<storage::Reading> reading;  // nothing where there was none to open
+  std::optional<LoadedCache> cache;         // nothing where it is lost
+};
+
+/// Contexts by key, compressed and stored by the forms that a policy chooses. Not thread-safe, but for what ask()
+/// gives. Model and policy must outlive it.
 class ContextLibrary {
  public:
   /// Offers the policy `forms`, at least one; a context comes in the first. Throws UserError as ContextStore
@@ -51,14 +58,19 @@ class ContextLibrary {
   /// without it they are made to know their sizes, and all count as equally good.
   void add(const std::string& key, std::vector<int32_t> tokens, double now,
            std::optional<std::vector<storage::Form>> profile = {});
-  /// Adds a prompt that was prefilled already, with what the methods of the forms need. `accesses`: how often
-  /// the context has been used already, its coming counted.
-  void add(const std::string& key, std::shared_ptr<const Prefill> prompt, double now,
+  /// Adds a prompt that was prefilled already, with what the methods of the forms need. `original` gives it whenever a
+  /// form is made, now and later. `accesses`: how often the context has been used already, its coming counted.
+  void add(const std::string& key, Original original, double now,
            std::optional<std::vector<storage::Form>> profile = {}, int64_t accesses = 1);
 
-  /// Gives the cache of a context that was added. Whatever the store has lost is computed anew and is stored again by
-  /// the next used().
-  [[nodiscard]] LoadedCache load(const std::string& key);
+  using Bring = std::function<BroughtCache()>;
+  /// Opens the bytes of a context that was added. They come, and become a cache, when the result is called, once and by
+  /// any thread, beside whatever else goes on.
+  [[nodiscard]] Bring ask(const std::string& key);
+  /// The cache that was brought, or, where the store has lost it, computed anew: the next used() stores that again.
+  [[nodiscard]] LoadedCache came(const std::string& key, BroughtCache brought);
+  /// Asks and waits.
+  [[nodiscard]] LoadedCache load(const std::string& key) { return came(key, ask(key)()); }
   /// Notes that a loaded context was used at `now`, on a clock that only goes forward: contexts move as the policy
   /// wants.
   void used(const std::string& key, double now);
@@ -78,7 +90,7 @@ class ContextLibrary {
   struct Context {
     std::vector<int32_t> tokens;
     std::vector<storage::Form> profile;
-    std::shared_ptr<const Prefill> prompt;  // null where no form can be asked for any more
+    Original original;  // empty where no form can be asked for any more
   };
   [[nodiscard]] std::vector<std::byte> make(const std::string& key, const storage::Form& form) const;
   [[nodiscard]] const CacheForm& form_of(const storage::Form& form) const;

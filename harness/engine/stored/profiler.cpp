@@ -1,10 +1,10 @@
 #include "harness/engine/stored/profiler.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <chrono>
+#include <limits>
 #include <numeric>
 
-#include "harness/core/error.h"
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena::stored {
@@ -14,61 +14,41 @@ double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// A query's prompt behind a cache of the context.
-std::unique_ptr<PromptRun> begin(Transformer& model, const std::shared_ptr<const ModelFacts>& facts,
-                                 std::span<const int32_t> context, const KvCache& cache, const Query& query) {
-  std::vector<int32_t> tokens(context.begin(), context.end());
-  tokens.insert(tokens.end(), query.tokens.begin(), query.tokens.end());
-  return std::make_unique<PromptRun>(model, tokens, facts, cache.clone());
+/// Seconds from a form's bytes to the first token of a query behind it, null: to the cache; the least of three.
+double ready_seconds(Transformer& model, const Prefill& context, const CacheForm& form, const Query* query) {
+  const std::vector<std::byte> bytes = store_cache(context, form.method.get());
+  std::vector<int32_t> tokens = context.tokens;
+  if (query != nullptr) tokens.insert(tokens.end(), query->tokens.begin(), query->tokens.end());
+  double least = std::numeric_limits<double>::infinity();
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    KvCache cache = restore_cache(model, *context.model, form.method.get(), bytes);
+    if (query != nullptr) {
+      PromptRun run(model, tokens, context.model, std::move(cache));
+      run.set_chunk(run.remaining());
+      PassMember* const one[] = {&run};
+      run_pass(model, one);
+    }
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
 }
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> answer_queries(Transformer& model, const std::shared_ptr<const ModelFacts>& facts,
-                                                 std::span<const int32_t> context, const KvCache& cache,
-                                                 std::span<const Query> queries) {
-  std::vector<std::unique_ptr<PromptRun>> prompts;
-  std::vector<PassMember*> reading;
-  for (const Query& query : queries) {
-    prompts.push_back(begin(model, facts, context, cache, query));
-    prompts.back()->set_chunk(prompts.back()->remaining());
-    reading.push_back(prompts.back().get());
+std::vector<storage::Form> profile_forms(Transformer& model, const std::shared_ptr<const Prefill>& context,
+                                         std::span<const CacheForm> forms, std::span<const Query> queries,
+                                         const AnswerQuality& quality, const AnswerRoom& room) {
+  ProfileRun run(model, context, forms, {queries.begin(), queries.end()}, quality);
+  while (!run.finished()) {
+    const std::vector<PassMember*> members = run.next(room);
+    if (members.empty()) run.wait(60);
+    run_pass(model, members);
+    run.passed();
   }
-  run_pass(model, reading);
-
-  const Method full;
-  std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<Session*> running;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const Prefill prompt = prompts[i]->finish();
-    prompts[i].reset();
-    sessions.push_back(start_session(model, prompt, full, {.stop = queries[i].stop}));
-    running.push_back(sessions.back().get());
-  }
-  run_together(model, running);
-  std::vector<std::vector<int32_t>> answers;
-  for (const auto& session : sessions) answers.push_back(session->tokens);
-  return answers;
-}
-
-std::vector<storage::Form> profile_forms(Transformer& model, const Prefill& context, std::span<const CacheForm> forms,
-                                         std::span<const Query> queries, const AnswerQuality& quality) {
-  const auto full = answer_queries(model, context.model, context.tokens, context.cache, queries);
-  std::vector<storage::Form> profile;
-  for (const CacheForm& form : forms) {
-    try {
-      const std::vector<std::byte> bytes = store_cache(context, form.method.get());
-      storage::Form& known = profile.emplace_back(
-          storage::Form{.method = form.label, .keep = form.keep, .bytes = static_cast<int64_t>(bytes.size())});
-      if (form.method == nullptr || queries.empty()) continue;
-      const KvCache cache = restore_cache(model, *context.model, form.method.get(), bytes);
-      const auto answers = answer_queries(model, context.model, context.tokens, cache, queries);
-      std::vector<double> reached;
-      for (size_t i = 0; i < answers.size(); ++i) reached.push_back(quality(i, answers[i], full[i]));
-      known.quality = mean(reached);
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("form \"{}\": {}", form.label, error.what()));
-    }
+  std::vector<storage::Form> profile = run.profile();
+  for (size_t f = 0; f < forms.size(); ++f) {
+    profile[f].ready_s = ready_seconds(model, *context, forms[f], queries.empty() ? nullptr : &queries.front());
   }
   return profile;
 }

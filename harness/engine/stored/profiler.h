@@ -2,37 +2,21 @@
 // Quality that a form of a context costs: its answers to training queries beside those of the uncompressed cache.
 // Feng et al. 2025, arXiv:2512.14946 (EvicPress), section 4.3.
 
-#include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "harness/engine/session/session.h"
-#include "harness/engine/stored/context_library.h"
+#include "harness/engine/stored/profile_run.h"
 
 namespace kvarena::stored {
 
-/// A question behind a context.
-struct Query {
-  std::vector<int32_t> tokens;  // behind the context's; at least one
-  StopRule stop;
-};
-
-/// How good an answer to query `query` is beside that of the uncompressed cache, 1 at best.
-using AnswerQuality =
-    std::function<double(size_t query, std::span<const int32_t> answer, std::span<const int32_t> full)>;
-
-/// Greedy answers to all queries over a cache of the context, in shared passes.
-[[nodiscard]] std::vector<std::vector<int32_t>> answer_queries(Transformer& model,
-                                                               const std::shared_ptr<const ModelFacts>& facts,
-                                                               std::span<const int32_t> context, const KvCache& cache,
-                                                               std::span<const Query> queries);
-
-/// The forms with their sizes and the mean quality of their answers, in their order. Every form is really stored and
-/// restored. `context` was observed with what the forms' methods need. Without queries all qualities are 1. Throws
-/// UserError with the form's label when its method cannot act on this context.
-[[nodiscard]] std::vector<storage::Form> profile_forms(Transformer& model, const Prefill& context,
+/// A profile by itself, as ProfileRun describes it, with what it measures: the seconds from stored bytes to the first
+/// token of the first query, or, without queries, to the cache. `room`: answers at a time.
+[[nodiscard]] std::vector<storage::Form> profile_forms(Transformer& model,
+                                                       const std::shared_ptr<const Prefill>& context,
                                                        std::span<const CacheForm> forms, std::span<const Query> queries,
-                                                       const AnswerQuality& quality);
+                                                       const AnswerQuality& quality, const AnswerRoom& room = {});
 
 /// When what requests get has departed from what was profiled.
 class DriftWatch {

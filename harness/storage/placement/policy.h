@@ -1,5 +1,5 @@
 #pragma once
-// Interface of placement policies, which decide where contexts lie: by recency, frequency, age, importance or utility.
+// Interface of placement policies, which decide where contexts lie: by recency, frequency, age or utility.
 
 #include <cstdint>
 #include <optional>
@@ -50,6 +50,9 @@ class Policy {
 
   /// Whether the policy places all contexts anew when profiles have changed.
   [[nodiscard]] virtual bool rearranges() const { return false; }
+
+  /// Reads after which it does so too, since frequencies have changed; 0: never.
+  [[nodiscard]] virtual int64_t rearranges_after() const { return 0; }
 };
 
 /// Policies that choose a victim and push it to the next tier as it is.

@@ -6,13 +6,13 @@
 
 namespace kvarena::storage {
 
-double load_seconds(const Form& form, const StorageTier& tier) {
-  return tier.latency_s + static_cast<double>(form.bytes) / tier.bandwidth + form.decode_s;
+double first_token_seconds(const Form& form, const StorageTier& tier) {
+  return tier.latency_s + static_cast<double>(form.bytes) / tier.bandwidth + form.ready_s;
 }
 
 double utility(const Context& context, const Choice& choice, std::span<const StorageTier> tiers, double alpha) {
   const Form& form = context.form(choice);
-  const double seconds = load_seconds(form, tiers[static_cast<size_t>(choice.tier)]);
+  const double seconds = first_token_seconds(form, tiers[static_cast<size_t>(choice.tier)]);
   return (alpha * form.quality - seconds) * static_cast<double>(context.accesses);
 }
 

@@ -21,11 +21,11 @@ struct StorageTier {
 
 /// One way to hold a context: compressed by a method at a ratio.
 struct Form {
-  std::string method;   // "" = uncompressed
-  double keep = 1;      // share of the bytes that is kept
-  int64_t bytes = 0;    // stored
-  double quality = 1;   // mean over the profile's queries
-  double decode_s = 0;  // from stored bytes to a usable cache
+  std::string method;  // "" = uncompressed
+  double keep = 1;     // share of the bytes that is kept
+  int64_t bytes = 0;   // stored
+  double quality = 1;  // mean over the profile's queries
+  double ready_s = 0;  // from stored bytes to an answer's first token: restoring the cache and reading the question
 };
 
 struct Choice {
@@ -42,14 +42,13 @@ struct Context {
   int64_t accesses = 1;    // the store counts as one
   double stored_at = 0;    // on any clock that only goes forward
   double last_access = 0;  // on the same clock
-  double importance = 1;   // share of its entries that queries needed, moving average
 
   [[nodiscard]] const Form& form(const Choice& choice) const { return forms[static_cast<size_t>(choice.form)]; }
   [[nodiscard]] int64_t bytes() const { return form(at).bytes; }
 };
 
-/// Seconds from the request to a usable cache: the TTFT of the utility.
-[[nodiscard]] double load_seconds(const Form& form, const StorageTier& tier);
+/// Seconds from the request to its first token when nothing else waits: the TTFT of the utility.
+[[nodiscard]] double first_token_seconds(const Form& form, const StorageTier& tier);
 
 /// (alpha * quality - TTFT) * frequency.
 [[nodiscard]] double utility(const Context& context, const Choice& choice, std::span<const StorageTier> tiers,

@@ -7,11 +7,6 @@
 #include "harness/core/error.h"
 
 namespace kvarena::storage {
-namespace {
-
-constexpr double kNewest = 0.5;  // weight of the newest observation in the moving average of importance
-
-}  // namespace
 
 TieredContexts::TieredContexts(std::vector<StorageTier> tiers, const Policy& policy)
     : tiers_(std::move(tiers)),
@@ -44,11 +39,11 @@ std::vector<Move> TieredContexts::store(Context context) {
   return carry_out(plan);
 }
 
-std::vector<Move> TieredContexts::access(int64_t id, double now, double importance) {
+std::vector<Move> TieredContexts::access(int64_t id, double now) {
   Context& context = at(id);
   ++context.accesses;
   context.last_access = now;
-  context.importance += kNewest * (importance - context.importance);
+  if (const int64_t after = policy_->rearranges_after(); after > 0 && ++reads_ >= after) return rearrange();
   const int64_t up = first_tier_for(context.bytes(), tiers_);
   if (!policy_->promotes_on_hit() || up >= context.at.tier) return {};
   std::vector<Context> plan = contexts_;
@@ -66,6 +61,7 @@ void TieredContexts::profile(int64_t id, std::vector<Form> forms) {
 }
 
 std::vector<Move> TieredContexts::rearrange() {
+  reads_ = 0;
   if (!policy_->rearranges()) return {};
   std::vector<Context> plan = contexts_;
   place_anew(*policy_, tiers_, plan);

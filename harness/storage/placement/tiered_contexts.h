@@ -28,8 +28,8 @@ class TieredContexts {
   /// Adds a new context; its `at` is decided here. Returns the moves, its own last. Throws InternalError when the id is
   /// there already.
   std::vector<Move> store(Context context);
-  /// Records a read at `now`, for which the query needed the share `importance` of the context.
-  std::vector<Move> access(int64_t id, double now, double importance = 1);
+  /// Records a read at `now`. Places all contexts anew after as many reads as the policy says.
+  std::vector<Move> access(int64_t id, double now);
   /// Replaces a context's forms: other qualities and sizes; `at.form` must still name the form that is held, in its
   /// bytes. Takes effect with the next decision.
   void profile(int64_t id, std::vector<Form> forms);
@@ -59,6 +59,7 @@ class TieredContexts {
   std::vector<Context> contexts_;
   std::vector<bool> placed_;  // whether the context's bytes are stored already
   std::vector<int64_t> used_, peak_, written_;
+  int64_t reads_ = 0;  // since contexts were placed anew
 };
 
 }  // namespace kvarena::storage

@@ -505,7 +505,7 @@ TEST(Config, StoredContextsHaveFormsAndSettingsOfTheirOwn) {
   };
   told(R"({"quality": "token_f1"})", "contexts: found no \"serving\" beside it", false);
   told(R"({"quality": "token_f2"})", "contexts.quality");
-  told(R"({"quality": "token_f1", "memory_bytes_per_s": 0})", "contexts.memory_bytes_per_s");
+  told(R"({"quality": "token_f1", "memory_bytes_per_s": -1})", "contexts.memory_bytes_per_s");
   told(R"({"quality": "token_f1", "forms": [{"name": "snapkw"}]})", "contexts.forms[0]");
   told(R"({"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 2}]})", "contexts.forms[0].keep");
   told(R"({"quality": "token_f1", "memory_shore": 0.1})", "memory_share");

@@ -241,6 +241,29 @@ TEST(ContextFolder, ACrashBeforeTheFirstIndexLeavesAFolderThatIsTaken) {
   EXPECT_EQ(folder.get("a"), bytes_of(1, 100));
 }
 
+TEST(ContextFolder, AnObjectThatIsOpenStaysWhatItWas) {
+  const TemporaryFolder scratch;
+  ContextFolder folder(scratch.path());
+  folder.put("a", bytes_of(1, 5000));
+  const auto first = folder.open("a");
+  folder.put("a", bytes_of(2, 5000));
+  const auto second = folder.open("a");
+  folder.remove("a");
+  EXPECT_EQ(folder.open("a"), nullptr);
+  EXPECT_TRUE(first->whole());
+  EXPECT_TRUE(std::ranges::equal(first->bytes(), bytes_of(1, 5000)));
+  EXPECT_TRUE(second->whole());
+  EXPECT_TRUE(std::ranges::equal(second->bytes(), bytes_of(2, 5000)));
+}
+
+TEST(ContextFolder, TheRateOfReadsIsMeasuredAndNothingIsLeft) {
+  const TemporaryFolder scratch;
+  const double rate = disk_read_rate(scratch.path() / "probe");
+  EXPECT_GT(rate, 1e6);
+  EXPECT_LT(rate, 1e11);
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
 TEST(ContextFolder, AFolderThatCannotBeMadeIsNamed) {
   EXPECT_THROW(ContextFolder("/proc/kvarena/contexts"), UserError);
 }

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "harness/core/random.h"
 #include "tests/support/temporary_folder.h"
@@ -97,6 +99,59 @@ TEST_F(Store, ContextsMoveDownAndComeBackWithTheirBytes) {
   EXPECT_EQ(store->counts().hits.at(Tier::remote), 1);
   EXPECT_EQ(store->counts().hits.at(Tier::host), 1);
   EXPECT_EQ(store->counts().misses, 1);
+}
+
+TEST_F(Store, AReadingGivesTheBytesItWasAskedForWhereverTheyGoMeanwhile) {
+  const auto store = open(recency_, 1000, 1000);
+  for (int i = 0; i < 3; ++i) store->put(fmt::format("{}", i), forms(900), i);
+  std::vector<Reading> readings;
+  for (const char* key : {"0", "1", "2"}) readings.push_back(*store->ask(key));
+  EXPECT_EQ(readings[1].tier, Tier::disk);
+  store->use("0", 10);  // all three move
+  store->put("1", forms(500), 11);
+  for (size_t i = 0; i < 3; ++i) {
+    std::vector<std::byte> bytes;
+    std::thread([&] {
+      EXPECT_TRUE(readings[i].bytes([&](auto given) { bytes.assign(given.begin(), given.end()); }));
+    }).join();
+    EXPECT_EQ(bytes, made(fmt::format("{}", i), forms(900)[0])) << i;
+    store->came(fmt::format("{}", i), readings[i], true);
+  }
+  EXPECT_EQ(store->counts().hits.at(Tier::disk), 1);
+  EXPECT_EQ(store->counts().hits.at(Tier::host), 1);
+  EXPECT_EQ(store->counts().hits.at(Tier::remote), 1);
+  EXPECT_EQ(store->counts().damaged, 0);
+}
+
+TEST_F(Store, AReadingOfDamagedBytesGivesNoneAndTheContextIsForgotten) {
+  const auto store = open(recency_, 1000, 5000);
+  for (int i = 0; i < 2; ++i) store->put(fmt::format("{}", i), forms(900), i);
+  std::ofstream(store->folder()->file_of("0"), std::ios::binary | std::ios::in) << "x";
+  const Reading reading = *store->ask("0");
+  bool given = false;
+  EXPECT_FALSE(reading.bytes([&](auto) { given = true; }));
+  EXPECT_FALSE(given);
+  store->came("0", reading, false);
+  EXPECT_EQ(store->counts().damaged, 1);
+  EXPECT_EQ(store->folder()->damage().wrong_files, 1);
+  EXPECT_FALSE(store->lookup("0").has_value());
+  EXPECT_FALSE(store->ask("0").has_value());
+}
+
+TEST_F(Store, ReadsOfTheDiskShareItsRate) {
+  const std::vector<StoreTier> tiers = {{.tier = Tier::disk,
+                                         .books = {.name = "disk", .capacity = 1 << 20, .bandwidth = 1e5},
+                                         .disk_link = {.name = "disk", .bytes_per_s = 1e5}},
+                                        {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
+  ContextStore store(tiers, hierarchy_, scratch_.path() / "slow", recency_, made);
+  for (int i = 0; i < 3; ++i) store.put(fmt::format("{}", i), forms(2000), i);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([reading = *store.ask(fmt::format("{}", i))] { (void)reading.bytes([](auto) {}); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 3 * 2000 / 1e5);
 }
 
 TEST_F(Store, APolicyThatCompressesGetsTheOtherForm) {

@@ -50,21 +50,23 @@ TEST(EvicPress, ComesOutAsFigure2) {
   EXPECT_EQ(contexts[1].at, (Choice{.form = 0, .tier = 0}));
   double seconds = 0;
   for (const Context& context : contexts) {
-    seconds += load_seconds(context.form(context.at), tiers[static_cast<size_t>(context.at.tier)]);
+    seconds += first_token_seconds(context.form(context.at), tiers[static_cast<size_t>(context.at.tier)]);
     EXPECT_EQ(context.form(context.at).quality, 1);
   }
   EXPECT_NEAR(seconds, 0.5, 1e-12);
 
   // And the figure's two other schemes: both halved in fast memory, and the smaller one moved away whole.
-  EXPECT_NEAR(load_seconds(contexts[0].forms[1], tiers[0]) + load_seconds(contexts[1].forms[1], tiers[0]), 0.3, 1e-12);
-  EXPECT_NEAR(load_seconds(contexts[0].forms[0], tiers[1]) + load_seconds(contexts[1].forms[0], tiers[0]), 2.4, 1e-12);
+  EXPECT_NEAR(first_token_seconds(contexts[0].forms[1], tiers[0]) + first_token_seconds(contexts[1].forms[1], tiers[0]),
+              0.3, 1e-12);
+  EXPECT_NEAR(first_token_seconds(contexts[0].forms[0], tiers[1]) + first_token_seconds(contexts[1].forms[0], tiers[0]),
+              2.4, 1e-12);
 }
 
 TEST(EvicPress, UtilityOfSection42) {
   // TTFT of 0.05 s from quality alone: the paper prints .607 and .621 from inputs that it rounds to .65 and .67.
   const std::vector<StorageTier> tier{{.name = "host", .bandwidth = 1}};
   const auto worth = [&](double quality, double seconds, double alpha) {
-    const Context context{.forms = {{.quality = quality, .decode_s = seconds}}};
+    const Context context{.forms = {{.quality = quality, .ready_s = seconds}}};
     return utility(context, {}, tier, alpha);
   };
   EXPECT_NEAR(worth(0.65, 0.05, 1), 0.60, 1e-12);
@@ -97,6 +99,32 @@ TEST(EvicPress, WithoutOriginalsAFormIsOnlyCompressedFurther) {
                                        {.name = "remote", .bandwidth = 10}};
   settle(*policy->placement(), tiers, {&context, 1});
   EXPECT_EQ(context.at, (Choice{.form = 2, .tier = 0}));  // never method b, however good
+}
+
+TEST(EvicPress, CountsRestoringAndReadingTheQuestion) {
+  // Half as many bytes, and as good an answer, that take a second longer until the first token.
+  const auto policy = named({{"name", "evicpress"}});
+  const std::vector<StorageTier> tiers{{.name = "host", .bandwidth = 100}};
+  Context context{.forms = {{.bytes = 100, .ready_s = 0.1}, {.method = "a", .keep = 0.5, .bytes = 50, .ready_s = 1.1}}};
+  EXPECT_EQ(policy->placement()->first(context, tiers).form, 0);
+  EXPECT_DOUBLE_EQ(first_token_seconds(context.forms[1], tiers[0]), 1.6);
+  context.forms[1].ready_s = 0.5;
+  EXPECT_EQ(policy->placement()->first(context, tiers).form, 1);
+}
+
+TEST(EvicPress, PlacesAnewWhenFrequenciesHaveMoved) {
+  const std::vector<StorageTier> tiers{{.name = "host", .capacity = 10, .bandwidth = 10},
+                                       {.name = "remote", .bandwidth = 1}};
+  for (const int64_t after : {0, 3}) {
+    const auto policy = named({{"name", "evicpress"}, {"rearrange_after", after}});
+    TieredContexts books(tiers, *policy->placement());
+    (void)books.store({.id = 0, .forms = {{.bytes = 10}}, .accesses = 2});
+    (void)books.store({.id = 1, .forms = {{.bytes = 10}}});
+    ASSERT_EQ(books.find(0)->at.tier, 0);
+    for (int read = 0; read < 2; ++read) EXPECT_TRUE(books.access(1, read).empty());
+    EXPECT_EQ(books.access(1, 2).empty(), after == 0) << "four uses against two";
+    EXPECT_EQ(books.find(1)->at.tier, after == 0 ? 1 : 0);
+  }
 }
 
 struct Instance {
@@ -193,7 +221,7 @@ TraceOutcome run_trace(const Policy& policy, const std::vector<Context>& context
     const Context& context = *books.find(id);
     const Form& form = context.form(context.at);
     const auto tier = static_cast<size_t>(context.at.tier);
-    outcome.seconds += load_seconds(form, tiers[tier]) / kReads;
+    outcome.seconds += first_token_seconds(form, tiers[tier]) / kReads;
     outcome.quality += form.quality / kReads;
     outcome.share[tier] += 1.0 / kReads;
     (void)books.access(id, now += 1);

@@ -57,7 +57,7 @@ TEST_P(EveryPolicy, NeverExceedsATierInTenThousandEvents) {
       context.stored_at = context.last_access = now;
       replay(books.store(context));
     } else if (kind < 0.9) {
-      replay(books.access(some, now, random.uniform(draw + 2)));
+      replay(books.access(some, now));
     } else if (kind < 0.93) {
       std::vector<Form> forms = books.find(some)->forms;  // drift: other qualities
       for (Form& form : forms) form.quality = std::min(1.0, form.quality * (0.7 + 0.6 * random.uniform(draw + 3)));

@@ -7,13 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/stored/stored_cache.h"
 #include "harness/method/registry.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
@@ -85,6 +88,21 @@ class Library : public ::testing::Test {
     const Prefill prompt = prefill(model_, context(i), method.needs(), kPrefillChunk, facts_);
     Activity activity;
     return answer(compress_prompt(prompt, method, activity), tokens);
+  }
+  /// Brings a context's cache on a thread of its own, as if that took `seconds`.
+  static std::future<BroughtPrompt> brought(ContextLibrary& library, const std::string& key, uint64_t request,
+                                            double seconds) {
+    return std::async(std::launch::async, [&library, key, request, seconds, bring = library.ask(key)] {
+      auto cache = std::make_shared<BroughtCache>(bring());
+      std::this_thread::sleep_for(std::chrono::milliseconds(seconds > 0 ? 50 : 0));
+      return BroughtPrompt{.cache =
+                               [&library, key, request, cache] {
+                                 LoadedCache loaded = library.came(key, std::move(*cache));
+                                 library.used(key, 100 + static_cast<double>(request));
+                                 return std::move(loaded.cache);
+                               },
+                           .seconds = seconds};
+    });
   }
   static void expect_within_capacity(const ContextLibrary& library) {
     const auto& books = library.store().books();
@@ -161,7 +179,8 @@ TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
     std::vector<storage::Form> profile = sized_forms(*prompt, forms);
     profile[1].quality = i % 2 == 0 ? 0.99 : 0.2;  // every second context may lose half of its entries
     profile[2].quality = 0.1;
-    library->add(fmt::format("{}", i), prompt, static_cast<double>(i), profile);
+    library->add(
+        fmt::format("{}", i), [prompt] { return prompt; }, static_cast<double>(i), profile);
     expect_within_capacity(*library);
   }
   int64_t compressed = 0;
@@ -199,12 +218,7 @@ TEST_F(Library, ServedRequestsBeginWithItWhateverSharesTheirPasses) {
     requests.push_back({.prompt = prompt(of.back(), r),
                         .method = &full,
                         .options = {.stop = {.max_new_tokens = 8}},
-                        .begin =
-                            [&library = *library, key, r] {
-                              LoadedCache loaded = library.load(key);
-                              library.used(key, 100 + static_cast<double>(r));
-                              return std::move(loaded.cache);
-                            },
+                        .begin = [&library = *library, key, r] { return brought(library, key, r, 0); },
                         .begun = kTokens});
   }
   ServingEngine engine(model_, requests, facts_);
@@ -221,6 +235,58 @@ TEST_F(Library, ServedRequestsBeginWithItWhateverSharesTheirPasses) {
   EXPECT_EQ(hits, 20);
   EXPECT_EQ(run.overrun_bytes, 0);
   expect_within_capacity(*library);
+}
+
+TEST_F(Library, NobodyWaitsForTheCacheOfAnother) {
+  constexpr double kSlow = 1000;  // on the run's clock: longer than the others take on any machine
+  const auto library = open(policy({{"name", "lru"}}), {CacheForm{}}, 4, 4);
+  for (uint64_t i = 0; i < 3; ++i) library->add(fmt::format("{}", i), context(i), static_cast<double>(i));
+  const Method full;
+  std::vector<ServedRequest> requests;
+  for (uint64_t r = 0; r < 3; ++r) {
+    const double seconds = r == 1 ? kSlow : 0;
+    requests.push_back(
+        {.prompt = prompt(r, r),
+         .method = &full,
+         .options = {.stop = {.max_new_tokens = 8}},
+         .begin = [&library = *library, r, seconds] { return brought(library, fmt::format("{}", r), r, seconds); },
+         .begun = kTokens});
+  }
+  ServingEngine engine(model_, requests, facts_);
+  const serving::ServingRun run = serving::serve(serving::Load::at_times({0, 0, 0}), engine,
+                                                 {.cache_bytes = 1 << 26, .pass_tokens = 40, .max_running = 6});
+  for (size_t r = 0; r < requests.size(); ++r) {
+    ASSERT_EQ(run.requests[r].outcome, serving::Outcome::answered) << run.requests[r].reason;
+    EXPECT_EQ(engine.answer(static_cast<int64_t>(r))->tokens, expected(r, CacheForm{}, requests[r].prompt)) << r;
+  }
+  EXPECT_GE(run.requests[1].token_s.front(), kSlow) << "its own load counts";
+  for (const size_t other : {0, 2}) {
+    EXPECT_EQ(run.requests[other].token_s.size(), 8U);
+    EXPECT_LT(run.requests[other].token_s.back(), run.requests[1].token_s.front()) << "it decodes beside the load";
+  }
+}
+
+TEST_F(Library, OriginalsComeBackFromTheDiskWithWhatWasObserved) {
+  Originals originals(model_, scratch_.path() / "originals");
+  const CacheForm form_of = form({{"name", "snapkv"}, {"keep", 0.5}});
+  std::vector<std::vector<std::byte>> forms;
+  int64_t bytes = 0;
+  for (uint64_t i = 0; i < 2; ++i) {
+    Prefill read = prefill(model_, context(i), form_of.method->needs(), kPrefillChunk, facts_);
+    forms.push_back(store_cache(read, form_of.method.get()));
+    bytes += std::ssize(store_cache(read, nullptr));
+    EXPECT_EQ(originals.add(std::move(read)), i);
+  }
+  EXPECT_EQ(originals.bytes(), bytes);
+  for (uint64_t i = 0; i < 2; ++i) {
+    const auto back = originals.read(i);
+    EXPECT_EQ(store_cache(*back, form_of.method.get()), forms[i]) << "a form made of it has the same bits";
+    EXPECT_EQ(back->tokens, context(i));
+  }
+  for (const auto& file : std::filesystem::directory_iterator(scratch_.path() / "originals")) {
+    if (file.path().extension() == ".kv") std::filesystem::resize_file(file.path(), 100);
+  }
+  EXPECT_THROW((void)originals.read(0), UserError);
 }
 
 TEST_F(Library, RandomUseStaysWithinCapacityAndNeverAnswersWrong) {

@@ -40,7 +40,9 @@ class Profiler : public ::testing::Test {
       queries_.push_back({.tokens = tiny_prompt(static_cast<int64_t>(4 + i), 50 + i), .stop = {.max_new_tokens = 8}});
     }
   }
-  Prefill context(uint64_t i = 0) { return prefill(model_, tiny_prompt(90, i), {}, kPrefillChunk, facts_); }
+  std::shared_ptr<const Prefill> context(uint64_t i = 0) {
+    return std::make_shared<const Prefill>(prefill(model_, tiny_prompt(90, i), {}, kPrefillChunk, facts_));
+  }
 
   Transformer model_;
   std::shared_ptr<const ModelFacts> facts_;
@@ -49,7 +51,8 @@ class Profiler : public ::testing::Test {
 };
 
 TEST_F(Profiler, AnswersAreThoseOfEachQueryByItself) {
-  const Prefill prompt = context();
+  const auto shared = context();
+  const Prefill& prompt = *shared;
   const auto together = answer_queries(model_, facts_, prompt.tokens, prompt.cache, queries_);
   ASSERT_EQ(together.size(), queries_.size());
   for (size_t i = 0; i < queries_.size(); ++i) {
@@ -65,9 +68,10 @@ TEST_F(Profiler, AnswersAreThoseOfEachQueryByItself) {
 }
 
 TEST_F(Profiler, QualityIsTheMeanOverQueriesOfWhatTheFormReallyAnswers) {
-  const Prefill prompt = context();
+  const auto shared = context();
+  const Prefill& prompt = *shared;
   std::vector<double> seen;
-  const auto profile = profile_forms(model_, prompt, forms_, queries_,
+  const auto profile = profile_forms(model_, shared, forms_, queries_,
                                      [&](size_t, std::span<const int32_t> answer, std::span<const int32_t> full) {
                                        seen.push_back(agreement(answer, full));
                                        return seen.back();
@@ -89,6 +93,45 @@ TEST_F(Profiler, QualityIsTheMeanOverQueriesOfWhatTheFormReallyAnswers) {
   }
   EXPECT_LT(profile[2].bytes, profile[1].bytes);
   EXPECT_LT(profile[1].bytes, profile[0].bytes);
+}
+
+TEST_F(Profiler, StepsThatLeaveRoomForOthersEndWithTheSameProfile) {
+  const auto prompt = context();
+  const AnswerQuality quality = [](size_t, std::span<const int32_t> answer, std::span<const int32_t> full) {
+    return agreement(answer, full);
+  };
+  const auto whole = profile_forms(model_, prompt, forms_, queries_, quality);
+  for (const AnswerRoom room : {AnswerRoom{.answers = 1, .tokens = 3}, AnswerRoom{.answers = 2, .tokens = 5}}) {
+    ProfileRun run(model_, prompt, forms_, queries_, quality);
+    int64_t passes = 0;
+    while (!run.finished()) {
+      EXPECT_TRUE(run.next({.answers = 0, .tokens = 10}).empty()) << "no room";
+      EXPECT_TRUE(run.next({.answers = 2, .tokens = 0}).empty());
+      const std::vector<PassMember*> members = run.next(room);
+      if (members.empty()) run.wait(1);
+      EXPECT_LE(std::ssize(members), room.answers);
+      run_pass(model_, members);
+      run.passed();
+      passes += members.empty() ? 0 : 1;
+    }
+    EXPECT_GE(passes * room.answers, 3 * 3 * 7) << "three queries of seven steps, over the full cache and two forms";
+    for (size_t form = 0; form < forms_.size(); ++form) {
+      EXPECT_EQ(run.profile()[form].quality, whole[form].quality) << form;
+      EXPECT_EQ(run.profile()[form].bytes, whole[form].bytes) << form;
+    }
+  }
+}
+
+TEST_F(Profiler, MeasuresTheWayFromBytesToTheFirstToken) {
+  const auto prompt = context();
+  const std::vector<Query> longer = {{.tokens = tiny_prompt(400, 9), .stop = {.max_new_tokens = 1}}};
+  const auto quality = [](size_t, std::span<const int32_t>, std::span<const int32_t>) { return 1.0; };
+  const auto restored = profile_forms(model_, prompt, forms_, {}, nullptr);
+  const auto asked = profile_forms(model_, prompt, forms_, longer, quality);
+  for (size_t form = 0; form < forms_.size(); ++form) {
+    EXPECT_GT(restored[form].ready_s, 0);
+    EXPECT_GT(asked[form].ready_s, 2 * restored[form].ready_s) << "reading 400 tokens is part of it";
+  }
 }
 
 TEST_F(Profiler, WithoutQueriesEveryFormIsAsGood) {
@@ -126,9 +169,10 @@ TEST_F(Profiler, DriftThenProfilingAnewRecoversQuality) {
        .hierarchy = hierarchy,
        .folder = scratch.path() / "store"},
       *evict->placement());
-  const auto prompt = std::make_shared<const Prefill>(context());
+  const auto prompt = context();
   std::vector<storage::Form> hopeful = sized_forms(*prompt, forms_);  // all as good: the smallest wins
-  library.add("a", prompt, 0, hopeful);
+  library.add(
+      "a", [prompt] { return prompt; }, 0, hopeful);
   EXPECT_EQ(library.store().lookup("a")->form, 2);
   const auto quality = [&](size_t, std::span<const int32_t> answer, std::span<const int32_t> full) {
     return agreement(answer, full);
@@ -147,7 +191,7 @@ TEST_F(Profiler, DriftThenProfilingAnewRecoversQuality) {
   DriftWatch watch(0.3, queries_.size());
   for (size_t i = 0; i < queries_.size(); ++i) watch.note("a", before, library.load("a").form.quality);
   ASSERT_TRUE(watch.drifted("a")) << "quality " << before;
-  library.reprofile("a", profile_forms(model_, *prompt, forms_, queries_, quality));
+  library.reprofile("a", profile_forms(model_, prompt, forms_, queries_, quality));
   library.rearrange();
   const double after = serve();
   EXPECT_GT(after, before + 0.3);

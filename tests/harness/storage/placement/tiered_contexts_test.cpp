@@ -99,14 +99,5 @@ TEST(TieredContexts, ContextsThatWaitForEachOtherGoByTheLastTier) {
   EXPECT_LE(books.peak(1), 10);
 }
 
-TEST(TieredContexts, ImportanceIsAMovingAverage) {
-  const Oldest policy;
-  TieredContexts books(tiers(10, 10), policy);
-  (void)books.store(of_bytes(0, 1));
-  (void)books.access(0, 1, 0.5);
-  (void)books.access(0, 2, 0.25);
-  EXPECT_DOUBLE_EQ(books.find(0)->importance, 0.5);
-}
-
 }  // namespace
 }  // namespace kvarena::storage
