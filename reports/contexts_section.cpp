@@ -14,6 +14,7 @@
 #include "reports/equal_quality.h"
 #include "reports/escape.h"
 #include "reports/metric_look.h"
+#include "reports/quality_target.h"
 #include "reports/sections.h"
 #include "reports/serving_points.h"
 
@@ -37,6 +38,8 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kKeepInMemory, {}, "in memory", "Kept"},
     {metrics::kKeepOnDisk, {}, "on disk", "Kept"},
     {metrics::kReprofiledContexts, kFixed1, "Profiled anew"},
+    {metrics::kFirstTokenWhileProfiling, kFixed1, "meanwhile", "p99 of time to first token"},
+    {metrics::kFirstTokenBetweenProfilings, kFixed1, "otherwise", "p99 of time to first token"},
 };
 
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
@@ -211,6 +214,22 @@ std::vector<Chart> placement_charts(const std::vector<const CellData*>& cells) {
   return charts;
 }
 
+/// Questions and popularity of a cell's contexts, as its config has them.
+std::string asking_sentence(const CellData& cell) {
+  const json engine = json::parse(cell.row.cell.engine_json, nullptr, /*allow_exceptions=*/false);
+  if (!engine.is_object() || !engine.contains("contexts")) return "";
+  const json& contexts = engine.at("contexts");
+  const std::string file = contexts.value("questions", "");
+  const double popularity = contexts.value("popularity", 1.0);
+  const auto past = contexts.value("past_requests", int64_t{0});
+  return fmt::format(
+      " Questions: {}. Contexts are asked about {}, {}.",
+      file.empty() ? "half a sentence of the context to complete, a stand-in for questions that a model writes"
+                   : fmt::format("of {}", file),
+      popularity == 0 ? "alike" : fmt::format("in proportion to their rank to the power of -{:.3g}", popularity),
+      past == 0 ? "from the first request on" : fmt::format("{} times before the first request that counts", past));
+}
+
 }  // namespace
 
 std::optional<Section> contexts_section(const ExperimentData& data) {
@@ -239,11 +258,16 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
     for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, looks));
   }
   Section section{.id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}};
+  add_quality_target(cells, section);
   add_trade_offs(cells, data, section);
   for (auto& more : {over_time_charts(cells, data, metrics::kAnswerSimilarity, "Answers", "similarity to full KV's"),
                      over_time_charts(cells, data, metrics::kEndToEndMs, "End to end", "ms from arrival to last token"),
                      gain_charts(cells, data), placement_charts(cells)})
     section.charts.insert(section.charts.end(), more.begin(), more.end());
+  const std::string asking = asking_sentence(*cells.front());
+  for (Table& each : section.tables) each.caption += asking;
+  for (Chart& each : section.charts)
+    each.caption += each.caption.empty() ? asking.substr(asking.empty() ? 0 : 1) : asking;
   return section;
 }
 

@@ -68,5 +68,62 @@ TEST(ContextsSection, CountsContextsByFormAndTier) {
   EXPECT_NE(spec.find(R"("category":"Knorm","part":"memory","value":2.0)"), std::string::npos) << spec;
 }
 
+TEST(ContextsSection, EveryCaptionSaysWhatIsAskedAndHowOften) {
+  ExperimentData data;
+  data.cells = {cell("once", 0.5F), cell("anew", 0.75F)};
+  for (CellData& each : data.cells)
+    each.row.cell.engine_json = R"({"contexts": {"questions": "", "popularity": 0, "past_requests": 60}})";
+  const auto sentences = contexts_section(data);
+  ASSERT_TRUE(sentences);
+  std::vector<std::string> captions;
+  for (const Table& table : sentences->tables) captions.push_back(table.caption);
+  for (const Chart& each : sentences->charts) captions.push_back(each.caption);
+  ASSERT_GT(captions.size(), 4U);
+  for (const std::string& caption : captions) {
+    EXPECT_NE(caption.find("half a sentence of the context to complete"), std::string::npos) << caption;
+    EXPECT_NE(caption.find("asked about alike, 60 times before"), std::string::npos) << caption;
+  }
+  for (CellData& each : data.cells)
+    each.row.cell.engine_json = R"({"contexts": {"questions": "q.jsonl", "popularity": 1.5}})";
+  const std::string file = contexts_section(data)->tables.front().caption;
+  EXPECT_NE(file.find("Questions: of q.jsonl. Contexts are asked about in proportion to their rank to the power of "
+                      "-1.5, from the first request on."),
+            std::string::npos)
+      << file;
+}
+
+TEST(ContextsSection, PicksTheFastestSettingOfEachMethodThatReachesTheTarget) {
+  struct Setting {
+    const char* label;
+    const char* settings;
+    double score, first_ms;
+  };
+  ExperimentData data;
+  for (const Setting& one : {Setting{"SnapKV 0.2", R"({"compress":{"name":"snapkv","keep":0.2}})", 0.7, 10},
+                             Setting{"SnapKV 0.6", R"({"compress":{"name":"snapkv","keep":0.6}})", 0.85, 30},
+                             Setting{"SnapKV 0.8", R"({"compress":{"name":"snapkv","keep":0.8}})", 0.9, 40},
+                             Setting{"Knorm 0.8", R"({"compress":"knorm"})", 0.5, 5}}) {
+    CellData each = cell(one.label, static_cast<float>(one.score));
+    each.row.cell.method_name = "lru";
+    each.row.cell.settings_json = one.settings;
+    each.row.cell.engine_json = R"({"score_share": 0.8})";
+    for (const char* metric : {"mean_time_to_first_token_ms", "mean_inter_token_latency_ms"})
+      each.values[metric] = {.metric = metric, .rows = {{.sample_id = "load 0.8", .value = one.first_ms}}};
+    data.cells.push_back(std::move(each));
+  }
+  const auto section = contexts_section(data);
+  ASSERT_TRUE(section);
+  const auto table = std::ranges::find(section->tables, "quality-target", &Table::id);
+  ASSERT_NE(table, section->tables.end());
+  ASSERT_EQ(table->rows.size(), 1U) << "Knorm reaches it with none";
+  EXPECT_EQ(table->rows[0].cells[2].text, "snapkv + lru");
+  EXPECT_EQ(table->rows[0].cells[3].text, "SnapKV 0.6");
+  EXPECT_EQ(table->rows[0].cells[4].value, 30);
+  data.cells.resize(1);
+  const std::optional<Section> alone = contexts_section(data);
+  ASSERT_TRUE(alone);
+  for (const Table& each : alone->tables) EXPECT_NE(each.id, "quality-target") << "one setting alone";
+}
+
 }  // namespace
 }  // namespace kvarena::reports
