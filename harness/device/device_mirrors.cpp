@@ -315,6 +315,11 @@ bool DeviceMirrors::has_room(int64_t tokens) const {
   return std::ranges::all_of(taken, [&](const auto& on) { return on.second <= limits_.at(on.first); });
 }
 
+void DeviceMirrors::give_up(int64_t device, int64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  limits_.at(device) = std::max<int64_t>(0, limits_.at(device) - bytes);
+}
+
 /// Where even that is not enough, the device itself refuses.
 bool DeviceMirrors::make_room(int64_t tokens, std::span<DeviceMirror* const> needed) {
   const std::scoped_lock lock(mutex_);

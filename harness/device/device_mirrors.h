@@ -101,6 +101,9 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
     std::vector<std::unique_ptr<EntryMirror>> copies_;
   };
 
+  /// From now on copies take so many bytes less on a device: something else lies there.
+  void give_up(int64_t device, int64_t bytes);
+
   /// AttentionSums::add() over a copy, of all that is listed.
   void add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
                 std::span<const kernels::QuerySum> sums);

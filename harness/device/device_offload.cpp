@@ -1,6 +1,9 @@
 #include "harness/device/device_offload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <stdexcept>
 
 #include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
@@ -64,6 +67,31 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
 
 std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens) {
   return std::make_unique<OffloadedRows>(model_, *mirrors_, cache, tokens, tokens_);
+}
+
+void DeviceOffload::upload(KvCache& cache, int64_t tokens) {
+  KvCache* const hosts[] = {&cache};
+  on_device([&] { (void)mirrors_->of(hosts, {&tokens, 1}, std::ssize(shapes_)); }, [&] { cache.mirror.reset(); });
+}
+
+std::unique_ptr<Offload> DeviceOffload::beside(const ModelConfig& config, const Checkpoint& checkpoint,
+                                               const TransformerOptions& options) {
+  const int64_t device = shapes_.back().device;
+  try {
+    DeviceModel model(config, checkpoint, options, std::vector<int64_t>(static_cast<size_t>(config.layers), device));
+    int64_t entry = 0;
+    for (const PlacedLayer& layer : model.shapes()) entry += layer.entry_bytes();
+    const int64_t caches = entry * std::min(config.max_position, kTokensOnFewest);
+    mirrors_->give_up(device, model.weight_bytes() + caches);
+    return std::make_unique<DeviceOffload>(std::move(model), caches);
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::runtime_error& error) {  // of CUDA
+    fail({.place = config.name,
+          .found = error.what(),
+          .expected = fmt::format("room on device {} beside the model that it helps", device),
+          .action = "a smaller one or smaller weights (\"bf16\") may fit"});
+  }
 }
 
 /// Decides who attends in each pass, and who selects.

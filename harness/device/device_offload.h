@@ -26,6 +26,10 @@ class DeviceOffload final : public Offload {
 
   std::span<const float> forward(std::span<const SequencePass> batch) override;
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens) override;
+  void upload(KvCache& cache, int64_t tokens) override;
+  /// Its caches have room for 32k tokens, or for its window where that is shorter.
+  [[nodiscard]] std::unique_ptr<Offload> beside(const ModelConfig& config, const Checkpoint& checkpoint,
+                                                const TransformerOptions& options) override;
 
   [[nodiscard]] const DeviceModel& model() const { return model_; }
   [[nodiscard]] const DeviceMirrors& mirrors() const { return *mirrors_; }

@@ -1,4 +1,5 @@
 // A prompt's rows, between the layers of a DeviceModel, on the device of the layer that comes next.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -28,6 +29,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
   void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override {
     const kernels::CudaDeviceScope here(m_->device);
     rows_ = std::ssize(positions);
+    end_ = std::max<int64_t>(cache_.length(), positions.back() + 1);
     std::vector<int32_t> tokens;
     for (const int32_t position : positions) tokens.push_back(prompt[static_cast<size_t>(position)]);
     const auto* index = static_cast<const int32_t*>(at_->lists.upload(tokens.data(), rows_ * 4, stream()));
@@ -82,7 +84,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
     m_->normalise(at_->residuals.data() + (rows_ - 1) * hidden(), m_->weights.final_norm, m_->normed.data(), 1);
     m_->logits.at_least(m_->config.vocab_size, m_->moves);
     m_->predict(1);
-    cache_.advance(tokens_ - cache_.length());
+    cache_.advance(end_ - cache_.length());
     return m_->download({.data = m_->logits.data(), .rows = 1});
   }
 
@@ -201,6 +203,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
   DeviceCache& cache_;
   int64_t tokens_;    // of the prompt
   int64_t rows_ = 0;  // in the stream
+  int64_t end_ = 0;   // of the cache once they have passed
 };
 
 std::unique_ptr<RowStream> DeviceModel::rows_of(DeviceCache& cache, int64_t tokens) {

@@ -11,6 +11,10 @@
 
 namespace kvarena::device {
 
+/// Tokens that a model's caches need room for at least, so that it does not get another device, and beside the model
+/// that it helps; 32k tokens of Llama-3.1-8B are 4.3 GB.
+inline constexpr int64_t kTokensOnFewest = 32768;
+
 /// Bytes that caches may take of what is free beside the weights: passes need memory too.
 [[nodiscard]] int64_t room_for_caches(int64_t free_bytes);
 

@@ -14,9 +14,6 @@
 namespace kvarena::device {
 namespace {
 
-/// A model that leaves less room for its cache on one device gets another one; 32k tokens of Llama-3.1-8B are 4.3 GB.
-constexpr int64_t kTokensOnFewest = 32768;
-
 std::vector<FreeDevice> free_devices(const std::string& place, std::vector<int64_t> numbers) {
   const std::string reason = kernels::cuda_absent();
   if (!reason.empty())

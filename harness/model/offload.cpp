@@ -11,6 +11,10 @@ namespace kvarena {
 
 void Transformer::offload_to(std::unique_ptr<Offload> device) { impl_->device = std::move(device); }
 
+void Transformer::upload(KvCache& cache, int64_t tokens) {
+  if (impl_->device) impl_->device->upload(cache, tokens);
+}
+
 std::span<const float> Transformer::Impl::forward(std::span<const SequencePass> batch) {
   if (device == nullptr) return run(batch);
   std::set<int64_t> exits;

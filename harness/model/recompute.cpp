@@ -49,12 +49,13 @@ void store(LayerCache& cache, const QkvRows& heads, std::span<const int32_t> pos
 
 void check(const Recomputation& what, const ModelConfig& config) {
   const auto n = static_cast<int64_t>(what.tokens.size());
-  const auto fresh = std::ranges::lower_bound(what.positions, what.cache->length) - what.positions.begin();
   KVARENA_ASSERT(std::ranges::is_sorted(what.positions, std::less_equal{}) && !what.positions.empty() &&
-                     what.positions.front() >= 0 && what.positions.back() == n - 1,
-                 "positions ascend and end with the prompt");
-  KVARENA_ASSERT(static_cast<int64_t>(what.positions.size()) - fresh == std::max<int64_t>(0, n - what.cache->length),
-                 fmt::format("a prompt of {} whose cache holds {}", n, what.cache->length));
+                     what.positions.front() >= 0 && what.positions.back() < n && what.cache->length <= n,
+                 fmt::format("positions ascend in a prompt of {} whose cache holds {}", n, what.cache->length));
+  const auto fresh = std::ranges::lower_bound(what.positions, what.cache->length) - what.positions.begin();
+  KVARENA_ASSERT(
+      std::ssize(what.positions) - fresh == std::max<int64_t>(0, what.positions.back() + 1 - what.cache->length),
+      fmt::format("a gap between a cache of {} and position {}", what.cache->length, what.positions.back()));
   KVARENA_ASSERT(what.pruner == nullptr || (what.cache->length == 0 && what.filter == nullptr),
                  "rows are pruned of a prompt that is computed from nothing");
   check_window(config, n);
@@ -134,8 +135,8 @@ Recomputed Transformer::recompute(const Recomputation& what) {
     result.rows.push_back(std::ssize(rows));
     if (what.pruner != nullptr && layer + 1 < m.config.layers) close_up(*stream, rows, what.pruner->keep(layer, rows));
   }
-  cache.length = std::ssize(what.tokens);
-  cache.prompt_length = cache.length;
+  cache.length = std::max<int64_t>(cache.length, what.positions.back() + 1);
+  cache.prompt_length = std::ssize(what.tokens);
   result.logits = stream->finish();
   result.positions = std::move(rows);
   return result;

@@ -1,30 +1,22 @@
 #include "harness/model/shared_model.h"
 
-#include <fmt/format.h>
-
-#include <map>
-#include <mutex>
-#include <string>
-
+#include "harness/core/home.h"
 #include "harness/model/open_model.h"
+#include "harness/model/transformer_impl.h"
 
 namespace kvarena {
 
-std::shared_ptr<SharedModel> shared_model(const std::filesystem::path& path, const TransformerOptions& options) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<SharedModel>> alive;
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<SharedModel>& known =
-      alive[fmt::format("{} {} {}", std::filesystem::canonical(path).string(), static_cast<int>(options.weights),
-                        static_cast<int>(options.cache))];
-  std::shared_ptr<SharedModel> model = known.lock();
-  if (!model) {
-    OpenedModel opened = open_model(path);
-    model = std::make_shared<SharedModel>(Transformer(opened.config, *opened.checkpoint, options),
-                                          std::move(opened.tokenizer));
-    known = model;
+std::shared_ptr<SharedModel> Transformer::helper(const std::string& name) {
+  std::shared_ptr<SharedModel>& held = impl_->helpers[name];
+  if (held) return held;
+  OpenedModel opened = open_model(find_model(name));
+  auto model = std::make_shared<SharedModel>(Transformer(opened.config, *opened.checkpoint, impl_->options),
+                                             std::move(opened.tokenizer));
+  if (impl_->device) {
+    model->transformer.offload_to(impl_->device->beside(opened.config, *opened.checkpoint, impl_->options));
   }
-  return model;
+  held = std::move(model);
+  return held;
 }
 
 }  // namespace kvarena

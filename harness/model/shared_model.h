@@ -1,7 +1,6 @@
 #pragma once
-// Checkpoints that help the target (drafters, speculative models): their weights are read once for all that name them.
+// Checkpoints that help a target (drafters, speculative models): Transformer::helper().
 
-#include <filesystem>
 #include <memory>
 
 #include "harness/model/tokenizer/tokenizer.h"
@@ -13,10 +12,5 @@ struct SharedModel {
   Transformer transformer;
   std::unique_ptr<Tokenizer> tokenizer;
 };
-
-/// The model at `path` in these stored forms. Alive as long as somebody holds it, and read again after that. Throws
-/// UserError when it is absent. Requests take turns with forward().
-[[nodiscard]] std::shared_ptr<SharedModel> shared_model(const std::filesystem::path& path,
-                                                        const TransformerOptions& options);
 
 }  // namespace kvarena

@@ -68,23 +68,23 @@ class RowPruner {
   [[nodiscard]] virtual std::vector<int32_t> keep(int64_t layer, std::span<const int32_t> positions) = 0;
 };
 
-/// A prompt of which only some tokens are computed.
+/// A prompt of which only some tokens are computed, all at once or some at a time.
 struct Recomputation {
   std::span<const int32_t> tokens;     // the whole prompt
-  std::span<const int32_t> positions;  // of the tokens to compute, ascending: every one from cache->length on, the last
-                                       // token at least
-  KvCache* cache = nullptr;            // dense, an entry at each position before its length; ends with the whole prompt
+  std::span<const int32_t> positions;  // of the tokens to compute, ascending; from cache->length on without a gap
+  KvCache* cache = nullptr;            // dense, an entry at each position before its length; grows to the last token's
   RowFilter* filter = nullptr;         // may be null
   RowPruner* pruner = nullptr;  // may be null; of an empty cache: layers then hold the entries that they computed
 };
 
 struct Recomputed {
-  std::span<const float> logits;   // [vocab_size], after the last token; valid until the next pass
+  std::span<const float> logits;   // [vocab_size], after the last position; valid until the next pass
   std::vector<int64_t> rows;       // [layers], tokens that a layer computed
   std::vector<int32_t> positions;  // positions that all layers computed
 };
 
 class Offload;
+struct SharedModel;
 
 /// Results do not depend on what else is in a pass, on how a prompt is cut into passes, or on the number of threads:
 /// each token's logits are the same bits alone, in a batch, or inside a verification run.
@@ -99,6 +99,10 @@ class Transformer {
 
   /// Has `device` compute all passes from now on.
   void offload_to(std::unique_ptr<Offload> device);
+  /// Another checkpoint that helps this model (a drafter, a speculative model), by what find_model() takes: in the same
+  /// stored forms, on the same device. Opened when it is first asked for and held as long as this model. Throws
+  /// UserError when it is absent or does not fit. Requests take turns with its forward().
+  [[nodiscard]] std::shared_ptr<SharedModel> helper(const std::string& name);
 
   [[nodiscard]] const ModelConfig& config() const;
   [[nodiscard]] const TransformerOptions& options() const;
@@ -135,8 +139,13 @@ class Transformer {
 
   /// Computes the listed tokens as one ragged batch, layer by layer: each attends to all entries up to its own
   /// position, fresh ones where they were computed and the cache's elsewhere, and its entry replaces the cache's.
-  /// Listing every token gives the bits of forward(). Throws as forward() does.
+  /// Listing every token gives the bits of forward(), and so does a list that is cut into several calls. Throws as
+  /// forward() does.
   [[nodiscard]] Recomputed recompute(const Recomputation& what);
+
+  /// Has a device copy what the cache holds, ahead of a pass over `tokens` more; nothing on the host. Throws UserError
+  /// when the device refuses. No pass of this model may run meanwhile.
+  void upload(KvCache& cache, int64_t tokens);
 
  private:
   struct Impl;

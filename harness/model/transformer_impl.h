@@ -2,6 +2,8 @@
 // Members of a Transformer: weights, and the memory of a pass under way. transformer.cpp runs passes that append to
 // caches, recompute.cpp those that replace entries, with rows that host_rows.cpp takes through the layers.
 
+#include <map>
+
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
 #include "harness/model/offload.h"
@@ -16,10 +18,11 @@ struct Transformer::Impl {
   ModelConfig config;
   TransformerOptions options;
   ModelWeights weights;
-  std::unique_ptr<Offload> device;  // null: the host computes everything
-  RopeFrequencies ropes[2];         // frequencies of the rotated channels, in the order of Activations::turns
-  RopeFrequencies rotation;         // frequencies of a whole head in the cache, where ropes[0] rotates
-  float embedding_scale = 1;        // factor on embeddings
+  std::unique_ptr<Offload> device;                              // null: the host computes everything
+  std::map<std::string, std::shared_ptr<SharedModel>> helpers;  // by name
+  RopeFrequencies ropes[2];   // frequencies of the rotated channels, in the order of Activations::turns
+  RopeFrequencies rotation;   // frequencies of a whole head in the cache, where ropes[0] rotates
+  float embedding_scale = 1;  // factor on embeddings
   std::string fingerprint;
   std::vector<LayerShape> shapes;  // [layers]
 

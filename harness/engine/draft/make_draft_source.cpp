@@ -1,4 +1,3 @@
-#include "harness/core/home.h"
 #include "harness/engine/draft/cache_draft.h"
 #include "harness/engine/draft/draft_source.h"
 #include "harness/engine/draft/exit_draft.h"
@@ -43,9 +42,9 @@ struct Maker {
   Made operator()(const FirstLayers& first) const {
     return std::make_unique<ExitDraft>(model, first, sampler, *session.full);
   }
-  /// The checkpoint is read once for all sessions alive.
+  /// The checkpoint is read once for all sessions of the target.
   Made operator()(const OtherCheckpoint& other) const {
-    std::shared_ptr<SharedModel> drafter = shared_model(find_model(other.path), model.options());
+    std::shared_ptr<SharedModel> drafter = model.helper(other.path);
     const bool alike = session.tokenizer == nullptr || drafter->tokenizer == nullptr ||
                        same_vocabulary(*session.tokenizer, *drafter->tokenizer);
     if (!alike) return std::make_unique<TextDraft>(std::move(drafter), *session.tokenizer, prompt);

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "harness/core/error.h"
-#include "harness/core/home.h"
 #include "harness/model/shared_model.h"
 #include "harness/model/tokenizer/token_ranges.h"
 
@@ -72,7 +71,7 @@ Speculation speculate(Transformer& target, std::span<const int32_t> tokens, cons
     read_prompt(target, tokens, speculative.layers, speculation);
     return speculation;
   }
-  const auto model = shared_model(find_model(speculative.path), target.options());
+  const std::shared_ptr<SharedModel> model = target.helper(speculative.path);
   if (layout.text.empty()) {
     if (model->transformer.config().vocab_size != target.config().vocab_size) {
       fail({.place = fmt::format("speculative model {}", speculative.path),
@@ -85,6 +84,12 @@ Speculation speculate(Transformer& target, std::span<const int32_t> tokens, cons
     return speculation;
   }
   const std::vector<int32_t> own = model->tokenizer->encode(layout.text, {.add_special = false});
+  if (const int64_t window = model->transformer.config().max_position; std::ssize(own) > window) {
+    fail({.place = fmt::format("speculative model {}", speculative.path),
+          .found = fmt::format("a prompt of {} of its tokens", own.size()),
+          .expected = fmt::format("at most {}, its window", window),
+          .action = "set \"max_length\" in the workload, or take a speculative model of a larger window"});
+  }
   speculation.ranges = token_ranges(*model->tokenizer, own, layout.text);
   speculation.target = layout.ranges;
   read_prompt(model->transformer, own, speculative.layers, speculation);

@@ -9,8 +9,8 @@ namespace kvarena {
 
 /// Runs the speculative model over the whole prompt and notes the norms of its residual stream. A checkpoint of its own
 /// reads the layout's text by its own tokenizer; without a text, and where the target itself is that model, tokens are
-/// the target's and range i of both sides is [i, i+1). Throws UserError when the checkpoint is absent, or when it has
-/// another vocabulary and there is no text.
+/// the target's and range i of both sides is [i, i+1). The target holds the checkpoint (Transformer::helper). Throws
+/// UserError when it is absent, when its window is too short, or when it has another vocabulary and there is no text.
 [[nodiscard]] Speculation speculate(Transformer& target, std::span<const int32_t> tokens, const PromptLayout& layout,
                                     const SpeculativeModel& speculative);
 

@@ -47,6 +47,68 @@ TEST(DeviceRows, ACopyIsLikeItsCacheWhenThePromptIsDone) {
     EXPECT_LT(testing::relative_error(answers[0][i], answers[1][i]), 1e-4) << i;
 }
 
+TEST(DeviceRows, APromptThatIsCutIntoCallsOverAnUploadedCacheHasTheSameBits) {
+  Offloaded offloaded;
+  Transformer& model = offloaded.model();
+  const std::vector<int32_t> tokens = tiny_prompt(60), other = tiny_prompt(50, 3);
+  std::vector<int32_t> some{3, 4, 17, 40, 49};
+  for (const int32_t position : from(50, 60)) some.push_back(position);
+  std::vector<float> answers[2];
+  for (const bool cut : {false, true}) {
+    KvCache cache = model.make_cache();
+    for (int64_t fed_so_far = 0; fed_so_far < 50; fed_so_far += 25) {
+      (void)fed(model, cache, std::span(other).subspan(fed_so_far, 25));
+      if (cut) cache.mirror.reset();  // it came from elsewhere
+      if (cut) model.upload(cache, 60 - cache.length);
+    }
+    const int64_t before = offloaded.device().mirrors().uploads();
+    std::span<const float> logits;
+    for (size_t first = 0; first < some.size();) {
+      const size_t end = cut ? std::min(first + 4, some.size()) : some.size();
+      logits =
+          model.recompute({.tokens = tokens, .positions = std::span(some).subspan(first, end - first), .cache = &cache})
+              .logits;
+      first = end;
+    }
+    EXPECT_EQ(cache.length, 60);
+    EXPECT_EQ(offloaded.device().mirrors().uploads(), before);
+    answers[cut].assign(logits.begin(), logits.end());
+  }
+  EXPECT_EQ(answers[1], answers[0]);
+}
+
+TEST(DeviceRows, AHelperComputesOnTheDeviceInRoomThatCachesGiveUp) {
+  const ModelConfig config = testing::tiny_config();
+  const testing::RandomCheckpoint own(testing::llama_tensors(config), 1), other(testing::llama_tensors(config), 2);
+  const std::vector<int64_t> layers = spread_layers(config.layers);
+  const DeviceModel alone(config, other, kF32, std::vector<int64_t>(layers.size(), layers.back()));
+  int64_t entry = 0, last = 0;  // bytes of a token: in all layers, in those of the last device
+  const DeviceModel placed(config, own, kF32, layers);
+  for (const PlacedLayer& layer : placed.shapes()) {
+    entry += layer.entry_bytes();
+    if (layer.device == layers.back()) last += layer.entry_bytes();
+  }
+  constexpr int64_t kTokens = 60, kRoom = 345;  // for one cache with what it may grow by, not for a second beside it
+  const int64_t room = alone.weight_bytes() + config.max_position * entry + kRoom * last;
+  for (const bool helped : {false, true}) {
+    Transformer target = testing::tiny_model(1, kF32), helper = testing::tiny_model(2, kF32);
+    auto device = std::make_unique<DeviceOffload>(DeviceModel(config, own, kF32, layers), room);
+    const DeviceMirrors& mirrors = device->mirrors();
+    if (helped) helper.offload_to(device->beside(config, other, kF32));
+    target.offload_to(std::move(device));
+    KvCache first = target.make_cache(), second = target.make_cache(), here = helper.make_cache();
+    const std::vector<int32_t> tokens = tiny_prompt(kTokens);
+    (void)fed(target, first, tokens);
+    (void)fed(target, second, tokens);
+    EXPECT_EQ(mirrors.evictions(), helped ? 1 : 0);
+    const std::vector<float> got = fed(helper, here, tokens);
+    EXPECT_EQ(here.mirror != nullptr, helped) << "a copy on the device";
+    Transformer host = testing::tiny_model(2, kF32);
+    KvCache cache = host.make_cache();
+    EXPECT_LT(testing::relative_error(got, fed(host, cache, tokens)), 1e-4);
+  }
+}
+
 /// Half of the rows stay behind each layer.
 class Halving final : public RowPruner {
  public:

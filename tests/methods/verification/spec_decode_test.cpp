@@ -4,19 +4,22 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 
 #include "harness/core/error.h"
 #include "harness/model/tokenizer/tokenizer.h"
 #include "tests/methods/verification/drafted.h"
+#include "tests/support/tiny_vocabulary.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using testing::ascii;
 using testing::Decoded;
+using testing::shuffled;
 using testing::tiny_prompt;
+using testing::write_vocabulary;
 
 using SpecDecode = testing::Drafts;
 
@@ -58,32 +61,6 @@ TEST_F(SpecDecode, AnotherModelIsOftenWrongAndNeverHarmful) {
   }
 }
 
-/// The bytes of a token in the byte-level alphabet.
-std::string letter_of(int32_t byte) {
-  const bool printable = byte > 32 && byte < 127;
-  const auto code = static_cast<uint32_t>(printable ? byte : 0x100 + (byte < 33 ? byte : 33));
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3F))};
-}
-
-/// Writes tokenizer.json: token id i says the ASCII character order[i]; `pairs` are tokens of two characters that take
-/// the places of the last ids.
-void write_vocabulary(const std::filesystem::path& folder, const std::vector<int32_t>& order,
-                      const std::vector<std::pair<char, char>>& pairs = {}) {
-  json vocabulary, merges = json::array();
-  const size_t letters = order.size() - pairs.size();
-  for (size_t id = 0; id < letters; ++id) vocabulary[letter_of(order[id])] = id;
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    const std::string one = letter_of(pairs[i].first), two = letter_of(pairs[i].second);
-    vocabulary[one + two] = letters + i;
-    merges.push_back(one + " " + two);
-  }
-  json tokenizer = json::parse(std::ifstream(folder / "tokenizer.json"));
-  tokenizer["model"]["vocab"] = vocabulary;
-  tokenizer["model"]["merges"] = merges;
-  std::ofstream(folder / "tokenizer.json") << tokenizer;
-}
-
 /// Reorders the rows of the (tied) embedding of a written checkpoint: row i becomes what row from[i] was.
 void reorder_embedding(const std::filesystem::path& folder, const std::vector<int32_t>& from) {
   const std::filesystem::path path = folder / "model.safetensors";
@@ -100,20 +77,6 @@ void reorder_embedding(const std::filesystem::path& folder, const std::vector<in
                 file.begin() + static_cast<std::ptrdiff_t>(begin + row * i));
   }
   std::ofstream(path, std::ios::binary) << file;
-}
-
-/// The target's vocabulary: all of ASCII, a token a character.
-std::vector<int32_t> ascii() {
-  std::vector<int32_t> order(128);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
-/// ASCII characters under shuffled ids.
-std::vector<int32_t> shuffled() {
-  std::vector<int32_t> order = ascii();
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>((i * 37 + 11) % order.size());
-  return order;
 }
 
 TEST_F(SpecDecode, ATwinWithAnotherVocabularyIsAcceptedThroughText) {
